@@ -1,4 +1,4 @@
-//! The figures: which two commands each compares, and what is aimed at.
+//! The figures: which two commands each one compares, and its aims.
 
 mod commits;
 
@@ -16,9 +16,9 @@ pub(crate) struct Figure {
     title: &'static str,
     a: Side,
     b: Side,
-    /// The load, in fio's words, the same for both sides.
+    /// The load as fio options, the same for both sides.
     load: &'static str,
-    /// What is compared.
+    /// The columns compared, each with its aim.
     rows: &'static [(What, Aim)],
 }
 
@@ -27,25 +27,25 @@ pub(crate) struct Figure {
 struct Side {
     title: &'static str,
     program: Program,
-    /// Options of this side alone.
+    /// Options of this side only.
     options: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    /// Ours, on the file.
+    /// `forebay bench` on the file.
     File,
-    /// The same through io_uring, whatever `ioengine` says.
+    /// The same through io_uring, whatever `ioengine` is set to.
     Ring,
-    /// Ours, on the device of a spec.
+    /// `forebay bench` on the device of a spec.
     Device(&'static str),
     /// fio, on the file.
     Fio,
     /// The loop of `pread`, on the file.
     Pread,
-    /// The example `commit_cost`, on the file.
+    /// The example `commit_cost` on the file.
     Commits,
-    /// The same on a new one, beside the file.
+    /// The same on a new file, beside the file.
     Log,
 }
 
@@ -65,7 +65,7 @@ const NOT_SLOWER: &[(What, Aim)] = &[
     (What::Cpu, Aim::None),
 ];
 
-/// How many threads read at once in the figure `threads`.
+/// A figure `threads` with this number of concurrent readers.
 macro_rules! threads {
     ($title:literal, $numjobs:literal) => {
         Figure {
@@ -237,7 +237,7 @@ const FIGURES: &[Figure] = &[
     threads!("1024 threads", "1024"),
 ];
 
-/// The names of the figures of durability, which have a table of their own.
+/// Names of the durability figures, which have a table of their own.
 pub(crate) const DURABLE: [&str; 2] = ["group-commit", "durable"];
 
 /// Returns the names of all figures, in order.
@@ -248,7 +248,7 @@ pub(crate) fn names() -> Vec<&'static str> {
     names
 }
 
-/// Returns the figures of these names; all of them for none.
+/// Returns the figures with these names, or all figures if `names` is empty.
 ///
 /// # Errors
 /// A name that no figure has.
@@ -262,7 +262,7 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<Figure>> {
     Ok(figures.filter(wanted).copied().collect())
 }
 
-/// Runs both sides in turn, and makes the figure's rows of the pairs.
+/// Runs both sides in turn, and returns the figure's rows.
 pub(crate) fn measure(figure: &Figure, forebay: &Path, options: &Options) -> Result<Vec<Row>> {
     let mut pairs: Vec<(Sample, Sample)> = Vec::new();
     let is_counted = |what| matches!(what, What::Syscalls);
@@ -271,7 +271,7 @@ pub(crate) fn measure(figure: &Figure, forebay: &Path, options: &Options) -> Res
     if wanted && !counts {
         say("perf cannot count system calls here: that row is left out");
     }
-    // The first pair warms up, and its times do not count.
+    // The first pair is a warm-up; its times do not count.
     for nth in 0..=options.pairs {
         say(&format!("{}: {}: pair {nth} of {}", figure.name, figure.title, options.pairs));
         let measure = if counts && nth == 0 { run_counted } else { run };
@@ -295,7 +295,7 @@ pub(crate) fn measure(figure: &Figure, forebay: &Path, options: &Options) -> Res
     Ok(measured.map(row).collect())
 }
 
-/// The command of a side.
+/// Returns the command of a side.
 fn command(
     side: Side,
     load: &str,
@@ -327,7 +327,8 @@ mod tests {
     use super::{DURABLE, chosen};
     use crate::recorded;
 
-    /// The titles of figures in the order of their headings in a table, each once in a row.
+    /// Returns the titles of figures in the order of their headings, without consecutive
+    /// duplicates.
     fn titles(names: &[String]) -> Vec<&'static str> {
         let mut titles: Vec<_> = chosen(names).unwrap().iter().map(|figure| figure.title).collect();
         titles.dedup();

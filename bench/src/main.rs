@@ -1,8 +1,8 @@
-//! Measures the project's targets, and writes a Markdown table.
+//! Measures the project's performance targets, and writes a Markdown table.
 //!
-//! Every figure compares two commands that run in turn, A B A B ..., in one go, because machines
-//! differ from minute to minute: what counts is the ratio, pair by pair. Nothing here passes or
-//! fails a test; the table says what was aimed at and what was measured.
+//! Every figure compares two commands, run alternately (A B A B ...) in one session, because a
+//! machine's speed changes from minute to minute: the result is the ratio of each pair. Nothing
+//! here passes or fails a test; the table lists aims and measured values.
 #![forbid(unsafe_code)]
 
 mod figures;
@@ -102,8 +102,8 @@ fn record() -> Result<()> {
     recorded().iter().try_for_each(|options| write_table(&forebay, options))
 }
 
-/// Returns the options of each published table. A published ratio is the median of five pairs at
-/// least, of commands that run in turn.
+/// Returns the options of each published table. A published ratio is the median of at least five
+/// pairs of commands that run in turn.
 fn recorded() -> [Options; 2] {
     let names = |is_durable| {
         let all = figures::names().into_iter();

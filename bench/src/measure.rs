@@ -1,4 +1,4 @@
-//! Running one command, and what its report says.
+//! Runs one command and reads the figures from its report.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What one run measured.
+/// Figures of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) iops: f64,
@@ -17,15 +17,15 @@ pub(crate) struct Sample {
     pub(crate) cpu_us: f64,
     /// Merges for each I/O, as the disk counted them.
     pub(crate) merged: f64,
-    /// How often a thread waited for each I/O (voluntary switches); not a number without a count.
+    /// Voluntary context switches for each I/O; NaN without a count.
     pub(crate) switches: f64,
-    /// System calls of the whole program for each I/O; not a number unless they were counted.
+    /// System calls of the whole program for each I/O; NaN unless they were counted.
     pub(crate) syscalls: f64,
-    /// Writes that were made durable, for each sync; not a number without a count.
+    /// Durable writes for each sync; NaN without a count.
     pub(crate) shared: f64,
 }
 
-/// Builds the program as packages have it, with the profile `dist`, and returns its path.
+/// Builds the program with the profile `dist`, like packages, and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for what in ["-p forebay-cli", "-p forebay --example commit_cost"] {
@@ -39,8 +39,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(folder.join("dist").join("forebay"))
 }
 
-/// Makes the file that is read from, with data in it: a hole would not reach the device. Our own
-/// program does it as fio does, and takes it back if it is interrupted.
+/// Creates the file to read, filled with data: reads of a hole would not reach the device.
+/// `forebay` lays it out as fio does, and undoes that if it is interrupted.
 pub(crate) fn lay_out(forebay: &Path, path: &Path, size_mib: u64) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -59,14 +59,14 @@ pub(crate) fn lay_out(forebay: &Path, path: &Path, size_mib: u64) -> Result<()> 
     run(forebay, &arguments).map(drop)
 }
 
-/// Whether system calls can be counted here: perf is installed, and may.
+/// Returns whether system calls can be counted: perf is installed and permitted to count.
 pub(crate) fn can_count() -> bool {
     let arguments = PERF.iter().chain(&["--", "true"]);
     let output = Command::new("perf").args(arguments).output();
     output.is_ok_and(|output| output.status.success() && calls(&output.stderr).is_some())
 }
 
-/// As [`run`], and has perf count the system calls of the program.
+/// Does the same as [`run`], and counts the system calls of the program with perf.
 pub(crate) fn run_counted(program: &Path, arguments: &[String]) -> Result<Sample> {
     let mut command = Command::new("perf");
     command.args(PERF).arg("--").arg(program).args(arguments);
@@ -76,17 +76,17 @@ pub(crate) fn run_counted(program: &Path, arguments: &[String]) -> Result<Sample
     Ok(Sample { syscalls: calls / total, ..sample })
 }
 
-/// The event that every system call of the process and its threads is.
+/// perf's arguments: this event counts every system call of the process and its threads.
 const PERF: [&str; 4] = ["stat", "-x,", "-e", "raw_syscalls:sys_enter"];
 
-/// What perf says in `count,,event,...`, on standard error.
+/// Returns the count in perf's line `count,,event,...` on standard error.
 fn calls(stderr: &[u8]) -> Option<f64> {
     let stderr = String::from_utf8_lossy(stderr);
     let line = stderr.lines().find(|line| line.contains("raw_syscalls:sys_enter"))?;
     line.split(',').next()?.parse().ok()
 }
 
-/// Runs a command that prints fio's JSON, and reads the figures of its reads, or else its writes.
+/// Runs a command that prints fio's JSON. Returns the figures of its reads, or else of its writes.
 pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
     let output = Command::new(program)
         .args(arguments)
@@ -95,7 +95,7 @@ pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
     Ok(read(program, arguments, &output)?.0)
 }
 
-/// What a command has printed: the figures, and how many reads there were.
+/// Parses the output of a command. Returns the figures and the number of I/Os.
 fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample, f64)> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -134,8 +134,8 @@ fn sample(report: &Value) -> Option<(Sample, f64)> {
     Some((sample, total))
 }
 
-/// A line for whoever waits.
+/// Prints a progress line.
 pub(crate) fn say(line: &str) {
-    // Nothing is lost if nobody listens.
+    // The line may be lost: standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,9 +1,9 @@
-//! `figures nbd`: our server beside the others that speak NBD.
+//! `figures nbd`: compares `forebay serve` with other NBD servers.
 //!
-//! One run goes through loads, and at each load through the servers in turn, round by round: what
-//! counts is the ratio of ours to the best of the others, round by round, and what each server
-//! spends on an I/O. Every server is started for its run alone, on the same file and a unix socket;
-//! the clients are other people's, fio's engine `nbd` and `nbdcopy`.
+//! A run goes through all loads in each round, and at each load through the servers in turn. The
+//! results are the ratio of our server to the best of the others, round by round, and each server's
+//! CPU time for an I/O. Every server is started for its run only, on the same file and a unix
+//! socket. The clients are third-party programs: fio's engine `nbd`, and `nbdcopy`.
 
 mod client;
 mod distance;
@@ -24,7 +24,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The word that asks for it.
+/// The command-line word for this comparison.
 pub(crate) const COMMAND: &str = "nbd";
 
 const HELP: &str = "\
@@ -43,7 +43,7 @@ cargo run --release -p figures -- nbd [options] [load ...]
   --list             print the names of loads and servers, and end
 ";
 
-/// What was asked for.
+/// Options of the command line.
 #[derive(Debug)]
 struct Options {
     file: PathBuf,
@@ -57,20 +57,20 @@ struct Options {
     loads: Vec<String>,
 }
 
-/// One load and what each server made of it, in the order of the servers.
+/// A load and its samples, in the order of the servers.
 #[derive(Debug)]
 struct Cell {
     load: &'static Load,
-    /// Of each server, of each round; none where a run failed or there was none.
+    /// By server and round; `None` if a run failed or there was none.
     samples: Vec<Vec<Option<Sample>>>,
-    /// Of each round, for all of its samples.
+    /// By round: the distance at which all its samples were taken.
     distances: Vec<Distance>,
 }
 
-/// What one run of one server measured. What a load has no figure for is not a number.
+/// Figures of one run of one server. A figure that the load does not have is NaN.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// I/Os a second; of nbdcopy and memory, MiB a second and MiB.
+    /// I/Os per second; for nbdcopy, MiB per second; for memory, MiB.
     value: f64,
     /// Completion latency, us.
     p50_us: f64,
@@ -79,7 +79,7 @@ struct Sample {
     server_us: f64,
     /// The clients' processor time for each I/O, us.
     client_us: f64,
-    /// How much of a processor each client's thread had, 0 to 1.
+    /// The share of a processor that each client thread used, 0 to 1.
     client_busy: f64,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn main() -> Result<()> {
     let mut text = String::new();
     for nth in 0..rounds {
         run.round(&mut cells, &servers, (nth, rounds));
-        // After each round, so that whoever stops it has what there is.
+        // The table is written after each round, so an interrupted run keeps its results.
         let command = options.command(seconds, nth + 1);
         text = table::render(&cells, &servers, &command, started.elapsed())?;
         if let Some(path) = &options.out {
@@ -136,7 +136,7 @@ fn list() -> Result<()> {
 }
 
 impl Options {
-    /// The command that asks for the same.
+    /// Returns the command with these options.
     fn command(&self, seconds: u32, rounds: usize) -> String {
         let mut command = format!("cargo run --release -p figures -- {COMMAND}");
         if self.is_quick {

@@ -1,9 +1,9 @@
-//! What the figure `threads` compares with: threads that call `pread`, one call after the other.
+//! The other side of the figure `threads`: threads that make one `pread` call after another.
 //!
-//! It is a program of its own, run by the figures like any other, so that both sides are measured
-//! from outside. It takes the options of the other side, and prints what [`measure`] reads of its
-//! report. Of the options only `runtime`, `filename` and `numjobs` change anything: what it does
-//! are random reads of 4 KiB with direct I/O, for each two looks at the clock and one count.
+//! It runs as a separate program, like any other side of a figure, so both sides are measured from
+//! outside. It accepts the options of the other side, and prints the part of the report that
+//! [`measure`] reads. Only `runtime`, `filename` and `numjobs` have an effect: it makes random
+//! reads of 4 KiB with direct I/O, and for each reads the clock twice and increments one count.
 //!
 //! [`measure`]: crate::measure
 
@@ -19,25 +19,25 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-/// The first argument that asks for it.
+/// The first argument that selects this program.
 pub(crate) const COMMAND: &str = "pread";
 
-/// Bytes of a read, and the alignment of its memory.
+/// Size of a read in bytes, and alignment of its memory.
 const BLOCK: usize = 4096;
 
-/// The stack of a thread, bytes, as in `forebay bench`.
+/// Stack size of a thread in bytes, as in `forebay bench`.
 const STACK: usize = 256 << 10;
 
-/// What the threads share.
+/// State shared by the threads.
 struct Load {
     file: File,
     nr_blocks: u64,
     runtime: Duration,
-    /// When all threads begin; held for writing until they may.
+    /// Start time of all threads. The main thread holds the write lock until they may start.
     start: RwLock<Option<Instant>>,
 }
 
-/// What a thread has done.
+/// Results of a thread.
 struct Done {
     latencies: Latencies,
     voluntary_switches: u64,
@@ -86,7 +86,7 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     Ok(())
 }
 
-/// Runs all threads, and adds up what they have done.
+/// Runs all threads, and adds up their results.
 fn run(load: &Load, nr_threads: u32) -> Result<Done> {
     let mut start = load.start.write().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
@@ -95,7 +95,7 @@ fn run(load: &Load, nr_threads: u32) -> Result<Done> {
             thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)
         };
         let threads = (0..nr_threads).map(spawn).collect::<Result<Vec<_>, _>>();
-        // If one could not be started, the others end at once.
+        // If a thread could not be started, the others end at once.
         *start = threads.is_ok().then(Instant::now);
         drop(start);
         let threads = threads?;
@@ -131,8 +131,8 @@ fn work(load: &Load, seed: u64) -> Result<Done> {
     Ok(Done { latencies, voluntary_switches: voluntary_switches() - before, runtime: now })
 }
 
-/// The next number of a random sequence. Source: G. Steele et al., "Fast Splittable Pseudorandom
-/// Number Generators", 2014 (SplitMix64).
+/// Returns the next number of a random sequence. Source: G. Steele et al., "Fast Splittable
+/// Pseudorandom Number Generators", 2014 (SplitMix64).
 fn draw(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -158,7 +158,7 @@ impl Latencies {
         self.0.iter().sum()
     }
 
-    /// The lowest latency of the bucket in which so many percent are reached, ns.
+    /// Returns the lower bound, in ns, of the bucket that contains this percentile.
     fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.total() * percent).div_ceil(100);
         let mut sum = 0;
@@ -174,7 +174,7 @@ impl Latencies {
     }
 }
 
-/// How often this thread gave up its processor to wait, so far.
+/// Returns the number of voluntary context switches of this thread so far.
 fn voluntary_switches() -> u64 {
     let status = read_to_string("/proc/thread-self/status").unwrap_or_default();
     let number = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

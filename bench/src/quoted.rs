@@ -37,7 +37,7 @@ fn thousands(line: &str) -> impl Iterator<Item = u64> {
     words.filter_map(number).filter(|number| *number >= 32)
 }
 
-/// Whether a line of a table has a number that rounds to so many thousands.
+/// Returns whether a table line has a number that rounds to `thousands` thousand.
 fn rounds_to(line: &str, thousands: u64) -> bool {
     let words = line.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.filter_map(|word| word.parse::<u64>().ok()).any(|nr| (nr + 500) / 1000 == thousands)
@@ -45,7 +45,7 @@ fn rounds_to(line: &str, thousands: u64) -> bool {
 
 fn lines_with(ratio: &str) -> Vec<&'static str> {
     let lines = TABLES.iter().flat_map(|(_, table)| table.lines());
-    // A longer number must not pass for it: 11.02 is not 1.02.
+    // A longer number must not match: 11.02 is not 1.02.
     let framed = format!(" {ratio} ");
     lines.filter(|line| line.contains(&framed)).collect()
 }

@@ -1,4 +1,4 @@
-//! The table: medians, ratios pair by pair, and the aim beside them.
+//! The results table: medians, ratios pair by pair, and aims.
 
 use crate::Options;
 use crate::measure::Sample;
@@ -6,24 +6,24 @@ use anyhow::Result;
 use std::fmt::Write;
 use std::fs;
 
-/// A column of a sample.
+/// A column of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Iops,
     P50,
     P99,
     Cpu,
-    /// Merges for each I/O, of side A alone.
+    /// Merges for each I/O, of side A only.
     Merged,
     /// Voluntary context switches.
     Switches,
-    /// System calls, counted in the pair that warms up alone, because counting them takes time.
+    /// System calls, counted only in the warm-up pair, because counting takes time.
     Syscalls,
     /// Writes that share a sync.
     Shared,
 }
 
-/// What is aimed at: of the median ratio A/B, or of A itself for [`What::Merged`].
+/// The aim for the median ratio A/B, or for A itself with [`What::Merged`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
     AtLeast(f64),
@@ -79,7 +79,7 @@ impl What {
     }
 }
 
-/// The whole table.
+/// Returns the whole table.
 pub(crate) fn render(rows: &[Row], options: &Options) -> Result<String> {
     let mut text = String::new();
     writeln!(text, "# Figures\n")?;
@@ -121,7 +121,7 @@ fn line(row: &Row) -> String {
     let (aim, met) = match row.aim {
         Aim::AtLeast(bound) => (format!("at least {bound:.2}"), Some(judged >= bound)),
         Aim::AtMost(bound) => (format!("at most {bound:.2}"), Some(judged <= bound)),
-        // Only a last batch that the end of the run cut short may differ.
+        // Only a last batch cut short by the end of the run may differ.
         Aim::Equal(value) => (format!("{value:.4}"), Some((judged - value).abs() < 1e-4)),
         Aim::None => (String::from("-"), None),
     };
@@ -134,13 +134,13 @@ fn line(row: &Row) -> String {
     format!("| {name} | {a} | {b} | {shown} | {aim} | {met} |")
 }
 
-/// The middle of sorted values: of an even number, the mean of the two.
+/// Returns the median of sorted values; for an even number, the mean of the middle two.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     let (below, above) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
     below.midpoint(above)
 }
 
-/// Kernel, processor and number of processors.
+/// Describes the machine: processor, number of processors, kernel.
 pub(crate) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();

@@ -1,4 +1,4 @@
-//! The parser of the command line: an argument for each line.
+//! Fuzzes the command-line parser: each line of the input is one argument.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &[u8]| {
     let text = String::from_utf8_lossy(text);
     if let Err(error) = cmdline::parse(text.lines().map(Into::into)) {
-        // An argument is repeated in the message, and nothing else of that size.
+        // The message may repeat an argument, but nothing else of that size.
         assert!(error.to_string().len() <= 2 * text.len() + 4096);
     }
 });

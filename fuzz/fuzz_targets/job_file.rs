@@ -1,7 +1,7 @@
-//! The parser of job files: no text makes it panic, hang, or take much memory.
+//! Fuzzes the job-file parser: no text makes it panic, hang or allocate much memory.
 //!
-//! Files are divided by lines that are a name between two `@`, such as `@b@`: so a text can include
-//! others, and itself as `a`.
+//! Lines with a name between two `@`, such as `@b@`, divide the input into files. So a file can
+//! include other files, and itself as `a`.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ impl Host for Files {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        // Each name gives something else, and some give nothing.
+        // Each name has a different value, and some have none.
         (name.len() % 3 > 0).then(|| name.repeat(name.len() % 7))
     }
 
@@ -56,7 +56,7 @@ fuzz_target!(|text: &[u8]| {
     files.insert(name, contents);
     match jobfile::parse(Path::new("a"), &mut Files(files)) {
         Ok(command) => assert!(!command.jobs.is_empty()),
-        // The message is made too, with its caret.
+        // Formatting the message, with its caret, is part of the test.
         Err(error) => assert!(error.to_string().len() < 64 << 10),
     }
 });

@@ -1,9 +1,9 @@
-//! The client's half of NBD against any server: data are placed within their reads and once, each
-//! request ends at most once, a reply that is refused says nothing before, and the same bytes say
-//! the same in whatever pieces they come.
+//! Fuzzes the client side of NBD against any server. Data are placed inside their reads and only
+//! once; each request ends at most once; a refused reply has no earlier effect; and the same bytes
+//! have the same result in any segmentation.
 //!
-//! An input is either a handshake, as it comes, or a framing, then requests and chunks of replies,
-//! whose fields are drawn near what matters, or bytes as they come.
+//! An input is either a raw handshake, or a framing followed by requests and reply chunks. The
+//! fields of these are drawn near values that matter, or are raw bytes.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 
 const NR_SLOTS: usize = 4;
 
-/// `done` is a framing and whether it is an error.
+/// `done` is a framing and an error flag.
 const WANTED: &[Feature] = &[
     ("done", 0x00),
     ("done", 0x01),
@@ -54,7 +54,7 @@ fn export(framing: Framing) -> Negotiated {
     }
 }
 
-/// A request that is under way, and which of its bytes have come: it has at most 64.
+/// A request in flight, and which of its bytes have arrived: it has at most 64.
 #[derive(Clone, Copy)]
 struct Asked {
     request: Request,
@@ -83,7 +83,7 @@ fn begin(
     asked[slot] = Some(Asked { request, came: 0 });
 }
 
-/// A message of a server's. Cookies are those of slots that were used a few times at most.
+/// Returns a server message. Its cookie names a slot with a generation that is at most a few old.
 fn message(
     choices: &mut Choices<'_>,
     framing: Framing,
@@ -156,7 +156,7 @@ fn message(
     out
 }
 
-/// Takes what a stream says, up to the end or a refusal, which it tells.
+/// Parses a stream up to its end or a refusal. Returns the events, or an error for a refusal.
 fn take(
     replies: &mut Transmission,
     asked: &mut [Option<Asked>; NR_SLOTS],
@@ -222,7 +222,7 @@ fn take(
 fn transmission(choices: &mut Choices<'_>) {
     let framing =
         [Framing::Simple, Framing::Structured, Framing::Extended][usize::from(choices.byte()) % 3];
-    // Two clients of the same server, of which one is given its bytes in pieces.
+    // Two clients of the same server; one receives its bytes in pieces.
     let new = || Transmission::new(&export(framing), NR_SLOTS);
     let (mut whole, mut pieces) = (new(), new());
     let mut asked = [[None; NR_SLOTS]; 2];
@@ -257,7 +257,7 @@ fn transmission(choices: &mut Choices<'_>) {
     }
 }
 
-/// What is left of the choices.
+/// Returns the remaining choices.
 fn choices_at<'a, 'b>(choices: &'b Choices<'a>) -> &'b &'a [u8] {
     &choices.0
 }
@@ -309,7 +309,8 @@ fn run(input: &[u8]) {
     }
 }
 
-/// A handshake that says yes to everything, and one that says no; requests with replies; URIs.
+/// A handshake that accepts everything, one that declines everything, requests with replies, and
+/// URIs.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![
         b"\x01nbd+unix:///a%20b?socket=%00name&tls-type=x509".to_vec(),
@@ -346,7 +347,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let read = [0, 0, 5, 1, 7];
         let status = [0, 1, 2, 1, 7];
         let message = |shape: u8, rest: &[u8]| [&[1, shape], rest, &[30]].concat();
-        // Slot, generation, place, length; then flags.
+        // Slot, generation, offset, length; then flags.
         seeds.push([&[2, framing][..], &read, &message(6, &[0, 0, 0])].concat());
         seeds.push([&[2, framing][..], &read, &message(6, &[0, 0, 1])].concat());
         seeds.push([&[2, framing][..], &read, &message(1, &[0, 0, 0, 8, 1])].concat());

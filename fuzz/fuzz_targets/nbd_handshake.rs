@@ -1,8 +1,8 @@
-//! The NBD handshake: any stream of a client's is answered option by option, in step, the same in
-//! whatever pieces it comes, and makes the server keep little.
+//! Fuzzes the NBD handshake. The server answers any client stream option by option and in order,
+//! with the same answers in any segmentation, and buffers little.
 //!
-//! An input is either the stream itself, or a list of options that are written out by their
-//! lengths, true or false: so the fuzzer need not find the magic and the lengths by chance.
+//! An input is either the raw stream, or a list of options encoded with correct or wrong lengths.
+//! So the fuzzer need not find the magic numbers and lengths by chance.
 
 #![no_main]
 
@@ -74,7 +74,7 @@ fn exports() -> [ExportInfo; 2] {
     })
 }
 
-/// The stream of an input that is a list of options.
+/// Encodes an input that is a list of options.
 fn written_out(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
     stream.put_u32(u32::from(choices.byte() & 7));
@@ -96,9 +96,9 @@ fn written_out(choices: &mut Choices<'_>) -> Vec<u8> {
             }
             (0..=3, _) => OptionHeader { option, len: 0 }.emit(&mut stream),
             (4, _) => OptionHeader::emit_with(option, choices.bytes(nr_bytes), &mut stream),
-            // Long, and all there.
+            // A long option, complete.
             (5, _) => OptionHeader::emit_with(option, &vec![shape; nr_bytes << 10], &mut stream),
-            // What it announces is not what comes.
+            // The announced length differs from the data.
             _ => {
                 let len = choices.number(4) as u32 >> (shape >> 3);
                 OptionHeader { option, len }.emit(&mut stream);
@@ -115,7 +115,7 @@ struct Outcome {
     end: String,
 }
 
-/// Feeds the stream in pieces of a length that varies.
+/// Feeds the stream in pieces of at most `piece_len` bytes.
 fn serve(tls: TlsPolicy, stream: &[u8], piece_len: usize) -> Outcome {
     let exports = exports();
     let mut out = Vec::new();
@@ -163,8 +163,8 @@ fn serve(tls: TlsPolicy, stream: &[u8], piece_len: usize) -> Outcome {
     }
 }
 
-/// Whether BLOCK_STATUS was negotiated: without it the request is refused before its length is
-/// looked at.
+/// Returns whether BLOCK_STATUS was negotiated. Without it, the server refuses the request before
+/// it checks the length.
 fn has_contexts(transmission: &Transmission) -> bool {
     let command = CMD_BLOCK_STATUS;
     let header = RequestHeader { flags: 0, command, cookie: 0, offset: 0, len: 0 };
@@ -196,7 +196,7 @@ fn class(reason: CloseReason) -> u64 {
     }
 }
 
-/// The options that are whole in a stream, in order. It knows nothing but lengths.
+/// Returns the complete options in a stream, in order. It parses lengths only.
 fn options(stream: &[u8]) -> Vec<u32> {
     let mut options = Vec::new();
     let mut rest = stream.get(4..).unwrap_or_default();
@@ -208,7 +208,7 @@ fn options(stream: &[u8]) -> Vec<u32> {
     options
 }
 
-/// Every reply is well-formed, and there is one final reply for each option, in order.
+/// Checks that every reply is well-formed, and that each option has one final reply, in order.
 fn check(stream: &[u8], outcome: &Outcome) {
     let mut rest = &outcome.out[GREETING_LEN..];
     let mut asked = options(&stream[..outcome.consumed]).into_iter();
@@ -231,7 +231,7 @@ fn check(stream: &[u8], outcome: &Outcome) {
             reach("answer", answer(header.option.min(12), header.kind));
         }
     }
-    // What is left is the answer to EXPORT_NAME, which has no header.
+    // The remaining bytes are the answer to EXPORT_NAME, which has no header.
     if !rest.is_empty() {
         assert!(rest.len() == 10 || rest.len() == 10 + EXPORT_NAME_ZEROES);
         assert_eq!(asked.next(), Some(OPT_EXPORT_NAME));
@@ -255,7 +255,7 @@ fn run(input: &[u8]) {
     assert_eq!((whole.consumed, whole.end), (pieces.consumed, pieces.end));
 }
 
-/// Each option in each state, and each way to the end.
+/// Returns seeds for each option in each state, and for each way to end the handshake.
 fn seeds() -> Vec<Vec<u8>> {
     const GO: [u8; 5] = [7, 0, 2, 0, 3];
     let mut seeds = Vec::new();

@@ -1,8 +1,8 @@
-//! Requests and replies: what is taken is within the export and was offered, what is refused leaves
-//! the stream in step, and every reply is one that a client can read.
+//! Fuzzes requests and replies. An accepted request is within the export and of an offered kind; a
+//! refused request keeps the stream in step; and a client can parse every reply.
 //!
-//! An input chooses an export, how the connection is framed, and then requests with replies to
-//! them. Fields are drawn near what matters, or as they come.
+//! An input chooses an export and a framing, followed by requests with replies to them. Fields are
+//! drawn near values that matter, or are raw.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ use forebay_nbd::wire::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// `taken` is a command and a framing, `refused` an error.
+/// `taken` is a command and a framing; `refused` is an error.
 const WANTED: &[Feature] = &[
     ("taken", 0x00),
     ("taken", 0x01),
@@ -87,7 +87,7 @@ fn connect(choices: &mut Choices<'_>) -> Session {
     }
 }
 
-/// A number near one that matters, or as it comes.
+/// Returns a number near one that matters, or a raw one.
 fn near(choices: &mut Choices<'_>, session: &Session) -> u64 {
     let ExportInfo { size_bytes, block_size, .. } = &session.export;
     let [min, max] = [u64::from(block_size.min), u64::from(block_size.max)];
@@ -137,14 +137,15 @@ fn request(choices: &mut Choices<'_>, session: &Session) -> (RequestHeader, Vec<
     (header, bytes)
 }
 
-/// What is taken may be done as it is; what is not leaves the stream where it should be.
+/// Checks that an accepted request can be executed as it is, and that a refused one keeps the
+/// stream in step.
 fn check(session: &Session, header: &RequestHeader, parsed: &Result<Request, CloseReason>) {
     let Session { export, framing, .. } = session;
     let has_payload = match framing {
         Framing::Extended => header.flags & CMD_FLAG_PAYLOAD_LEN != 0,
         _ => header.command == CMD_WRITE,
     };
-    // A chunk's length has 32 bits and counts 8 bytes more.
+    // A chunk's length has 32 bits and includes 8 further bytes.
     let payload_max = export.block_size.max.min(u32::MAX - 8);
     let bearable = u64::from(payload_max.max(PAYLOAD_DEFAULT_MAX));
     let rq = match parsed {
@@ -220,7 +221,7 @@ fn check_taken(session: &Session, header: &RequestHeader, command: Command) {
     assert!(!has_data || len <= u64::from(block_size.max));
 }
 
-/// A client of one request: takes the reply apart, and sees that it is whole and nothing else.
+/// Parses the reply to one request as a client, and checks that it is complete and nothing follows.
 fn read_reply(session: &Session, rq: &Request, mut bytes: &[u8], expected: Option<NbdError>) {
     let is_read = matches!(rq.command, Ok(Command::Read { .. }));
     let (mut is_done, mut covered, mut error, mut nr_content) = (false, 0, None, 0);
@@ -233,7 +234,7 @@ fn read_reply(session: &Session, rq: &Request, mut bytes: &[u8], expected: Optio
             bytes = &bytes[SimpleReply::LEN..];
             (is_done, error) = (true, Some(simple.error).filter(|&number| number != 0));
             if session.framing == Framing::Simple && is_read && error.is_none() {
-                // The test's data are one byte for each chunk, not `len`.
+                // The test sends one byte of data for each chunk, not `len` bytes.
                 return;
             }
             continue;
@@ -360,14 +361,15 @@ fn run(input: &[u8]) {
         if let Ok(rq) = parsed {
             reply(&mut choices, &session, &rq);
         }
-        // Out of step by one byte, it is no request.
+        // Shifted by one byte, it is not a valid request.
         bytes.rotate_left(1);
         assert_eq!(session.on.parse(&bytes), Err(CloseReason::RequestMagic));
         reach("closed", 1);
     }
 }
 
-/// Each command in each framing, with and without each flag; and what has a shape of its own.
+/// Returns seeds for each command in each framing, with and without each flag, and for special
+/// shapes.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for framing in 0..3 {

@@ -1,10 +1,10 @@
-//! What the targets share: seeds to begin with, and a record of what a run has reached.
+//! Code shared by the fuzz targets: seeds, and a record of the features that a run has reached.
 //!
-//! A fuzzer that never gets to where bugs could be finds none, and looks well. So a target names
-//! the features that a run must reach, and `cargo xtask fuzz` fails if one is missing. It sets two
-//! variables: `FOREBAY_FUZZ_SEEDS`, a directory that gets the target's seeds and its corpus, and
-//! `FOREBAY_FUZZ_REACH`, a file that gets a line `want NAME` for each feature that is named, and a
-//! line `got NAME` for each that was reached.
+//! A fuzzer that never reaches the interesting code finds no bugs and appears to succeed. So a
+//! target names the features that a run must reach, and `cargo xtask fuzz` fails if one is missing.
+//! It sets two variables. `FOREBAY_FUZZ_SEEDS` is a directory for the target's seeds and corpus.
+//! `FOREBAY_FUZZ_REACH` is a file that gets a line `want NAME` for each named feature, and a line
+//! `got NAME` for each feature reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -13,15 +13,15 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// A kind of feature, and which one of that kind.
+/// A kind of feature, and an index within that kind.
 pub type Feature = (&'static str, u64);
 
 thread_local! {
     static REACHED: RefCell<HashSet<Feature>> = RefCell::default();
 }
 
-/// Records the wanted features, and writes the seeds and the corpus, which is the text of a file in
-/// `corpus-seeds/`. Call it once, before the first input.
+/// Records the wanted features, and writes the seeds and the corpus. `corpus` is the text of a file
+/// in `corpus-seeds/`. Call it once, before the first input.
 pub fn start(wanted: &[Feature], seeds: &[Vec<u8>], corpus: &str) {
     if let Some(folder) = env::var_os("FOREBAY_FUZZ_SEEDS") {
         let write = |name: String, input: &[u8]| {
@@ -37,7 +37,7 @@ pub fn start(wanted: &[Feature], seeds: &[Vec<u8>], corpus: &str) {
     wanted.iter().for_each(|feature| note("want", *feature));
 }
 
-/// The inputs of a corpus: hexadecimal, an empty line between two; `#` begins a comment.
+/// Parses the inputs of a corpus: hexadecimal, separated by empty lines; `#` begins a comment.
 fn inputs(corpus: &str) -> impl Iterator<Item = Vec<u8>> {
     let digits = corpus.split("\n\n").map(|paragraph| {
         let lines = paragraph.lines().filter(|line| !line.starts_with('#'));
@@ -50,7 +50,7 @@ fn inputs(corpus: &str) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// This input got to a feature. Noted once for each.
+/// Records that this input reached a feature. Writes each feature once.
 pub fn reach(kind: &'static str, which: u64) {
     if REACHED.with_borrow_mut(|reached| reached.insert((kind, which))) {
         note("got", (kind, which));
@@ -64,7 +64,7 @@ fn note(word: &str, (kind, which): Feature) {
     }
 }
 
-/// The bytes of an input, taken as numbers that decide something. What is not there is 0.
+/// The bytes of an input, as numbers that make choices. Missing bytes are 0.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -76,7 +76,7 @@ impl<'a> Choices<'a> {
         self.bytes(nr_bytes).iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 
-    /// At most so many bytes.
+    /// Returns up to `nr` bytes.
     pub fn bytes(&mut self, nr: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(nr.min(self.0.len()));
         self.0 = rest;

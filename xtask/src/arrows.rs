@@ -1,25 +1,26 @@
-//! `cargo xtask arrows`: which workspace crate may name which.
+//! `cargo xtask arrows`: checks which workspace crates may depend on which.
 //!
-//! The layering is worth something only while it holds, so it is a table here, and every edge that
-//! cargo sees between workspace crates must be in it. Optional and target-specific dependencies and
-//! build scripts count; dev-dependencies do not, because no user of a crate ever gets them.
+//! The layering is only worth something while it holds. So it is a table here, and every edge that
+//! cargo reports between workspace crates must be in it. Optional and target-specific dependencies
+//! and build scripts count. Dev-dependencies do not, because users of a crate never compile them.
 
 use std::collections::BTreeSet;
 
 use crate::Outcome;
 use crate::command::Line;
 
-/// One crate and the workspace crates that it may name.
+/// A crate, and the workspace crates that it may depend on.
 struct Row {
     name: &'static str,
     may_name: &'static [&'static str],
-    /// Whether it may use crates from outside the workspace.
+    /// Whether it may depend on crates outside the workspace.
     outside: bool,
     /// The reason, printed with a forbidden edge.
     why: &'static str,
 }
 
-/// The allowed edges. A crate stands below every crate that it names, which rules cycles out.
+/// The allowed edges. A crate is listed below every crate that it depends on, which rules out
+/// cycles.
 const ARROWS: &[Row] = &[
     Row {
         name: "forebay-core",
@@ -90,7 +91,8 @@ const ARROWS: &[Row] = &[
     },
 ];
 
-/// Of these the code takes its primitives, in builds that nobody uses: under cfgs of our own.
+/// The code takes its primitives from these in model-checking builds only, under cfgs of this
+/// project.
 const MODEL_CHECKERS: [&str; 2] = ["loom", "shuttle"];
 
 /// The direct dependencies of every member, one level deep.
@@ -112,14 +114,14 @@ pub(crate) fn run() -> Outcome {
     }
 }
 
-/// The members of the workspace, and who names whom (members and outside crates alike).
+/// The members of the workspace, and all edges between members and to outside crates.
 struct Graph<'a> {
     members: BTreeSet<&'a str>,
     edges: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Graph<'a> {
-    /// Reads lines of the form `0forebay v0.1.0 (path)`: depth, name, and what we do not need.
+    /// Parses lines of the form `0forebay v0.1.0 (path)`: depth, name, and an ignored rest.
     fn parse(tree: &'a str) -> Result<Self, String> {
         let mut graph = Graph { members: BTreeSet::new(), edges: BTreeSet::new() };
         let mut member = None;

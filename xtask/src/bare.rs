@@ -1,17 +1,17 @@
-//! `cargo xtask bare`: builds core, models and protocol for a machine without an operating system.
+//! `cargo xtask bare`: builds core, models and protocol for a target without an operating system.
 //!
-//! `#![no_std]` alone does not prove much: a dependency or a feature may bring std back. A target
-//! that has no std at all cannot be fooled.
+//! `#![no_std]` alone proves little: a dependency or a feature may bring std back. A target without
+//! std detects that reliably.
 
 use std::path::Path;
 
 use crate::Outcome;
 use crate::command::Line;
 
-/// Has `core` and `alloc` and nothing else, and rustup ships it ready-made.
+/// A target with only `core` and `alloc`, for which rustup ships a prebuilt library.
 const TARGET: &str = "x86_64-unknown-none";
 
-/// What must do without an operating system.
+/// Packages that must build without an operating system.
 const PACKAGES: &[&str] = &["forebay-core", "forebay-model", "forebay-nbd"];
 
 pub(crate) fn run() -> Outcome {
@@ -25,7 +25,7 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// Asks the compiler in use, not rustup: the target may have come by another way.
+/// Queries the compiler in use rather than rustup: the target may be installed in another way.
 fn installed() -> Result<bool, String> {
     let directory = Line::new("rustc", &format!("--print target-libdir --target {TARGET}"));
     Ok(Path::new(directory.output()?.trim()).exists())

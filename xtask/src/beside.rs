@@ -1,7 +1,8 @@
-//! Gates that run at the same time, each a process of its own.
+//! Gates that run concurrently, each as a separate process.
 //!
-//! The long ones keep one processor busy each, so they share the machine well. What a gate prints
-//! is kept in a file, and shown whole when it has ended: nobody can read two gates line by line.
+//! Each long gate keeps one processor busy, so they share the machine well. A gate's output goes to
+//! a file, and is printed as a whole when the gate has ended: interleaved lines of two gates would
+//! be unreadable.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,15 +15,15 @@ use std::time::Instant;
 use crate::Outcome;
 use crate::command::{root, target};
 
-/// A command of ours, as a step of `ci`.
+/// One of our commands, as a step of `ci`.
 pub(crate) struct Gate {
     pub(crate) name: &'static str,
-    /// What stands before its lines: its number and its name.
+    /// Prefix of the gate's lines: its number and name.
     pub(crate) heading: String,
 }
 
-/// Runs as many at once as there are processors, in this order. After a failure none is begun, and
-/// those that run come to their end.
+/// Runs as many gates at once as there are processors, in this order. After a failure no further
+/// gate starts, and running gates finish.
 pub(crate) fn run(gates: Vec<Gate>) -> Outcome {
     let nr_cpus = thread::available_parallelism().map_or(1, usize::from);
     let nr_lanes = nr_cpus.min(gates.len()).max(1);
@@ -30,7 +31,7 @@ pub(crate) fn run(gates: Vec<Gate>) -> Outcome {
     run_by(gates, nr_lanes, &begin)
 }
 
-/// The child of a gate: alone it may use all processors, beside others its share.
+/// Returns the command of a gate. Alone it may use all processors, otherwise its share.
 fn start(name: &str, nr_cpus: usize) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| format!("xtask itself: {error}"))?;
     let mut command = Command::new(program);
@@ -61,7 +62,7 @@ fn run_by(
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Runs it to its end, and shows what it printed.
+/// Runs a gate to its end, and prints its output.
 fn finish(gate: &Gate, mut command: Command) -> Outcome {
     let Gate { name, heading } = gate;
     let alone = format!("cargo xtask {name}");
@@ -77,7 +78,7 @@ fn finish(gate: &Gate, mut command: Command) -> Outcome {
     let text = String::from_utf8_lossy(&text);
     let verdict = if status.success() { "passed" } else { "FAILED" };
     let seconds = start.elapsed().as_secs_f64();
-    // One call, so that no other gate's lines come between.
+    // A single call, so that no line of another gate comes in between.
     println!("{heading}: its output:\n{text}{heading}: {verdict} in {seconds:.1} s");
     if status.success() {
         return Ok(());
@@ -94,7 +95,7 @@ mod tests {
         Gate { name, heading: format!("[1/9] {name}") }
     }
 
-    /// A gate whose name ends with the status that it ends with.
+    /// A gate that exits with the status at the end of its name.
     fn shell(gate: &Gate) -> Result<Command, String> {
         let (_, status) = gate.name.rsplit_once('-').unwrap();
         let mut command = Command::new("sh");

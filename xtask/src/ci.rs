@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: every gate, stopping at the first failure: the short ones one after another,
-//! then the long ones beside each other.
+//! `cargo xtask ci`: runs every gate and stops at the first failure: the short gates one after
+//! another, then the long ones concurrently.
 
 use std::time::Instant;
 
@@ -16,28 +16,28 @@ struct Step {
 enum Action {
     /// A plain cargo command.
     Cargo(fn() -> Line),
-    /// One of our own commands, under the name of the step.
+    /// One of our own commands, with the name of the step.
     Own(fn() -> Outcome),
-    /// The same, beside others: it takes minutes, mostly of one processor.
+    /// The same, run concurrently with others: it takes minutes, mostly on one processor.
     Beside,
     /// The same, with the nightly toolchain.
     BesideByNightly,
 }
 
-/// Quick and often wrong comes first, so that most failures are seen within seconds.
+/// Fast gates that often fail come first, so that most failures show within seconds.
 const STEPS: &[Step] = &[
     Step { name: "fmt", action: Action::Cargo(|| Line::cargo("fmt --all --check")) },
     Step { name: "tidy", action: Action::Own(tidy::run) },
     Step { name: "arrows", action: Action::Own(arrows::run) },
     Step { name: "clippy", action: Action::Cargo(clippy) },
-    // The doc tests are part of it: cargo runs them unless targets are picked.
+    // Includes the doc tests: cargo runs them unless targets are selected.
     Step { name: "tests", action: Action::Cargo(|| Line::cargo("test --workspace")) },
     Step { name: "examples", action: Action::Own(examples::run) },
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },
     Step { name: "deny", action: Action::Own(deny::run) },
     Step { name: "instructions", action: Action::Own(instructions::run) },
-    // The longest first, so that none is left alone at the end.
+    // The longest first, so that no long gate runs alone at the end.
     Step { name: "miri", action: Action::BesideByNightly },
     Step { name: "loom", action: Action::Beside },
     Step { name: "fuzz", action: Action::Beside },
@@ -58,7 +58,7 @@ fn docs() -> Line {
 }
 
 impl Step {
-    /// What a reader types to run this step without the others.
+    /// Returns the command that runs only this step.
     fn alone(&self) -> String {
         match self.action {
             Action::Cargo(line) => line().to_string(),
@@ -104,7 +104,7 @@ fn passes(heading: &str, alone: &str, run: impl FnOnce() -> Outcome) -> Outcome 
     Ok(())
 }
 
-/// Reads `--skip NAME` any number of times; a name that is no step is an error, not ignored.
+/// Parses any number of `--skip NAME`. An unknown step name is an error.
 pub(crate) fn parse_skips<'a>(options: &[&'a str]) -> Result<Vec<&'a str>, String> {
     options
         .chunks(2)

@@ -1,4 +1,4 @@
-//! Runs other programs from the root of the checkout, and can print the line that does the same.
+//! Runs other programs from the root of the checkout, and can print equivalent command lines.
 
 use std::env;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 use crate::Outcome;
 
-/// The root of the checkout: the directory above this package.
+/// Returns the root of the checkout: the parent directory of this package.
 pub(crate) fn root() -> PathBuf {
-    // Cargo sets the variable for `cargo run`, and for tests too.
+    // Cargo sets this variable for `cargo run` and for tests.
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package.and_then(|dir| dir.parent().map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// A directory of this name for what a command builds or installs, under cargo's own.
+/// Returns a directory with this name inside cargo's target directory, for build outputs or tools.
 pub(crate) fn target(name: &str) -> String {
     let base =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
@@ -49,7 +49,7 @@ pub(crate) enum Ending {
 }
 
 impl Line {
-    /// `arguments` is split at spaces: none of ours contains one.
+    /// Splits `arguments` at spaces: none of our arguments contains one.
     pub(crate) fn new(program: &'static str, arguments: &str) -> Self {
         let arguments = arguments.split_whitespace().map(String::from).collect();
         Line { program, arguments, variables: Vec::new(), limit: None }
@@ -64,19 +64,19 @@ impl Line {
         self
     }
 
-    /// Adds one argument as it is, spaces and all.
+    /// Adds one argument unchanged, including its spaces.
     pub(crate) fn argument(mut self, argument: String) -> Self {
         self.arguments.push(argument);
         self
     }
 
-    /// Runs it with our own output streams, and nothing to read.
+    /// Runs the program with our output streams and without input.
     pub(crate) fn run(&self) -> Outcome {
         let status = self.command().status().map_err(|error| self.not_started(&error))?;
         if status.success() { Ok(()) } else { Err(format!("`{self}` ended with {status}")) }
     }
 
-    /// Runs it, shows its standard output line by line, and returns that.
+    /// Runs the program, echoes its standard output line by line, and returns it.
     pub(crate) fn run_and_keep(&self) -> Result<Ran, String> {
         let child = self.command().stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| self.not_started(&error))?;
@@ -91,7 +91,7 @@ impl Line {
         Ok(Ran { succeeded: status.success(), stdout })
     }
 
-    /// Runs it and returns what it wrote to standard output.
+    /// Runs the program, and returns its standard output.
     pub(crate) fn output(&self) -> Result<String, String> {
         let output = self
             .command()
@@ -104,21 +104,21 @@ impl Line {
         String::from_utf8(output.stdout).map_err(|_| format!("`{self}` wrote something not UTF-8"))
     }
 
-    /// Whether it runs and succeeds; its output is dropped.
+    /// Returns whether the program runs and succeeds. Discards its output.
     pub(crate) fn succeeds(&self) -> bool {
         let status = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }
 
-    /// Ends it after so many seconds, with everything that it has started.
+    /// Kills the program and its children after this many seconds.
     pub(crate) fn limit(mut self, seconds: u32) -> Self {
         self.limit = Some(seconds);
         self
     }
 
-    /// Runs it and keeps what it writes.
+    /// Runs the program, and captures its output.
     pub(crate) fn ending(&self) -> Result<Ending, String> {
-        /// What timeout(1) ends with.
+        /// The exit status of timeout(1) after a timeout.
         const TIMEOUT: Option<i32> = Some(124);
         let output = self.command().output().map_err(|error| self.not_started(&error))?;
         if output.status.success() {
@@ -133,7 +133,8 @@ impl Line {
 
     fn command(&self) -> Command {
         let program = match (self.program, env::var_os("CARGO")) {
-            // The cargo that runs us, so that `cargo +1.95 xtask` stays with that toolchain.
+            // The cargo that runs this program, so that `cargo +1.95 xtask` keeps using that
+            // toolchain.
             ("cargo", Some(cargo)) => cargo,
             (program, _) => program.into(),
         };

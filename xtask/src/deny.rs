@@ -1,9 +1,10 @@
-//! `cargo xtask deny`: licences, bans and sources of the dependencies, by the rules of `deny.toml`.
+//! `cargo xtask deny`: checks licences, bans and sources of dependencies by the rules of
+//! `deny.toml`.
 
 use crate::Outcome;
 use crate::command::Line;
 
-/// Install with opt-level 0: the tool runs for a second, so its build time is what counts.
+/// Installs with opt-level 0: the tool runs for a second, so the build time dominates.
 const INSTALL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install --locked cargo-deny@0.20.2";
 
 pub(crate) fn run() -> Outcome {

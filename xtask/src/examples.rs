@@ -1,4 +1,4 @@
-//! `cargo xtask examples`: runs every example, because an example that only compiles may still lie.
+//! `cargo xtask examples`: runs every example, because an example that compiles may still be wrong.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// `x.rs` and `x/main.rs` are both the example `x`; a missing directory holds none.
+/// Returns the names of the examples: `x.rs` and `x/main.rs` are both `x`. A missing directory has
+/// none.
 fn names(directory: &Path) -> Result<Vec<String>, String> {
     if !directory.exists() {
         return Ok(Vec::new());

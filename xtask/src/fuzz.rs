@@ -1,11 +1,11 @@
-//! `cargo xtask fuzz`: each fuzz target for a minute, and whether it reached what it should.
+//! `cargo xtask fuzz`: runs each fuzz target for a minute, and checks that it reached its features.
 //!
-//! The targets are built with libFuzzer's instrumentation; overflow and assertions are checked. Any
-//! toolchain will do for that. With a nightly toolchain the targets of the NBD protocol, which
-//! parses the bytes of hostile peers, run once more under AddressSanitizer, for half of the time.
-//! What a run finds of interest is kept for the next, under cargo's own directory.
+//! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
+//! toolchain. The targets of the NBD protocol parse the bytes of hostile peers. With a nightly
+//! toolchain they also run under AddressSanitizer, for half of the time. Interesting inputs are
+//! kept for later runs in cargo's target directory.
 //!
-//! `cargo xtask fuzz corpus` writes the smallest inputs that reach as much into the checkout
+//! `cargo xtask fuzz corpus` writes the smallest inputs with the same coverage into the checkout
 //! ([`corpus`]): runs on other machines begin with these.
 
 mod corpus;
@@ -23,7 +23,7 @@ use crate::tools;
 /// A fuzz target, and its initial inputs besides the seeds that it generates.
 struct Target {
     name: &'static str,
-    /// A directory of the checkout.
+    /// A directory in the checkout.
     corpus: Option<&'static str>,
     dictionary: Option<&'static str>,
     max_len_bytes: u32,
@@ -55,13 +55,13 @@ const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
     Target { name, corpus: None, dictionary: None, max_len_bytes, is_nbd: true }
 }
 
-/// How long each runs, in seconds.
+/// Duration of each run in seconds.
 const SECONDS: u32 = 60;
-/// The longest time of one input, in seconds. It takes far less; but a target that is stopped by a
-/// busy machine would be a false alarm.
+/// Time limit of one input in seconds. An input takes far less, but a short limit would cause false
+/// alarms on a busy machine.
 const TIMEOUT: &str = "-timeout=25";
 
-/// What cargo-fuzz asks the compiler for, without a sanitizer.
+/// The compiler flags of cargo-fuzz, without a sanitizer.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                      -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -71,11 +71,11 @@ const ADDRESS: &str = "-Zsanitizer=address";
 
 /// One way to build the targets.
 struct Build {
-    /// For messages, and for the directory that it works in.
+    /// Used in messages, and as the name of the working directory.
     name: &'static str,
     cargo: Line,
     flags: String,
-    /// The most memory of a run, MiB. The sanitizer keeps what was freed.
+    /// Memory limit of a run, MiB. The sanitizer keeps freed memory.
     memory_mib: u32,
 }
 
@@ -85,14 +85,15 @@ impl Build {
         Build { name: "fuzz", cargo, flags: FLAGS.to_owned(), memory_mib: 512 }
     }
 
-    /// With AddressSanitizer. `None`, with a line that says so, without a nightly toolchain.
+    /// Returns the build with AddressSanitizer. Without a nightly toolchain, prints a line and
+    /// returns `None`.
     fn address() -> Option<Build> {
         let cargo = if nightly::is_installed() {
             nightly::cargo(BUILD)
         } else if Line::new("rustup", "run nightly cargo --version").succeeds() {
             Line::new("rustup", &format!("run nightly cargo {BUILD}"))
         } else if nightly::is_there_for("fuzz under AddressSanitizer") {
-            // It is required: what follows says that it is missing.
+            // The toolchain is required: the next command reports that it is missing.
             nightly::cargo(BUILD)
         } else {
             return None;
@@ -104,7 +105,7 @@ impl Build {
     /// Builds the targets. Returns the directory of the programs.
     fn programs(&self) -> Result<PathBuf, String> {
         let (host, build) = (host()?, target(self.name));
-        // With a target, build scripts are not instrumented: they could not be linked.
+        // With a target, build scripts are not instrumented. Instrumented ones could not be linked.
         let line = self.cargo.clone().argument(format!("--target={host}"));
         let line = line.argument(format!("--target-dir={build}"));
         line.variable("RUSTFLAGS", self.flags.as_str()).run()?;
@@ -128,7 +129,7 @@ pub(crate) fn run(seconds: Option<u32>) -> Outcome {
     sanitized.try_for_each(|it| fuzz(it, &build, &programs, seconds.div_ceil(2)))
 }
 
-/// Writes the corpora of the checkout anew, from what runs have found.
+/// Regenerates the corpora in the checkout from the inputs that runs have found.
 pub(crate) fn save_corpora() -> Outcome {
     if !has_compiler()? {
         return Ok(());
@@ -144,7 +145,7 @@ pub(crate) fn save_corpora() -> Outcome {
 /// Returns whether there is a compiler for libFuzzer. Without one the step is skipped by name.
 ///
 /// # Errors
-/// There is none, and tools are required.
+/// The compiler is missing, and tools are required.
 fn has_compiler() -> Result<bool, String> {
     let is_there = Command::new("c++").arg("--version").output().is_ok();
     if !is_there && tools::are_required() {
@@ -156,7 +157,7 @@ fn has_compiler() -> Result<bool, String> {
     Ok(is_there)
 }
 
-/// The triple of this machine.
+/// Returns the target triple of this machine.
 fn host() -> Result<String, String> {
     let said = Line::new("rustc", "-vV").output()?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
@@ -215,12 +216,12 @@ fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
     ))
 }
 
-/// The figure behind `name` in libFuzzer's statistics.
+/// Returns the figure after `name` in libFuzzer's statistics.
 fn figure<'a>(said: &'a str, name: &str) -> &'a str {
     said.lines().find_map(|line| line.strip_prefix(name)).map_or("?", str::trim)
 }
 
-/// How many features the lines `want` name, and those of them that no line `got` does.
+/// Returns the number of features in `want` lines, and those of them without a `got` line.
 fn missing(notes: &str) -> (usize, Vec<&str>) {
     let lines = |word: &'static str| {
         notes.lines().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))

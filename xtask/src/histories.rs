@@ -1,7 +1,7 @@
-//! `cargo xtask histories`: every short history of bios on a device with a volatile cache, and a
-//! crash at each of its moments.
+//! `cargo xtask histories`: checks every short history of bios on a device with a volatile cache,
+//! with a crash at each point in time.
 //!
-//! With `--all`, histories of four bios are tried with a failure each, which takes ten minutes.
+//! `--all` adds histories of four bios with one failure each, which takes ten minutes.
 
 use crate::Outcome;
 use crate::command::Line;

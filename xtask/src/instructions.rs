@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`: instruction counts under callgrind, which do not depend on what else
-//! the machine does, as regression gates.
+//! `cargo xtask instructions`: regression limits on instruction counts under callgrind, which do
+//! not depend on other load on the machine.
 //!
 //! A limit is about a tenth above the count when it was last set. A change that lowers the cost
 //! lowers the limit; one that raises it justifies that in its commit message.
@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::command::Line;
 use std::process::Command;
 
-/// How many times as much a piece of work may cost with `release` as with `dist`.
+/// Maximum cost of a piece of work with `release`, relative to `dist`.
 const RELEASE_MAX: f64 = 1.1;
 
 /// A limit on the cost of one kind of work.
@@ -20,15 +20,15 @@ struct Gate {
     what: &'static str,
     example: &'static str,
     kind: &'static str,
-    /// The part of the work that is not counted here, if there is one.
+    /// The part of the work that is subtracted, if there is one.
     less: Option<&'static str>,
-    /// Instructions, each.
+    /// Maximum number of instructions for each piece of work.
     max: f64,
 }
 
 const GATES: [Gate; 7] = [
-    // At 15 ns an I/O, the aim, a processor of 3 GHz has 45 cycles; each time the token costs two
-    // locked instructions of about 20 cycles, which overlap with what surrounds them.
+    // The aim of 15 ns for an I/O is 45 cycles at 3 GHz. Each use of the token costs two locked
+    // instructions of about 20 cycles, which overlap with surrounding code.
     Gate {
         what: "the token, twice an I/O",
         example: "token",
@@ -83,7 +83,7 @@ pub(crate) fn run() -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// Returns the instructions of one piece of work, as the difference between many and few.
+/// Returns the instructions for one piece of work: the difference between a long and a short run.
 fn each(profile: &str, example: &str, kind: &str) -> Result<f64, String> {
     let [few, many] = [9_600, 105_600].map(|nr| counted(profile, example, kind, nr));
     Ok((many? - few?) / 96_000.0)

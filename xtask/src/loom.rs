@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: small models of concurrent code, in every interleaving.
+//! `cargo xtask loom`: checks small models of concurrent code in every interleaving.
 
 use crate::Outcome;
 use crate::command::{Line, target};
@@ -10,8 +10,8 @@ const SUITES: &[Suite] = &[
 ];
 
 pub(crate) fn run() -> Outcome {
-    // A directory of its own, since other flags would build everything anew each time. Optimized:
-    // a model runs thousands of times.
+    // A separate directory: switching flags in a shared one would rebuild everything each time.
+    // Optimized, because a model runs thousands of times.
     let line = Line::cargo("test --profile models --target-dir")
         .argument(target("loom"))
         .variable("RUSTFLAGS", "--cfg blk_loom");

@@ -1,7 +1,7 @@
-//! The project's own commands: `cargo xtask <command>`, with `cargo xtask help` for the list.
+//! The project's own commands: `cargo xtask <command>`; `cargo xtask help` lists them.
 //!
-//! One step of the gate per file; `ci` runs them all in order. Standard library only, so that the
-//! gate builds in a second and cannot be broken by somebody else's release.
+//! One file for each step of the gate; `ci` runs them all in order. It depends on the standard
+//! library only, so that the gate builds in a second, and no release of a dependency can break it.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -35,7 +35,7 @@ mod tsan;
 
 use std::process::ExitCode;
 
-/// What every command returns: nothing, or the text that tells the user what to do.
+/// Result of every command: an error is the text for the user.
 type Outcome = Result<(), String>;
 
 const HELP: &str = "\

@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: memory orderings of the core, each weakened, must make a loom model fail.
+//! `cargo xtask mutants`: weakens memory orderings of the core; a loom model must fail for each.
 //!
-//! An ordering that no model minds is either one too strong or one that is not tested. So each of
-//! some files (`mutants/table.rs`) stands in a table with what it is weakened to and the model that
-//! has to fail, or with the reason why no model can; one that stands in neither is an error. The
-//! crate is patched in a copy under `target/mutants`, which is made anew each time.
+//! If no model fails, an ordering is either too strong or not tested. So a table
+//! (`mutants/table.rs`) covers every ordering of some files. An entry has the weakened ordering and
+//! the model that must fail, or the reason why no model can fail. An ordering in no entry is an
+//! error. The crate is patched in a copy under `target/mutants`, which is recreated each time.
 
 mod table;
 
@@ -14,18 +14,18 @@ use crate::patched::{Patched, read};
 
 const CRATE: &str = "crates/forebay-core";
 
-/// One ordering, weakened.
+/// One weakened ordering.
 struct Mutant {
-    /// Below the crate's `src`.
+    /// Path below the crate's `src`.
     file: &'static str,
-    /// As it stands there, once. All orderings in it are those that are meant.
+    /// The text, which is in the file exactly once. The entry covers all orderings in it.
     from: &'static str,
     to: &'static str,
-    /// The model that has to fail.
+    /// The model that must fail.
     test: &'static str,
 }
 
-/// An ordering that cannot be seen weaker by any model.
+/// An ordering for which no model can detect a weakening.
 struct Unseen {
     file: &'static str,
     from: &'static str,
@@ -56,7 +56,7 @@ pub(crate) fn run() -> Outcome {
     if alive.is_empty() { Ok(()) } else { Err(alive.join("\n")) }
 }
 
-/// Every entry of the table stands in the file once, and every ordering of the file in an entry.
+/// Checks that every entry of the table matches the file once, and covers every ordering of it.
 fn check_text(file: &str, text: &str) -> Outcome {
     let mutants = MUTANTS.iter().map(|mutant| (mutant.file, mutant.from));
     let unseen = UNSEEN.iter().map(|unseen| (unseen.file, unseen.from));
@@ -89,7 +89,7 @@ fn check_text(file: &str, text: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the model fails on the weakened crate. One that does not build is an error.
+/// Returns whether the model fails on the weakened crate. A failed build is an error.
 fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
     let line = test_line(copy);
     let file = format!("{CRATE}/src/{}", mutant.file);

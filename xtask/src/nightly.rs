@@ -1,7 +1,7 @@
-//! `cargo xtask nightly`: the one nightly toolchain that Miri and ThreadSanitizer need.
+//! `cargo xtask nightly`: installs the nightly toolchain that Miri and ThreadSanitizer need.
 //!
-//! It lives in a rustup home of its own, so that the user's toolchains stay as they are. The
-//! version is fixed: another one may reject what this one takes.
+//! It has its own rustup home, so that the user's toolchains do not change. The version is fixed,
+//! because another one may reject code that this one accepts.
 
 use std::env;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::tools;
 
 const VERSION: &str = "nightly-2026-05-20";
 
-/// Where the toolchain is kept, so that checkouts may share it; `rustup-nightly` in the target
-/// directory if it is not set.
+/// Environment variable with the directory of the toolchain, so that checkouts can share it. The
+/// default is `rustup-nightly` in the target directory.
 const HOME: &str = "FOREBAY_NIGHTLY_HOME";
 
-/// Installs what is missing.
+/// Installs the missing components.
 pub(crate) fn install() -> Outcome {
     if is_installed() {
         println!("nightly: {VERSION} is in {}", home());
@@ -40,18 +40,18 @@ pub(crate) fn is_there_for(step: &str) -> bool {
     false
 }
 
-/// A command of the nightly cargo.
+/// Returns a command of the nightly cargo.
 pub(crate) fn cargo(arguments: &str) -> Line {
     rustup(&format!("run {VERSION} cargo {arguments}"))
 }
 
-/// A place for what is built for this toolchain and no other.
+/// Returns a directory for files built for this toolchain only.
 pub(crate) fn place(name: &str) -> String {
     format!("{}/{VERSION}-{name}", home())
 }
 
 pub(crate) fn is_installed() -> bool {
-    // Asked for a toolchain that is not there, rustup would print an error.
+    // For a missing toolchain, rustup would print an error.
     if !Path::new(&home()).join("toolchains").exists() {
         return false;
     }

@@ -1,6 +1,6 @@
-//! A copy of some crates of this workspace, in which a bug is planted: a workspace of its own under
-//! `target`. A file that has not changed since the last time is left alone, so that cargo rebuilds
-//! only crates that have.
+//! A copy of some crates of this workspace with a planted bug: a separate workspace under `target`.
+//! Files that have not changed since the last run are not written, so that cargo rebuilds only
+//! changed crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::command::{Line, root, target};
 pub(crate) struct Patched(PathBuf);
 
 impl Patched {
-    /// Copies crates, by their directories below the root.
+    /// Copies crates, given by their directories relative to the root.
     pub(crate) fn make(name: &str, crates: &[impl AsRef<str>]) -> Result<Patched, String> {
         let copy = PathBuf::from(target(name));
         let crates = || crates.iter().map(AsRef::as_ref);
@@ -28,7 +28,7 @@ impl Patched {
         Ok(Patched(copy))
     }
 
-    /// Copies a file or directory that the sources of some crate include.
+    /// Copies a file or directory that the sources of a crate include.
     pub(crate) fn add(&self, path: &str) -> Outcome {
         let (from, to) = (root().join(path), self.0.join(path));
         match from.is_dir() {
@@ -37,7 +37,7 @@ impl Patched {
         }
     }
 
-    /// Returns what `act` returns while the file has `to` in place of its only `from`.
+    /// Calls `act` while `to` replaces the only `from` in the file, and returns its result.
     pub(crate) fn with<T>(
         &self,
         file: &str,
@@ -56,8 +56,8 @@ impl Patched {
         answer
     }
 
-    /// A line of cargo, in the copy; what it builds goes where another gate's does, so that what
-    /// both depend on is compiled once.
+    /// Returns a cargo command in the copy. It builds in the target directory of another gate, so
+    /// that their common dependencies are compiled once.
     pub(crate) fn cargo(&self, arguments: &str, built_in: &str) -> Line {
         Line::cargo(arguments)
             .argument("--manifest-path".to_owned())
@@ -68,7 +68,7 @@ impl Patched {
     }
 }
 
-/// Makes `to` the same as `from`, and writes only what differs.
+/// Makes `to` identical to `from`. Writes only files that differ.
 fn sync_tree(from: &Path, to: &Path) -> Outcome {
     let error = |error| format!("{} to {}: {error}", from.display(), to.display());
     fs::create_dir_all(to).map_err(error)?;

@@ -1,13 +1,13 @@
-//! `cargo xtask planted`: bugs planted in a copy of the workspace, each of which a test must find.
+//! `cargo xtask planted`: plants known bugs in a copy of the workspace; a test must find each.
 //!
-//! A table entry is a bug that was planted by hand once: the text that it changes, and the command
-//! that has to fail then. Without an argument this plants one part in [`NR_PARTS`] of the table,
-//! which the hash of the commit selects, so that a few commits cover all of it; `--all` plants all,
+//! A table entry is a bug that was once planted by hand: the text that it changes, and the test
+//! that must fail then. Without an argument this plants one of [`NR_PARTS`] parts of the table,
+//! selected by the hash of the commit, so that a few commits cover all of it. `--all` plants all,
 //! and a name plants one. An entry fails the gate if its text is not in the tree exactly once, if
-//! the program does not build with it, if its test fails without it, and if its test passes with it
-//! or fails without the expected words.
+//! the program does not build with it, if its test fails without it, or if its test passes with it
+//! or fails without the expected output.
 //!
-//! All entries use one copy and one build directory, so that each build is incremental.
+//! All entries use one copy and one build directory, so that builds are incremental.
 
 mod drivers;
 mod flush;
@@ -21,36 +21,38 @@ use crate::Outcome;
 use crate::command::{Ending, Line, root};
 use crate::patched::Patched;
 
-/// What a run of CI plants: one part of so many.
+/// Number of parts of the table; a CI run plants one of them.
 const NR_PARTS: usize = 6;
 
-/// A test that runs this long, in seconds, hangs. The slowest one takes some seconds.
+/// Time limit of a test in seconds. A test that exceeds it hangs; the slowest one takes some
+/// seconds.
 const SECONDS_MAX: u32 = 300;
 
-/// A model without a bug may run for minutes, and the gate `loom` runs all of them. With a bug each
-/// fails within this time, in seconds; so a model that runs longer does not fail by itself.
+/// Time limit in seconds for a model without its bug. Such a model may run for minutes, and the
+/// gate `loom` runs all of them in full. With a bug each fails within this time, so a model that
+/// runs longer does not fail on its own.
 const MODEL_SECONDS: u32 = 20;
 
-/// Files outside of the crates that their sources include.
+/// Files outside the crates that their sources include.
 const INCLUDED: &[&str] = &["README.md", "contrib", "docs"];
 
 /// A planted bug.
 struct Bug {
     name: &'static str,
-    /// The fault, as a sentence without its full stop.
+    /// The fault, as a sentence without a full stop.
     what: &'static str,
     edits: &'static [Edit],
     /// Fails with the bug, and passes without it.
     test: Test,
-    /// Part of the output of the failing test; the line of the failed test itself if it is empty.
+    /// Part of the failing test's output; if empty, the line of the failed test.
     says: &'static str,
 }
 
-/// A change of the text of a file.
+/// A text replacement in a file.
 struct Edit {
-    /// Below the root of the workspace.
+    /// Path relative to the root of the workspace.
     file: &'static str,
-    /// The text, which is in the file exactly once.
+    /// The text, which occurs in the file exactly once.
     from: &'static str,
     to: &'static str,
 }
@@ -61,37 +63,37 @@ struct Test {
     package: &'static str,
     target: &'static str,
     name: &'static str,
-    /// It is a model, to be run by loom.
+    /// Whether it is a model, run by loom.
     is_model: bool,
 }
 
 impl Test {
-    /// A test of the integration test program `it`.
+    /// Returns a test of the integration test program `it`.
     const fn it(package: &'static str, name: &'static str) -> Test {
         Test { package, target: "--test it", name, is_model: false }
     }
 
-    /// A test of the program `clients`, which plays clients of the server.
+    /// Returns a test of the program `clients`, which plays clients of the server.
     const fn clients(name: &'static str) -> Test {
         Test { package: "forebay-serve", target: "--test clients", name, is_model: false }
     }
 
-    /// A unit test.
+    /// Returns a unit test.
     const fn unit(package: &'static str, name: &'static str) -> Test {
         Test { package, target: "--lib", name, is_model: false }
     }
 
-    /// A model in the runtime of the `forebay` crate.
+    /// Returns a model in the runtime of the `forebay` crate.
     const fn model(name: &'static str) -> Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }
     }
 
-    /// The line that builds its program in the copy.
+    /// Returns the command that builds the test's program in the copy.
     fn build(&self, copy: &Patched) -> Line {
         let Test { package, target, .. } = self;
         match self.is_model {
-            // Built where other gates build theirs, so that dependencies are built once. Without
-            // optimization the models overflow their stacks.
+            // Uses the target directory of the gate `loom`, so that dependencies are built once.
+            // Without optimization the models overflow their stacks.
             true => copy
                 .cargo(&format!("test --profile models --package {package} {target}"), "loom")
                 .variable("RUSTFLAGS", "--cfg blk_loom"),
@@ -99,7 +101,7 @@ impl Test {
         }
     }
 
-    /// The line that runs it in the copy.
+    /// Returns the command that runs the test in the copy.
     fn line(&self, copy: &Patched) -> Line {
         let exact = if self.name.ends_with("::") { None } else { Some("--exact") };
         [self.name, "--"]
@@ -109,12 +111,12 @@ impl Test {
     }
 }
 
-/// Every planted bug.
+/// Returns every planted bug.
 fn table() -> Vec<&'static Bug> {
     [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS].into_iter().flatten().collect()
 }
 
-/// One part of the table, by the hash of the commit.
+/// Runs one part of the table, selected by the hash of the commit.
 pub(crate) fn run_part() -> Outcome {
     let hash = Line::new("git", "-c")
         .argument(format!("safe.directory={}", root().display()))
@@ -173,7 +175,7 @@ fn run(bugs: &[&Bug]) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
-/// The directories of all crates but the tools.
+/// Returns the directories of all crates except the tools.
 fn crates() -> Result<Vec<String>, String> {
     let failed = |error| format!("crates cannot be listed: {error}");
     let mut names = Vec::new();
@@ -184,7 +186,7 @@ fn crates() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// A test that fails without a bug, or that is not there, would find every bug.
+/// Checks that a test exists and passes without a bug: otherwise it would appear to find every bug.
 fn check_passes(test: &Test, line: &Line) -> Outcome {
     let listed = line.clone().argument("--list".to_owned()).output()?;
     if !listed.lines().any(|line| line.ends_with(": test")) {
@@ -201,7 +203,7 @@ fn check_passes(test: &Test, line: &Line) -> Outcome {
     }
 }
 
-/// Plants a bug and checks that its test fails for it.
+/// Plants a bug, and checks that its test fails.
 fn plant(copy: &Patched, bug: &Bug, edits: &[Edit]) -> Outcome {
     if let Some((Edit { file, from, to }, rest)) = edits.split_first() {
         return copy.with(file, from, to, || plant(copy, bug, rest));

@@ -1,5 +1,4 @@
-//! `cargo xtask sessions`: NBD clients and a server of their sessions in virtual time, from many
-//! seeds.
+//! `cargo xtask sessions`: simulates NBD clients and a server in virtual time, from many seeds.
 
 use crate::Outcome;
 use crate::command::Line;

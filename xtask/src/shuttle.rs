@@ -1,4 +1,4 @@
-//! `cargo xtask shuttle [SEED]`: large models of concurrent code, in random schedules.
+//! `cargo xtask shuttle [SEED]`: checks large models of concurrent code in random schedules.
 //!
 //! Without a seed it first runs the models that failed before under the seeds recorded for them
 //! (`xtask/shuttle-seeds.txt`), then all models under a new seed.
@@ -24,7 +24,7 @@ const SUITES: [(&str, Suite); 2] = [
     ),
 ];
 
-/// Below the root of the checkout.
+/// Path relative to the root of the checkout.
 const SEEDS: &str = "xtask/shuttle-seeds.txt";
 
 pub(crate) fn run(seed: Option<u64>) -> Outcome {
@@ -81,7 +81,7 @@ fn line(seed: u64) -> Line {
         .argument(target("shuttle"))
         .variable("RUSTFLAGS", "--cfg blk_shuttle")
         .variable("SHUTTLE_RANDOM_SEED", seed.to_string())
-        // It says each time that it knows no weak memory; loom does.
+        // Shuttle prints each time that it does not model weak memory; loom does.
         .variable("SHUTTLE_SILENCE_WARNINGS", "1")
 }
 

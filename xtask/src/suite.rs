@@ -1,4 +1,4 @@
-//! Tests that run under a tool: which ones, and that there are any.
+//! Tests that run under a tool, with a check that the selection is not empty.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use crate::command::Line;
 
 /// Some tests of one package.
 pub(crate) struct Suite {
-    /// As cargo takes it: the package and its targets.
+    /// Cargo's arguments that select the package and its targets.
     pub(crate) target: &'static str,
-    /// What their names contain, one of these; with none, all of the target's tests are meant.
-    /// Options of the test program may stand among them.
+    /// Test name filters; without any, all tests of the target run. The list may also have options
+    /// of the test program.
     pub(crate) names: &'static [&'static str],
-    /// Tests that the tool cannot run, by part of their names.
+    /// Name filters of tests that the tool cannot run.
     pub(crate) skips: &'static [&'static str],
 }
 
 impl Suite {
-    /// The end of the line that runs it.
+    /// Returns the last arguments of the command that runs the suite.
     fn arguments(&self) -> Vec<String> {
         let target = self.target.split_whitespace();
         let skips = self.skips.iter().flat_map(|name| ["--skip", name]);
@@ -26,7 +26,7 @@ impl Suite {
     }
 }
 
-/// Runs each suite by a line that ends with `test`.
+/// Runs each suite with a command that ends in `test`.
 pub(crate) fn run(tool: &str, suites: &[Suite], test: &Line) -> Outcome {
     for suite in suites {
         let (line, nr) = line(tool, suite, test)?;
@@ -36,8 +36,8 @@ pub(crate) fn run(tool: &str, suites: &[Suite], test: &Line) -> Outcome {
     Ok(())
 }
 
-/// Returns the line that runs a suite, and the number of its tests. A suite without a test is an
-/// error: it would pass for ever, and show nothing.
+/// Returns the command that runs a suite, and the number of its tests. A suite without a test is an
+/// error: it would always pass and prove nothing.
 pub(crate) fn line(tool: &str, suite: &Suite, test: &Line) -> Result<(Line, usize), String> {
     let line = suite.arguments().into_iter().fold(test.clone(), Line::argument);
     let listed = line.clone().argument("--list".to_string()).output()?;
@@ -47,7 +47,7 @@ pub(crate) fn line(tool: &str, suite: &Suite, test: &Line) -> Result<(Line, usiz
     }
 }
 
-/// Counts names, since Miri lists them once for each seed.
+/// Counts distinct names, because Miri lists each test once for each seed.
 fn nr_tests(listed: &str) -> usize {
     listed.lines().filter(|line| line.ends_with(": test")).collect::<BTreeSet<_>>().len()
 }

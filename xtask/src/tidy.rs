@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: checks rules on the text of the tree that the compiler does not know.
+//! `cargo xtask tidy`: checks rules on the text of the tree that the compiler does not check.
 //!
 //! Each rule is a named constant or a small function with its reason. It applies to every file that
 //! git tracks or would track, without exception.
@@ -32,7 +32,7 @@ pub(crate) fn run() -> Outcome {
     }
 }
 
-/// `--lower`: adapts the table of the ratchet to a tree that has become better.
+/// Runs `--lower`: lowers the limits of the ratchet where the tree has improved.
 pub(crate) fn lower() -> Outcome {
     dialect::lower(&files::list(&root())?)
 }

@@ -1,7 +1,7 @@
-//! Programs that a step needs beside cargo.
+//! Programs that a step needs in addition to cargo.
 
-/// Returns whether a step must fail where a program is missing, instead of being skipped:
-/// `FOREBAY_REQUIRE_TOOLS=1`, as CI sets it.
+/// Returns whether a step must fail if a program is missing, instead of being skipped. CI sets
+/// `FOREBAY_REQUIRE_TOOLS=1`.
 pub(crate) fn are_required() -> bool {
     std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1")
 }

@@ -1,12 +1,12 @@
-//! `cargo xtask tsan`: tests under ThreadSanitizer, which sees races between real threads.
+//! `cargo xtask tsan`: tests under ThreadSanitizer, which detects races between real threads.
 //!
-//! It knows no stand-alone fences, so code that needs one is for loom and Miri to judge.
+//! It does not support stand-alone fences, so loom and Miri check code that needs one.
 
 use crate::command::target;
 use crate::suite::{self, Suite};
 use crate::{Outcome, nightly};
 
-/// std is built too, or its locks and channels would look like races.
+/// std is instrumented too: otherwise its locks and channels would look like races.
 const TEST: &str = "test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir";
 
 const SUITES: &[Suite] = &[
@@ -14,7 +14,7 @@ const SUITES: &[Suite] = &[
     Suite {
         target: "--package forebay --test it",
         names: &["plug", "overlap", "threads", "miri"],
-        // It counts on a turn that is faster than 200 us.
+        // This test relies on a turn that takes less than 200 us.
         skips: &["a_wait_does_not_wait_for_others"],
     },
 ];

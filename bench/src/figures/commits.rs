@@ -1,20 +1,20 @@
-//! The figures of durability: many threads that write and wait until it is durable, sharing syncs,
-//! against as many that each call `fdatasync`.
+//! Durability figures: many threads that write, wait for durability and share syncs, against as
+//! many threads that each call `fdatasync`.
 //!
-//! This machine's disk flushes within some microseconds, and the kernel above it joins flushes as
-//! the layer does. So a cost is added to each sync, in one of two ways, on both sides alike:
+//! The disk of the test machine flushes within microseconds, and its kernel joins flushes as the
+//! layer does. So each sync gets an added cost, in one of two ways, the same on both sides:
 //!
-//! - beside others: callers that sync by themselves wait for it at the same time, as at a distant
+//! - beside others: threads that call `fdatasync` wait for it concurrently, as with a distant
 //!   device that takes any number of flushes at once;
-//! - one by one: these callers sleep under a mutex, as at a device that takes one flush at a time
-//!   with no layer above it that joins flushes. With n threads they are n / 2 times slower by
+//! - one by one: these threads sleep under a mutex, as with a device that takes one flush at a time
+//!   and has no layer above it that joins flushes. With n threads they are n / 2 times slower by
 //!   construction, which the titles state.
 
 use super::{Figure, Program, Side};
 use crate::table::{Aim, What};
 use std::path::{Path, PathBuf};
 
-/// Where the example is, which both sides are: it was built beside the program.
+/// Returns the path of the example that runs both sides. It was built beside the program.
 pub(super) fn program(forebay: &Path) -> PathBuf {
     forebay.with_file_name("examples").join("commit_cost")
 }
@@ -58,7 +58,7 @@ macro_rules! log {
     };
 }
 
-/// Threads that write 4 KiB of a disk, durably.
+/// Threads that each write 4 KiB to a disk durably.
 macro_rules! durable {
     (random, $threads:literal, $aim:expr) => {
         durable!("random 4k, a file, direct", $threads, "0", "", DURABLE, DIRECT, $aim)

@@ -1,4 +1,4 @@
-//! The clients: fio's engine `nbd` and `nbdcopy`, and what they say.
+//! The clients, fio's engine `nbd` and `nbdcopy`, and the parsing of their output.
 
 use super::Sample;
 use super::loads::Job;
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// How long a client may take beyond its time. A server that hangs fails its run, not all.
+/// How long a client may exceed its run time, in s. A server that hangs fails its own run only.
 const GRACE_S: u32 = 30;
 
-/// Which way is copied.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
     /// From the server.
@@ -22,7 +22,7 @@ pub(crate) enum Way {
     In,
 }
 
-/// One run of fio.
+/// Runs fio once.
 pub(crate) fn fio(server: &Running, job: &Job, seconds: u32, file: &Path) -> Result<Sample> {
     let size = std::fs::metadata(file)?.len();
     let part = size / u64::from(job.nr_jobs);
@@ -46,7 +46,7 @@ pub(crate) fn fio(server: &Running, job: &Job, seconds: u32, file: &Path) -> Res
     let output = run("fio", &arguments, seconds)?;
     let spent = server.cpu_time()?.saturating_sub(before);
     let text = String::from_utf8_lossy(&output.stdout);
-    // The engine says that it is connected before the report begins.
+    // The engine prints a line about its connection before the report.
     let start = text.find('{').context("fio: no report")?;
     let report: Value = serde_json::from_str(&text[start..]).context("fio: not JSON")?;
     let way = if job.rw.contains("read") { "read" } else { "write" };
@@ -61,7 +61,7 @@ fn sample(report: &Value, way: &str, job: &Job, spent: Duration) -> Option<Sampl
         let ns = done.get("clat_ns")?.get("percentile")?.get(key)?.as_f64()?;
         Some(ns / 1000.0)
     };
-    // fio gives the mean of its jobs, of the time that they took.
+    // fio reports the mean over its jobs, relative to their run time.
     let busy = (all.get("usr_cpu")?.as_f64()? + all.get("sys_cpu")?.as_f64()?) / 100.0;
     let runtime_us = done.get("runtime")?.as_f64()? * 1000.0;
     Some(Sample {
@@ -74,7 +74,7 @@ fn sample(report: &Value, way: &str, job: &Job, spent: Duration) -> Option<Sampl
     })
 }
 
-/// One run of `nbdcopy`, of the whole file. An "I/O" is a MiB here.
+/// Runs `nbdcopy` once over the whole file. An "I/O" is a MiB here.
 pub(crate) fn copy(server: &Running, file: &Path, way: Way) -> Result<Sample> {
     let source = file.with_extension("source");
     let size_mib = (std::fs::metadata(file)?.len() >> 20) as f64;

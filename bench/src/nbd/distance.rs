@@ -1,34 +1,36 @@
-//! How far apart the processors are on which client and server run.
+//! Distance between the processors on which client and server run.
 //!
-//! A virtual machine's processors are at one time two threads of one core, and at another two cores
-//! that share nothing, as its host moves them about. A message between two processes costs twice
-//! as much then, whatever the server: runs at different distances do not compare. So the distance
-//! is measured around each run, and a ratio is of runs at the same one.
+//! The host of a virtual machine moves its virtual processors: at one time they are two threads of
+//! one core, at another two cores that share nothing. Across cores, a message between two processes
+//! costs twice as much with any server, so runs at different distances are not comparable. The
+//! distance is measured before and after each run, and ratios compare runs at the same distance
+//! only.
 //!
-//! What is measured: how long a cache line takes to another processor and back.
+//! The measured value is the round-trip time of a cache line to another processor.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Round trips of one measurement: some 5 to 20 ms.
+/// Round trips in one measurement, which take about 5 to 20 ms.
 const NR_TRIPS: u32 = 40_000;
 
-/// Below this, ns, it is near: within a core it takes about 80 here, across cores about 390.
+/// Limit for "near", in ns. A round trip takes about 80 ns within a core, and about 390 ns across
+/// cores.
 const NEAR_NS: u128 = 200;
 
-/// How far.
+/// Distance between two processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Distance {
     Near,
     Far,
-    /// It changed during the run.
+    /// The distance changed during the run.
     Changed,
 }
 
 impl Distance {
-    /// Of a run that began at `self` and ended at `end`.
+    /// Returns the distance of a run that began at `self` and ended at `end`.
     pub(crate) fn until(self, end: Distance) -> Distance {
         if self == end { self } else { Distance::Changed }
     }
@@ -42,7 +44,7 @@ impl Distance {
     }
 }
 
-/// How far the processors are from each other now. One processor is near to itself.
+/// Measures the current distance between the processors. A single processor is near to itself.
 pub(crate) fn now() -> Distance {
     let [Some(here), Some(there)] = two_processors() else { return Distance::Near };
     let ball = AtomicU32::new(0);
@@ -66,7 +68,7 @@ pub(crate) fn now() -> Distance {
     if took.as_nanos() / u128::from(NR_TRIPS) < NEAR_NS { Distance::Near } else { Distance::Far }
 }
 
-/// Waits for the ball, and passes it on. Relaxed: nothing is handed over with it.
+/// Waits for the ball and passes it on. Relaxed: the ball carries no other data.
 fn pass(ball: &AtomicU32, at: u32) {
     while ball.load(Ordering::Relaxed) != at {
         std::hint::spin_loop();
@@ -74,7 +76,7 @@ fn pass(ball: &AtomicU32, at: u32) {
     ball.store(at + 1, Ordering::Relaxed);
 }
 
-/// The first two processors that this process may use.
+/// Returns the first two processors that this process may use.
 fn two_processors() -> [Option<usize>; 2] {
     let mut ours = sched_getaffinity(None)
         .into_iter()
@@ -82,7 +84,7 @@ fn two_processors() -> [Option<usize>; 2] {
     [ours.next(), ours.next()]
 }
 
-/// A thread that cannot be bound measures all the same, if less exactly.
+/// Binds the thread to a processor. If that fails, the measurement is less exact.
 fn stay_on(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);

@@ -1,6 +1,6 @@
-//! Connections that do nothing: a client of the few messages that it takes to have one.
+//! Idle connections: a minimal client that opens a connection and reads once.
 //!
-//! Numbers and layouts are of the NBD protocol specification, `doc/proto.md` of its reference
+//! Constants and layouts follow the NBD protocol specification, `doc/proto.md` of its reference
 //! implementation: fixed newstyle negotiation, `NBD_OPT_GO`, and one simple read.
 
 use super::Sample;
@@ -20,11 +20,11 @@ const REP_ACK: u32 = 1;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// What each connection reads before it rests: as much as a large I/O, so that buffers which are
-/// kept for it are there.
+/// Bytes that each connection reads before it idles: the size of a large I/O, so that the server
+/// has allocated any buffers that it keeps for one.
 const READ_BYTES: u32 = 128 << 10;
 
-/// The server's memory with so many connections, MiB.
+/// Measures the server's memory with `nr` connections, in MiB.
 pub(crate) fn measure(server: &Running, nr: usize) -> Result<Sample> {
     let connections: Vec<UnixStream> =
         (0..nr).map(|_| connect(&server.socket())).collect::<Result<_>>()?;
@@ -41,7 +41,7 @@ pub(crate) fn measure(server: &Running, nr: usize) -> Result<Sample> {
     })
 }
 
-/// A connection to the default export that has read once.
+/// Connects to the default export and reads once.
 fn connect(socket: &Path) -> Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -52,7 +52,7 @@ fn connect(socket: &Path) -> Result<UnixStream> {
     go.extend_from_slice(b"IHAVEOPT");
     go.extend_from_slice(&OPT_GO.to_be_bytes());
     go.extend_from_slice(&6_u32.to_be_bytes());
-    // No name: the default export; and no questions.
+    // An empty name selects the default export. The client sends no information requests.
     go.extend_from_slice(&[0; 6]);
     stream.write_all(&go)?;
     while !is_acknowledged(&mut stream)? {}
@@ -68,7 +68,7 @@ fn connect(socket: &Path) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// Takes one reply to the option; whether it was the last.
+/// Receives one reply to the option. Returns whether it was the last one.
 fn is_acknowledged(stream: &mut UnixStream) -> Result<bool> {
     let mut head = [0; 20];
     stream.read_exact(&mut head).context("no reply to an option")?;
@@ -80,7 +80,7 @@ fn is_acknowledged(stream: &mut UnixStream) -> Result<bool> {
     Ok(kind == u64::from(REP_ACK))
 }
 
-/// A number as it goes over the wire, the highest byte first.
+/// Decodes a big-endian number.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }

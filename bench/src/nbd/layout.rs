@@ -1,10 +1,10 @@
-//! The files that are served.
+//! The files that the servers export.
 //!
-//! A file in the page cache is there in pages of 4k, or in *large folios*, after how it was written
-//! or read: ext4 goes through all blocks of a folio for each small write, so a server that writes
+//! The page cache holds a file in pages of 4k or in *large folios*, depending on how the file was
+//! written or read. For each small write, ext4 walks all blocks of a folio, so a server that writes
 //! in small pieces pays for it. Most files that are copied or read from a disk are in large folios.
-//! Both are measured, each on a file of its own. Direct I/O has a third, since it drops pages of
-//! the cache that others would then have to read again.
+//! Both kinds are measured, each on its own file. Direct I/O uses a third file, because it drops
+//! cached pages that other servers would have to read again.
 
 use super::servers::Medium;
 use crate::measure::say;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The file that is served as `medium`.
+/// Returns the path of the file to export as `medium`.
 pub(crate) fn file_of(file: &Path, medium: Medium) -> PathBuf {
     match medium {
         Medium::Direct => file.with_extension("direct"),
@@ -21,7 +21,7 @@ pub(crate) fn file_of(file: &Path, medium: Medium) -> PathBuf {
     }
 }
 
-/// Makes the files that these media need.
+/// Creates the files that these media need.
 pub(crate) fn lay_out(file: &Path, size_mib: u64, media: &[Medium]) -> Result<PathBuf> {
     let file = std::path::absolute(file)?;
     if let Some(folder) = file.parent() {
@@ -38,16 +38,16 @@ pub(crate) fn lay_out(file: &Path, size_mib: u64, media: &[Medium]) -> Result<Pa
     Ok(file)
 }
 
-/// Makes a file of bytes that nobody takes for zeroes, `piece` bytes at a time.
+/// Creates a file without zero blocks, written `piece` bytes at a time.
 fn make(path: &Path, size_mib: u64, piece: usize) -> Result<()> {
-    // One that is there would keep its pages.
+    // An existing file would keep its pages in the cache.
     let _ = std::fs::remove_file(path);
     let mut file = std::fs::File::create(path)?;
     let mut state = 1_u64;
     let mut block = vec![0_u8; piece];
     for _ in 0..(size_mib << 20) / piece as u64 {
         for word in block.chunks_exact_mut(8) {
-            // Any sequence would do. Source: G. Marsaglia, "Xorshift RNGs", 2003.
+            // Any non-zero sequence is fine. Source: G. Marsaglia, "Xorshift RNGs", 2003.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -1,4 +1,4 @@
-//! What is done to each server, and what is aimed at.
+//! The loads for each server, with their aims.
 
 use super::servers::Medium;
 use anyhow::{Result, ensure};
@@ -10,22 +10,22 @@ pub(crate) struct Load {
     pub(crate) medium: Medium,
     pub(crate) work: Work,
     pub(crate) aim: Aim,
-    /// Whether it is one of the few of `--quick`.
+    /// Whether `--quick` includes this load.
     is_quick: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Work {
     Fio(Job),
-    /// `nbdcopy` from the server to nowhere.
+    /// `nbdcopy` from the server to `null:`.
     CopyOut,
     /// `nbdcopy` of a file to the server.
     CopyIn,
-    /// So many connections that have read once and do nothing.
+    /// This many connections that read once and then idle.
     Idle(usize),
 }
 
-/// A job of fio: one connection, and one process of the client's, each.
+/// A fio job. Each of the `nr_jobs` clients has one process and one connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) rw: &'static str,
@@ -34,18 +34,18 @@ pub(crate) struct Job {
     pub(crate) nr_jobs: u32,
 }
 
-/// What is aimed at, against the best of the others.
+/// The aim of a load, relative to the best of the other servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
     None,
-    /// So many times the best one's I/Os a second; or, where the client's thread is the limit, its
-    /// limit, at half the best one's processor time for each I/O.
+    /// At least this multiple of the best server's I/Os per second. If the client's thread is the
+    /// limit: its limit, at half the best server's CPU time for each I/O.
     Times(f64),
     /// The lowest p50 and p99, within the project's tolerance.
     Latency,
-    /// As many I/Os a second as our own with one connection, within the tolerance.
+    /// As many I/Os per second as `forebay` with one connection, within the tolerance.
     NotBelowOne,
-    /// At most so many MiB.
+    /// At most this many MiB.
     MaxMib(f64),
 }
 
@@ -160,7 +160,7 @@ pub(crate) static ALL: &[Load] = &[
 const ONE: Aim = Aim::NotBelowOne;
 
 impl Load {
-    /// The same with one client.
+    /// Returns the same job with one client.
     pub(crate) fn with_one_client(&self) -> Option<Work> {
         match self.work {
             Work::Fio(job) => Some(Work::Fio(Job { nr_jobs: 1, ..job })),
@@ -169,7 +169,8 @@ impl Load {
     }
 }
 
-/// The loads whose names have one of `parts` in them; all of them, or the quick ones, for none.
+/// Returns the loads with one of `parts` in their names. Without `parts`, returns all loads, or the
+/// quick ones.
 pub(crate) fn chosen(parts: &[String], is_quick: bool) -> Result<Vec<&'static Load>> {
     let wanted = |load: &&Load| match parts {
         [] => !is_quick || load.is_quick,

@@ -1,20 +1,20 @@
-//! What the kernel says a process has used. Source: proc(5).
+//! Resource usage of a process, as reported by the kernel. Source: proc(5).
 
 use anyhow::{Context, Result};
 use std::fs::read_to_string;
 use std::time::Duration;
 
-/// Processor time of a process, of all its threads, those that have ended too.
+/// Returns the CPU time of a process, including all its threads, even ended ones.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     times(&format!("/proc/{pid}/stat"), 13)
 }
 
-/// Processor time of the children of ours that have ended and were waited for, and of theirs.
+/// Returns the CPU time of our reaped children and their descendants.
 pub(crate) fn cpu_time_of_children() -> Result<Duration> {
     times("/proc/self/stat", 15)
 }
 
-/// The sum of the two fields of clock ticks from the `nth` on, counted from 0.
+/// Returns the sum of two consecutive clock-tick fields, starting at the `nth`, counted from 0.
 fn times(path: &str, nth: usize) -> Result<Duration> {
     let stat = read_to_string(path).with_context(|| path.to_owned())?;
     let ticks = sum_of_two(&stat, nth).with_context(|| format!("{path}: too short"))?;
@@ -23,14 +23,14 @@ fn times(path: &str, nth: usize) -> Result<Duration> {
 }
 
 fn sum_of_two(stat: &str, nth: usize) -> Option<u64> {
-    // The second field is a name in parentheses, and may have blanks and parentheses in it.
+    // The second field is a name in parentheses. It may contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(nth - 2);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
 }
 
-/// A process's share of memory: what is its own, and its part of what it shares (PSS), bytes.
+/// Returns a process's memory in bytes: private memory plus its share of shared memory (PSS).
 pub(crate) fn memory_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let rollup = read_to_string(&path).with_context(|| path.clone())?;

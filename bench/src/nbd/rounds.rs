@@ -1,4 +1,4 @@
-//! The rounds: each load, by each server in turn.
+//! The rounds: every server in turn, at each load.
 
 use super::distance::{self, Distance};
 use super::layout::file_of;
@@ -11,11 +11,11 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a load is gone through in a round, at most, until every server has been measured at
-/// the same distance.
+/// Maximum number of passes over a load in a round. A pass is repeated until every server has been
+/// measured at the same distance.
 const NR_TRIES: usize = 4;
 
-/// What all runs have in common.
+/// Parameters of all runs.
 pub(crate) struct Run<'a> {
     pub(crate) forebay: &'a Path,
     pub(crate) file: &'a Path,
@@ -23,12 +23,12 @@ pub(crate) struct Run<'a> {
     pub(crate) started: Instant,
 }
 
-/// What a server made of a load in this round, at each distance.
+/// Samples of one server in this round, at each distance.
 #[derive(Debug, Default)]
 struct Tried {
     near: Option<Sample>,
     far: Option<Sample>,
-    /// It cannot: no further try would help.
+    /// Whether a run failed, so that a further pass would not help.
     has_failed: bool,
 }
 
@@ -47,7 +47,7 @@ impl Tried {
 }
 
 impl Run<'_> {
-    /// Each load once, by each server in turn. Who begins changes from round to round.
+    /// Runs each load once on each server in turn. The first server rotates from round to round.
     pub(crate) fn round(
         &self,
         cells: &mut [Cell],
@@ -69,8 +69,8 @@ impl Run<'_> {
         progress("");
     }
 
-    /// One load, by each server in turn, again where the distance has changed. Where no distance
-    /// lasts for all of them the round has no figures of this load.
+    /// Runs one load on each server in turn, and repeats if the distance has changed. If no
+    /// distance lasts long enough for all servers, the round has no figures for this load.
     fn measure_all(&self, cell: &mut Cell, servers: &[&'static Server], nth: usize, what: &str) {
         let load = cell.load;
         let mut tried: Vec<Tried> = servers.iter().map(|_| Tried::default()).collect();
@@ -128,23 +128,23 @@ impl Run<'_> {
     }
 }
 
-/// Where the programs and the file are.
+/// Paths of the program and the file.
 pub(crate) struct Place<'a> {
     pub(crate) forebay: &'a Path,
     pub(crate) file: &'a Path,
 }
 
-/// How long the rest will take, if it goes on like this.
+/// Estimates the remaining time.
 fn left(started: Instant, done: usize, of: usize) -> Duration {
     let each = started.elapsed().as_secs_f64() / done.max(1) as f64;
     Duration::from_secs_f64(if done == 0 { 0.0 } else { each * (of - done) as f64 })
 }
 
-/// A line for whoever waits, in place of the last; none where nobody looks.
+/// Shows a progress line in place of the last one, if standard error is a terminal.
 fn progress(line: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        // Nothing is lost if nobody listens.
+        // The line may be lost: standard error may be closed.
         let _ = write!(stderr, "\r\x1b[K{line}");
         let _ = stderr.flush();
     }

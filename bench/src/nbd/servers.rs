@@ -1,7 +1,7 @@
-//! The servers: how each is started for a run, with the settings that served it best.
+//! The servers: how each is started for a run, with its best settings.
 //!
-//! Each appears under its usual name with those settings, and again under other names with others,
-//! so that anybody may see what the choice rests on (`--servers`).
+//! Each server has its usual name with those settings, and further names with other settings.
+//! `--servers` selects them, so that readers can check the choice.
 
 use super::process;
 use super::rounds::Place;
@@ -11,16 +11,16 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What is served.
+/// The storage behind an export.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Medium {
-    /// The file, through the page cache, where it is in pages of 4k.
+    /// The file, through the page cache, cached in pages of 4k.
     Cached,
-    /// The same, of a file that is there in large folios.
+    /// The same, cached in large folios.
     Folios,
     /// The file, with direct I/O.
     Direct,
-    /// Nothing: it measures the server.
+    /// No storage: it measures the server itself.
     Null,
 }
 
@@ -29,8 +29,8 @@ pub(crate) enum Medium {
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     program: Program,
-    /// Words of its command for each medium: `{file}` and `{socket}` are put in. None where it has
-    /// no such thing.
+    /// Arguments for each medium, with placeholders `{file}` and `{socket}`. `None` if the server
+    /// does not support the medium.
     cached: Option<&'static str>,
     direct: Option<&'static str>,
     null: Option<&'static str>,
@@ -42,7 +42,7 @@ enum Program {
     Named(&'static str),
 }
 
-/// Those that are measured if nothing else is said. The first is compared with the others.
+/// The servers measured by default. The first one is compared with the others.
 pub(crate) const USUAL: [&str; 4] = ["forebay", "nbdkit", "qemu-nbd", "qsd"];
 
 macro_rules! nbdkit {
@@ -57,7 +57,7 @@ macro_rules! nbdkit {
     };
 }
 
-/// The file is opened without locks, since qemu is alone on it.
+/// `qemu-nbd` opens the file without locks, because no other program uses it.
 macro_rules! qemu_nbd {
     ($name:literal, $cached:literal, $direct:literal) => {
         Server {
@@ -136,7 +136,7 @@ pub(crate) static ALL: &[Server] = &[
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(10);
 
-/// A server that listens. It ends with this value.
+/// A listening server. Dropping this value stops it.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -144,17 +144,17 @@ pub(crate) struct Running {
 }
 
 impl Server {
-    /// Whether it has something of this kind.
+    /// Returns whether the server supports this medium.
     pub(crate) fn serves(&self, medium: Medium) -> bool {
         self.words(medium).is_some()
     }
 
-    /// Whether it is built here.
+    /// Returns whether this server is `forebay`.
     pub(crate) fn is_ours(&self) -> bool {
         self.program == Program::Ours
     }
 
-    /// Its command, for the table.
+    /// Returns the command for the table.
     pub(crate) fn shown(&self, medium: Medium) -> Option<String> {
         let program = match self.program {
             Program::Ours => "forebay",
@@ -172,14 +172,14 @@ impl Server {
         }
     }
 
-    /// Starts it, and waits until it listens.
+    /// Starts the server, and waits until it listens.
     pub(crate) fn start(&self, place: &Place<'_>, medium: Medium) -> Result<Running> {
         let words = self.words(medium).context("it has no such thing")?;
         let program = match self.program {
             Program::Ours => place.forebay,
             Program::Named(name) => Path::new(name),
         };
-        // A socket's path has to be short.
+        // The path of a socket has to be short.
         let folder = std::env::temp_dir().join(format!("figures-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let socket = folder.join("nbd.sock");
@@ -219,17 +219,17 @@ impl Running {
         self.folder.join("nbd.sock")
     }
 
-    /// The URI of its only export, the default one.
+    /// Returns the URI of the only export, the default one.
     pub(crate) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())
     }
 
-    /// The processor time that it has had so far, all threads together.
+    /// Returns the CPU time used so far by all threads.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         process::cpu_time(self.child.id())
     }
 
-    /// Its share of memory (PSS), bytes.
+    /// Returns the server's memory (PSS), in bytes.
     pub(crate) fn memory_bytes(&self) -> Result<u64> {
         process::memory_bytes(self.child.id())
     }
@@ -237,14 +237,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; what it had to say was said where that was noticed.
+        // The server may have exited already; `start` has then reported its messages.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The servers of these names, in this order.
+/// Returns the servers with these names, in this order.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Server>> {
     let find = |name: &String| {
         let found = ALL.iter().find(|server| server.name == name);

@@ -1,4 +1,4 @@
-//! The table: a line of verdict for each load, and then what every server did.
+//! The table: a verdict for each load, followed by the figures of every server.
 
 use super::distance::Distance;
 use super::loads::{Aim, Load, Work};
@@ -9,22 +9,22 @@ use anyhow::Result;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What "not slower" means: of I/Os a second, of the median and of the 99th percentile.
+/// Limits for "not slower": I/Os per second, median latency, 99th percentile.
 const NOT_SLOWER: [f64; 3] = [0.97, 1.05, 1.15];
 
-/// From here on a client's thread is what limits.
+/// Share of a processor from which the client's thread counts as the limit.
 const BUSY: f64 = 0.9;
 
-/// And this much of the best one's processor time may an I/O then cost.
+/// In that case, an I/O may cost at most this share of the best server's CPU time.
 const HALF: f64 = 0.5;
 
-/// A figure of a sample.
+/// One figure of a sample.
 #[derive(Clone, Copy, Debug)]
 struct What {
     name: &'static str,
     of: fn(&Sample) -> f64,
     decimals: usize,
-    /// Whether more is better, for finding the best.
+    /// Whether higher is better.
     is_more_better: bool,
 }
 
@@ -55,7 +55,7 @@ const P99: What =
 const MEMORY: What =
     What { name: "memory (PSS), MiB", of: |s| s.value, decimals: 1, is_more_better: false };
 
-/// What is said of a load.
+/// The verdict on a load.
 struct Verdict {
     ratio: String,
     cpu: String,
@@ -64,7 +64,7 @@ struct Verdict {
     is_met: Option<bool>,
 }
 
-/// The whole text.
+/// Returns the whole text.
 pub(crate) fn render(
     cells: &[Cell],
     servers: &[&'static Server],
@@ -142,7 +142,7 @@ fn write_commands(text: &mut String, servers: &[&'static Server]) -> Result<()> 
     Ok(())
 }
 
-/// What a load is judged by.
+/// Returns the figure that decides the verdict on a load.
 fn main_figure(load: &Load) -> What {
     match (load.aim, load.work) {
         (Aim::Latency, _) => P50,
@@ -227,7 +227,7 @@ fn write_details(text: &mut String, cell: &Cell, servers: &[&'static Server]) ->
 }
 
 impl Cell {
-    /// The median of a server's rounds; not a number where none went well.
+    /// Returns the median over a server's rounds; NaN if no round succeeded.
     fn median(&self, which: usize, what: What) -> f64 {
         let values = self.samples[which].iter().flatten().map(what.of);
         let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
@@ -235,7 +235,7 @@ impl Cell {
         if values.is_empty() { f64::NAN } else { median(&values) }
     }
 
-    /// The best of the others.
+    /// Returns the best of the other servers.
     fn best(&self, what: What) -> Option<usize> {
         let better = |&a: &usize, &b: &usize| {
             let (a, b) = (self.median(a, what), self.median(b, what));
@@ -244,7 +244,7 @@ impl Cell {
         (1..self.samples.len()).filter(|&which| !self.median(which, what).is_nan()).max_by(better)
     }
 
-    /// Ours to another's, round by round: the median, the lowest and the highest.
+    /// Returns the ratio of our server to another, round by round: median, lowest and highest.
     fn ratio(&self, what: What, other: usize) -> Option<[f64; 3]> {
         let pairs = self.samples[0].iter().zip(&self.samples[other]);
         let ratios =

@@ -1,8 +1,8 @@
-//! Settings that are for experiments: they emulate older systems or compare policies.
+//! Experimental settings: they emulate older systems or compare policies.
 
 use forebay::{FlushPolicy, KickPolicy, PlugPolicy, Policy, RunQueuePolicy, WakePolicy};
 
-/// Returns the settings of a disk that are for experiments: key and explanation.
+/// Returns a disk's experimental settings: key and explanation.
 pub(crate) fn of(policy: &Policy) -> Vec<(&'static str, &'static str)> {
     let wake = match policy.wake {
         WakePolicy::Stash => Some(STASH),

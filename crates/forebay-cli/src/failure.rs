@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use forebay::OpenError;
 use thiserror::Error;
 
-/// Why the program ends with another code than 0.
+/// Why the program exits with a code other than 0.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// Wrong usage: exit code 2.

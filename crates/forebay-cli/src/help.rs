@@ -116,7 +116,7 @@ mod tests {
         assert!(text.contains("starves most threads"), "wake=stash has its warning");
     }
 
-    /// The dialect has no block layer, so it spells the values again.
+    /// The dialect does not depend on the block layer, so it repeats the accepted values.
     #[test]
     fn options_of_the_dialect_accept_what_the_settings_do() {
         let mut nr = 0;
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// The labels of the block are those of the texts that make it.
+    /// The labels come from the source that prints the block.
     #[test]
     fn every_label_of_the_layer_block_is_explained() {
         let source = include_str!("bench/layer.rs");

@@ -15,8 +15,8 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
     output::stdout(&describe(text, as_json)?)
 }
 
-/// Opens the disk and returns its description. A disk that may not be written is opened read-only,
-/// and one that another program uses, too, without locks: a description writes nothing.
+/// Opens the disk and returns its description. A disk without write permission is opened read-only,
+/// and one that another program uses is opened without locks: a description writes nothing.
 pub(crate) fn describe(text: &str, as_json: bool) -> Result<String, Failure> {
     let spec = Spec::parse(text).map_err(|error| Failure::Usage(format!("{text}: {error}")))?;
     let opened = Disk::open_spec(&spec).or_else(|error| {
@@ -39,8 +39,8 @@ pub(crate) fn describe(text: &str, as_json: bool) -> Result<String, Failure> {
     Ok(if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
 }
 
-/// Returns the reason for this error, and the keys of a disk that needs less: it only reads, and
-/// takes no lock where another program has one.
+/// Returns the reason for this error, and keys with which the disk needs fewer rights: read-only,
+/// and without a lock if another program holds one.
 fn without_rights(
     error: &OpenError,
 ) -> Option<(&'static str, &'static [(&'static str, &'static str)])> {
@@ -58,7 +58,7 @@ fn without_rights(
 /// Returns the limits by their names in `/sys/block/X/queue`, without the capacity.
 pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
     let limits = &info.limits;
-    // The largest bio that finds tags for all its parts.
+    // The largest bio whose parts can all get tags.
     let max_nowait = u64::from(limits.max_sectors) * 512 * u64::from(info.policy.queue_depth);
     [
         ("logical_block_size", limits.logical_block_size.into()),

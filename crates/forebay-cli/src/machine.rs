@@ -13,8 +13,8 @@ use forebay_fio::jobfile::Problem;
 use crate::failure::Failure;
 use crate::output;
 
-/// The most that is read of a job file. It is more than one may have, so that a device or an
-/// endless file is refused as too large.
+/// Maximum number of bytes read from a job file. It exceeds the size limit of job files, so that a
+/// device or an endless file is refused as too large.
 const BYTES_MAX: u64 = 2 << 20;
 
 /// This machine.
@@ -32,7 +32,7 @@ impl Host for Machine {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        // The library panics at names that no variable can have.
+        // The standard library panics for names that no variable can have.
         let possible = !name.is_empty() && !name.contains(['=', '\0']);
         possible.then(|| std::env::var_os(name)).flatten()?.into_string().ok()
     }
@@ -53,7 +53,7 @@ impl Host for Machine {
     }
 }
 
-/// Returns the failure of a command line and its job files. A file that cannot be read is no wrong
+/// Returns the failure of a command line and its job files. A file that cannot be read is not wrong
 /// usage.
 pub(crate) fn failure(all: &CommandErrors) -> Failure {
     let is_unread = |error: &CommandError| match error {

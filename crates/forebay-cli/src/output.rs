@@ -23,13 +23,13 @@ pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints to standard error. An error of that cannot be reported anywhere.
+/// Prints to standard error. An error of this write cannot be reported anywhere.
 pub(crate) fn stderr(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints what a user of the disk should know on standard error: its notice, and a warning about a
+/// Prints messages for the user of a disk to standard error: its notice, and a warning about a
 /// setting that starves threads.
 pub(crate) fn notice(info: &DiskInfo) {
     let name = info.spec.split('?').next().unwrap_or_default();

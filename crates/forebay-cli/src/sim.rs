@@ -90,7 +90,8 @@ pub(crate) struct Args {
 }
 
 impl JobFile {
-    /// Returns whether all jobs run for a time, so that their shares of the I/Os mean something.
+    /// Returns whether all jobs run for a fixed time, so that their shares of the I/Os are
+    /// comparable.
     fn is_timed(&self) -> bool {
         self.jobs.iter().all(|job| job.time_based)
     }
@@ -119,7 +120,7 @@ struct JobFile {
     path: PathBuf,
     jobs: Vec<Job>,
     disk: JobDisk,
-    /// Other disks to run them on, if there are any, with the first one again.
+    /// Further disks on which to run the jobs (`--compare`, `--sweep`); empty without either.
     variants: Vec<Variant>,
 }
 
@@ -359,7 +360,7 @@ fn report(summary: &Summary, file: &JobFile, replay: &str) -> String {
     text
 }
 
-/// Returns the lines of IOPS and latencies, for a device whose times mean something.
+/// Returns the lines of IOPS and latencies, for a device with realistic times.
 fn speed(summary: &Summary, is_timed: bool) -> String {
     let latency = &summary.tally.latency;
     let us = |ns: u64| ns as f64 / 1e3;

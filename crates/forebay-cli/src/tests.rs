@@ -83,7 +83,7 @@ fn options(command: &ClapCommand, name: &str) -> Vec<(String, String)> {
     own.chain(below).collect()
 }
 
-/// Returns what the program would do for these arguments, without the arguments themselves.
+/// Returns what the program would do for these arguments, without repeating the arguments.
 fn outcome(args: &str) -> Result<String, Failure> {
     let args = std::iter::once("forebay").chain(args.split(' '));
     let cli = Cli::try_parse_from(args).unwrap_or_else(|error| panic!("{error}"));

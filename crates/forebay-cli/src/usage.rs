@@ -1,7 +1,7 @@
-//! Errors of command lines, in the words of the other errors.
+//! Command-line errors, in the style of the other errors.
 //!
-//! clap stops at the first error. To report all of them, an argument that failed is taken out, and
-//! the rest is parsed again.
+//! clap stops at the first error. To report all of them, this module removes the failed argument
+//! and parses the rest again.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use clap::{Error, Parser};
 use crate::failure::Failure;
 use crate::{output, serve};
 
-/// How many errors are reported.
+/// Maximum number of reported errors.
 const ERRORS_MAX: usize = 20;
 
 /// Returns the failure of a command line that begins with the program's name, with all errors that
@@ -137,8 +137,8 @@ fn context(error: &Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// Takes the argument that failed out of the arguments, with its value. Returns `false` if it is
-/// not found.
+/// Removes the failed argument, with its value, from the arguments. Returns `false` if it is not
+/// found.
 fn take_out(error: &Error, args: &mut Vec<OsString>) -> bool {
     let is_of_one = matches!(
         error.kind(),

@@ -1,9 +1,9 @@
-//! How requests come into a hardware context, and wait there for tags.
+//! Admission of requests to a hardware context, and the places where they wait for tags.
 //!
-//! Under `wake=fair` bios wait, in the backlog, in the order of their arrival, and are given tags
-//! without anybody being woken for it. Under the other policies threads wait ([`crate::lines`]).
-//! Bios of a class that may not have every tag wait in [`crate::classes`]. Where no policy asks for
-//! either there is no [`Admission`], and one look at that is all it costs.
+//! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
+//! woken for a tag. Under the other policies threads wait ([`crate::lines`]). Bios of a class that
+//! may not have every tag wait in [`crate::classes`]. If the policies need neither, there is no
+//! [`Admission`], and the cost is one check of an `Option`.
 
 use crate::bio::BioFlags;
 use crate::classes::Classes;
@@ -16,26 +16,28 @@ use crate::request::Request;
 use crate::tag::{Tag, WaitId};
 use alloc::boxed::Box;
 
-/// What waits for tags elsewhere than in the backlog.
+/// The requests that wait for tags outside the backlog.
 #[derive(Debug)]
 pub(crate) struct Admission {
     classes: Classes,
-    /// None where bios wait.
+    /// `None` if bios wait.
     lines: Option<Lines>,
 }
 
-/// What became of a request that was to have a tag.
+/// The outcome of an attempt to get a tag for a request.
 pub(crate) enum Admitted {
-    /// It has this one; and whether it had to wait for it in a line.
+    /// The tag, and whether the request waited for it in the queue of its thread.
     Tag(Tag, bool),
-    /// There is none. It stays where it is.
+    /// There is no tag. The request stays in the backlog.
     NoTag,
-    /// It may have none, and has made way for others.
+    /// Its class may have no tag now. The request was moved out of the backlog and made way for
+    /// others.
     WaitsElsewhere,
 }
 
 impl Admission {
-    /// For `nr_requests` tags that may be in use of `depth`; none if the policy needs none.
+    /// Creates it for a set of `depth` tags of which `nr_requests` may be in use. Returns `None` if
+    /// the policy does not need it.
     pub(crate) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
         let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
         let lines = Lines::new(policy.wake, nr_requests - nr_reserved);
@@ -48,14 +50,15 @@ impl Admission {
         self.classes.is_empty() && self.lines.as_ref().is_none_or(Lines::is_empty)
     }
 
-    /// All requests in it.
+    /// Returns all requests that wait here.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
         self.classes.iter().chain(self.lines.iter().flat_map(Lines::iter))
     }
 }
 
 impl HardwareContext {
-    /// Takes a request in. It stays outside where `enter` is false, or others do.
+    /// Accepts a request. It stays outside if `enter` is false, or if others are outside already.
+    /// NOWAIT requests have a list of their own.
     #[inline]
     pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
@@ -67,7 +70,7 @@ impl HardwareContext {
         }
     }
 
-    /// Takes a request in that is to wait for its tag.
+    /// Lets a request in, to wait for its tag.
     #[inline]
     pub(crate) fn let_in(&mut self, rq: Request) {
         let Some(admission) = &mut self.admission else { return self.backlog.push_back(rq) };
@@ -78,8 +81,7 @@ impl HardwareContext {
         }
     }
 
-    /// Takes in all that is outgoing from a software queue, as [`accept`](Self::accept) does one by
-    /// one.
+    /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
     #[inline]
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
         let is_empty = self.outside.is_empty() && self.backlog.is_empty();
@@ -90,23 +92,23 @@ impl HardwareContext {
         }
     }
 
-    /// Takes in a list of bios that came from another thread.
+    /// Accepts a list of bios that came from another thread.
     pub fn accept_bios(&mut self, first: Box<QueuedBio>, enter: bool) {
         self.accept(Request::of_bios(first), enter);
     }
 
-    /// Whether a request waits that goes before a new one.
+    /// Returns whether a request waits that goes before `rq`, a new one.
     pub(crate) fn has_elder(&self, rq: &Request) -> bool {
         if let Some(Admission { classes, .. }) = self.admission.as_deref()
             && classes.may_reserve(rq.flags)
         {
             return classes.has_reserved();
         }
-        // Background bios wait for their own kind, and hold up nobody.
+        // Background bios wait for their own class, and hold up no others.
         !self.backlog.is_empty() || self.lines().is_some_and(|lines| !lines.is_empty())
     }
 
-    /// Gives back the tag of a request of these flags.
+    /// Puts the tag of a request that has these flags.
     #[inline]
     pub(crate) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
         self.tags.put(tag);
@@ -115,7 +117,7 @@ impl HardwareContext {
         }
     }
 
-    /// How many tags a request of these flags may have now.
+    /// Returns how many tags a request with these flags could get now.
     pub(crate) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
         match &self.admission {
             None => self.tags.nr_free(0),
@@ -131,52 +133,52 @@ impl HardwareContext {
         self.admission.as_mut()?.lines.as_mut()
     }
 
-    /// The thread of `id` (the owner of its bios) is running, and asks for tags again: for what it
-    /// has left in its line. A turn is due.
+    /// Marks the thread of `id`, the owner of its bios, as running. The thread tries again to get
+    /// tags for the requests left in its queue. The caller runs a turn afterwards.
     pub fn awake(&mut self, id: WaitId) {
         if let Some(lines) = self.lines_mut() {
             lines.awake(id);
         }
     }
 
-    /// Whether bios of this owner wait in the line of their thread, which sleeps until it is woken
-    /// for them. Never under `wake=fair`.
+    /// Returns whether bios of this owner wait in the queue of their thread. The thread sleeps
+    /// until it is woken for them. Always false under `wake=fair`.
     pub fn lacks_tags(&self, id: WaitId) -> bool {
         self.lines().is_some_and(|lines| lines.has(id))
     }
 
-    /// Whether threads wait for tags, and not their bios.
+    /// Returns whether threads wait for tags, instead of their bios.
     #[inline]
     pub fn has_lines(&self) -> bool {
         self.lines().is_some()
     }
 
-    /// Hands out the owners that have begun to lack tags (true), or do not any more, since this was
-    /// last asked, in order.
+    /// Passes to `out` the owners that began (true) or ceased (false) to lack tags since the last
+    /// call, in order.
     pub fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
         if let Some(lines) = self.lines_mut() {
             lines.take_changes(out);
         }
     }
 
-    /// Hands out the owners whose threads are to be woken for tags, as the wake policy says, since
-    /// this was last asked: after each turn, and after [`set_nr_requests`](Self::set_nr_requests).
+    /// Passes to `out` the owners whose threads the wake policy has chosen since the last call.
+    /// Called after each turn, and after [`set_nr_requests`](Self::set_nr_requests).
     pub fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
         if let Some(lines) = self.lines_mut() {
             lines.take_woken(out);
         }
     }
 
-    /// Says how many tags may be in use from now on. Those in use stay so until they are given
-    /// back. A turn is due. Counterpart in Linux: `blk_mq_update_nr_requests`.
+    /// Sets how many tags may be in use. Tags beyond the new limit stay in use until they are put.
+    /// The caller runs a turn afterwards. Counterpart in Linux: `blk_mq_update_nr_requests`.
     ///
     /// # Panics
-    /// If it is none, or more than the depth.
+    /// Panics if `nr_requests` is 0 or more than the depth.
     pub fn set_nr_requests(&mut self, nr_requests: u32) {
         let nr_reserved = self.policy.nr_reserved.min(nr_requests.saturating_sub(1));
         let nr_more = nr_requests.saturating_sub(self.tags.nr_requests());
         if let Some(lines) = self.lines_mut() {
-            // T6: the batch first.
+            // T6: the batch shrinks first.
             let nr_woken = lines.resize(nr_requests - nr_reserved) + lines.wake(nr_more);
             self.counters.tag_wakeups.add(nr_woken);
         }
@@ -187,34 +189,36 @@ impl HardwareContext {
     }
 }
 
-/// For a context that shares its tags with others, whose holder looks after that.
+/// For a context that shares its tags with others. The code that enforces the shares calls these
+/// functions.
 impl HardwareContext {
-    /// Says how many tags it may have for now, beside what `nr_requests` says.
+    /// Limits the tags that the context may have for now, in addition to the limit of
+    /// `nr_requests`.
     pub fn set_tag_limit(&mut self, limit: u32) {
         self.tags.set_limit(limit);
     }
 
-    /// Gives the tags that it does not use back to the set, and says how many those are. Then look
-    /// for waiters (T2).
+    /// Gives the tags that the context does not use back to the set, and returns their number. The
+    /// caller then checks for waiters (T2).
     pub fn give_back_tags(&mut self) -> u32 {
         self.tags.give_back()
     }
 
-    /// Whether a turn since this was last asked found no tag for something, and one is wanted
-    /// still.
+    /// Returns whether a turn since the last call found no tag for a request, and requests still
+    /// wait.
     pub fn wants_tags(&mut self) -> bool {
         self.tags.take_short() && self.has_waiting()
     }
 
-    /// How many tags are in use.
+    /// Returns the number of tags in use.
     pub fn nr_busy_tags(&self) -> u32 {
         self.tags.nr_busy()
     }
 }
 
 impl Turn<'_> {
-    /// Sees to it that what waits elsewhere and may be issued is in the backlog. Says whether
-    /// anything is.
+    /// Moves a request to the backlog that waits elsewhere and may be issued now. Returns whether
+    /// the backlog has any.
     #[inline]
     pub(crate) fn stock_backlog(&mut self) -> bool {
         if self.hctx.admission.is_some() {
@@ -235,7 +239,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A tag for the oldest request of the backlog, which has these flags.
+    /// Gets a tag for the oldest request of the backlog, which has these flags.
     #[cold]
     pub(crate) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
         let HardwareContext { admission, backlog, tags, .. } = &mut *self.hctx;
@@ -259,8 +263,9 @@ impl Turn<'_> {
         }
     }
 
-    /// After what could be issued was: the lines of threads get back what has no tag, and who has
-    /// found none sleeps. (Behind a closed gate, or with a busy driver, nobody has looked.)
+    /// Settles the queues of the threads after dispatch. Requests without a tag return to their
+    /// queues, and threads that found no tag go to sleep. (Behind a closed gate, or with a busy
+    /// driver, no thread has tried to get a tag, so none goes to sleep.)
     #[cold]
     pub(crate) fn settle_lines(&mut self, is_busy: bool) {
         let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
@@ -276,11 +281,12 @@ impl Turn<'_> {
         if !is_busy && self.gates.dispatch {
             counters.vain_wakeups.add(lines.sleep_all());
         }
-        // What failed when it was to be issued has given its tag back; no other turn may be near.
+        // A request that failed when it was issued has put its tag, and the next turn may be far
+        // off.
         counters.tag_wakeups.add(lines.freed(tags.nr_busy()));
     }
 
-    /// Says whom the tags wake that were given back since the last turn.
+    /// Wakes threads for the tags that were put since the last turn, as the wake policy decides.
     #[inline]
     pub(crate) fn wake(&mut self) {
         let nr_busy = self.hctx.tags.nr_busy();

@@ -13,7 +13,7 @@ pub enum Op {
     Write,
     /// Make every write that ended before it durable. Has no range and no memory.
     Flush,
-    /// Tell the device that a range is no longer needed. The device decides what the range reads as
+    /// Declare that a range is no longer needed. The device decides what the range reads as
     /// afterwards.
     Discard,
     /// Make a range read as zeroes without transferring them.

@@ -10,15 +10,15 @@ use crate::request::Request;
 use crate::tag::{Tag, TagCache};
 use alloc::collections::VecDeque;
 
-/// The flags that make a bio one of a class.
+/// The flags that put a bio into a class.
 const SPECIAL: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 
-/// The tags of a hardware context by class, and what waits for its class.
+/// The tags of a hardware context by class, and the requests that wait because of their class.
 ///
-/// Of n tags that may be in use, r are left to bios that are [`BioFlags::RESERVED`], and no more
-/// than `async_depth` go to those that are [`BioFlags::BACKGROUND`]. What cannot have a tag for
-/// that reason alone waits here, so that it does not hold up others; they are the oldest when it
-/// can.
+/// With n tags that may be in use, r are left to [`BioFlags::RESERVED`] bios, and at most
+/// `async_depth` go to [`BioFlags::BACKGROUND`] bios. A request that cannot have a tag for that
+/// reason alone waits here, so that it does not hold up others. When it can have a tag, it is
+/// treated as the oldest request.
 #[derive(Debug)]
 pub(crate) struct Classes {
     nr_reserved: u32,
@@ -39,37 +39,38 @@ impl Classes {
         }
     }
 
-    /// Whether a request of these flags is of a class.
+    /// Returns whether a request with these flags belongs to a class.
     pub(crate) fn are_of(flags: BioFlags) -> bool {
         flags.intersects(SPECIAL)
     }
 
-    /// How many are reserved from now on.
+    /// Sets the number of reserved tags.
     pub(crate) fn set_nr_reserved(&mut self, nr_reserved: u32) {
         self.nr_reserved = nr_reserved;
     }
 
-    /// Whether nothing waits here.
+    /// Returns whether no request waits here.
     pub(crate) fn is_empty(&self) -> bool {
         self.reserved.is_empty() && self.background.is_empty()
     }
 
-    /// What waits here.
+    /// Returns the requests that wait here.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
         self.reserved.iter().chain(&self.background)
     }
 
-    /// Whether requests of these flags may have a reserved tag, and there are such.
+    /// Returns whether requests with these flags may have a reserved tag, and there are reserved
+    /// tags.
     pub(crate) fn may_reserve(&self, flags: BioFlags) -> bool {
         self.nr_reserved > 0 && flags.contains(BioFlags::RESERVED)
     }
 
-    /// Whether such requests wait.
+    /// Returns whether requests wait here that may have a reserved tag.
     pub(crate) fn has_reserved(&self) -> bool {
         !self.reserved.is_empty()
     }
 
-    /// Keeps a new request that goes before those without a reservation; or gives it back.
+    /// Keeps a new request that may have a reserved tag; returns any other request to the caller.
     pub(crate) fn keep_reserved(&mut self, rq: Request) -> Option<Request> {
         if !self.may_reserve(rq.flags) {
             return Some(rq);
@@ -78,12 +79,12 @@ impl Classes {
         None
     }
 
-    /// Whether a request of these flags must wait for its class, whatever tags there are.
+    /// Returns whether a request with these flags must wait for its class, even if tags are free.
     pub(crate) fn must_wait(&self, flags: BioFlags) -> bool {
         flags.contains(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth
     }
 
-    /// Keeps a request that must wait for its class. The rest of one that was cut is its oldest.
+    /// Keeps a request that must wait for its class. The rest of a split bio becomes the oldest.
     pub(crate) fn keep_background(&mut self, rq: Request) {
         match rq.part_of.is_some() {
             true => self.background.push_front(rq),
@@ -91,7 +92,8 @@ impl Classes {
         }
     }
 
-    /// Moves what waits here, and need not any more, to the head of the backlog, one at a time.
+    /// Moves requests that wait here and no longer have to, to the head of the backlog, one at a
+    /// time.
     pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) {
         let is_at_head = |flag| backlog.front().is_some_and(|rq| rq.flags.contains(flag));
         if is_at_head(BioFlags::RESERVED) {
@@ -107,7 +109,7 @@ impl Classes {
         }
     }
 
-    /// A tag for a request of these flags, if it may have one.
+    /// Returns a tag for a request with these flags, if it may have one.
     pub(crate) fn get(&mut self, tags: &mut TagCache, flags: BioFlags) -> Option<Tag> {
         let nr_kept = if flags.contains(BioFlags::RESERVED) { 0 } else { self.nr_reserved };
         let tag = tags.get(nr_kept)?;
@@ -115,7 +117,7 @@ impl Classes {
         Some(tag)
     }
 
-    /// How many tags a request of these flags may have now.
+    /// Returns how many tags a request with these flags could get now.
     pub(crate) fn nr_free(&self, tags: &TagCache, flags: BioFlags) -> u32 {
         let is_reserved = flags.contains(BioFlags::RESERVED);
         let nr_free = tags.nr_free(if is_reserved { 0 } else { self.nr_reserved });
@@ -125,7 +127,7 @@ impl Classes {
         }
     }
 
-    /// The tag of a request of these flags was given back.
+    /// Records that the tag of a request with these flags was put.
     pub(crate) fn note_put(&mut self, flags: BioFlags) {
         self.nr_background -= u32::from(flags.contains(BioFlags::BACKGROUND));
     }

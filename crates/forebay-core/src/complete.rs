@@ -1,18 +1,19 @@
-//! The part of a turn that comes back from the driver: complete, and end.
+//! Completion half of a turn: reap, complete, end.
 //!
-//! Merging does not change a result. A request that joins several bios and comes back short or
-//! failed is taken apart:
+//! Merging does not change a result. If a request that joins several bios completes short or fails,
+//! it is taken apart:
 //!
-//! - E1 a count of n proves the first n bytes: the bios that they cover end, the rest goes on under
-//!   the same tag; only a count of 0 is the end of a file. Where counts are not exact the rest of a
-//!   write is a retry, too: it only goes on where E2 would let it, and fails with
-//!   [`BlockStatus::Io`] otherwise;
-//! - E2 a failure that may be that of one bio ([`BlockStatus::may_be_of_one_bio`]) is tried again
-//!   bio by bio, one after another under the same tag, so that each gets its own result; of what
-//!   changes the device only where no overlapping write was issued since ([`crate::retry`]);
-//! - E3 any other failure ends all bios that are not covered yet with that status;
-//! - E4 a bio that was cut into parts ends with the last of them, and with the result of the
-//!   lowest byte that was not moved, whatever the order in which its parts came back.
+//! - E1 a count of n proves the first n bytes: the bios that they cover end, and the rest continues
+//!   under the same tag. Only a count of 0 is the end of a file. Where counts are not exact, the
+//!   rest of a write is a retry as well: it continues only where E2 would allow it, and otherwise
+//!   fails with [`BlockStatus::Io`];
+//! - E2 a failure that one bio may have caused ([`BlockStatus::may_be_of_one_bio`]) is tried again
+//!   bio by bio, one after another under the same tag, so that each bio gets its own result. A
+//!   request that changes the device is tried again only if no overlapping write was issued since
+//!   ([`crate::retry`]);
+//! - E3 any other failure ends, with that status, all bios that are not covered yet;
+//! - E4 a split bio ends with the last of its parts. Its result is that of the lowest byte that was
+//!   not moved, whatever the order in which the parts completed.
 
 use crate::bio::Op;
 use crate::driver::{Completed, Driver, Look};
@@ -24,16 +25,16 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 
-/// What is to be done with a request after a completion.
+/// The next action for a request after a completion.
 enum After {
     /// It has more to do: another step, the rest of a short count, or a retry.
     Again(Request),
-    /// All is done: only its bios have to end.
+    /// The request is done: only its bios have to end.
     Done(Request),
 }
 
 impl Turn<'_> {
-    /// Takes the driver's completions.
+    /// Reaps the driver's completions.
     #[inline]
     pub(crate) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         self.look_for_failures();
@@ -53,9 +54,10 @@ impl Turn<'_> {
         self.hctx.completions.clear();
     }
 
-    /// What waits in the backlog, with a tag to be had, is issued in this turn, and its commit
-    /// brings completions as well. (A busy driver's requests are on the dispatch list: it may be
-    /// the completions that it waits for; and what a flush holds back waits for its end.)
+    /// Returns how thoroughly the driver looks for completions. A glance is enough if requests of
+    /// the backlog can get tags: they are issued in this turn, and their commit brings completions
+    /// as well. (Requests that a busy driver refused are on the dispatch list: the driver may be
+    /// waiting for just these completions. Requests that a flush holds back wait for its end.)
     fn look(&self) -> Look {
         let hctx = &*self.hctx;
         let commit_follows = self.gates.dispatch
@@ -80,7 +82,7 @@ impl Turn<'_> {
             hctx.counters.driver.record(self.now.saturating_sub(rq.issued_ns));
         }
         if rq.is_plain() && result == Ok(rq.len) {
-            // The usual case: its one command has moved all there was.
+            // The common case: one command, which has moved all bytes.
             slot.state = SlotState::Idle;
             hctx.counters.of(rq.op).bytes.add(rq.len);
             return self.done(tag, rq);
@@ -89,7 +91,7 @@ impl Turn<'_> {
         self.complete_step(tag, rq, result);
     }
 
-    /// What is no usual case: a step of several, a short count, a failure.
+    /// Handles the uncommon cases: one of several steps, a short count, a failure.
     #[inline(never)]
     fn complete_step(&mut self, tag: Tag, mut rq: Request, result: Result<u64, BlockStatus>) {
         let hctx = &mut *self.hctx;
@@ -111,7 +113,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A request that failed for good when it was to be issued.
+    /// Handles a request that failed for good when it was issued.
     #[cold]
     pub(crate) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
         let after = self.fail(tag, rq, status);
@@ -138,7 +140,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the tag back and ends the bios: nothing is left to do.
+    /// Puts the tag and ends the bios of a request that is done.
     #[inline]
     fn done(&mut self, tag: Tag, rq: Request) {
         let hctx = &mut *self.hctx;
@@ -183,7 +185,7 @@ impl Turn<'_> {
         After::Again(rq)
     }
 
-    /// A count of 0: the end of the file for a read, a failure for everything else.
+    /// Handles a count of 0: the end of the file for a read, a failure for any other operation.
     #[cold]
     fn stuck(&mut self, rq: Request) -> After {
         match rq.op {
@@ -223,8 +225,9 @@ impl Turn<'_> {
         }
     }
 
-    /// A1 and A2: enters the request among the retries, unless it may have been overtaken. Once it
-    /// is there, nothing overtakes it.
+    /// A1 and A2: enters the request's range among the retries, unless an overlapping write may
+    /// have been issued since. Once the range is entered, no overlapping write is issued. Returns
+    /// whether the request may be tried again.
     #[cold]
     fn may_retry(&mut self, tag: Tag, rq: &mut Request) -> bool {
         if rq.retry.is_some() {
@@ -236,8 +239,9 @@ impl Turn<'_> {
         let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
         let end = ranges().map(|(start, len)| start + len).max().unwrap_or(0);
         let slot = retries.enter(start, end);
-        // Two places that overlap would hold each other back for ever; so whoever comes second has
-        // none. A read changes nothing: it may go without, and whatever happened since.
+        // Two overlapping ranges would hold each other back forever, so the second request gets
+        // none. A read changes nothing: it may be tried again without a range, whatever was issued
+        // since.
         let is_read = rq.op == Op::Read;
         let is_first = slot.is_some() && !retries.hold_back(slot, ranges());
         let since = rq.issued_after;
@@ -252,7 +256,8 @@ impl Turn<'_> {
         has_place || is_read
     }
 
-    /// Its data are done, or given up: what overlaps may go. (A flush may follow.)
+    /// Removes the range of a request whose data step is done, or given up: overlapping requests
+    /// may be issued again. (A flush of the request may follow.)
     fn leave_retries(&mut self, rq: &mut Request) {
         if let Some(slot) = rq.retry.take() {
             self.hctx.retries.leave(slot);
@@ -270,7 +275,7 @@ impl Turn<'_> {
         After::Done(rq)
     }
 
-    /// Ends the first bio of several, and goes on with the next.
+    /// Ends the first of several bios, and continues with the next.
     #[inline]
     pub(crate) fn end_head(&mut self, rq: &mut Request) {
         assert!(rq.nr_bios > 1);
@@ -278,7 +283,7 @@ impl Turn<'_> {
         self.end(head, rq.unplugged_ns);
     }
 
-    /// Ends all bios of a request that is done; if that is a part of one, only with the last part.
+    /// Ends all bios of a request that is done. A split bio ends only with its last part.
     #[inline]
     pub(crate) fn end_all(&mut self, rq: Request) {
         let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);

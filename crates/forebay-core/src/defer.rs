@@ -6,7 +6,7 @@
 //! threads keeps one per thread. Its rules:
 //!
 //! - D1 a call that is already deferred is not deferred again;
-//! - D2 outside of a section a call is made at once (the runtime's part: it asks first);
+//! - D2 outside of a section a call is made at once (the runtime's part: it checks first);
 //! - D3 calls are made in the order in which they were first deferred;
 //! - D4 the list is detached before any of its calls is made, and then checked again, so that a
 //!   call may defer others;

@@ -53,7 +53,8 @@ impl Turn<'_> {
             match self.next() {
                 Some((tag, rq)) => {
                     if self.issue(driver, tag, rq) {
-                        // They had their turn. A busy device must not let them pass forever.
+                        // The other requests had their turn. A busy device must not let them pass
+                        // forever.
                         self.hctx.flush.lets_through = false;
                         return true;
                     }
@@ -79,12 +80,12 @@ impl Turn<'_> {
             let hctx = &mut *self.hctx;
             let waiting = hctx.backlog.front()?;
             let (flags, oversized) = (waiting.flags, waiting.oversized);
-            // The usual case is a comparison.
+            // In the common case this is one comparison.
             if waiting.steps != Steps::DATA && waiting.steps.current() != Some(Steps::DATA) {
                 hctx.flush.is_next = true;
                 return None;
             }
-            // A new NOWAIT request stands in front of those that have waited.
+            // A new NOWAIT request is in front of requests that have waited.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
@@ -131,7 +132,7 @@ impl Turn<'_> {
         if is_write {
             retries.writes().count_write(hctx.count_at);
         }
-        // A1. A retried request is not held back by itself.
+        // A1. A retry does not hold back its own request.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
                 retries.writes().write_is_out(hctx.count_at);
@@ -257,7 +258,7 @@ impl Turn<'_> {
                 || !hctx.dispatch.is_empty()
                 || hctx.nr_free_tags_of(rq.flags) < parts;
             if rq.steps.is_empty() {
-                // The device has nothing to do: no gate stops the request, and it opens none for
+                // The device has nothing to do: no gate stops the request, and it opens no gate for
                 // others.
                 self.end_all(rq);
             } else if rq.steps.current() != Some(Steps::DATA) {

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// - K1 a tag is issued again only after its completion was reaped;
 /// - K2 the memory of a request stays valid, and no other code uses it, until its completion was
 ///   reaped;
-/// - K3 requests keep the limits of the device that the layer was created with;
+/// - K3 requests keep the device limits that the layer was created with;
 /// - K4 a series of [`Driver::queue_rq`] is followed by [`Driver::commit_rqs`], [`Driver::wait`] or
 ///   [`Driver::leave_to_wait`];
 /// - K8 after [`Driver::kick`] nothing is reaped until the waiting thread has returned. Then
@@ -43,8 +43,8 @@ pub trait Driver: Send {
         self.commit_rqs();
     }
 
-    /// Appends completed requests to `done`, in the order of completion. Never blocks. `look` says
-    /// whether a system call is worthwhile.
+    /// Appends completed requests to `done`, in the order of completion. Never blocks. `look`
+    /// determines whether a system call is worthwhile.
     fn reap(&mut self, done: &mut Completions, look: Look);
 
     /// Begins everything that was queued and waits until `nr_completions` requests can be reaped.
@@ -52,12 +52,13 @@ pub trait Driver: Send {
     fn wait(&mut self, nr_completions: u32);
 
     /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
-    /// as one. If the thread has already returned by itself, its next wait may return at once.
+    /// as one. If the thread has already returned for another reason, its next wait may return at
+    /// once.
     fn kick(&mut self) {}
 
-    /// Returns whether completions are present that no wait announces. The layer asks after it has
-    /// issued requests, and reaps until there are none, before a thread waits beside the driver.
-    /// [`Driver::wait`] takes them into account.
+    /// Returns whether completions are present that no wait announces. The layer calls this after
+    /// it has issued requests, and reaps until there are none, before a thread waits beside the
+    /// driver. [`Driver::wait`] takes them into account.
     fn has_ready(&self) -> bool {
         false
     }

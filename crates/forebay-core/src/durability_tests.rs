@@ -1,4 +1,4 @@
-//! What is durable, and what is lost.
+//! Tests of durable points and losses.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn what_is_lost_stays_lost_until_somebody_says_that_it_is_known() {
     durability.flush_failed();
     let later = durability.writes_end();
     assert_eq!(durability.lost(), Some(LostWrites { after: 2, up_to: 3 }));
-    // Another flush, which proves nothing of what was lost.
+    // Another flush proves nothing about the lost writes.
     durability.flushed(later);
     assert!(durability.is_durable(2));
     assert!(!durability.is_durable(lost));

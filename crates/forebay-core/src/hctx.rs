@@ -1,4 +1,4 @@
-//! The hardware context: takes requests to the driver and back, in one function.
+//! The hardware context. One function issues its requests to the driver and ends their bios.
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
@@ -183,8 +183,8 @@ impl HardwareContext {
         }
     }
 
-    /// Makes the next turn reap what a kick left in the driver, because the kicked thread is back
-    /// (K8).
+    /// Makes the next turn reap, after a kick: the kicked thread has returned, and the driver may
+    /// still hold the kick's completion (K8).
     pub fn reap_kick(&mut self) {
         self.reap_kick = true;
     }
@@ -286,7 +286,7 @@ impl HardwareContext {
         }
         let (is_flushing, nr_flushed) = match self.flush.nr_ending() {
             None => (0, 0),
-            // The other waiters then have data to write.
+            // The other requests that waited for the flush then have data to write.
             Some(nr) if nr < self.flush.nr_running() => return 1,
             Some(nr) => (1, nr),
         };

@@ -227,7 +227,7 @@ impl Policy {
     /// Checks that the policy does not give out more tags than exist.
     ///
     /// # Errors
-    /// Returns the setting that asks for more tags than exist.
+    /// Returns the setting that requires more tags than exist.
     pub fn check(&self) -> Result<(), BadKnob> {
         let (depth, nr_requests) = (self.queue_depth, self.nr_requests.unwrap_or(self.queue_depth));
         let bad = |key, value: u32, expected: String| {

@@ -1,4 +1,4 @@
-//! Limits of a device: what it accepts in one request.
+//! Limits of a device: the size and shape of the requests that it accepts.
 //!
 //! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). Names and units are the
 //! kernel's, so that values can be compared with `/sys/block/X/queue`.

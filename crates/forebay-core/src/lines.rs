@@ -9,9 +9,9 @@
 //! So there are two kinds of queues: the requests of a thread, oldest first; and the threads that
 //! sleep, in a [`TagWaits`], from which a policy chooses.
 //!
-//! All of this is done by the holder of the token, so T2 holds by itself: no tag is freed between a
-//! vain try and the joining of [`TagWaits`]. Nothing here allocates, unless more wait than ever
-//! before.
+//! Only the holder of the token does all of this, so T2 needs no further steps: no tag is freed
+//! between a failed try and the entry in [`TagWaits`]. Nothing here allocates, unless more requests
+//! or threads wait than ever before.
 
 use crate::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
 use crate::request::Request;
@@ -26,7 +26,7 @@ pub(crate) struct Lines {
     waits: TagWaits,
     /// By the owner of their bios. Between turns none is empty.
     lines: OwnerQueues<Line>,
-    /// Owners that may take tags, in the order of asking.
+    /// Owners that may take tags, in the order of their requests.
     awake: VecDeque<u64>,
     /// Owners to wake.
     woken: Vec<WaitId>,
@@ -59,7 +59,7 @@ enum State {
     Awake { was_woken: bool },
     /// The thread waits to be woken.
     Asleep,
-    /// The thread was woken and has not asked again yet.
+    /// The thread was woken and has not tried again yet.
     Woken,
 }
 
@@ -98,11 +98,11 @@ impl Lines {
         self.lines.push_back(owner, rq);
     }
 
-    /// The thread of `id` is running, and asks for tags again.
+    /// Marks the thread of `id` as running. It tries again to get tags.
     pub(crate) fn awake(&mut self, id: WaitId) {
         let Some(state) = self.lines.get(id.0).map(|line| line.state) else { return };
         if state == State::Asleep {
-            // It came by itself: no wake-up is used for it.
+            // The thread runs without a wake-up, so none is used for it.
             self.note_woken(|waits, out| _ = waits.remove(id, &mut |id| out(id)));
         }
         if !matches!(state, State::Awake { .. }) {
@@ -137,9 +137,9 @@ impl Lines {
         nr_woken
     }
 
-    /// The oldest request of the backlog, of `nr_backlog`, has got a tag. Returns whether it had to
-    /// wait for that in a queue. A request that does not wait, or waits for its class, is in no
-    /// queue, and goes in front of those that are.
+    /// Records that the oldest of the `nr_backlog` requests in the backlog has got a tag. Returns
+    /// whether it had to wait for the tag in a queue. A request that does not wait, or waits for
+    /// its class, is in no queue, and goes ahead of those that are.
     pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
@@ -152,9 +152,9 @@ impl Lines {
         is_old
     }
 
-    /// Takes back a request that was moved to the backlog, and got no tag, or not for all of it. Or
-    /// takes in the rest of a bio that did not want to wait, and was cut: its first part is at the
-    /// driver, and the rest waits as any.
+    /// Takes back a request that was moved to the backlog and got no tag, or not for all of its
+    /// parts. Also takes in the rest of a NOWAIT bio that was cut: its first part is at the driver,
+    /// and the rest waits like any other request.
     pub(crate) fn take_back(&mut self, rq: Request, splits: &Splits) {
         let moved = self.moved.take();
         let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
@@ -183,9 +183,9 @@ impl Lines {
         nr_woken
     }
 
-    /// Removes a queue that is empty. A wake-up that was for it, and was not used for a tag, goes
-    /// to another (T5): what it was for had nothing to do at the device, or waits for its class
-    /// now. Returns how many wake-ups that makes.
+    /// Removes a queue that is empty. If a wake-up of its thread was not used for a tag, another
+    /// thread gets the wake-up (T5): the woken thread's request had nothing to do at the device, or
+    /// now waits for its class. Returns how many wake-ups that makes.
     fn remove(&mut self, owner: u64) -> u64 {
         self.changes.push((WaitId(owner), false));
         let line = self.lines.remove(owner);
@@ -196,8 +196,8 @@ impl Lines {
         self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
     }
 
-    /// There are no tags left for the queues that are awake: they go to sleep. Returns how many of
-    /// them had been woken in vain.
+    /// Puts the threads of the awake queues to sleep, because no tags are left for them. Returns
+    /// how many of them had been woken in vain.
     pub(crate) fn sleep_all(&mut self) -> u64 {
         let mut awake = core::mem::take(&mut self.awake);
         let wait = |owner| Wait { id: WaitId(owner), need: 1 };
@@ -234,8 +234,8 @@ impl Lines {
         }
     }
 
-    /// Tags were given back, and `nr_busy` are in use now. Returns how many threads that wakes:
-    /// [`Lines::take_woken`] hands them out.
+    /// Records that tags were put and `nr_busy` are in use now. Returns how many threads that
+    /// wakes; [`Lines::take_woken`] returns them.
     pub(crate) fn freed(&mut self, nr_busy: u32) -> u64 {
         let mut nr_woken = 0;
         // One by one: a policy may look at how many are in use after each.
@@ -246,7 +246,7 @@ impl Lines {
         nr_woken
     }
 
-    /// `nr` more tags can be had. Returns how many threads that wakes.
+    /// Records that `nr` more tags are available. Returns how many threads that wakes.
     pub(crate) fn wake(&mut self, nr: u32) -> u64 {
         if nr == 0 || self.waits.is_empty() {
             return 0;
@@ -255,7 +255,7 @@ impl Lines {
         self.note_woken(|waits, out| waits.wake(nr, nr_busy, &mut |id| out(id)))
     }
 
-    /// There are `depth` tags to wait for from now on (T6). Returns how many threads that wakes.
+    /// Sets the number of tags that threads can wait for (T6). Returns how many threads that wakes.
     pub(crate) fn resize(&mut self, depth: u32) -> u64 {
         self.note_woken(|waits, out| waits.resize(depth, &mut |id| out(id)))
     }
@@ -270,12 +270,12 @@ impl Lines {
         (woken.len() - before) as u64
     }
 
-    /// Hands out the owners that have begun (true) or ceased to lack tags, in order.
+    /// Passes to `out` the owners that began (true) or ceased (false) to lack tags, in order.
     pub(crate) fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
         self.changes.drain(..).for_each(|(id, lacks)| out(id, lacks));
     }
 
-    /// Hands out the owners whose threads are to be woken, oldest first.
+    /// Passes to `out` the owners whose threads are to be woken, oldest first.
     pub(crate) fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
         self.woken.drain(..).for_each(out);
     }

@@ -1,8 +1,8 @@
 //! FIFO queues of requests, one for each owner, that allocate only when more wait than ever before.
 //!
 //! A map of lists would allocate when an owner's first request comes, and free that memory when its
-//! last one goes: for nearly every I/O, where threads wait for tags. Here all queues share one pool
-//! of nodes, and a hash table finds the queue of an owner. Nodes and queues are used again.
+//! last one goes: for nearly every I/O, if threads wait for tags. Here all queues share one pool of
+//! nodes, and a hash table finds the queue of an owner. Nodes and queues are reused.
 
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 /// Capacity in owners before anything grows: most disks have fewer threads.
 pub(crate) const NR_OWNERS_USUAL: usize = 32;
 
-/// FIFO queues, by owner. Each has a `state` of the caller's.
+/// FIFO queues, by owner. Each stores a `state` for the caller.
 #[derive(Debug)]
 pub(crate) struct OwnerQueues<S> {
     nodes: Vec<Node>,
@@ -122,7 +122,7 @@ impl<S: Default> OwnerQueues<S> {
         Some(core::mem::take(&mut queue.state))
     }
 
-    /// Adds the youngest request of an owner that has a queue.
+    /// Appends a request to the queue of an owner, which has one.
     pub(crate) fn push_back(&mut self, owner: u64, rq: Request) {
         let at = self.find(owner).expect("the owner has a queue");
         let node = self.new_node(rq);
@@ -135,7 +135,7 @@ impl<S: Default> OwnerQueues<S> {
         queue.len += 1;
     }
 
-    /// Adds the oldest request of an owner that has a queue.
+    /// Prepends a request to the queue of an owner, which has one.
     pub(crate) fn push_front(&mut self, owner: u64, rq: Request) {
         let at = self.find(owner).expect("the owner has a queue");
         let node = self.new_node(rq);
@@ -209,7 +209,7 @@ impl<S: Default> OwnerQueues<S> {
         (place + 1) & (self.table.len() - 1)
     }
 
-    /// Enters a queue in the table, in which its owner is not.
+    /// Adds a queue to the table. The table has no queue of its owner.
     fn enter(&mut self, at: u32) {
         let mut place = self.home_of(self.queues[at as usize].owner);
         while self.table[place] != NONE {
@@ -218,7 +218,8 @@ impl<S: Default> OwnerQueues<S> {
         self.table[place] = at;
     }
 
-    /// Frees a place of the table. Moves entries back that a search would not find behind the gap.
+    /// Frees a place of the table. Moves back the entries that a search would no longer find after
+    /// the gap.
     fn leave(&mut self, place: usize) {
         let (mut gap, mut place) = (place, self.next_to(place));
         let mask = self.table.len() - 1;

@@ -67,7 +67,7 @@ pub enum RunQueuePolicy {
     Always,
 }
 
-/// Order of flushes on a device that accepts a flush only by itself (`flush_queueable` is false).
+/// Order of flushes on a device that executes a flush only alone (`flush_queueable` is false).
 ///
 /// Source: "block: hold queue if flush is running for non-queueable flush drive", linux-kernel,
 /// 2011.
@@ -117,15 +117,15 @@ pub struct Policy {
     ///
     /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
     pub nr_requests: Option<u32>,
-    /// How many of those are kept for [`RESERVED`](crate::BioFlags::RESERVED) bios; at most one
-    /// less than may be in use.
+    /// How many of those are kept for [`RESERVED`](crate::BioFlags::RESERVED) bios; at least one is
+    /// left for other bios.
     pub nr_reserved: u32,
     /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
     pub async_depth: u32,
     /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed tag
     /// wakes.
     pub wake: WakePolicy,
-    /// Order of flushes on a device that accepts a flush only by itself.
+    /// Order of flushes on a device that executes a flush only alone.
     pub flush: FlushPolicy,
     /// How long a flush waits at most for writes at the device that will need a flush themselves,
     /// in nanoseconds. It is checked when the hardware context turns. Linux uses 5 s
@@ -138,7 +138,7 @@ pub struct Policy {
     /// refused with `WouldBlock`.
     pub nr_bios: u32,
     /// The number of hardware contexts: one shared by threads, and others owned by one thread each,
-    /// in the order in which threads ask for one.
+    /// in the order in which threads request one.
     pub nr_hw_queues: u32,
     /// Whether latencies are recorded.
     pub iostats: bool,

@@ -25,7 +25,7 @@ pub struct QueuedBio {
     /// Why the bytes after `good_len` failed. `None` means end of file.
     pub(crate) status: Option<BlockStatus>,
     /// The number of bytes from the start that are known to be good. Equals `bio.len` until a part
-    /// fails or comes back short.
+    /// fails or completes short.
     pub(crate) good_len: u64,
     /// Valid after the end: see [`QueuedBio::durable_point`].
     pub(crate) durable_point: u64,

@@ -1,4 +1,4 @@
-//! The request: what a driver receives. It consists of one bio, a part of one, or several
+//! The request: the unit that a driver receives. It consists of one bio, a part of one, or several
 //! neighbours.
 
 mod header;

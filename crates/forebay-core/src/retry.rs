@@ -1,31 +1,31 @@
-//! When what the device may have done already may be sent to it again.
+//! Retries: when a command that the device may already have executed may be sent to it again.
 //!
 //! A bad sector must fail the bio that asked for it, and none of its neighbours in the same
-//! request. So a merged request that failed for a reason of address is taken apart, and its bios
-//! are tried one after another, under its own tag. And the rest of a write that came back short is
-//! sent again; a device whose counts are not exact may have written it.
+//! request. So a merged request whose failure may concern a single bio is taken apart, and its bios
+//! are tried one after another, under its own tag. The rest of a short write is sent again, too; a
+//! device whose counts are not exact may have written it already.
 //!
-//! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware
+//! - A1 Until these retries end, no request that overlaps the range is issued, in any hardware
 //!   context of any disk on the same file or device.
-//! - A2 A write is tried again only if no overlapping write was issued since: that one may have
-//!   ended, and a retry would bring old data back, though somebody may have read the new ones.
-//!   Otherwise its bios get the error. (A read may always be; so may the rest of a short write,
-//!   where counts are exact: it was never written, so it is the later of the two.)
+//! - A2 A write is tried again only if no overlapping write was issued since. That later write may
+//!   have ended, and a retry would bring the older data back, although a reader may have seen the
+//!   newer. Otherwise its bios get the error. (A read may always be tried again. So may the rest of
+//!   a short write where counts are exact: it was never written, so it is the later of the two.)
 //!
-//! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
-//! only the number of their writes is known, and any counts: so the judgement errs on the safe
-//! side. A write of one bio notes that number only where counts are not exact: elsewhere each I/O
-//! would pay for it, and none needs it.
+//! Within a hardware context, A2 is decided by the ranges of its last writes. For other contexts
+//! only the number of their writes is known, and each write counts as overlapping. So the decision
+//! errs on the safe side. A write of one bio records that number only where counts are not exact.
+//! Elsewhere each I/O would pay for it, and none needs it.
 //!
 //! The disks on one file share one [`Retries`], where each of their contexts has a count of its own
 //! ([`counts`]).
 //!
 //! # Two contexts at once
-//! The context that fails enters the range (A), then looks at the others' counts (B). The context
-//! that issues counts its write (C), then looks at the ranges (D), then issues. Each has a
-//! sequentially consistent fence between its two steps. So either the first sees the count, and
-//! gives up, or the second sees the range, and holds its write back. A disk that is not counted
-//! takes the place of (C) when it is opened.
+//! The context whose request fails enters the range (A), then reads the counts of the others (B).
+//! The context that issues a write counts it (C), then reads the ranges (D), then issues. Each has
+//! a sequentially consistent fence between its two steps. So either the first sees the count and
+//! gives up, or the second sees the range and holds its write back. A disk without counts marks its
+//! presence when it is opened, and this mark takes the place of (C).
 
 mod counts;
 
@@ -36,23 +36,24 @@ use crate::tag::Tag;
 use alloc::boxed::Box;
 use counts::WriteCounts;
 
-/// How many writes a hardware context remembers.
+/// The number of writes that a hardware context remembers.
 const LOG_LEN: usize = 256;
 
-/// How many retries there can be at once on a disk; one more fails without.
+/// The maximum number of retries at once. A request beyond it fails without a retry, unless it
+/// reads.
 const RETRIES_MAX: usize = 16;
 
-/// The writes that had been issued at some time.
+/// A point in time, as the number of writes that had been issued before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// By this context.
+    /// The writes of this context.
     own: u64,
-    /// By all others.
+    /// The writes of all other contexts.
     others: u64,
 }
 
 impl Moment {
-    /// Before all writes.
+    /// The point before all writes.
     pub(crate) const NONE: Moment = Moment { own: 0, others: 0 };
 }
 
@@ -68,14 +69,15 @@ impl WriteLog {
         WriteLog { entries: alloc::vec![(0, 0, Tag::from_index(0)); LOG_LEN].into(), count: 0 }
     }
 
-    /// Notes a write that is issued.
+    /// Records a write that is issued.
     #[inline]
     pub(crate) fn push(&mut self, start: u64, len: u64, tag: Tag) {
         self.entries[self.count as usize % LOG_LEN] = (start, start + len, tag);
         self.count += 1;
     }
 
-    /// Whether a write under another tag may have been issued into one of the ranges since.
+    /// Returns whether a write under another tag may have been issued into one of the ranges since
+    /// then.
     fn overlaps_since(
         &self,
         since: u64,
@@ -92,28 +94,28 @@ impl WriteLog {
     }
 }
 
-/// The retries that are under way on a file or device, and the writes of the hardware contexts of
+/// The retries in progress on a file or device, and the write counts of the hardware contexts of
 /// all disks on it.
 #[derive(Debug)]
 pub(crate) struct Retries {
-    /// How many of `ranges` are in use, or about to be.
+    /// The number of `ranges` that are in use, or about to be.
     nr: AtomicU32,
-    /// First byte and byte after the last; free where both are 0.
+    /// The first byte, and the byte after the last; both 0 in a free slot.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
     writes: WriteCounts,
 }
 
-/// A place in the list of retries.
+/// An index in the list of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetrySlot(u8);
 
 impl Retries {
-    /// The retries of one disk, which has at most `nr_hctxs` contexts.
+    /// Creates the retries of one disk with at most `nr_hctxs` contexts.
     pub(crate) fn new(nr_hctxs: u32) -> Retries {
         Retries::with_counts(if nr_hctxs > 1 { nr_hctxs } else { 0 })
     }
 
-    /// The retries of any number of disks, of which the first has `nr_hctxs` contexts.
+    /// Creates the retries of any number of disks, of which the first has `nr_hctxs` contexts.
     pub(crate) fn shared(nr_hctxs: u32) -> Retries {
         Retries::with_counts((4 * nr_hctxs).max(64))
     }
@@ -132,14 +134,15 @@ impl Retries {
         &self.writes
     }
 
-    /// The moment before a write that the context whose count is at `at` is about to issue: what it
-    /// notes of it in its log afterwards bears the write's own tag.
+    /// Returns the moment before a write that the context whose count is at `at` is about to issue.
+    /// The later log entry of this write does not count against it, because it has the write's own
+    /// tag.
     pub(crate) fn moment(&self, at: u32, log: &WriteLog) -> Moment {
-        // Where another is about to issue one, no later count is the same.
+        // If another context is about to issue a write, `u64::MAX` matches no later count.
         Moment { own: log.count, others: self.writes.of_others(at).unwrap_or(u64::MAX) }
     }
 
-    /// Enters a range that is to be tried again (A). `None` where too many are.
+    /// Enters a range that is to be tried again (A). Returns `None` if there are too many.
     pub(crate) fn enter(&self, start: u64, end: u64) -> Option<RetrySlot> {
         self.nr.fetch_add(1, Ordering::SeqCst);
         let end_of = |at: usize| &self.ranges[at].1;
@@ -151,15 +154,15 @@ impl Retries {
             self.nr.fetch_sub(1, Ordering::SeqCst);
             return None;
         };
-        // Until this, the range reads as one from 0 on, which holds back more than it must.
+        // Until this store the range seems to begin at 0, and holds back more than necessary.
         self.ranges[at].0.store(start, Ordering::SeqCst);
-        // Two that enter ranges which overlap see each other, one at least.
+        // If two threads enter overlapping ranges, at least one sees the other's range.
         fence(Ordering::SeqCst);
         Some(RetrySlot(at as u8))
     }
 
-    /// The retries of a range have ended.
-    // Release: who sees that it is gone sees what the retries did to the device as done.
+    /// Removes a range whose retries have ended. Release: a thread that sees the range gone also
+    /// sees the effects of the retries on the device as done.
     pub(crate) fn leave(&self, slot: RetrySlot) {
         self.ranges[usize::from(slot.0)].0.store(0, Ordering::Release);
         self.ranges[usize::from(slot.0)].1.store(0, Ordering::Release);
@@ -181,13 +184,13 @@ impl Retries {
             || log.overlaps_since(since.own, tag, ranges)
     }
 
-    /// Whether any retry is under way (D; a write has been counted before).
+    /// Returns whether any retry is in progress (D; the caller has counted its write before).
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.nr.load(Ordering::Acquire) > 0
     }
 
-    /// Whether one of the ranges overlaps a retry that is under way, other than `own`.
+    /// Returns whether one of the ranges overlaps a retry in progress other than `own`.
     #[cold]
     pub(crate) fn hold_back(
         &self,
@@ -208,7 +211,7 @@ impl Retries {
 mod tests {
     use super::*;
 
-    /// Of a disk with two contexts.
+    /// Returns the retries of a disk with two contexts.
     fn of_two() -> Retries {
         let retries = Retries::new(2);
         assert_eq!((retries.writes.join(2).of(0), retries.writes.nr_ever_used()), (0, 2));

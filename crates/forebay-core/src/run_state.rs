@@ -107,9 +107,9 @@ impl RunState {
     ///
     /// R1, R2: taking the token clears QUEUED in the same change. A producer before this change has
     /// already published its work. A producer after it finds RUNNING and leaves QUEUED. The
-    /// holder's release comes later still, and cannot succeed without another look. A producer that
-    /// finds QUEUED set writes it again: the holder may be about to clear it, and must acquire this
-    /// producer's work too, not only that of the first.
+    /// holder's release comes later still, and cannot succeed without another check. A producer
+    /// that finds QUEUED set writes it again: the holder may be about to clear it, and must acquire
+    /// this producer's work too, not only that of the first.
     #[inline]
     pub fn run(&self) -> bool {
         let before = self.change(|word| match word & RUNNING {
@@ -275,20 +275,20 @@ impl RunState {
     /// returned false once, no earlier dispatch is in progress, and none begins until the gate is
     /// open. Proof: a token taken before the close stays visible in the word until it is released.
     /// The load that finds it released acquires all that its holder did. A token taken after the
-    /// close comes from a change that read the flag, so every later look of its holder at the word
+    /// close comes from a change that read the flag, so every later read of the word by its holder
     /// finds the flag, or an even later state. (A holder that waits for itself waits forever: a
     /// caller inside a turn is the dispatch in progress.)
     ///
     /// R4: marks stay. QUEUED means that the inbox must be read, not that a request must be
-    /// dispatched. Completions are reaped behind a closed gate. Requests that cannot be dispatched
-    /// stay in the inbox, with the token free: [`open`](RunState::open) says which thread finds
-    /// them.
+    /// dispatched. Behind a closed gate a turn still reads the inbox and reaps completions.
+    /// Requests that cannot be dispatched stay in the context, with the token free: see
+    /// [`open`](RunState::open).
     pub fn close(&self, gate: Gate) {
         self.change(|word| word | gate.bit());
     }
 
     /// Opens a gate. The caller must then call [`run`](RunState::run), and turn if that returns
-    /// true. No other thread looks for what was left behind the gate (R4).
+    /// true. No other thread checks for requests that were left behind the gate (R4).
     pub fn open(&self, gate: Gate) {
         self.change(|word| word & !gate.bit());
     }

@@ -1,9 +1,9 @@
 //! Delayed runs of a hardware context: one word with the earliest due time.
 //!
 //! Counterpart in Linux: the timer of `blk_mq_hw_ctx.run_work`, which `blk_mq_delay_run_hw_queue`
-//! sets if a driver is busy with nothing in flight. No completion will move such a context on, so a
-//! thread has to run it again. The mark belongs to the context, not to the thread that met the busy
-//! driver. The current or next leader finds it.
+//! sets if a driver is busy with nothing in flight. No completion will run such a context again, so
+//! a thread has to. The mark belongs to the context, not to the thread that met the busy driver.
+//! The current or next leader finds it.
 //!
 //! The mark is a time and not a flag, so that a delayed run and an immediate one stay distinct.
 //! With one bit for both, the third of run(0), run(delay), run(0) finds the bit set, is dropped,

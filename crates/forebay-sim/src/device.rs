@@ -1,6 +1,6 @@
-//! The simulated device: a model for the time, and blocks that hold what was written.
+//! The simulated device: a model for the time, and blocks that hold the written data.
 //!
-//! Each block holds one number, which says which bio wrote it, and which of its blocks it was.
+//! Each block holds one number, which identifies the bio that wrote it, and the bio's block.
 
 use crate::check::Checks;
 use crate::check::bios::{BioRow, Bios};
@@ -16,7 +16,7 @@ use forebay_model::Random;
 /// How often a planted bug shows: once in so many chances.
 const PLANT_OF: u32 = 12;
 
-/// How many writes are late at once, for a planted bug.
+/// The number of writes that are delayed at once, for a planted bug.
 const NR_LATE: usize = 8;
 
 /// The device of all hardware contexts.
@@ -27,21 +27,21 @@ pub(crate) struct Device {
     next_event_ns: Option<u64>,
     pub(crate) random: Random,
     blocks: Sparse<Block>,
-    /// Writes that are done too late: a planted bug.
+    /// Delayed writes: a planted bug.
     late: Vec<(u64, u64)>,
-    /// Whether it takes a flush beside other commands.
+    /// The device takes a flush beside other commands.
     is_flush_queueable: bool,
-    /// Commands that it has taken, and not done; and whether one is a flush.
+    /// The number of commands that were taken and not done; and whether one of them is a flush.
     nr_taken: u32,
     is_flushing: bool,
-    /// When the flush was issued that completed last.
+    /// When the last completed flush was issued.
     pub(crate) flush_before: u64,
     pub(crate) file: Option<SwarmFile>,
     plant: Option<Plant>,
     plant_random: Random,
 }
 
-/// What a block holds, and what it held before.
+/// The present value of a block, and the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     value: u64,
@@ -73,21 +73,21 @@ impl Device {
         }
     }
 
-    /// Whether it has something beside which it does not take this.
+    /// Returns whether the device has a command beside which it does not take this one.
     pub(crate) fn is_busy_with(&self, op: Op) -> bool {
         let is_alone = op == Op::Flush && self.nr_taken > 0;
         !self.is_flush_queueable && (is_alone || self.is_flushing)
     }
 
-    /// Lets happen to a file what may happen at any time.
+    /// Performs the events of a file that may happen at any time.
     pub(crate) fn stir(&mut self, checks: &mut Checks) {
         if let Some(file) = &mut self.file {
             file.stir(&mut self.random, checks);
         }
     }
 
-    /// An event of the machine has happened. Returns whether it is the one that is due: an earlier
-    /// one may have taken its place.
+    /// Records that an event of the machine has happened. Returns whether it is the one that is
+    /// due: an earlier one may have replaced it.
     pub(crate) fn event_fired(&mut self, at_ns: u64) -> bool {
         let is_due = self.next_event_ns == Some(at_ns);
         if is_due {
@@ -96,8 +96,8 @@ impl Device {
         is_due
     }
 
-    /// Adds the event of the machine's next completion, unless one is in the heap that comes no
-    /// later. Handling that one adds the next.
+    /// Adds the event of the machine's next completion, unless the heap has one that is no later.
+    /// Handling that one adds the next.
     pub(crate) fn schedule_next(&mut self, heap: &mut EventHeap, now: u64) {
         let Some(at_ns) = self.engine.next_at_ns().map(|at_ns| at_ns.max(now)) else { return };
         if self.next_event_ns.is_none_or(|next_ns| at_ns < next_ns) {
@@ -106,13 +106,13 @@ impl Device {
         }
     }
 
-    /// A command is taken.
+    /// Records that a command is taken.
     pub(crate) fn begin(&mut self, op: Op) {
         self.nr_taken += 1;
         self.is_flushing |= op == Op::Flush;
     }
 
-    /// A command is done.
+    /// Records that a command is done.
     pub(crate) fn end(&mut self, op: Op) {
         self.nr_taken -= 1;
         if op == Op::Flush && !self.shows(Plant::KeepHold) {
@@ -120,14 +120,14 @@ impl Device {
         }
     }
 
-    /// Whether this bug shows now.
+    /// Returns whether this bug shows now.
     #[inline]
     pub(crate) fn shows(&mut self, plant: Plant) -> bool {
         self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF)
     }
 
-    /// Does what a command asks for, in the first `nr_sure` of its blocks, and in some of the
-    /// others: what a device has done of a command that fails, nobody knows.
+    /// Performs a command for the first `nr_sure` of its blocks, and for some of the others: a
+    /// command that fails may have done any part of its work.
     pub(crate) fn apply(&mut self, op: Op, pieces: &[Piece], nr_sure: u64, bios: &mut Bios) {
         if op == Op::Write && self.shows(Plant::LostWrite) {
             return;
@@ -166,7 +166,7 @@ impl Device {
                 }
             }
             Op::WriteZeroes => self.set(block, row.value(unit)),
-            // What it reads as afterwards is the device's choice.
+            // After a discard the device may return the old or the new contents.
             Op::Discard if self.random.chance(1, 2) => self.set(block, row.value(unit)),
             Op::Discard | Op::Flush => {}
         }

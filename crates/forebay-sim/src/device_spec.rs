@@ -7,29 +7,29 @@ use forebay_model::machines::{self, Preset};
 use forebay_model::{Faults, Fixed, Flaky, PER_MILLION};
 use std::str::FromStr;
 
-/// The longest time of a constant, ns, as that of the machines.
+/// The maximum of a time constant, ns; the machines have the same.
 const NS_MAX: u64 = 1_000_000_000_000;
 const CHANNELS_MAX: u64 = 1 << 16;
-/// In parts per million: a device that is always busy would never do anything.
+/// In parts per million. A device that is always busy would never do anything.
 const BUSY_MAX: u32 = 900_000;
-/// The largest size: random jobs keep a bit for each block.
+/// The maximum size: random jobs keep a bit for each block.
 const CAPACITY_MAX: u64 = 16 << 40;
 
-/// A simulated device, as its user wrote it.
+/// A simulated device, as the user specified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceSpec {
     /// See [`Fixed`].
     Fixed {
         /// The latency of a command, ns.
         latency_ns: u64,
-        /// How many commands it works on at once.
+        /// The number of commands in service at once.
         channels: u32,
     },
     /// See [`Flaky`].
     Flaky {
         /// The shortest latency, ns.
         min_ns: u64,
-        /// The mean of what comes on top of it, ns.
+        /// The mean of the additional latency, ns.
         mean_ns: u64,
         /// The faults.
         faults: Faults,
@@ -57,7 +57,7 @@ impl PartialEq for MachineSpec {
 impl Eq for MachineSpec {}
 
 impl Default for DeviceSpec {
-    /// Eight channels of 80 us.
+    /// Returns eight channels of 80 us.
     fn default() -> DeviceSpec {
         DeviceSpec::Fixed { latency_ns: 80_000, channels: 8 }
     }
@@ -97,13 +97,13 @@ impl DeviceSpec {
         }
     }
 
-    /// Returns whether its latencies model a device, so that IOPS mean something.
+    /// Returns whether the latencies model a device, so that IOPS are meaningful.
     pub fn has_times(&self) -> bool {
         !matches!(self, DeviceSpec::Flaky { .. })
     }
 
-    /// Returns whether a disk on it has one hardware context only: each context holds back only its
-    /// own requests while a flush runs alone.
+    /// Returns whether a disk on it has only one hardware context. Such a device takes a flush only
+    /// on its own, and a context holds back only its own requests while a flush runs.
     pub fn has_one_hw_queue(&self) -> bool {
         matches!(self, DeviceSpec::Machine(machine) if !machine.preset.flush_queueable)
     }

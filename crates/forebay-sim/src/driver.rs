@@ -1,9 +1,9 @@
 //! The simulated driver: core's [`Driver`] over a [`Device`], one queue per hardware context.
 //!
 //! A command begins when it is committed, or, if the machine is full, after a later completion. It
-//! completes when the engine says. Its data
-//! moves at either time, so that commands which overlap meet in every order. Its completion is
-//! handed over by `reap`. Before any of that the checkers look at it.
+//! completes when the engine says so. Its data is transferred at either time, so that overlapping
+//! commands meet in every order. `reap` returns its completion. The checkers run before each of
+//! these steps.
 
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
@@ -24,14 +24,14 @@ struct Row {
     command: Command,
     pieces: Vec<Piece>,
     result: Result<u64, BlockStatus>,
-    /// Its data has moved.
+    /// Its data was transferred.
     is_applied: bool,
     is_fua: bool,
-    /// When it was issued, for a flush.
+    /// The time of issue, for a flush.
     mark: u64,
     /// The sync of a file has found an error of the file, or has made durable what it covers.
     is_synced: bool,
-    /// Its blocks were lost before its own sync had checked for that.
+    /// Its blocks were lost before its own sync had checked for errors.
     is_lost: bool,
 }
 
@@ -40,15 +40,15 @@ struct Row {
 pub(crate) struct DriverState {
     hctx: usize,
     rows: Vec<Row>,
-    /// Taken, and not committed.
+    /// Queued, and not committed.
     queued: Vec<usize>,
     /// Committed, but not begun because the machine is full.
     waiting: VecDeque<usize>,
-    /// Done, and not handed over.
+    /// Done, and not reaped.
     ready: VecDeque<(Tag, Result<u64, BlockStatus>)>,
-    /// A kick is there for the thread that waits, or will.
+    /// A kick is pending for the thread that waits, or will wait.
     has_kick: bool,
-    /// Said to be taken, and forgotten: a planted bug.
+    /// Reported as queued, and forgotten: a planted bug.
     forgotten: Vec<usize>,
 }
 
@@ -77,7 +77,7 @@ impl DriverState {
         }
     }
 
-    /// Whether a thread that waits for `nr` completions may come back.
+    /// Returns whether a thread that waits for `nr` completions may return.
     pub(crate) fn is_wait_over(&self, nr: u32) -> bool {
         self.has_kick || self.ready.len() >= nr as usize
     }
@@ -90,7 +90,7 @@ impl DriverState {
         (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
     }
 
-    /// Whether it is as it was at first.
+    /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
         let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
         nr_left == 0 && self.rows.iter().all(|row| !row.is_live)
@@ -112,7 +112,7 @@ impl DriverState {
         self.done(tag, device, checks);
     }
 
-    /// A command is done.
+    /// Completes a command.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
         assert!(row.is_live, "only a command that was begun completes");
@@ -140,8 +140,8 @@ impl DriverState {
     }
 }
 
-/// Ends the sync of a file that is a part of a command: it may report an error. A flush that does
-/// not is done.
+/// Ends the sync of a file that is a part of a command: it may report an error. A flush without an
+/// error is done.
 fn end_sync(hctx: usize, row: &mut Row, device: &mut Device, checks: &mut Checks) {
     let is_flush = row.command.op == Op::Flush;
     let Some(file) = device.file.as_mut().filter(|_| is_flush || row.is_fua) else { return };
@@ -175,7 +175,7 @@ fn complete_flush(
     checks.complete_flush(issued, result);
 }
 
-/// Moves the data of a command, once.
+/// Transfers the data of a command, once.
 fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
     if std::mem::replace(&mut row.is_applied, true) {
         return;
@@ -185,7 +185,7 @@ fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
     device.apply(row.command.op, &row.pieces, nr_sure, &mut checks.bios);
 }
 
-/// The driver as a turn sees it: its state, the device, and those who watch.
+/// The driver as a turn sees it: its state, the device, and the checkers.
 #[derive(Debug)]
 pub(crate) struct Port<'a> {
     pub(crate) state: &'a mut DriverState,
@@ -193,7 +193,7 @@ pub(crate) struct Port<'a> {
     pub(crate) checks: &'a mut Checks,
     pub(crate) heap: &'a mut EventHeap,
     pub(crate) now: u64,
-    /// A kick is on its way to a thread that is not back yet.
+    /// A kick is on its way to a thread that has not returned yet.
     pub(crate) is_kicked: bool,
 }
 
@@ -266,7 +266,7 @@ impl Port<'_> {
 impl Driver for Port<'_> {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         if !self.check(rq) {
-            // The run ends with this step; until then, no more of it.
+            // The run ends with this step, so the command is not checked further.
             return Issue::Failed(BlockStatus::Io);
         }
         self.device.stir(self.checks);
@@ -337,7 +337,7 @@ impl Port<'_> {
         let Port { state, checks, device, .. } = self;
         let row = &mut state.rows[tag];
         if !std::mem::replace(&mut row.is_live, false) {
-            // The core does not take it.
+            // The core ignores such a completion.
             return;
         }
         checks.progress_at = checks.trace.step;

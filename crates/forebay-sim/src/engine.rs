@@ -4,7 +4,7 @@
 use forebay_core::BlockStatus;
 use forebay_model::{Admission, Command, Machine, Model, Random, Service};
 
-/// Decides when commands complete.
+/// Determines when commands complete.
 #[derive(Debug)]
 pub(crate) enum Engine {
     /// The completion time of a command is fixed when it begins.
@@ -17,7 +17,7 @@ pub(crate) enum Engine {
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) result: Result<u64, BlockStatus>,
-    /// When it completes; `None` if a machine decides that later.
+    /// The completion time; `None` if a machine decides it later.
     pub(crate) done_at_ns: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
 //! A device that is a file: which open file description reports which write-back error.
 //!
 //! Each hardware context has a description of its own. The layer has one more for the whole file,
-//! the *place's*: it is opened first and is used only for a check after a context or a second disk
-//! has opened its own (`claim/place.rs` of the library). Other programs open and sync the file as
-//! they like.
+//! the *place's*. It is opened first, and used only for a check after a context or a second disk
+//! has opened its own (`claim/place.rs` of the library). Other programs may open and sync the file
+//! at any time.
 
 use crate::check::Checks;
 use crate::trace::{DEVICE, Kind};
@@ -11,7 +11,7 @@ use forebay_core::BlockStatus;
 use forebay_model::{ErrCursor, ErrSeq, Random};
 use std::collections::VecDeque;
 
-/// See the module.
+/// The errors of a file, and the cursor of each of its descriptions.
 #[derive(Debug)]
 pub(crate) struct FileErrors {
     word: ErrSeq,
@@ -20,25 +20,25 @@ pub(crate) struct FileErrors {
 }
 
 impl FileErrors {
-    /// A file without errors, which so many contexts have open.
+    /// Returns a file without errors, which so many contexts have open.
     pub(crate) fn new(nr_contexts: usize) -> FileErrors {
         let cursor = ErrCursor::default();
         FileErrors { word: ErrSeq::new(), place: cursor, contexts: vec![cursor; nr_contexts] }
     }
 
-    /// The same file without errors, in the same memory.
+    /// Removes all errors, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.word = ErrSeq::new();
         self.place = ErrCursor::default();
         self.contexts.fill(ErrCursor::default());
     }
 
-    /// A context opens the file anew.
+    /// Opens the file anew for a context.
     pub(crate) fn open(&mut self, hctx: usize) {
         self.contexts[hctx] = self.word.sample();
     }
 
-    /// The write-back of some data has failed.
+    /// Records that the write-back of some data has failed.
     pub(crate) fn strike(&mut self) {
         self.word.set(BlockStatus::Io);
     }
@@ -61,9 +61,9 @@ impl FileErrors {
         self.word.is_unseen()
     }
 
-    /// Another program opens the file, syncs it and closes it.
+    /// Opens, syncs and closes the file as another program.
     pub(crate) fn sync_elsewhere(&mut self) {
-        // The error is that program's.
+        // The error is reported to that program.
         let _ = self.word.check_and_advance(&mut self.word.sample());
     }
 
@@ -79,7 +79,7 @@ impl FileErrors {
 /// How a file of the swarm behaves. Chances are out of [`CHANCES`], at each event of the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSettings {
-    /// Whether writes with FUA go through the page cache, and so may be lost as others are.
+    /// Writes with FUA go through the page cache, and so may be lost like other writes.
     pub(crate) has_page_cache: bool,
     /// How often the write-back of a block fails.
     pub(crate) write_back_error: u32,
@@ -90,7 +90,7 @@ pub(crate) struct FileSettings {
 /// See [`FileSettings`].
 const CHANCES: u32 = 1000;
 
-/// How many of the blocks that were written last may be struck.
+/// The number of recently written blocks whose write-back may fail.
 const NR_RECENT: usize = 16;
 
 /// A file of the swarm.
@@ -98,7 +98,7 @@ const NR_RECENT: usize = 16;
 pub(crate) struct SwarmFile {
     pub(crate) settings: FileSettings,
     pub(crate) errors: FileErrors,
-    /// Blocks that were written last.
+    /// The blocks that were written last.
     recent: VecDeque<u64>,
 }
 
@@ -107,7 +107,7 @@ impl SwarmFile {
         SwarmFile { settings, errors: FileErrors::new(nr_contexts), recent: VecDeque::new() }
     }
 
-    /// A block is written.
+    /// Records that a block is written.
     pub(crate) fn write(&mut self, block: u64) {
         if self.recent.len() == NR_RECENT {
             self.recent.pop_front();
@@ -115,8 +115,8 @@ impl SwarmFile {
         self.recent.push_back(block);
     }
 
-    /// Makes one of the events happen that may happen at any time: the write-back of a block fails,
-    /// or another program syncs the file.
+    /// Performs the events that may happen at any time: the write-back of a block fails, or another
+    /// program syncs the file.
     pub(crate) fn stir(&mut self, random: &mut Random, checks: &mut Checks) {
         let settings = self.settings;
         if !self.recent.is_empty() && random.chance(settings.write_back_error, CHANCES) {

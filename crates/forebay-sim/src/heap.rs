@@ -1,17 +1,17 @@
-//! The event heap: what happens when, in virtual time. Events of the same time happen in the order
-//! in which they were added.
+//! The event heap: future events in virtual time. Events of the same time happen in the order in
+//! which they were added.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens.
+/// A future event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// A command of a hardware context is done, by the number of its tag.
+    /// A command of a hardware context completes, by the number of its tag.
     Done { hctx: usize, tag: usize },
-    /// A machine may have completed a command: the event that was added for this time.
+    /// A machine may have completed a command. `at_ns` identifies the event.
     Machine { at_ns: u64 },
-    /// A task's sleep is over: the one of this number.
+    /// A task's sleep with this number ends.
     Timer { task: usize, sleep: u64 },
 }
 
@@ -27,7 +27,7 @@ impl EventHeap {
         self.heap.push(Reverse((at_ns, self.nr_added, event)));
     }
 
-    /// When the next event happens.
+    /// Returns the time of the next event.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
@@ -37,7 +37,7 @@ impl EventHeap {
         self.heap.pop().map(|Reverse((_, _, event))| event)
     }
 
-    /// Whether the device will be done with something.
+    /// Returns whether the device will complete a command.
     pub(crate) fn is_device_at_work(&self) -> bool {
         self.heap
             .iter()

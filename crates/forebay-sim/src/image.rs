@@ -1,21 +1,22 @@
-//! What each block may hold after a crash.
+//! Crash images: the values that each block may hold after a crash.
 //!
-//! Every write gives its block a *version*. A crash keeps any subset of what is not durable, so it
-//! may leave in a block any version that is not *superseded*: one whose write had ended before a
-//! write began which is durable. Blocks do not depend on each other, so these sets, one for each
-//! block, are all the states that a crash can leave; none has to be tried.
+//! Every write gives its block a *version*. A crash keeps any subset of the writes that are not
+//! durable, so it may leave in a block any version that is not *superseded*. A version is
+//! superseded if its write had ended before a durable write of the block began. Blocks are
+//! independent of each other, so these sets, one for each block, describe all states that a crash
+//! can leave. None has to be tried.
 //!
-//! The same rules hold for two parties, each with its own view of when a write begins and ends and
-//! of what is durable: a device with a volatile cache, which sees commands, and a user of the
-//! layer, who sees bios. What the device may leave must be among what the user was left to expect
-//! (`check/durable.rs`).
+//! The same rules hold for two views of when a write begins and ends and of which writes are
+//! durable: that of a device with a volatile cache, which sees commands, and that of a user of the
+//! layer, who sees bios. The values that the device may leave must be among those that the user
+//! expects (`check/durable.rs`).
 
 use crate::sparse::Sparse;
 use std::collections::VecDeque;
 
 const NEVER: u64 = u64::MAX;
 
-/// What a block holds that was never written.
+/// The value of a block that was never written.
 pub(crate) const INITIAL: u64 = 0;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ struct Version {
     value: u64,
     began: u64,
     ended: u64,
-    /// It was under way when all was lost, or its block was: no flush makes it durable.
+    /// It was under way when the whole cache or its block was lost: no flush makes it durable.
     is_lost: bool,
     /// It was under way when the write-back of its block failed.
     is_struck: bool,
@@ -32,7 +33,7 @@ struct Version {
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may have been done or not, and no flush will change that: it failed, or is a discard.
+    /// It may or may not have been done, and no flush will change that: it failed, or is a discard.
     Unsure,
     /// It was done, and is durable after a flush. The number is its durable point.
     Cached(u64),
@@ -49,13 +50,13 @@ struct Cached {
     point: u64,
 }
 
-/// The versions of all blocks. Every write must have a value of its own.
+/// The versions of all blocks. Every write must have a unique value.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
     blocks: Sparse<Vec<Version>>,
     /// In the order of their ends.
     cached: VecDeque<Cached>,
-    /// Those that are made durable, for a moment: blocks, and when the write began.
+    /// Scratch space for `settle_all`: blocks that become durable, and when their writes began.
     settling: Vec<(u64, u64)>,
     clock: u64,
 }
@@ -75,20 +76,20 @@ impl Image {
         versions
     }
 
-    /// As it was at first, in the same memory.
+    /// Restores the initial state, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.blocks.all().for_each(Vec::clear);
         self.cached.clear();
         self.clock = 0;
     }
 
-    /// A moment, for [`Image::settle`]: after all that has ended.
+    /// Returns a time for [`Image::settle`], after the end of every write that has ended.
     pub(crate) fn mark(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// A write begins.
+    /// Records that a write begins.
     pub(crate) fn begin(&mut self, block: u64, value: u64) {
         let began = self.mark();
         self.of(block).push(Version {
@@ -100,12 +101,12 @@ impl Image {
         });
     }
 
-    /// A write that began never was there.
+    /// Removes a write that has begun, because it was refused.
     pub(crate) fn forget(&mut self, block: u64, value: u64) {
         self.of(block).retain(|version| version.value != value || version.ended != NEVER);
     }
 
-    /// A write ends.
+    /// Records that a write ends.
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let ended = self.mark();
         let versions = self.of(block);
@@ -124,13 +125,13 @@ impl Image {
         }
     }
 
-    /// A write is durable that began then.
+    /// Removes the versions that a durable write, begun at that time, supersedes.
     fn supersede(&mut self, block: u64, began: u64) {
         self.of(block).retain(|version| version.ended >= began);
     }
 
-    /// What has ended before this moment is durable. How many writes these are; their blocks are
-    /// in `settled`.
+    /// Makes durable the writes that have ended before this time. Returns how many these are, and
+    /// adds their blocks to `settled`.
     pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) -> usize {
         while let Some(cached) = self.cached.pop_front_if(|cached| cached.ended < before) {
             self.settling.push((cached.block, cached.began));
@@ -138,7 +139,8 @@ impl Image {
         self.settle_all(settled)
     }
 
-    /// What has ended and has a durable point up to this one is durable. The same.
+    /// Makes durable the writes that have ended and have a durable point up to this one. Returns
+    /// the same.
     pub(crate) fn settle_up_to(&mut self, point: u64, settled: &mut Vec<u64>) -> usize {
         self.cached.retain(|cached| {
             let is_durable = cached.point <= point;
@@ -150,7 +152,7 @@ impl Image {
         self.settle_all(settled)
     }
 
-    /// Of each block, only the newest of those that are durable now matters.
+    /// Makes the writes in `settling` durable. For each block, only the newest of them matters.
     fn settle_all(&mut self, settled: &mut Vec<u64>) -> usize {
         let mut settling = std::mem::take(&mut self.settling);
         let nr = settling.len();
@@ -166,13 +168,14 @@ impl Image {
         nr
     }
 
-    /// What is not durable now, and has a durable point after the first and up to the second, no
-    /// flush makes durable.
+    /// Records that no flush makes durable the cached writes with points after `after` and up to
+    /// `up_to`.
     pub(crate) fn lose(&mut self, after: u64, up_to: u64) {
         self.cached.retain(|cached| cached.point <= after || cached.point > up_to);
     }
 
-    /// The same of everything; also of what is under way, which may be in the cache already.
+    /// Does the same for all cached writes and for all writes under way, whose data may be in the
+    /// cache already.
     pub(crate) fn lose_all(&mut self) {
         self.cached.clear();
         for version in self.blocks.all().flatten().filter(|version| version.ended == NEVER) {
@@ -180,8 +183,8 @@ impl Image {
         }
     }
 
-    /// The write-back of a block has failed: no flush makes durable what was written there. That
-    /// includes writes that are under way, whose data may be in the cache already.
+    /// Records that the write-back of a block has failed: no flush makes durable the data written
+    /// there. That includes writes under way, whose data may be in the cache already.
     pub(crate) fn lose_block(&mut self, block: u64) {
         self.cached.retain(|cached| cached.block != block);
         for version in self.of(block).iter_mut().filter(|version| version.ended == NEVER) {
@@ -203,7 +206,7 @@ impl Image {
         self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
     }
 
-    /// What a block may hold after a crash.
+    /// Returns the values that a block may hold after a crash.
     pub(crate) fn values(&self, block: u64) -> impl DoubleEndedIterator<Item = u64> {
         let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
         let initial = versions.is_empty().then_some(INITIAL);
@@ -219,7 +222,7 @@ impl Image {
 mod tests {
     use super::*;
 
-    /// Writes 1 and then 2, done one after the other.
+    /// Returns the image after write 1 and then write 2, one after the other.
     fn two() -> Image {
         let mut image = Image::default();
         for value in [1, 2] {

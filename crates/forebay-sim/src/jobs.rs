@@ -1,4 +1,4 @@
-//! Scenarios from fio's jobs.
+//! Scenarios made from fio's jobs.
 
 use crate::device_spec::DeviceSpec;
 use crate::plant::Plant;
@@ -16,33 +16,33 @@ use forebay_model::Random;
 use std::cell::RefCell;
 use std::fmt;
 
-/// The size of the device if no job says how large it is to be.
+/// The size of the device if no job specifies one.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
-/// The longest bio that an address of the simulator has room for.
+/// The longest bio that fits into an address of the simulator.
 const BS_MAX: u32 = 8 << 20;
 
-/// Why jobs cannot be run.
+/// The error of jobs that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobError {
-    /// The block size is not one of a disk.
+    /// The block size is not valid for a disk.
     BlockSize {
         /// The job.
         job: String,
         /// Its block size.
         bs: u32,
     },
-    /// An option that would change what is done, and is not simulated.
+    /// An option that affects the workload, and is not simulated.
     Option {
         /// The job.
         job: String,
         /// The option.
         option: &'static str,
     },
-    /// The region of a job.
+    /// The region of a job is not valid.
     Region(RegionError),
-    /// The limits of the disk: the blocks of the jobs exceed its largest request.
+    /// The limits of the disk are not valid: the blocks of the jobs exceed its largest request.
     Limits(LimitsError),
 }
 
@@ -83,7 +83,7 @@ impl JobDisk {
     }
 }
 
-/// Runs jobs, all at once, on a disk.
+/// Runs jobs concurrently on a disk.
 ///
 /// # Errors
 /// Returns `Err` if the jobs cannot be run. The inner `Err` is the rule that was broken.
@@ -118,7 +118,7 @@ pub fn run_jobs(
     }))
 }
 
-/// What all sizes and offsets of a job are multiples of.
+/// Returns the units of which all sizes and offsets of a job are multiples.
 fn units(job: &Job) -> impl Iterator<Item = u32> + '_ {
     let variety = job.variety.as_deref();
     let aligns = variety.into_iter().flat_map(|variety| variety.align.into_iter().flatten());
@@ -126,7 +126,7 @@ fn units(job: &Job) -> impl Iterator<Item = u32> + '_ {
     job.sizes_used().flat_map(SizeRule::units).chain(aligns).chain(any)
 }
 
-/// An option that the job has and the simulator does not.
+/// Returns an option of the job that the simulator does not support.
 fn not_simulated(job: &Job) -> Option<&'static str> {
     let is_paced = job.pace.pacer(0, 0).is_some();
     let given = [
@@ -139,7 +139,7 @@ fn not_simulated(job: &Job) -> Option<&'static str> {
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
-/// A task for each clone of each job.
+/// Creates a task for each clone of each job.
 fn plan(
     jobs: &[Job],
     seed: u64,
@@ -157,14 +157,14 @@ fn plan(
     Ok(tasks)
 }
 
-/// As large as the jobs say.
+/// Returns the capacity that the jobs need.
 fn capacity(jobs: &[Job]) -> u64 {
     let end = |job: &Job| match (job.offset, job.size) {
         (Size::Bytes(offset), Some(Size::Bytes(size))) => offset.saturating_add(size),
         _ => CAPACITY_BYTES,
     };
     let end = jobs.iter().map(end).max().unwrap_or(CAPACITY_BYTES);
-    // What is beyond this ends behind the device, which the region reports.
+    // A larger end is beyond any device, and the check of the region reports it.
     let end = end.min(u64::MAX - 4096);
     if end == 0 { CAPACITY_BYTES } else { end.next_multiple_of(4096) }
 }

@@ -1,25 +1,27 @@
 //! The deterministic simulator of Forebay: the same core, in virtual time.
 //!
-//! One thread runs many *tasks*, which stand for threads. They drive the core by the calls of the
-//! real runtime, and between any two of these calls another task may go first. The device is a
-//! model or a machine of `forebay-model`, with faults. Everything is drawn from one seed, so a run
-//! can be had again: the same seed in the same build gives the same trace, and the same hash of it.
+//! One thread runs many *tasks*, which represent threads. They drive the core by the calls of the
+//! real runtime, and another task may run between any two of these calls. The device is a model or
+//! a machine of `forebay-model`, with faults. One seed determines everything, so a run can be
+//! repeated: the same seed in the same build gives the same trace, and the same hash of it.
 //!
-//! - [`run_seed`]: a *swarm* scenario, all of it drawn from the seed;
+//! - [`run_seed`]: a *swarm* scenario, which the seed determines;
 //! - [`run_jobs`]: the jobs of fio, one task for each clone;
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
-//! [`nbd`] has NBD clients, good ones and such as mean harm, vanish or do not read, and a server of
-//! their sessions over the core; it looks at what they see, and at what they leave behind.
+//! [`nbd`] has NBD clients and a server of their sessions over the core. Some clients send illegal
+//! requests, vanish, or do not read. It checks what the clients see, and that no resource is
+//! leaked.
 //!
-//! [`sectors`] checks logs of reads and writes, wherever they come from: tests of drivers and
-//! servers use it as well.
+//! [`sectors`] checks logs of reads and writes from any source: tests of drivers and servers use it
+//! too.
 //!
-//! [`lab`] is another world, which measures and checks nothing.
+//! [`lab`] is another simulated world, which measures and has no checkers.
 //!
-//! What it does not see: interleavings within a step of the core, which are loom's; the real
-//! drivers; time as real processors spend it; and, yet, power cuts and timeouts.
+//! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
+//! the time that real processors take, reopening a disk after a crash (except in [`nbd`]), and, so
+//! far, request timeouts.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![allow(
@@ -72,7 +74,7 @@ use std::rc::Rc;
 /// Overrides for a random scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many bios a swarm scenario submits, about.
+    /// The approximate number of bios that a swarm scenario submits.
     pub nr_bios: u32,
     /// A bug for the checkers to find.
     pub plant: Option<Plant>,
@@ -92,7 +94,7 @@ impl Default for Options {
 /// Runs the scenario of a seed.
 ///
 /// # Errors
-/// The rule that was broken, and how to see it again.
+/// The broken rule, and how to reproduce it.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
     let (scenario, load) = scenario::swarm(&mut random, options);
@@ -102,10 +104,10 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>>
     })
 }
 
-/// The number of the random stream of the first task; those below have other users.
+/// The number of the random stream of the first task. Streams below have other uses.
 const FIRST_TASK_STREAM: u64 = 16;
 
-/// Runs a scenario, with the tasks that `task` makes.
+/// Runs a scenario, with the tasks that `task` creates.
 fn run(
     seed: u64,
     scenario: Scenario,
@@ -117,7 +119,7 @@ fn run(
     let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
     // The core's assertions are checkers too.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(tasks)));
-    // A rule that was broken before is why.
+    // A rule that was broken earlier is the cause of the panic.
     let outcome = outcome
         .unwrap_or_else(|panic| Err(world.take_broken().unwrap_or_else(|| assertion(&*panic))));
     outcome.map_err(|broken| Box::new(world.violation(broken)))?;

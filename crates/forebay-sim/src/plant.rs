@@ -1,12 +1,12 @@
-//! Planted bugs: what shows that the checkers can fail.
+//! Planted bugs, which prove that the checkers can fail.
 //!
-//! Each is in the simulator's own runtime, device or tasks. The core is as it is shipped.
+//! Each bug is in the simulator's own runtime, device or tasks. The core is the real one.
 //!
-//! [`Plant::breaks`] says by which rule a bug must be found, where that is one of tags or of runs.
+//! [`Plant::breaks`] returns the rule that must find a bug.
 
 use crate::check::rules;
 
-/// A bug.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A follower whose bios have ended is not woken (W2).
@@ -15,71 +15,73 @@ pub enum Plant {
     SkipKick,
     /// A leader leaves without passing the baton (W3).
     DropBaton,
-    /// A follower parks without looking whether there is a leader (W1).
+    /// A follower parks without checking whether there is a leader (W1).
     ParkBlindly,
     /// The inbox is read before the mark is cleared (R1).
     InboxBeforeRun,
-    /// A leader without the token blocks, and does not ask for a turn again (R2).
+    /// A leader without the token blocks, and does not request another turn (R2).
     BlockUnasked,
-    /// A run that found the token taken turns all the same.
+    /// A run that found the token taken makes a turn all the same.
     RunWithoutToken,
-    /// A leader that has to turn once more, and has what it waited for, leaves without (R2).
+    /// A leader that has to make one more turn leaves without it, because its own wait is over
+    /// (R1).
     LeaveKept,
     /// A turn dispatches behind a closed gate (R5).
     DispatchQuiesced,
     /// A delayed run is put off by a later one (R3).
     ExtendDelay,
-    /// Whoever opens a gate asks for no run (R4).
+    /// A task that opens a gate requests no run (R4).
     OpenUnasked,
-    /// A run is asked for, and then the work is published (R2).
+    /// A run is requested before the work is published (R2).
     RunFirst,
     /// Runs that are left to the holder of the token are not all counted (R6).
     SkipCount,
-    /// What is in the inbox is let in from the newest on (T8).
+    /// The requests of the inbox are accepted from the newest on (T8).
     NewestFirst,
-    /// A turn lets requests in while the disk is frozen.
+    /// A turn accepts requests while the disk is frozen (R5).
     EnterFrozen,
-    /// Completions are taken while a kick is on its way (K8).
+    /// Completions are reaped while a kick is on its way (K8).
     ReapKicked,
-    /// Whoever frees tags of the budget does not look for waiters (T2).
+    /// A task that frees tags of the budget does not check for waiters (T2).
     SkipTagWake,
-    /// A wait for tags is announced, and the tags are not looked at again (T2).
+    /// A task joins the line for tags, and does not try again after that (T2).
     SkipRetry,
-    /// Whoever frees tags of the budget looks for waiters, and the policy is not told (T1).
+    /// A task that frees tags of the budget checks for waiters, and does not notify the policy
+    /// (T1).
     DropTagWake,
-    /// The policy is told of tags twice (T3).
+    /// The policy is notified of the same tags twice (T3).
     CountTwice,
-    /// A wake for tags that finds its task awake is forgotten (T4).
+    /// A wake for tags that finds its task awake is lost (T4).
     LoseWake,
-    /// Who got tags by itself keeps the wake that it did not need (T5).
+    /// A task that got tags without its wake keeps the wake (T5).
     KeepWake,
-    /// Who was told of tags of its context does not ask again (T5).
+    /// A task that was notified of tags of its context does not try again (T5).
     AskNoMore,
-    /// The limit of the budget shrinks before the policy hears of it (T6).
+    /// The limit of the budget shrinks before the policy gets it (T6).
     ShrinkFirst,
-    /// A freed tag is in nobody's hands for a while, and not in the set (T7).
+    /// A freed tag is neither owned nor in the set for a while (T7).
     HideTag,
-    /// Who waits for tags has not unplugged what has tags (T9).
+    /// A task waits for tags while requests with tags are in its plug (T9).
     WaitPlugged,
-    /// A task needs more tags at once than half of them (T10).
+    /// A task needs more than half of the tags at once (T10).
     NeedMore,
-    /// A submit waits for an end (T11).
+    /// A submit waits for a completion (T11).
     WaitInSubmit,
-    /// Whoever delivers ends waits in the turn (T12).
+    /// A task that delivers completions waits within the turn (T12).
     WaitInTurn,
-    /// A tag of the budget is put twice.
+    /// A tag of the budget is freed twice.
     PutTwice,
-    /// An end is delivered to another owner.
+    /// A completion is delivered to another owner.
     WrongMailbox,
-    /// A bio that was refused is forgotten, and waited for.
+    /// A task waits for a bio that was refused.
     CountRefused,
-    /// The driver says that it took a request for which the device is busy, and forgets it.
+    /// The driver reports a request as queued while the device is busy, and forgets it.
     ForgetBusy,
     /// A batch is not committed.
     ForgetCommit,
     /// A completion is lost.
     LoseCompletion,
-    /// A completion comes twice.
+    /// A completion arrives twice.
     CompleteTwice,
     /// A command completes under another command's tag.
     WrongTag,
@@ -87,33 +89,33 @@ pub enum Plant {
     HideFailure,
     /// A short count is reported as the full one.
     HideShort,
-    /// A read brings a value that nobody has written.
+    /// A read returns a value that was never written.
     WrongData,
-    /// A read brings the block beside.
+    /// A read returns the next block.
     MisdirectedRead,
-    /// A write goes to the block beside.
+    /// A write goes to the next block.
     MisdirectedWrite,
-    /// A write is not done, and completes.
+    /// A write completes, and is not done.
     LostWrite,
-    /// A write is done in all but its last block, and completes in full.
+    /// A write completes in full, and its last block is not written.
     TornWrite,
-    /// A read brings what a block held before its last write.
+    /// A read returns the value of a block before its last write.
     StaleRead,
     /// A write is done after its completion.
     LateWrite,
-    /// A discard goes to the block after its range as well.
+    /// A discard also discards the block after its range.
     WideDiscard,
     /// A flush succeeds, and makes nothing durable.
     LieFlush,
-    /// A write with FUA succeeds, and is in the volatile cache.
+    /// A write with FUA succeeds, and stays in the volatile cache.
     IgnoreFua,
-    /// A flush does no more than the one before it did: who came while that one ran has joined it.
+    /// A flush covers no more than the flush before it: as if it had joined that one while it ran.
     JoinLate,
     /// A flush is elided although a write has ended since the last one.
     ElideTooMany,
-    /// A write with FUA is queued without, as if it had joined others.
+    /// A write is queued without its FUA flag, as if it had merged with others.
     MergeFua,
-    /// A flush is done, and the device takes nothing beside it still.
+    /// After a flush is done, the device still takes no command beside it.
     KeepHold,
     /// The limits given to the layer allow larger requests than the device takes (K3).
     WideLimits,
@@ -121,12 +123,12 @@ pub enum Plant {
     UndeclaredSync,
     /// The limits declare that writes with FUA may run beside other syncs, which get their errors.
     UndeclaredCache,
-    /// Nothing checks for errors that were reported before a context opened the file.
+    /// No check for errors that were reported before a context opened the file.
     UncheckedOpen,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Plant; 57] = [
         Plant::SkipWake,
         Plant::SkipKick,
@@ -187,7 +189,7 @@ impl Plant {
         Plant::UncheckedOpen,
     ];
 
-    /// The rule of tags or of runs that it breaks, and is found by.
+    /// Returns the rule that the bug breaks and that must find it; `None` if any rule may find it.
     pub fn breaks(self) -> Option<&'static str> {
         Some(match self {
             Plant::DropTagWake => rules::T1,

@@ -1,7 +1,7 @@
-//! What a run is made of, and the swarm: every seed draws a scenario of its own.
+//! The scenario of a run, and the swarm: every seed draws its own scenario.
 //!
-//! A draw switches features on and off, so that each seed has a few of them in unusual strength
-//! rather than all of them in moderation.
+//! A draw switches features on and off, so that each seed uses a few of them heavily rather than
+//! all of them moderately.
 
 use crate::Options;
 use crate::engine::Engine;
@@ -22,19 +22,19 @@ pub(crate) struct Scenario {
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
-    /// How often a task naps between two steps, in the same parts.
+    /// How often a task naps between two steps, with the same denominator.
     pub(crate) nap: u32,
     pub(crate) step_ns: u64,
-    /// The tag set for which tasks wait, if they do.
+    /// The tag set for which tasks wait, if there is one.
     pub(crate) budget: Option<BudgetSettings>,
-    /// How many may overtake a bio.
+    /// How many bios may overtake another one.
     pub(crate) bound: u64,
     /// How the device behaves if it is a file.
     pub(crate) file: Option<FileSettings>,
 }
 
 impl Scenario {
-    /// What the scenario is not to say itself.
+    /// Replaces settings of the scenario by those of the options.
     pub(crate) fn choose(&mut self, options: &Options) {
         if let Some(queue_depth) = options.queue_depth {
             self.policy.queue_depth = queue_depth;
@@ -51,15 +51,15 @@ impl Scenario {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetSettings {
     pub(crate) depth: u32,
-    /// The fewest that may be in use while the number changes.
+    /// The minimum of the limit of tags in use, while the limit changes.
     pub(crate) limit_min: u32,
     pub(crate) wake: WakePolicy,
 }
 
-/// How many may overtake a bio where the device fails: a retry holds others back (A1).
+/// How many bios may overtake another one if the device fails: a retry holds bios back (A1).
 const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
-/// The scenario of a seed.
+/// Draws the scenario of a seed.
 pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
     let limits = limits(random);
     let has_faults = random.chance(2, 3);
@@ -130,7 +130,7 @@ fn limits(random: &mut Random) -> QueueLimits {
     }
 }
 
-/// Makes some devices with a volatile cache files.
+/// Makes some of the devices with a volatile cache files.
 fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
     if !limits.volatile_cache || random.chance(1, 3) {
         return None;
@@ -176,7 +176,7 @@ fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults:
 }
 
 fn faults(random: &mut Random) -> Faults {
-    // `Again` is the layer's own answer, by which the checkers know it.
+    // Only the layer itself returns `Again`, and the checkers rely on that.
     let others = BlockStatus::ALL.into_iter().filter(|status| *status != BlockStatus::Again);
     let statuses: Vec<BlockStatus> = others.filter(|_| random.chance(1, 3)).collect();
     let mut rate = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };

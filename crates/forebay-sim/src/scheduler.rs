@@ -1,10 +1,11 @@
-//! The scheduler: virtual time, and which task goes next.
+//! The scheduler: virtual time, and the choice of the next task.
 //!
-//! A task is a future. It runs until it calls [`Scheduler::step`], which may let another task go
-//! first, or until it sleeps. Which task goes next is drawn from the seed. Each step takes a little
-//! virtual time, so that events happen while tasks run; when no task can run, time jumps to the
-//! next event. In some scenarios a task also naps between two steps, for longer than others need
-//! to come and go: a thread whose processor was taken away. Rare races are met so.
+//! A task is a future. It runs until it calls [`Scheduler::step`], which may let another task run
+//! first, or until it sleeps. The seed determines which task runs next. Each step takes a little
+//! virtual time, so that events happen while tasks run. When no task can run, time jumps to the
+//! next event. In some scenarios a task also naps between two steps, for longer than other tasks
+//! need for a whole operation, like a thread whose processor was taken away. That produces rare
+//! races.
 
 use crate::heap::{Event, EventHeap};
 use forebay_model::Random;
@@ -12,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Chances to go on to another task are counted in parts of this.
+/// Probabilities of a switch to another task have this denominator.
 pub(crate) const PREEMPT_OF: u32 = 1024;
 
 /// The mean of a nap, ns.
@@ -25,23 +26,23 @@ pub(crate) struct Scheduler {
     nr_sleeps: Cell<u64>,
     random: RefCell<Random>,
     pub(crate) heap: RefCell<EventHeap>,
-    /// Tasks that can run, in no order.
+    /// Runnable tasks, in no particular order.
     runnable: RefCell<Vec<usize>>,
     tasks: Vec<TaskState>,
     /// The task that was drawn last.
     running: Cell<usize>,
-    /// How often a step lets others go first.
+    /// How often a step lets another task run first.
     preempt: u32,
-    /// How often a step takes a nap, as a thread whose processor is taken away.
+    /// How often a step includes a nap, like a thread whose processor was taken away.
     nap: u32,
     step_ns: u64,
 }
 
 #[derive(Debug, Default)]
 struct TaskState {
-    /// It sleeps, and is not among those that can run.
+    /// The task sleeps, and is not among the runnable ones.
     is_asleep: Cell<bool>,
-    /// It was woken since it last slept.
+    /// The task was woken since it last slept.
     is_woken: Cell<bool>,
     /// The number of its newest timed sleep.
     sleep: Cell<u64>,
@@ -85,7 +86,7 @@ impl Scheduler {
         self.nr_sleeps.get()
     }
 
-    /// Between two actions of a task: another may go first.
+    /// Marks the end of an action of a task: another task may run before the next one.
     #[inline]
     pub(crate) async fn step(&self) {
         self.steps.set(self.steps.get() + 1);
@@ -100,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets another go first, if one is drawn.
+    /// Lets another task run first, if one is drawn.
     pub(crate) async fn yield_now(&self) {
         let mut gone = false;
         poll_fn(|_| match std::mem::replace(&mut gone, true) {
@@ -110,8 +111,8 @@ impl Scheduler {
         .await;
     }
 
-    /// Sleeps until woken; at once if woken since the last sleep. Like a thread's park, it may
-    /// return for an old reason: the caller looks again.
+    /// Sleeps until woken. Returns at once if the task was woken since the last sleep. Like a
+    /// thread's park, it may return for an old reason, so the caller checks its condition again.
     pub(crate) async fn park(&self, task: usize) {
         poll_fn(|_| {
             let state = &self.tasks[task];
@@ -125,7 +126,7 @@ impl Scheduler {
         .await;
     }
 
-    /// Sleeps until woken, or until the time given has passed.
+    /// Sleeps until woken, or until the timeout has passed.
     pub(crate) async fn park_for(&self, task: usize, timeout_ns: u64) {
         let state = &self.tasks[task];
         let sleep = state.sleep.get() + 1;
@@ -135,7 +136,7 @@ impl Scheduler {
         state.sleep.set(sleep + 1);
     }
 
-    /// Sleeps for this time, whoever wakes the task meanwhile.
+    /// Sleeps for this time, even if the task is woken earlier.
     pub(crate) async fn sleep(&self, task: usize, time_ns: u64) {
         let until = self.now() + time_ns;
         while self.now() < until {
@@ -151,7 +152,7 @@ impl Scheduler {
         }
     }
 
-    /// A timer has gone off.
+    /// Handles a timer: wakes the task if this sleep is its newest.
     pub(crate) fn timer(&self, task: usize, sleep: u64) {
         if self.tasks[task].sleep.get() == sleep {
             self.wake(task);
@@ -162,7 +163,7 @@ impl Scheduler {
         self.tasks[task].is_asleep.get()
     }
 
-    /// Draws one of the tasks that can run: its place among them, and its number.
+    /// Draws a runnable task: its place among the runnable ones, and its number.
     pub(crate) fn pick(&self) -> Option<(usize, usize)> {
         let runnable = self.runnable.borrow();
         let place = match runnable.len() {
@@ -174,14 +175,14 @@ impl Scheduler {
         Some((place, runnable[place]))
     }
 
-    /// The task at this place sleeps, or has ended.
+    /// Removes the task at this place from the runnable ones, because it sleeps or has ended.
     pub(crate) fn take_off(&self, place: usize, task: usize) {
         let mut runnable = self.runnable.borrow_mut();
         assert_eq!(runnable[place], task);
         runnable.swap_remove(place);
     }
 
-    /// The next event, if it is due; or if nobody can run, then time jumps there.
+    /// Returns the next event if it is due. If no task can run, time jumps to the event.
     #[inline]
     pub(crate) fn next_event(&self, is_idle: bool) -> Option<Event> {
         let mut heap = self.heap.borrow_mut();

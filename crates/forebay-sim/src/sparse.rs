@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Blocks of one page.
 const PAGE: u64 = 64;
 
-/// One value for each block; the default one where none was set.
+/// One value for each block; the default value until one is set.
 #[derive(Debug, Default)]
 pub(crate) struct Sparse<T> {
     pages: BTreeMap<u64, Box<[T]>>,
@@ -16,7 +16,7 @@ impl<T: Clone + Default> Sparse<T> {
         self.pages.get(&(block / PAGE)).map(|page| &page[(block % PAGE) as usize])
     }
 
-    /// All values of pages that were ever used.
+    /// Returns all values of pages that were ever used.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut T> {
         self.pages.values_mut().flat_map(|page| page.iter_mut())
     }

@@ -1,34 +1,34 @@
-//! What a run that broke no rule has done.
+//! Summary of a run that broke no rule.
 
 use crate::lab::jain;
 use crate::runtime::thread::Ended;
 use crate::trace::{Kind, NR_KINDS};
 use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
 
-/// One run.
+/// Summary of one run.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The seed.
     pub seed: u64,
-    /// The hash over all that happened.
+    /// The hash over all events.
     pub hash: u64,
-    /// Steps of tasks.
+    /// The number of steps of all tasks.
     pub nr_steps: u64,
     /// Voluntary context switches: how often a task went to sleep in a wait.
     pub nr_sleeps: u64,
     /// The virtual time at the end, ns.
     pub now_ns: u64,
-    /// Bios that have ended, each of them checked.
+    /// Bios that have ended. Each of them was checked.
     pub nr_bios: u64,
     /// Blocks that were read and checked.
     pub nr_blocks_read: u64,
-    /// Moments at which every state was looked at that a crash can leave.
+    /// Events after which every possible state after a crash was checked.
     pub nr_crash_points: u64,
-    /// Blocks written that the layer promised to be durable.
+    /// Written blocks that the layer promised to be durable.
     pub nr_promises: u64,
-    /// What the tasks got.
+    /// Results of the tasks' bios.
     pub tally: Tally,
-    /// What the layer counted.
+    /// The layer's statistics.
     pub stats: QueueStats,
     /// Runs that were left to the holder of the token.
     pub skipped_runs: u64,
@@ -78,16 +78,16 @@ impl Summary {
     }
 }
 
-/// What tasks got back.
+/// Results of the tasks' bios.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// From submit to reap, ns, without flushes.
+    /// The time from submit to reap, ns, without flushes.
     pub latency: Histogram,
-    /// The same of flushes.
+    /// The same for flushes.
     pub flush_latency: Histogram,
-    /// Bytes of bios that succeeded.
+    /// The bytes of successful bios.
     pub bytes: u64,
-    /// Bios that failed.
+    /// The number of failed bios.
     pub nr_failed: u64,
     /// Successful bios of each task, flushes excluded.
     pub ios_of_tasks: Vec<u64>,
@@ -115,14 +115,15 @@ impl Tally {
     }
 }
 
-/// What a run, or many, has met: a simulator that never meets a thing shows nothing of it.
+/// Counts of the events that one or more runs produced. A simulator that never produces an event
+/// tests nothing about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     counts: Vec<(&'static str, u64)>,
 }
 
 impl Reached {
-    /// Takes in a run.
+    /// Adds a run.
     pub fn add(&mut self, summary: &Summary) {
         let of_run = summary.reached();
         if self.counts.is_empty() {
@@ -132,7 +133,7 @@ impl Reached {
         self.counts.iter_mut().zip(of_run).for_each(|((_, sum), (_, nr))| *sum += nr);
     }
 
-    /// Each thing, and how often it was met.
+    /// Returns each kind of event, and how often it happened.
     pub fn counts(&self) -> &[(&'static str, u64)] {
         &self.counts
     }

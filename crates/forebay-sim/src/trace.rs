@@ -1,4 +1,4 @@
-//! The trace: a hash over everything that happens, and the last of it in words.
+//! The trace: a hash over all events, and the last events as text.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,75 +6,75 @@ use std::fmt;
 /// How many events a violation shows.
 const NR_SHOWN: usize = 60;
 
-/// How many kinds of events there are.
+/// The number of kinds of events.
 pub(crate) const NR_KINDS: usize = Kind::PlaceError as usize + 1;
 
-/// What happened. The meaning of the two numbers stands with each.
+/// The kind of an event. Each variant documents the meaning of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A task began; its number twice.
     Start,
-    /// A task has ended.
+    /// A task ended.
     Exit,
     /// A bio was queued: box, first byte.
     Queue,
     /// A bio was refused: box, first byte.
     Refuse,
-    /// The plug was emptied: level, whether something left it.
+    /// The plug was emptied: level, whether any request left it.
     Unplug,
     /// The token was taken: context, 0.
     Take,
     /// A run was left to the token's holder: context, 0.
     Skip,
-    /// The token was given back: context, whether it was to wait.
+    /// The token was given back: context, whether the task was to wait.
     Release,
     /// A turn: context, requests at the driver after it.
     Turn,
-    /// A command was handed to the device: tag, first byte.
+    /// A command was issued to the device: tag, first byte.
     Issue,
     /// The device was busy: tag, first byte.
     Busy,
     /// The device refused a command: tag, first byte.
     Fail,
-    /// Commands began: context, how many.
+    /// Commands were committed: context, number.
     Commit,
-    /// A command is done: tag, bytes or a status.
+    /// A command completed: tag, bytes or a status.
     Done,
-    /// A completion was handed over: tag, bytes or a status.
+    /// A completion was reaped: tag, bytes or a status.
     Complete,
     /// A bio ended: box, bytes or a status.
     End,
-    /// Bios were delivered: owner, how many.
+    /// Bios were delivered: owner, number.
     Deliver,
-    /// Somebody leads: context, 0.
+    /// A task became leader: context, 0.
     Lead,
-    /// Somebody follows: context, 0.
+    /// A task became follower: context, 0.
     Follow,
-    /// The baton was passed: context, to whom.
+    /// The baton was passed: context, receiving task.
     Baton,
     /// A waiting leader was kicked: context, 0.
     Kick,
-    /// A task waits in the driver: context, for how many completions.
+    /// A task waits in the driver: context, number of completions.
     Wait,
-    /// A task was woken: whom.
+    /// A task was woken: the task.
     Wake,
-    /// Tags of the budget were taken: how many, after how many waits.
+    /// Tags of the budget were taken: number, number of waits before.
     Charge,
-    /// Tags of the budget were put: how many.
+    /// Tags of the budget were freed: number.
     Refund,
-    /// Bios of a task begin to lack tags, or do not any more: whose, 1 or 0.
+    /// Bios of a task begin to lack tags, or no longer do: task, 1 or 0.
     Lack,
-    /// A task is to be woken for tags of its context: whom, whether it slept.
+    /// A task is to be woken for tags of its context: task, whether it slept.
     TagWake,
-    /// A turn tries for the line of a task: context, whose.
+    /// A turn tries for the line of a task: context, task.
     Ask,
-    /// How many tags may be in use is changed: context, how many.
+    /// The limit of tags in use was changed: context, limit.
     Resize,
     /// A gate was closed: context.
     Close,
     /// A gate was opened: context.
     Open,
-    /// The device was said to be back.
+    /// The device was declared available again.
     Revive,
     /// A loss was acknowledged: after this durable point, up to that one.
     Acknowledge,
@@ -108,7 +108,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The task of an event that is the device's.
+/// The task of an event of the device.
 pub(crate) const DEVICE: usize = usize::MAX;
 
 /// The trace of one run.
@@ -116,11 +116,11 @@ pub(crate) const DEVICE: usize = usize::MAX;
 pub(crate) struct Trace {
     hash: u64,
     last: VecDeque<Event>,
-    /// Where time and task stand; set by the scheduler.
+    /// The present step, time and task; set by `World::checks`.
     pub(crate) step: u64,
     pub(crate) now: u64,
     pub(crate) task: usize,
-    /// How many events of each kind there were.
+    /// The number of events of each kind.
     pub(crate) counts: [u64; NR_KINDS],
 }
 
@@ -161,7 +161,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// A result as one number, for events.
+/// Encodes a result as one number, for events.
 pub(crate) fn code(result: Result<u64, forebay_core::BlockStatus>) -> u64 {
     result.unwrap_or_else(|status| u64::MAX - status as u64)
 }

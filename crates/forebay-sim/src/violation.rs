@@ -1,21 +1,21 @@
-//! What a run that broke a rule says.
+//! The report of a run that broke a rule.
 
 use std::fmt;
 
-/// A broken rule: which one, where, and how to see it again.
+/// A broken rule: which one, where, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// The step in which it was found.
+    /// The step in which the violation was found.
     pub step: u64,
     /// The virtual time, ns.
     pub now_ns: u64,
     /// The name of the rule.
     pub rule: &'static str,
-    /// What was found.
+    /// A description of the violation.
     pub what: String,
-    /// Where the tasks and contexts stand.
+    /// The state of the tasks and contexts.
     pub state: String,
     /// The last events, oldest first.
     pub last: Vec<String>,

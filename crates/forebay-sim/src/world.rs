@@ -1,4 +1,4 @@
-//! The world of one run: disk, device, tasks, clock and checkers; and the loop that drives them.
+//! The world of one run: disk, device, tasks, clock and checkers; and the event loop.
 
 use crate::check::drained;
 use crate::check::rules;
@@ -26,24 +26,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-/// Steps without any bio or command moving on, after which nothing will: unless the device is still
-/// at work. (Who freezes a disk may look for so long whether a straggler is done.)
+/// The limit of steps without progress of any bio or command. Beyond it nothing will progress,
+/// unless the device is still at work. (A task that freezes a disk may poll for so long while a
+/// straggler completes.)
 const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
 
 /// How often a planted bug of the runtime shows: once in so many chances.
 const PLANT_OF: u32 = 4;
 
-/// A task, to be run to its end.
+/// A task, which runs to its end.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What the layer was told of the disk.
+/// The settings that the layer got for the disk.
 #[derive(Debug)]
 pub(crate) struct DiskSettings {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
 }
 
-/// See the module.
+/// The simulated world of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     seed: u64,
@@ -55,7 +56,7 @@ pub(crate) struct World {
     pub(crate) hctxs: Vec<Rc<Hctx>>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) budget: Option<Budget>,
-    /// Some task has a gate closed.
+    /// A task has a gate closed.
     pub(crate) is_gated: Cell<bool>,
     pub(crate) tally: RefCell<Tally>,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
@@ -112,7 +113,7 @@ impl World {
         self.scheduler.now()
     }
 
-    /// The checkers, with the time, the step and the task as they are.
+    /// Returns the checkers, updated with the present time, step and task.
     #[inline]
     pub(crate) fn checks(&self) -> RefMut<'_, Checks> {
         let mut checks = self.checks.borrow_mut();
@@ -127,15 +128,15 @@ impl World {
         self.checks().note(kind, a, b);
     }
 
-    /// Keeps what a check says.
+    /// Records the result of a check.
     pub(crate) fn fail(&self, verdict: Verdict) {
         self.checks().expect(verdict);
     }
 
-    /// Whether this planted bug shows now.
+    /// Returns whether this planted bug shows now.
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
-        // These do harm only at rare moments.
+        // These bugs do harm only at rare times.
         let is_rare = matches!(plant, Plant::ParkBlindly | Plant::UncheckedOpen);
         let of = if is_rare { 1 } else { PLANT_OF };
         self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
@@ -146,7 +147,7 @@ impl World {
         self.scheduler.wake(task);
     }
 
-    /// Wakes whoever waits in the driver of a context, if the wait is over.
+    /// Wakes the task that waits in the driver of a context, if its wait is over.
     pub(crate) fn wake_waiter(&self, hctx: &Hctx) {
         if let Some((task, nr)) = hctx.waiter.get()
             && hctx.with_inner(|inner| inner.driver.is_wait_over(nr))
@@ -246,7 +247,7 @@ impl World {
         self.check_drained()
     }
 
-    /// Whether all rules hold so far, and something moves on.
+    /// Checks that no rule is broken so far, and that the run makes progress.
     fn check_progress(&self) -> Result<(), Broken> {
         let mut checks = self.checks();
         if let Some(broken) = checks.broken.take() {
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// The rule that is known to be broken.
+    /// Returns the broken rule, if one was recorded.
     pub(crate) fn take_broken(&self) -> Option<Broken> {
         self.checks.try_borrow_mut().ok()?.broken.take()
     }
@@ -286,16 +287,16 @@ impl World {
         }
     }
 
-    /// What a broken rule is reported as.
+    /// Returns the report of a broken rule.
     pub(crate) fn violation(&self, Broken { rule, what }: Broken) -> Violation {
         let (step, now_ns) = (self.scheduler.steps(), self.now());
-        // After a panic anything may be borrowed.
+        // After a panic any cell may still be borrowed.
         let last = self.checks.try_borrow().map(|checks| checks.trace.last());
         let last = last.unwrap_or_default();
         Violation { seed: self.seed, step, now_ns, rule, what, state: self.state(), last }
     }
 
-    /// Where tasks and contexts stand.
+    /// Describes the state of tasks and contexts.
     fn state(&self) -> String {
         let mut text = String::new();
         for (at, mailbox) in self.mailboxes.iter().enumerate() {
@@ -317,7 +318,7 @@ impl World {
         text
     }
 
-    /// What a run that broke no rule has done.
+    /// Returns the summary of a run that broke no rule.
     pub(crate) fn summary(&self) -> Summary {
         let mut stats = QueueStats::default();
         self.plug_counters.borrow().iter().for_each(|counters| stats.add_plugs(counters));
@@ -345,7 +346,7 @@ impl World {
     }
 }
 
-/// Limits that allow more than a device takes: a planted bug.
+/// Returns limits that allow more than a device takes: a planted bug.
 fn widened(limits: QueueLimits) -> QueueLimits {
     QueueLimits {
         max_hw_sectors: limits.max_hw_sectors * 2,

@@ -1,19 +1,19 @@
-//! The cost of durability with many threads: each writes 4 KiB and waits until that is durable,
-//! again and again. Prints a report in fio's JSON, with the number of syncs.
+//! The cost of durability with many threads: each repeatedly writes 4 KiB and waits until that is
+//! durable. Prints a report in fio's JSON, with the number of syncs.
 //!
 //! `commit_cost --by=WHO --filename=FILE [--numjobs=N] [--runtime=SECONDS] [--rw=write|randwrite]
 //! [--delay_us=N] [--delays=together|one_by_one] [--driver=file]`. Without arguments it compares
 //! the first two in a temporary file. `--by` selects how the syncs are made:
 //!
-//! - `group`: `GroupCommit`, of a new file that all append to;
-//! - `alone`: each thread by itself, `fdatasync`, of the same;
-//! - `durable`: `Disk::durable`, of a file that is there, with direct I/O;
-//! - `fua`: the same by `Disk::write_durable_at`, one call instead of two;
-//! - `direct`: each thread by itself, `fdatasync`, of the same file.
+//! - `group`: `GroupCommit` of a new file to which all threads append;
+//! - `alone`: each thread calls `fdatasync` itself, on the same kind of file;
+//! - `durable`: `Disk::durable` of an existing file, with direct I/O;
+//! - `fua`: the same with `Disk::write_durable_at`, one call instead of two;
+//! - `direct`: each thread calls `fdatasync` itself, on the same existing file.
 //!
-//! The delay makes each sync so much longer: beside others, which is what a distant device costs;
-//! or one after the other, which is what a device costs that takes one flush at a time and has
-//! nobody above it who joins them.
+//! The delay makes each sync take that much longer. `together` delays syncs concurrently, like a
+//! distant device. `one_by_one` delays them one after another, like a device that takes one flush
+//! at a time, without a layer above it that joins flushes.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -42,11 +42,11 @@ struct Options {
     is_one_by_one: bool,
 }
 
-/// A file each of whose syncs takes longer, whoever makes it, and is counted.
+/// A file that delays and counts each sync, whichever thread makes it.
 struct Slow {
     file: File,
     delay: Duration,
-    /// Held for a delay, where they come one by one.
+    /// Held during a delay, if syncs are delayed one by one.
     one_by_one: Option<Mutex<()>>,
     nr_syncs: AtomicU64,
 }
@@ -62,7 +62,7 @@ impl SyncFile for Slow {
     }
 }
 
-/// Writes a block at an offset, and returns when it is durable.
+/// Writes a block at an offset, and returns once it is durable.
 type Commit<'a> = &'a (dyn Fn(&[u8], u64) -> Result<()> + Sync);
 
 fn main() -> Result<()> {
@@ -112,7 +112,7 @@ fn run(options: &Options) -> Result<()> {
         one_by_one: options.is_one_by_one.then(Mutex::default),
         nr_syncs: AtomicU64::new(0),
     };
-    // Only logs are made anew.
+    // Only the log file is new in each run.
     let log = || File::options().create_new(true).append(true).open(path).map(slow);
     match options.by.as_str() {
         "group" => {
@@ -163,7 +163,7 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Lets the threads run, and prints what came of it.
+/// Runs the threads, and prints the results.
 fn measure(
     options: &Options,
     capacity: u64,
@@ -220,7 +220,7 @@ fn measure(
     Ok(())
 }
 
-/// A number that looks random, another for each. Source: G. Steele et al., "Fast Splittable
+/// Maps each number to a different pseudorandom number. Source: G. Steele et al., "Fast Splittable
 /// Pseudorandom Number Generators", 2014 (SplitMix64).
 fn mix(n: u64) -> u64 {
     let n = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -229,7 +229,7 @@ fn mix(n: u64) -> u64 {
     n ^ n >> 31
 }
 
-/// How often this thread gave up its processor to wait, so far.
+/// Returns the number of voluntary context switches of this thread so far.
 fn voluntary_switches() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let number = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

@@ -1,8 +1,8 @@
-//! The cost of the layer: its usual work on the driver that does nothing, by one thread.
+//! The cost of the layer: common operations of one thread, on a driver that does nothing.
 //!
 //! `cargo run --profile dist -p forebay --example cost` times each kind of work; `-- KIND NUMBER`
-//! repeats one of them, for a profiler. `cargo xtask instructions` counts instructions, and fails
-//! if they exceed a limit.
+//! repeats one kind, for a profiler. `cargo xtask instructions` counts instructions, and fails if
+//! they exceed a limit.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -14,7 +14,7 @@ use std::time::Instant;
 const DEPTH: usize = 32;
 const BLOCK: usize = 4096;
 
-/// A queue that is kept full, and the memory for it.
+/// A queue that is kept full, and its buffers.
 struct Load {
     queue: BioQueue,
     bufs: Vec<Buf>,
@@ -33,7 +33,7 @@ impl Load {
         }
     }
 
-    /// A block that is no neighbour of the last one.
+    /// Returns a random block. Consecutive blocks are not adjacent, so nothing merges.
     fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -51,7 +51,7 @@ impl Load {
         self.bufs.extend(self.done.drain(..).filter_map(|completion| completion.buf));
     }
 
-    /// Random I/O, kept at depth 32, each under a plug of its own.
+    /// Random I/O at depth 32, each I/O under a plug of its own.
     fn singly(&mut self, nr: u64) {
         for _ in 0..nr {
             if self.bufs.is_empty() {
@@ -64,7 +64,7 @@ impl Load {
         }
     }
 
-    /// Random I/O in plugs of 32.
+    /// Random I/O under plugs of 32.
     fn batches(&mut self, nr: u64) {
         for _ in 0..nr / DEPTH as u64 {
             let plug = plug();
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// Neighbours in plugs of 16, which become one request each.
+    /// Adjacent blocks under plugs of 16, which merge into one request each.
     fn merges(&mut self, nr: u64) {
         for nth in 0..nr / 16 {
             let plug = plug();
@@ -88,9 +88,9 @@ impl Load {
     }
 }
 
-/// Takes tags and gives them back, `nr` of them in all, `batch` at a time.
+/// Takes and returns `nr` tags in total, `batch` at a time.
 fn tags(batch: u32, nr: u64) {
-    // Opaque: in the layer, the depth is not a constant either.
+    // Opaque to the compiler: in the layer, the depth is not a constant either.
     let (set, mut hint) = (black_box(TagSet::new(128)), 0);
     let mut taken: Vec<Tag> = Vec::with_capacity(batch as usize);
     for _ in 0..nr / u64::from(batch) {
@@ -104,7 +104,7 @@ fn tags(batch: u32, nr: u64) {
     }
 }
 
-/// The kinds of work, each with what it does a number of.
+/// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
 const KINDS: [Work; 6] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
@@ -125,7 +125,7 @@ fn main() {
         let (_, _, work) = known.unwrap_or_else(|| panic!("{kind}: expected one of {names}"));
         return work(arguments.next().map_or(1_000_000, |nr| nr.parse().expect("a number")));
     }
-    // The best of several, as others use the machine as well.
+    // The minimum of several runs, because other processes use the machine too.
     for (name, what, work) in KINDS {
         let time = |nr: u64| {
             let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! A file as a disk; a write that is durable when it ends.
+//! A file as a disk, and a write that is durable when it completes.
 
 use forebay::{Buf, Disk, Io};
 

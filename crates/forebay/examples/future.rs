@@ -1,4 +1,4 @@
-//! Futures without a runtime: several reads at once, joined, and waited for by a few lines.
+//! Futures without a runtime: several concurrent reads, joined and awaited by a few lines of code.
 
 use forebay::{Buf, Completion, Disk, Io, SubmitError};
 use std::pin::{Pin, pin};
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The first future starts a thread of the disk, which makes progress while this one sleeps.
+    // The first future starts the disk's thread, which makes progress while this thread sleeps.
     let disk = Disk::open("ram:64M?req_ns=20000")?; // or "disk.img?direct=on", "/dev/vdb", ...
     let written = block_on(disk.start(Io::write(Buf::from(&[7; 65536][..]), 0)))?;
     assert_eq!(written.result, Ok(65536));
@@ -18,12 +18,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Completion { result, buf, .. } = read?;
         assert_eq!((result, buf.as_deref()), (Ok(4096), Some(&[7; 4096][..])));
     }
-    // One write; and sixteen reads, which were neighbours.
+    // One write, and one request for the sixteen adjacent reads, which merged.
     assert_eq!(disk.stats().queue.issued, 2);
     Ok(())
 }
 
-/// Waits for a future on this thread.
+/// Blocks this thread until a future is ready.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut future = pin!(future);
@@ -43,7 +43,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Several I/Os as one future, which gives what came of them in the order of their ends.
+/// Joins several I/Os into one future, which returns their results in the order of completion.
 struct Join<F> {
     running: Vec<Pin<Box<F>>>,
     ended: Vec<Result<Completion, SubmitError>>,
@@ -55,7 +55,7 @@ impl<F: Future<Output = Result<Completion, SubmitError>>> Future for Join<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Join { running, ended } = &mut *self;
         {
-            // The I/O that these polls submit is one batch: neighbours join.
+            // The plug makes one batch of the I/O that these polls submit, so adjacent I/O merges.
             let _plug = forebay::plug();
             running.retain_mut(|future| match future.as_mut().poll(context) {
                 Poll::Ready(result) => {

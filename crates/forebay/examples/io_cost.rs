@@ -1,9 +1,9 @@
-//! The cost of one I/O of a disk in the process: instructions, when this runs under callgrind, and
-//! system calls, which it prints.
+//! The cost of one I/O of a disk: instructions, if this runs under callgrind, and system calls,
+//! which it prints.
 //!
-//! `io_cost SPEC queue|calls DEPTH NR` reads 4 KiB blocks of the disk, NR of them, and DEPTH at a
-//! time by a queue; without arguments, 3200 of a RAM disk at depth 32. Two runs that differ in
-//! NR alone give the cost of one I/O: the rest cancels out.
+//! `io_cost SPEC queue|calls DEPTH NR` reads NR blocks of 4 KiB, through a queue of depth DEPTH or
+//! with blocking calls. Without arguments it reads 3200 blocks of a RAM disk at depth 32. Two runs
+//! that differ only in NR give the cost of one I/O: the rest cancels out.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (depth, nr): (u64, u64) = (depth.parse()?, nr.parse()?);
     let disk = Disk::open(spec)?;
     let nr_blocks = disk.capacity_bytes().ok_or("the disk has a size")? / BLOCK;
-    // Blocks that are no neighbours, so that nothing merges.
+    // Consecutive blocks are not adjacent, so nothing merges.
     let offset = |nth: u64| nth * 7 % nr_blocks * BLOCK;
     match how.as_str() {
         "queue" => by_queue(&disk, depth, nr, offset)?,

@@ -1,7 +1,7 @@
-//! Many threads with blocking calls on one disk: each writes and reads back blocks of its own.
+//! Many threads with blocking calls on one disk: each writes and reads back its own blocks.
 //!
-//! The first threads have a hardware context each; the others share one, where one of those who
-//! wait does so for all.
+//! The first threads own a hardware context each. The others share one context, in which one of the
+//! waiting threads waits for all of them.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -13,7 +13,7 @@ const BLOCKS: u64 = 100;
 const LEN: usize = 4096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A request takes 20 us, so that threads meet. With `nr_hw_queues=1` all of them share.
+    // A request takes 20 us, so that threads wait concurrently. With `nr_hw_queues=1` all share.
     let disk = Disk::open("ram:64M?nr_hw_queues=3&req_ns=20000")?;
     thread::scope(|scope| {
         let start = |number| {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let stats = disk.stats();
     println!("{} requests by {THREADS} threads", stats.queue.issued);
-    // Memory takes none; a file takes one for a batch, or for a wait.
+    // A RAM disk needs no system calls; a file needs one for each batch or wait.
     println!("system calls: {}", stats.nr_syscalls);
     println!("turns: {}, of which {} found nothing", stats.queue.turns, stats.queue.empty_turns);
     println!("runs: {}, of which {} were left to another", stats.runs(), stats.skipped_runs);

@@ -1,7 +1,7 @@
-//! A write-ahead log: threads append records, and go on when theirs are on stable storage.
+//! A write-ahead log: threads append records, and continue once their records are durable.
 //!
 //! It has no thread of its own and no timer: a caller that arrives during a sync shares the next
-//! one.
+//! sync.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -16,14 +16,14 @@ struct Wal(GroupCommit);
 impl Wal {
     fn open(path: &Path) -> io::Result<Wal> {
         let file = File::options().create(true).append(true).open(path)?;
-        // The file's name has to last too; one without a folder is here.
+        // The file's name must be durable too. A path without a folder is in the current one.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(Wal(GroupCommit::new(file)))
     }
 
-    /// Returns when the record is durable. A reader takes records until a sum is wrong: there the
-    /// log was torn, before the record was reported durable.
+    /// Returns once the record is durable. A reader stops at the first record with a wrong
+    /// checksum: the log was torn there, before that record was reported durable.
     fn append(&self, record: &[u8]) -> io::Result<()> {
         let mut entry = (record.len() as u32).to_le_bytes().to_vec();
         entry.extend(sum(record).to_le_bytes());
@@ -34,13 +34,13 @@ impl Wal {
     }
 }
 
-/// FNV-1a. A log of yours may want a better one.
+/// FNV-1a. A real log may need a stronger checksum.
 fn sum(record: &[u8]) -> u32 {
     record.iter().fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn main() -> io::Result<()> {
-    // A log on a disk is more telling than one in a temporary folder that is memory.
+    // Use a log on a disk: the temporary folder may be in memory.
     let given = std::env::args_os().nth(1).map(PathBuf::from);
     let own = std::env::temp_dir().join(format!("forebay-wal-{}", std::process::id()));
     let path = given.as_ref().unwrap_or(&own);

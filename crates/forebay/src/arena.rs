@@ -1,8 +1,8 @@
-//! Arena of memory that a disk's driver has registered with its device. Buffers are taken from it
-//! and returned to it.
+//! Arena: memory that a disk's driver has registered with its device. Buffers are taken from it and
+//! returned to it.
 //!
-//! Buffers and drivers share ownership, because rings know its addresses. If it were unmapped
-//! before a ring, I/O on new memory at its addresses would reach the old pages.
+//! Buffers and drivers share ownership, because rings have registered its addresses. If it were
+//! unmapped before a ring is closed, I/O on new memory at its addresses would reach the old pages.
 // It maps memory and hands out addresses.
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A memory range, given out in whole pages.
+/// A memory range that is allocated in whole pages.
 pub(crate) struct Arena {
     ptr: NonNull<u8>,
     len: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Arena {
     free: Mutex<Vec<(usize, usize)>>,
 }
 
-// SAFETY: it owns its mapping. A part is used by one owner at a time, between `take` and
+// SAFETY: the arena owns its mapping. One owner at a time uses a part, between `take` and
 // `give_back`, which hand it over under the lock.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
@@ -55,9 +55,9 @@ impl Arena {
         self.len
     }
 
-    /// Takes a page-aligned part of `len` bytes, with contents left by a former owner. Returns
-    /// `None` if no free range is long enough. The first fit is used: short-lived parts stay in
-    /// front, and large ranges at the back remain whole.
+    /// Takes a page-aligned part of `len` bytes. Its contents are those of a former owner. Returns
+    /// `None` if no free range is long enough. Uses first fit: short-lived parts stay in front, and
+    /// large ranges at the back remain whole.
     pub(crate) fn take(&self, len: usize) -> Option<NonNull<u8>> {
         let len = len.checked_next_multiple_of(BUF_ALIGN)?;
         let mut free = lock(&self.free);
@@ -74,7 +74,7 @@ impl Arena {
     /// Returns a part to the arena.
     ///
     /// # Panics
-    /// Panics if it is not a part that was taken.
+    /// Panics if the part was not taken from this arena.
     pub(crate) fn give_back(&self, part: NonNull<u8>, len: usize) {
         let len = len.next_multiple_of(BUF_ALIGN);
         let offset = part.addr().get() - self.ptr.addr().get();

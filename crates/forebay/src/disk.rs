@@ -171,8 +171,8 @@ impl Disk {
         self.run_without_memory(Bio::flush())
     }
 
-    /// Discards `len` bytes at byte `offset`: the device may free their space. What the range reads
-    /// as afterwards depends on the device. Waits until the discard has ended.
+    /// Discards `len` bytes at byte `offset`: the device may free their space. The contents of the
+    /// range afterwards depend on the device. Waits until the discard has ended.
     ///
     /// # Errors
     /// Fails if the discard is refused, or if it ends with a failure.

@@ -137,10 +137,10 @@ impl Disk {
         self.shared.device_state().durability().is_durable(point)
     }
 
-    /// Returns the range of durable points whose writes a failed flush may have lost, until the
-    /// loss is acknowledged. Until then, flushes that cover any of them fail, and so do waits for
-    /// them. A later flush proves nothing: after a failed one the kernel may mark pages clean that
-    /// it has not written.
+    /// Returns the range of durable points of the writes that a failed flush may have lost, until
+    /// the loss is acknowledged. Until then, flushes that cover any of these writes fail, and so do
+    /// waits for them. A later flush proves nothing: after a failed one the kernel may mark pages
+    /// clean that it has not written.
     ///
     /// If the driver makes a durable write durable by a sync (files, NBD), a failure of that write
     /// counts as a failed flush, because the error may be that of an earlier write. A write-back

@@ -276,7 +276,7 @@ pub enum FreezeError {
     TimedOut {
         /// The spec of the disk.
         disk: String,
-        /// How long the call waited.
+        /// The timeout of the call.
         timeout: Duration,
     },
 }

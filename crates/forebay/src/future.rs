@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 ///   (`service=on`). One thread serves all futures of the disk. It sleeps while there is no work,
 ///   and ends when the disk is closed. It waits in the driver for all users of the shared hardware
 ///   context. So a blocking call on that context is woken by this thread, which costs two more
-///   context switches. Disks whose I/O ends at once (`null`, and `ram` without service times) get
+///   context switches. Disks that end all I/O at once (`null`, and `ram` without service times) get
 ///   no such thread.
 /// - The caller's event loop, if it has called [`Disk::poll_fd`](crate::Disk::poll_fd). The loop
 ///   must then watch that descriptor and call [`Disk::poll`](crate::Disk::poll), or futures never
@@ -68,7 +68,7 @@ impl IoFuture {
         if self.shared.is_foreign() {
             return Err(refused(Refusal::Forked, bio, buf));
         }
-        // Before it is submitted: what is refused is not in the layer.
+        // Before the submission: a refused I/O must not be in flight.
         if let Err(error) = self.shared.drive() {
             let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
             return Err(refused(Refusal::NoThread { errno }, bio, buf));
@@ -81,11 +81,11 @@ impl IoFuture {
             Ok(turn_due) => turn_due,
             Err((refusal, mut boxed)) => return Err(refused(refusal, boxed.take_bio(), buf)),
         };
-        // From here on the mailbox and the buffer are held until the bio has ended: by this, or,
-        // if this is dropped, by the mailbox itself.
+        // From here on the mailbox and the buffer are kept until the bio has ended: by this future,
+        // or by the mailbox itself if the future is dropped.
         self.state = State::InLayer { mailbox, buf };
         if turn_due {
-            // A loop's end is a thread's; a future has none.
+            // `LoopEnd` commits at the end of a thread's loop; a future has no such loop.
             let is_loops = self.shared.info().policy.kick == KickPolicy::LoopEnd;
             ctx.turn(&self.shared, now, is_loops.then_some(Commit::Now));
         }
@@ -106,7 +106,7 @@ impl Future for IoFuture {
                 }
             }
             State::InLayer { mailbox, buf } if this.shared.is_foreign() => {
-                // What is in the layer is the parent's; the buffer here is a copy.
+                // The bio in flight belongs to the parent; the buffer here is a copy.
                 std::mem::forget(mailbox);
                 let io = Io::of_parts(Bio::flush(), buf);
                 return Poll::Ready(Err(SubmitError { refusal: Refusal::Forked, io }));

@@ -1,7 +1,7 @@
-//! Models of futures and of the thread of the disk: it starts, leads, follows and steps down.
+//! Models of futures and of the service thread: it starts, leads, follows and steps down.
 //!
-//! A future that is never woken shows as a deadlock, and so does a thread that does not end when
-//! the disk is closed.
+//! A future that is never woken shows as a deadlock. So does a thread that does not end when the
+//! disk is closed.
 
 use super::{IoFuture, State};
 use crate::io::Io;
@@ -24,8 +24,8 @@ impl Wake for Task {
     }
 }
 
-/// A future whose bio was submitted. (Not by its first poll: a model's threads may share the
-/// system's thread-locals, in which that keeps the thread's part of the disk.)
+/// Returns a future with a submitted bio. (Not submitted by its first poll: a model's threads may
+/// share the OS thread's thread-locals, where a poll would keep the thread's state of the disk.)
 fn submitted(shared: &Arc<Shared>, page: &Page) -> IoFuture {
     let mut future = IoFuture { shared: Arc::clone(shared), state: State::Over };
     let io = Io::of_parts(page.bio(), None);
@@ -57,7 +57,8 @@ fn await_reads(shared: &Arc<Shared>, nr: u64) {
     assert_eq!(page.nr_written(), nr);
 }
 
-/// A task, beside so many threads of a blocking read each, and the device's own, if it has one.
+/// Runs a task beside `nr_readers` threads of one blocking read each, and the device's own thread
+/// if it has one.
 fn await_beside(how: How, nr_awaits: u64, nr_readers: usize) {
     let toy = Toy::new(how);
     let shared = Toy::open(&toy);
@@ -72,7 +73,7 @@ fn await_beside(how: How, nr_awaits: u64, nr_readers: usize) {
     await_reads(&shared, nr_awaits);
     others.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(shared.has_service());
-    // It joins the thread.
+    // The drop joins the service thread.
     drop(shared);
 }
 
@@ -97,7 +98,7 @@ fn a_future_is_woken_beside_a_reader_that_may_lead() {
     check_within(1, || await_beside(AT_ONCE, 1, 1));
 }
 
-/// Takes a lock before it wakes a task, unless its thread holds the lock.
+/// A waker that takes a lock before it wakes its task, unless its own thread holds the lock.
 #[cfg(not(blk_loom))]
 struct Locks {
     lock: Arc<Mutex<()>>,
@@ -115,8 +116,8 @@ impl Wake for Locks {
     }
 }
 
-/// A task, beside a thread that holds the lock of the task's waker during a blocking read. Four
-/// threads are too many for loom: without a preemption it finds nothing.
+/// Runs a task beside a thread that holds the lock of the task's waker during a blocking read. Four
+/// threads are too many for loom: without a preemption it finds no bug.
 #[cfg(not(blk_loom))]
 fn await_beside_a_lock(how: How) {
     let toy = Toy::new(How { by: By::Thread, ..how });
@@ -155,7 +156,7 @@ fn a_waker_waits_for_a_thread_whose_wait_begins_its_read() {
     check(|| await_beside_a_lock(How { begins: true, ..AT_ONCE }));
 }
 
-/// Notes that a task was woken.
+/// A waker that records the wake-up.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -187,7 +188,7 @@ impl Awaited {
         self.is_ended = is_ready(self.future.as_mut(), &Waker::from(Arc::clone(&self.woken)));
     }
 
-    /// Reaps as an event loop does until the read has ended.
+    /// Reaps like an event loop until the read has ended.
     fn end(mut self, toy: &Toy, shared: &Shared) {
         while !self.is_ended {
             let is_readable = shared.hctx(SHARED).alarm.is_set() || toy.has_done();
@@ -200,7 +201,7 @@ impl Awaited {
 }
 
 /// V2: while a future waits, an event loop asks for the descriptor, and then submits `nr_late` more
-/// reads. Once the service thread has stepped down, each task was woken or the descriptor is
+/// reads. Once the service thread has stepped down, each task was woken, or the descriptor is
 /// readable.
 fn take_over(how: How, nr_readers: usize, nr_late: usize) {
     let toy = Toy::new(How { has_fd: true, ..how });

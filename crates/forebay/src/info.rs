@@ -85,7 +85,7 @@ impl DiskInfo {
 pub struct Feature {
     /// The name of the feature.
     pub name: &'static str,
-    /// How the feature works, or why it is missing.
+    /// A description of the feature, or the reason why it is missing.
     pub state: FeatureState,
 }
 
@@ -103,7 +103,7 @@ impl Feature {
         Feature { name, state: FeatureState::Present(how.into()) }
     }
 
-    /// Returns a present feature with its way, or a missing one with its reason.
+    /// Returns a present feature with its description, or a missing one with the reason.
     pub(crate) fn either(
         name: &'static str,
         is_there: bool,
@@ -132,7 +132,8 @@ pub struct DiskStats {
     /// Runs that were requested and not made, because another thread held the token. That thread
     /// finds a mark and turns again.
     pub skipped_runs: u64,
-    /// How often a thread slept until it was woken for tags. 0 with `wake=fair`, where bios wait.
+    /// Number of times a thread slept until it was woken for tags. 0 with `wake=fair`, where bios
+    /// wait.
     pub tag_sleeps: u64,
     /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up. A disk that waits
     /// with nothing in flight also retries every 3 ms. A wait that ends by such a retry, or by a
@@ -147,9 +148,9 @@ pub struct DiskStats {
 /// `worker_runs`, plus one while a run is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunQueueStats {
-    /// How often a run was queued: once per completed command.
+    /// Number of times a run was queued: once per completed command.
     pub arms: u64,
-    /// How often a run was already queued, and was removed and added again.
+    /// Number of times a run was already queued, and was removed and added again.
     pub rearms: u64,
     /// Runs removed because the disk was stopped or quiesced.
     pub cancels: u64,

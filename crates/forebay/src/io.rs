@@ -158,7 +158,7 @@ pub struct Completion {
     pub result: Result<u64, BlockStatus>,
     /// The buffer of the [`Io`], if it had one.
     pub buf: Option<Buf>,
-    /// How long the I/O waited for a tag, in nanoseconds, or `None` if it did not wait. 0 with
+    /// Time that the I/O waited for a tag, in nanoseconds, or `None` if it did not wait. 0 with
     /// `iostats=off` on a disk without a volatile cache.
     pub tag_wait_ns: Option<u64>,
     /// The point to wait for until this write is on stable storage

@@ -1,4 +1,4 @@
-//! The keys of a spec, taken one by one, so that a key that no code takes is refused by name.
+//! Keys of a spec, taken one by one, so that an unknown key is refused by name.
 
 use crate::error::SpecError;
 use crate::spec::Spec;
@@ -17,7 +17,7 @@ impl Keys {
         Keys { driver: spec.driver(), left: spec.keys().to_vec(), known: Vec::new() }
     }
 
-    /// Returns the keys that were looked for so far.
+    /// Returns the keys that were requested so far.
     #[cfg(test)]
     pub(crate) fn known(&self) -> &[&'static str] {
         &self.known
@@ -42,7 +42,7 @@ impl Keys {
         }
     }
 
-    /// Takes the value of `key`, as it is, if it is set.
+    /// Takes the value of `key`, unparsed, if it is set.
     pub(crate) fn take_text(&mut self, key: &'static str) -> Option<String> {
         self.known.push(key);
         let at = self.left.iter().position(|(name, _)| name == key)?;
@@ -58,8 +58,8 @@ impl Keys {
         taken.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// Takes all keys that `is_wanted`, with their values, in order. `known` lists those that
-    /// exist.
+    /// Takes all keys that `is_wanted` accepts, with their values, in order. `known` lists the
+    /// valid keys.
     pub(crate) fn take_where(
         &mut self,
         known: &[&'static str],
@@ -104,9 +104,9 @@ impl Keys {
     }
 }
 
-/// Returns the known key that `key` abbreviates: the shortest that begins with it, if `key` has
-/// three letters or more. If there is none, the one with the fewest changed letters, if they are
-/// few.
+/// Returns the known key that `key` abbreviates: the shortest one that begins with it, if `key` has
+/// three letters or more. If there is none, returns the key with the fewest changed letters, if
+/// they are few.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let prefixed = known.iter().filter(|known| key.len() >= 3 && known.starts_with(key));
     let similar = || known.iter().min_by_key(|known| distance(known, key));

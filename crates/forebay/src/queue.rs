@@ -247,7 +247,7 @@ impl BioQueue {
     }
 
     /// Reaps as [`reap`](BioQueue::reap) does with `min` = 0, but leaves the queue's descriptor as
-    /// it is, which saves system calls. For an event loop whose last poll did not report the
+    /// it is, which saves system calls. For an event loop, if its last poll did not report the
     /// descriptor. If the descriptor has become readable since, the next poll reports it. After a
     /// poll that reports it, call `reap`, which clears it.
     #[inline]

@@ -1,5 +1,5 @@
-//! Models of the submit-and-reap interface on a context that threads share.
-// It vouches for the memory of its bios, as any caller of `submit_raw` does.
+//! Models of the submit-and-reap interface on a shared hardware context.
+// It vouches for the memory of its bios, like any caller of `submit_raw`.
 #![allow(unsafe_code)]
 
 use super::BioQueue;
@@ -14,27 +14,27 @@ use forebay_core::Gate;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A queue of a thread of its own.
+/// Creates a queue with its own per-thread state.
 fn queue_on(shared: &Arc<Shared>) -> BioQueue {
     BioQueue::on(Arc::clone(shared), Ctx::new(shared, SHARED))
 }
 
 fn submit(queue: &mut BioQueue, page: &Page) {
-    // SAFETY: the page is looked at when the queue is gone, which waits.
+    // SAFETY: the page is read only after the queue is dropped, which waits.
     unsafe { queue.submit_raw(page.bio()) }.expect("a good bio");
 }
 
-/// What is kept of a mailbox that was freed, for loom.
+/// The memory of a freed mailbox, kept for loom.
 type Memory = Option<Arc<Mailbox>>;
 
-/// Drops a queue. Nobody uses its mailbox afterwards: under Miri it is gone, loom is told so.
+/// Drops a queue. No thread may access its mailbox afterwards: Miri and loom detect a late access.
 fn drop_whole(queue: BioQueue) -> Memory {
     let mailbox = cfg!(blk_loom).then(|| Arc::clone(queue.ready.borrow().mailbox()));
     drop(queue);
     mailbox.and_then(free)
 }
 
-/// Submits, looks for ends without waiting, and drops the queue, which waits for the rest.
+/// Submits, reaps without waiting, and drops the queue, which waits for the remaining bios.
 fn submit_and_poll(shared: &Arc<Shared>, nr_polls: usize) -> Memory {
     let (page, mut done) = (Page::default(), Vec::new());
     let mut queue = queue_on(shared);
@@ -48,7 +48,7 @@ fn submit_and_poll(shared: &Arc<Shared>, nr_polls: usize) -> Memory {
     memory
 }
 
-/// Submits two and waits for both, one by one.
+/// Submits two bios and waits for both, one by one.
 fn submit_and_wait(shared: &Arc<Shared>) -> Memory {
     let (pages, mut done) = ([Page::default(), Page::default()], Vec::new());
     let mut queue = queue_on(shared);
@@ -71,8 +71,8 @@ fn in_two_threads(how: How, work: impl Fn(&Arc<Shared>) -> Memory + Send + Copy 
     assert!(!run.is_running() && !run.has_leader(), "all is given back");
 }
 
-/// An end that another thread's turn delivers may be reaped before its delivery is over; then the
-/// queue is dropped while the other is at its mailbox.
+/// A bio that another thread's turn delivers may be reaped before its delivery is over. Then the
+/// queue is dropped while the other thread still uses its mailbox.
 #[test]
 fn a_queue_that_has_reaped_everything_may_be_dropped() {
     check_within(3, || in_two_threads(AT_ONCE, |shared| submit_and_poll(shared, 1)));
@@ -88,11 +88,11 @@ fn two_queues_wait_for_their_own() {
     check_within(2, || in_two_threads(AT_ONCE, submit_and_wait));
 }
 
-/// A device whose completions the turn that commits reaps: its descriptor would tell of nothing.
+/// A device with completions that the committing turn reaps: its descriptor would not report them.
 const SILENT: How = How { by: By::Silence, ..AT_ONCE };
 
 /// The owner of a context submits under a plug, while another thread opens the gate that holds the
-/// disk. Afterwards the owner only looks when its descriptor is readable, or will be.
+/// disk. Afterwards the owner reaps only when its descriptor is readable, or will be.
 fn plug_beside_a_gate(how: How, gate: Gate, closes_again: bool) {
     let shared = Toy::disk(How { nr_hw_queues: 2, ..how });
     let ctx = Ctx::new(&shared, shared.assign());

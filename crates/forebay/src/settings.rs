@@ -12,16 +12,16 @@ fn bad(key: &str, value: impl ToString, expected: impl Into<Cow<'static, str>>) 
     SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.into() }
 }
 
-/// A driver's defaults where the user sets nothing.
+/// A driver's defaults for keys that the user does not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Defaults {
-    /// A thread of the disk makes progress.
+    /// The disk has a service thread.
     pub(crate) service: bool,
-    /// Requests at the driver per hardware context; `None` takes the layer's default.
+    /// Number of requests at the driver per hardware context; `None` for the layer's default.
     pub(crate) queue_depth: Option<u32>,
     /// Flushes with nothing to do end at once.
     pub(crate) elide: bool,
-    /// The device can have one hardware context only. The text says why.
+    /// The reason if the device can have only one hardware context.
     pub(crate) one_hw_queue: Option<&'static str>,
 }
 

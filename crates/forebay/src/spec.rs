@@ -117,7 +117,7 @@ pub struct Spec {
 /// Names of future drivers, so that they are not taken for paths.
 const RESERVED: [&str; 3] = ["rbd", "nvme", "trace"];
 
-/// Drivers whose targets are paths.
+/// Drivers with a path as their target.
 const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
 
 /// The only key that may be given more than once.

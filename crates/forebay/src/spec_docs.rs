@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../docs/specs.md");
 
-/// Returns the keys that the driver of `spec` takes while it opens, whether or not that succeeds.
+/// Returns the keys that the driver of `spec` takes while it opens, whether or not the open
+/// succeeds.
 fn keys_of(spec: &str) -> Vec<&'static str> {
     let spec = Spec::parse(spec).expect("a valid spec");
     let mut keys = Keys::of(&spec);
@@ -34,7 +35,7 @@ fn all_keys() -> BTreeSet<&'static str> {
     specs.iter().flat_map(|spec| keys_of(spec)).collect()
 }
 
-/// Returns the names in the first cells of the tables whose first column is `key`.
+/// Returns the names in the first cells of the tables with a first column `key`.
 fn keys_in_tables() -> BTreeSet<&'static str> {
     let mut keys = BTreeSet::new();
     let mut in_keys = false;

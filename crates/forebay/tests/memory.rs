@@ -1,6 +1,6 @@
-//! How much memory a disk takes, and that it gives all of it back: counted by the allocator, so
-//! this is a program of its own, of one test.
-// It is an allocator.
+//! Memory use of a disk, and its complete release. The allocator counts, so this is a program of
+//! its own with one test.
+// This file implements an allocator.
 #![allow(unsafe_code)]
 
 use forebay::{Buf, Disk, Io};
@@ -12,7 +12,7 @@ struct Counting;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-// SAFETY: it passes everything on to the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
@@ -30,17 +30,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The tags of each queue.
+/// Number of tags of each queue.
 const DEPTH: usize = 256;
-/// Threads with a queue, and with it a context, of their own.
+/// Number of threads that have a queue and so own a context.
 const THREADS: usize = 2;
 
-/// Bytes that are allocated.
+/// Returns the number of allocated bytes.
 fn live() -> i64 {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// Fills a queue with reads, twice, and gives their memory back.
+/// Fills a queue with reads, twice, and frees their memory.
 fn use_queue(disk: &Disk) {
     let mut queue = disk.queue();
     let mut done = Vec::with_capacity(DEPTH);
@@ -53,8 +53,8 @@ fn use_queue(disk: &Disk) {
     }
 }
 
-/// Uses a disk in every way, from several threads. Returns what `look` says when all of them have
-/// used it, and none has ended.
+/// Uses a disk in every way from several threads. Returns the result of `look`, called when all
+/// threads have used the disk and none has ended.
 fn use_disk<T: Send>(disk: &Disk, look: impl Fn() -> T + Sync) -> T {
     let all_used = std::sync::Barrier::new(THREADS + 1);
     let seen = std::sync::Barrier::new(THREADS + 1);
@@ -76,15 +76,15 @@ fn use_disk<T: Send>(disk: &Disk, look: impl Fn() -> T + Sync) -> T {
     })
 }
 
-/// Bytes that a disk holds while it is used.
+/// Returns how many bytes a disk holds while it is used.
 fn held(spec: &str) -> i64 {
     let before = live();
     let disk = Disk::open(spec).expect(spec);
     use_disk(&disk, live) - before
 }
 
-/// Waits until no more than `limit` bytes are allocated, but not for ever. A thread gives back what
-/// it keeps after its end was seen.
+/// Waits, for a limited time, until no more than `limit` bytes are allocated. A thread frees its
+/// thread-local memory only after its end is visible.
 fn settles_at(limit: i64) -> bool {
     for _ in 0..1000 {
         if live() <= limit {
@@ -103,7 +103,7 @@ fn a_disk_takes_two_mebibytes_at_most_and_gives_them_back() {
     let files = ["file", "aio", "psync"].map(|driver| format!("{driver}:{path}"));
     for driver in files.iter().map(String::as_str).chain(["null:1M", "ram:1M", "model:hdd"]) {
         let spec = format!("{driver}?queue_depth={DEPTH}&nr_hw_queues={}", THREADS + 1);
-        // What a process keeps for good is there after the first.
+        // The first disk allocates what a process keeps permanently.
         held(&spec);
         std::thread::sleep(Duration::from_millis(50));
         let before = live();
@@ -111,7 +111,8 @@ fn a_disk_takes_two_mebibytes_at_most_and_gives_them_back() {
             let held = held(&spec);
             assert!(held < 2 << 20, "{spec} holds {held} bytes");
         }
-        // A thread keeps its part of the disk that it used last: so much may be more than before.
+        // A thread keeps its part of the disk that it used last, so the total may grow by this
+        // much.
         let limit = before + 8192;
         assert!(settles_at(limit), "{spec}: {} bytes are left of 100 disks", live() - before);
     }

@@ -33,7 +33,8 @@ fn no_io_allocates_once_the_layer_is_warm() {
         format!("{file}?wake=batch&{few_tags}"),
         format!("aio:{file}?direct=on"),
         format!("aio:{file}?wake=single&{few_tags}"),
-        // A thread is made when it is needed first; so there is one, and the warm-up needs it.
+        // The driver starts a thread when it first needs one. With one thread, the warm-up starts
+        // it.
         format!("psync:{file}?direct=on&nr_threads=1"),
         format!("psync:{file}?wake=stash&{few_tags}&nr_threads=1"),
     ] {

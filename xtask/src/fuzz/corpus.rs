@@ -1,7 +1,7 @@
 //! Corpora in the checkout: inputs that earlier runs have found, as text.
 //!
-//! A file has hexadecimal lines, an empty line between two inputs, and comments. The targets read
-//! it (`fuzz/src/lib.rs`); this writes it.
+//! A file has hexadecimal lines, an empty line between two inputs, and comments. This module writes
+//! it, and the targets read it (`fuzz/src/lib.rs`).
 
 use std::fmt::Write;
 use std::fs;
@@ -11,20 +11,19 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use crate::command::root;
 
-/// The longest input that is kept, bytes: short ones reach nearly as much, and a reader can follow
-/// them.
+/// Maximum length of a kept input in bytes: short inputs reach nearly as much, and are readable.
 const LEN_MAX: usize = 96;
-/// How many inputs are kept, of those that libFuzzer's merge leaves: of all lengths alike.
+/// Maximum number of kept inputs from libFuzzer's merge, spread evenly over all lengths.
 const NR_MAX: usize = 256;
-/// Bytes in a line.
+/// Number of bytes in a line.
 const LINE_BYTES: usize = 48;
 
-/// The corpus of a target, below the root.
+/// Returns the path of a target's corpus, relative to the root.
 pub(super) fn file(target: &str) -> PathBuf {
     PathBuf::from(format!("fuzz/corpus-seeds/{target}.hex"))
 }
 
-/// Writes the corpus of a target: the fewest inputs of its runs that reach as much as all.
+/// Writes the corpus of a target: the fewest inputs of its runs with the same coverage.
 pub(super) fn save(program: &Path, place: &Path, target: &str) -> Outcome {
     let merged = place.join("merged");
     let failed = |error| format!("fuzz {target} works in {}: {error}", place.display());
@@ -54,13 +53,13 @@ pub(super) fn save(program: &Path, place: &Path, target: &str) -> Outcome {
     Ok(())
 }
 
-/// At most `nr_max` of these, evenly spread over all.
+/// Returns at most `nr_max` of the inputs, evenly spread.
 fn spread(inputs: &[Vec<u8>], nr_max: usize) -> Vec<Vec<u8>> {
     let nr = inputs.len().min(nr_max);
     (0..nr).map(|nth| inputs[nth * inputs.len() / nr].clone()).collect()
 }
 
-/// A corpus as text.
+/// Returns a corpus as text.
 fn text(target: &str, inputs: &[Vec<u8>]) -> String {
     let mut text = format!(
         "# Inputs of {target}, in hexadecimal, the shortest first.\n\
@@ -76,7 +75,7 @@ fn text(target: &str, inputs: &[Vec<u8>]) -> String {
     text
 }
 
-/// The inputs of such a text.
+/// Parses the inputs of such a text.
 #[cfg(test)]
 pub(super) fn inputs(text: &str) -> Option<Vec<Vec<u8>>> {
     let digits = text.split("\n\n").map(|paragraph| {

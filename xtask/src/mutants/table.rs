@@ -1,8 +1,8 @@
-//! The orderings of the core, one by one.
+//! Memory orderings of the core, one entry for each.
 
 use super::{Mutant, Unseen};
 
-/// Files of which every ordering stands here.
+/// Files in which the table must cover every ordering.
 pub(super) const FILES: [&str; 6] = [
     "run_state.rs",
     "run_timer.rs",
@@ -41,7 +41,7 @@ const LOOK: &str = "\
         fence(Ordering::SeqCst);
         self.count.load(Ordering::Relaxed) != 0";
 
-/// Loom takes SeqCst accesses for AcqRel, so these are weakened from there.
+/// Loom treats SeqCst accesses as AcqRel, so the mutants weaken these from AcqRel.
 const CHANGE: &str = "\
             let next = to(word);
             let order = (Ordering::SeqCst, Ordering::Relaxed);";
@@ -162,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// What no model sees.
+/// Orderings whose weakening no model detects.
 pub(super) const UNSEEN: &[Unseen] = &[
     Unseen {
         file: "run_state.rs",

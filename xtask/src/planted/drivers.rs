@@ -1,4 +1,4 @@
-//! Bugs of the drivers, of open files, and of durable calls.
+//! Bugs in the drivers, in the handling of open files, and in durable calls.
 
 use super::{Bug, Edit, Test};
 

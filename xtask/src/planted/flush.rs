@@ -1,5 +1,5 @@
-//! Bugs of the flush machine in the core. Short histories in the simulator find each, by the rule
-//! that it breaks.
+//! Bugs in the core's flush machine. Short histories in the simulator find each by the rule that it
+//! breaks.
 
 use super::{Bug, Edit, Test};
 

@@ -1,5 +1,5 @@
-//! Bugs of the runtime in `forebay` (waiting, holds, forks, shared tags) and of what the core does
-//! for it.
+//! Bugs in the runtime of `forebay` (waiting, holds, forks, shared tags), and in the core code for
+//! it.
 
 use super::{Bug, Edit, Test};
 

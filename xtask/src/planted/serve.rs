@@ -1,4 +1,4 @@
-//! Bugs of the NBD server and of `bench`.
+//! Bugs in the NBD server and in `bench`.
 
 use super::{Bug, Edit, Test};
 

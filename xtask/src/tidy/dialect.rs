@@ -1,10 +1,10 @@
-//! A ratchet on the project's old way to write: `dialect.txt` has the number of its marks in each
-//! crate, and a number may only fall.
+//! A ratchet on the project's old style: `dialect.txt` has a number of marks for each crate, and
+//! the numbers may only fall.
 //!
 //! A mark is a free relative clause as a subject, an indefinite person in place of a thread or a
-//! component, a component that talks, or a fragment in place of a sentence. Comments and string
-//! literals are read, code within backticks is not. A false alarm costs one number: word the
-//! sentence another way, or leave the mark that the table has already.
+//! component, a verb of speech for a component, or a fragment in place of a sentence. The check
+//! covers comments and string literals, except code within backticks. To avoid a false alarm,
+//! reword the sentence, or leave a mark that the table already counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use super::prose::{Passage, passages};
 use crate::Outcome;
 use crate::command::{Line, root};
 
-/// The committed numbers, below the root.
+/// Path of the committed table, relative to the root.
 const TABLE: &str = "xtask/src/tidy/dialect.txt";
 
 const HEADER: &str = "\
@@ -23,16 +23,16 @@ const HEADER: &str = "\
 # `cargo xtask tidy --lower` writes those of the tree where they are lower.
 ";
 
-/// How many marks are shown where a crate has more than its number.
+/// Number of marks shown for a crate that exceeds its limit.
 const NR_SHOWN: usize = 10;
 
-/// A clause that begins with one of these has no concrete subject, unless it is a question.
+/// A clause that begins with one of these words has no concrete subject, unless it is a question.
 const FREE_RELATIVES: &[&str] = &["who", "whoever", "whose", "whom", "what", "whatever"];
 
-/// Words that make a mark of "says" in front of them.
+/// "says" before one of these words is a mark.
 const QUESTIONS: &[&str] = &["whether", "how", "what", "who", "which", "where", "when", "that"];
 
-/// Marks wherever they stand, with what to write instead.
+/// Words that are marks in any position, with advice.
 const WORDS: &[(&str, &str)] = &[
     ("nobody", PERSON),
     ("somebody", PERSON),
@@ -49,7 +49,7 @@ const TALK: &str = "components return, signal, record or report";
 const FRAGMENT: &str = "begin with a noun phrase or a verb";
 const RETURNS: &str = "begin with \"Returns\"";
 
-/// One mark, at a line counted from 0.
+/// One mark; lines are counted from 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     line: usize,
@@ -63,8 +63,8 @@ pub(super) fn check(files: &[SourceFile]) -> Result<Vec<Finding>, String> {
     Ok(compare(&limits, &all_marks(files), &changed_files()))
 }
 
-/// Rewrites the table: each number becomes that of the tree, where that is lower. Resolves a merge
-/// conflict in the table, too: of two numbers of a crate the higher one is the old one.
+/// Lowers each number in the table to that of the tree, if the latter is lower. This also resolves
+/// a merge conflict in the table: of two numbers for a crate, the higher one is the older.
 pub(super) fn lower(files: &[SourceFile]) -> Outcome {
     let limits = parse_conflict(&read_table()?)?;
     let marks = all_marks(files);
@@ -80,7 +80,7 @@ pub(super) fn lower(files: &[SourceFile]) -> Outcome {
         .map_err(|error| format!("{TABLE} cannot be written: {error}"))
 }
 
-/// Reads a table in which git may have left both sides of a conflict.
+/// Parses a table in which git may have left both sides of a conflict.
 fn parse_conflict(text: &str) -> Result<BTreeMap<String, usize>, String> {
     let mut limits: BTreeMap<String, usize> = BTreeMap::new();
     let is_entry = |line: &&str| !line.starts_with(['<', '|', '=', '>']);
@@ -97,7 +97,7 @@ fn read_table() -> Result<String, String> {
     fs::read_to_string(root().join(TABLE)).map_err(|error| format!("{TABLE}: {error}"))
 }
 
-/// Reads `NAME NUMBER` lines.
+/// Parses `NAME NUMBER` lines.
 fn parse(text: &str) -> Result<BTreeMap<String, usize>, String> {
     let mut limits = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -115,7 +115,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, usize>, String> {
     Ok(limits)
 }
 
-/// The marks of each file, by crate and path.
+/// The marks by crate and path.
 type Marks = BTreeMap<String, BTreeMap<String, Vec<Mark>>>;
 
 fn all_marks(files: &[SourceFile]) -> Marks {
@@ -171,7 +171,7 @@ fn compare(
     findings
 }
 
-/// The marks of changed files; or the first ones, where no changed file has any.
+/// Returns the marks of changed files, or the first marks if no changed file has any.
 fn shown(files: &BTreeMap<String, Vec<Mark>>, changed: &BTreeSet<String>) -> Vec<Finding> {
     let finding = |(path, mark): (&String, &Mark)| {
         let advice = format!("`{}`: {}", mark.word, mark.advice);
@@ -184,7 +184,7 @@ fn shown(files: &BTreeMap<String, Vec<Mark>>, changed: &BTreeSet<String>) -> Vec
     if of_changed.is_empty() { marks().take(NR_SHOWN).map(finding).collect() } else { of_changed }
 }
 
-/// Files that differ from the commit before the last one. None where git cannot compare.
+/// Returns the files that differ from the previous commit, or none if git cannot compare.
 fn changed_files() -> BTreeSet<String> {
     let git = Line::new("git", "-c").argument(format!("safe.directory={}", root().display()));
     let git =
@@ -192,11 +192,11 @@ fn changed_files() -> BTreeSet<String> {
     git.output().map_or_else(|_| BTreeSet::new(), |text| text.lines().map(String::from).collect())
 }
 
-/// Where in its sentence a word stands.
+/// Position of a word in its sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     SentenceStart,
-    /// Behind a colon, a semicolon or a parenthesis.
+    /// After a colon, a semicolon or a parenthesis.
     ClauseStart,
     Within,
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::{BTreeMap, BTreeSet, Marks, all_marks, compare, parse};
     use crate::tidy::files::SourceFile;
 
-    /// Source text with a mark on each line that says so.
+    /// Source text in which each marked line contains `[mark]`.
     const SAMPLE: &str = include_str!("dialect_sample.txt");
 
     fn marks(path: &str, text: &str) -> Marks {

@@ -1,4 +1,4 @@
-//! The files that the rules look at: tracked, or new and not ignored.
+//! The files that the rules check: tracked ones, and new ones that git does not ignore.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,17 +9,17 @@ use crate::command::Line;
 /// One file of the tree.
 #[derive(Debug, Clone)]
 pub(super) struct SourceFile {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/`.
     pub(super) path: String,
     pub(super) len_bytes: u64,
     pub(super) executable: bool,
-    /// `None` when it is not UTF-8 text.
+    /// `None` if the file is not UTF-8 text.
     pub(super) text: Option<String>,
 }
 
-/// Lists the tree. A file that git knows but that is deleted here is left out.
+/// Lists the tree, without tracked files that are deleted in the working tree.
 pub(super) fn list(root: &Path) -> Result<Vec<SourceFile>, String> {
-    // CI may check out as one user and build as another, which git refuses unless told.
+    // CI may check out as one user and build as another, which git refuses without this setting.
     let git = Line::new("git", "-c").argument(format!("safe.directory={}", root.display()));
     let git = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         .iter()
@@ -50,7 +50,7 @@ fn read(root: &Path, path: &str) -> Result<Option<SourceFile>, String> {
 
 #[cfg(test)]
 impl SourceFile {
-    /// A file as the rules' tests need it: text at a path.
+    /// Returns a file for tests of the rules: text at a path.
     pub(super) fn of(path: &str, text: &str) -> Self {
         SourceFile {
             path: path.to_string(),

@@ -1,8 +1,8 @@
-//! What a rule has to say about a place.
+//! A finding of a rule at a line of a file.
 
 use std::fmt;
 
-/// One broken rule; the order is that of the files and lines.
+/// One broken rule. The order is by file and line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Finding {
     path: String,
@@ -12,7 +12,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// `index` counts lines from 0, as iterators do; what is printed counts from 1, as editors do.
+    /// `index` counts lines from 0, as iterators do; the output counts from 1, as editors do.
     pub(super) fn new(path: &str, index: usize, rule: &'static str, advice: String) -> Self {
         Finding { path: path.to_string(), line: index + 1, rule, advice }
     }
@@ -24,7 +24,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The rules and lines of some findings, for tests.
+/// Returns the rules and lines of findings, for tests.
 #[cfg(test)]
 pub(super) fn places(findings: &[Finding]) -> Vec<(&'static str, usize)> {
     findings.iter().map(|finding| (finding.rule, finding.line)).collect()

@@ -1,9 +1,9 @@
 //! The prose of a Rust file: the paragraphs of its comments, and its string literals.
 //!
-//! A small scanner instead of a parser: it finds where comments, strings and characters begin and
-//! end, and skips everything else.
+//! A small scanner instead of a parser: it finds the bounds of comments, strings and characters,
+//! and skips everything else.
 
-/// A paragraph of a comment, or one string literal: each line's number, from 0, and its text.
+/// A paragraph of a comment, or one string literal: the number, from 0, and the text of each line.
 pub(super) type Passage = Vec<(usize, String)>;
 
 /// A piece of source text, with its length in bytes.
@@ -19,7 +19,7 @@ enum Piece {
 pub(super) fn passages(text: &str) -> Vec<Passage> {
     let mut found: Vec<Passage> = Vec::new();
     let (mut at, mut line) = (0, 0);
-    // Where the last comment ended that the next line may continue.
+    // End of the last comment, if the next line may continue it.
     let mut comment_end = None;
     while at < text.len() {
         let rest = &text[at..];
@@ -52,12 +52,12 @@ pub(super) fn passages(text: &str) -> Vec<Passage> {
     found
 }
 
-/// A list item, a row of a table, a heading, or nothing.
+/// Returns whether a line is a list item, a table row, a heading, a code fence, or empty.
 fn starts_paragraph(line: &str) -> bool {
     line.is_empty() || ["- ", "* ", "|", "# ", "## ", "```"].iter().any(|m| line.starts_with(m))
 }
 
-/// Removes what continues a string literal on the next line.
+/// Removes a string literal's line continuation.
 fn clean(line: &str) -> String {
     line.trim().trim_end_matches('\\').replace("\\n", "\n")
 }
@@ -87,7 +87,7 @@ fn quoted(rest: &str, open: usize, close: &str) -> Piece {
     }
 }
 
-/// The length of a string literal with escapes, both quotes included.
+/// Returns the length of a string literal with escapes, including both quotes.
 fn string_len(rest: &str) -> usize {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -101,14 +101,16 @@ fn string_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of `r#"` and its kin, if the text begins with one.
+/// Returns the length of a raw string's opening (`r"`, `r#"`, `br#"` ...), if the text begins with
+/// one.
 fn raw_string_open(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
     after[hashes..].starts_with('"').then(|| rest.len() - after.len() + hashes + 1)
 }
 
-/// The length of a character literal, if the text begins with one; a lifetime has no end quote.
+/// Returns the length of a character literal, if the text begins with one. A lifetime has no
+/// closing quote.
 fn char_len(rest: &str) -> Option<usize> {
     let inner = rest.strip_prefix('\'')?;
     let first = inner.chars().next()?;
@@ -119,8 +121,8 @@ fn char_len(rest: &str) -> Option<usize> {
     inner[first.len_utf8()..].starts_with('\'').then(|| first.len_utf8() + 2)
 }
 
-/// The length of an identifier or number, so that a raw string does not begin within it; or that
-/// of one character.
+/// Returns the length of an identifier or number, so that no raw string begins within it; otherwise
+/// the length of one character.
 fn word_len(rest: &str) -> usize {
     let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     len.max(rest.chars().next().map_or(1, char::len_utf8))

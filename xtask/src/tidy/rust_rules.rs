@@ -1,16 +1,16 @@
-//! Rules for Rust files that neither the compiler nor clippy knows.
+//! Rules for Rust files that neither the compiler nor clippy checks.
 
 use super::files::SourceFile;
 use super::finding::Finding;
 
-/// Two files fit side by side on a screen; rustfmt keeps code there, this keeps prose and strings.
+/// Two files fit side by side on a screen. rustfmt limits code; this limits comments and strings.
 const LINE_COLUMNS_MAX: usize = 100;
 
-/// A file is one concept; a longer one holds two. It counts everything, tests too, since tests that
+/// A file has one concept, and a longer one has two. All lines count, including tests: tests that
 /// outgrow a file move to `module/tests.rs`.
 const FILE_LINES_MAX: usize = 700;
 
-/// Notes to self. Split, so that this file does not break its own rule.
+/// Notes to self. The words are split, so that this file does not break its own rule.
 const LEFTOVER_NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
@@ -58,7 +58,7 @@ fn leftover(path: &str, at: usize, line: &str) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    /// The names of the rules that a file breaks.
+    /// Checks which rules a file breaks.
     fn check_rules(path: &str, text: &str, expected: &[&str]) {
         let file = SourceFile {
             path: path.to_string(),

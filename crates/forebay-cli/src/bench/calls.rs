@@ -1,6 +1,6 @@
 //! I/O by blocking calls, one after the other: fio's engines `psync` and `sync`.
 //!
-//! As there, a call has a completion latency and no submission latency.
+//! As in fio, a call has a completion latency and no submission latency.
 
 use forebay::{Buf, Disk};
 use forebay_fio::generator::{Direction, Op, Stream};
@@ -21,7 +21,7 @@ impl Calls {
         Self { buf: buffers(job, disk).pop() }
     }
 
-    /// Makes calls until there are no more I/Os, or the time is over.
+    /// Makes blocking calls until the job has no more I/Os or its time is over.
     pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
         while !tally.is_over() {
             let op = if tally.is_pause_due {

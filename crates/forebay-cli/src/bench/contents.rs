@@ -1,4 +1,4 @@
-//! The contents of the blocks: filling those that are written, and checking those that are read.
+//! Contents of blocks: the data of writes, and the verification of reads.
 
 use forebay_fio::generator::Op;
 use forebay_fio::job::Method;
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use super::tally::{Check, Tally};
 use crate::output;
 
-/// Bad blocks that are reported one by one; of more only their number is.
+/// Maximum number of bad blocks that are reported one by one; the rest are only counted.
 const TOLD_MAX: u64 = 10;
 
 impl Tally<'_> {
-    /// Makes the data of a write.
+    /// Generates the data of a write.
     pub(super) fn fill(&self, block: &mut [u8], offset: u64) {
         let checks = &self.job.checks;
         match (checks.method, &checks.pattern) {
@@ -24,7 +24,7 @@ impl Tally<'_> {
             }
             _ if checks.zero_buffers => {}
             _ if checks.buffer_pattern.is_some() => {}
-            // `refill_buffers`: each write of each block has data of its own.
+            // `refill_buffers`: every write of a block has new data.
             _ => Xoshiro256::new(self.stamp.seed ^ offset, self.now_ns).fill(block),
         }
     }
@@ -49,7 +49,8 @@ impl Tally<'_> {
         }
     }
 
-    /// Unless `verify_fatal` is set the job goes on, so that all bad blocks are known.
+    /// Records a mismatch. Unless `verify_fatal` is set, the job continues, so that all bad blocks
+    /// are found.
     #[cold]
     fn note_mismatch(&mut self, message: String) {
         match &mut self.mismatch {
@@ -66,13 +67,13 @@ impl Tally<'_> {
         }
     }
 
-    /// Makes what was found wrong the error of the job.
+    /// Turns the recorded mismatches into the error of the job.
     pub(super) fn end_checks(&mut self) {
         let Some((mut message, more)) = self.mismatch.take() else { return };
         if more > 0 {
             message.push_str(&format!(" (and {more} more bad blocks)"));
         }
-        // The number that fio gives for it.
+        // The errno that fio reports in this case.
         self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
     }
 }

@@ -1,9 +1,9 @@
 //! Colons in `--filename`: between several files in fio, after the driver in a spec.
 //!
-//! Source: fio's HOWTO, option `filename`: files are separated by `:`, and a colon that is a part
-//! of a name is written `\:`. A job has one disk here, so a colon that would separate files is an
-//! error, not a part of a name. After `file:` all the rest is one name, and so is the name of an
-//! existing file.
+//! Source: fio's HOWTO, option `filename`: `:` separates files, and a colon inside a name is
+//! written `\:`. A job has one disk here, so a colon that would separate files is an error, not a
+//! part of a name. After `file:` the whole rest is one name. The name of an existing file is used
+//! as it is.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Making a file longer: with data in it, because reading holes measures nothing, or, if it will
-//! only be written, with its space allocated.
+//! Extends a file: with data, because reading holes measures nothing; or with allocated space only,
+//! if the job only writes the file.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,10 +13,10 @@ use super::stop::Stop;
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Fills `file` from byte `from` up to `to`. A signal ends it with the kind `Interrupted`.
+/// Fills `file` from byte `from` up to `to`. A signal ends it with the error kind `Interrupted`.
 pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io::Result<()> {
-    // A disk that is too full says so now rather than after minutes. The length stays: what is not
-    // written yet must not look like data.
+    // If the disk is too full, this fails now rather than after minutes. The length does not
+    // change: unwritten bytes must not look like data.
     allocate(file, FallocateFlags::KEEP_SIZE, from, to)?;
     let mut draws = Xoshiro256::new(from, to);
     let mut chunk = vec![0; CHUNK];
@@ -33,21 +33,21 @@ pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io:
         file.write_all(&chunk[..len])?;
         left -= len as u64;
     }
-    // Data that is written back later would be measured with the job.
+    // Otherwise later write-back would be part of the measurement.
     file.sync_all()
 }
 
 /// Allocates the space of `file` from byte `from` up to `to`.
 pub(super) fn with_space(file: &File, from: u64, to: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::empty(), from, to)?;
-    // Where the file system cannot allocate, the file gets a hole.
+    // If the file system cannot allocate, the file gets a hole.
     if file.metadata()?.len() < to {
         file.set_len(to)?;
     }
     file.sync_all()
 }
 
-/// Allocates, if the file system can.
+/// Allocates space, if the file system supports that.
 fn allocate(file: &File, flags: FallocateFlags, from: u64, to: u64) -> io::Result<()> {
     match fallocate(file, flags, from, to - from) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),

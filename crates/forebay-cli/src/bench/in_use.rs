@@ -1,11 +1,11 @@
 //! Block devices in use. Writing to a mounted device destroys its file system, so it needs an
 //! option, as in fio (`allow_mounted_write`).
 //!
-//! Mounts are found by the number of the device in `/proc/self/mountinfo`, and by that of their
-//! source, since some file systems (btrfs) have numbers of their own. A disk is in use if one of
-//! its partitions is, a partition if its disk is, and both if something is built on them (`holders`
-//! in sysfs). Other uses, such as swap or a mount in another namespace, show by an exclusive open,
-//! which the kernel then refuses.
+//! Mounts are found in `/proc/self/mountinfo` by the device number, and by the number of their
+//! source, because some file systems (btrfs) have numbers of their own. A disk is in use if one of
+//! its partitions is, a partition if its disk is, and both if another device is built on them
+//! (`holders` in sysfs). Other uses, such as swap or a mount in another namespace, are detected by
+//! an exclusive open, which the kernel then refuses.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -47,7 +47,7 @@ fn use_of(path: &Path) -> Option<String> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts: Vec<_> = mountinfo.lines().filter_map(Mount::parse).collect();
     find(&number, &mounts, Path::new("/sys/dev/block")).or_else(|| {
-        // Opened for reading and closed at once, this changes nothing.
+        // This open for reading, which is closed at once, changes nothing.
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         let is_busy = open(path, flags, Mode::empty()).err() == Some(Errno::BUSY);
         is_busy

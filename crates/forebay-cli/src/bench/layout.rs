@@ -1,8 +1,8 @@
 //! Layout: creating missing files, and extending files that are too small, as fio does.
 //!
-//! Nothing is laid out before every disk was opened and every job fits its disk. For this check the
-//! files have their final length, without data, for a moment. A later failure or a signal undoes
-//! the layout: new files are removed, and others get their earlier length back.
+//! No file is laid out before every disk was opened and every job fits its disk. For this check the
+//! files temporarily have their final length, without data. A later failure or a signal undoes the
+//! layout: new files are removed, and others get their earlier length back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,22 +29,22 @@ pub(super) struct Layout {
 /// A missing file, or the missing end of a file.
 #[derive(Debug)]
 struct Missing {
-    /// The first job that needs it.
+    /// The first job that needs the file.
     job: String,
     path: PathBuf,
-    /// The same for all paths that lead to it.
+    /// Canonical path, the same for all paths to the file.
     one_name: PathBuf,
-    /// The length that it has; `None` if there is no such file.
+    /// The file's current length; `None` if it does not exist.
     earlier: Option<u64>,
     needed: u64,
-    /// Whether it will be read.
+    /// Whether a job reads the file.
     read: bool,
-    /// Whether it was changed.
+    /// Whether the layout has changed the file.
     touched: bool,
 }
 
 impl Layout {
-    /// Finds out what the jobs need. Changes nothing.
+    /// Determines the files that the jobs need. Changes nothing.
     pub(super) fn plan(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let mut layout = Self { files: Vec::new(), done: false };
         for target in distinct(targets) {
@@ -65,8 +65,8 @@ impl Layout {
         }
     }
 
-    /// Calls `check` while all files have the length that they will have, so that whatever is to be
-    /// refused is refused before anything is written.
+    /// Calls `check` while all files have their final length, so that every refusal happens before
+    /// data is written.
     pub(super) fn rehearse<T>(
         &mut self,
         check: impl FnOnce() -> Result<T, Failure>,
@@ -76,13 +76,13 @@ impl Layout {
         }
         let checked = check()?;
         for file in &mut self.files {
-            // A length that has no data behind it would look like a file that was laid out.
+            // A length without data would look like a file that is already laid out.
             file.shorten().map_err(|e| file.fail(&e))?;
         }
         Ok(checked)
     }
 
-    /// Lays all files out. `tell` gets a line for each.
+    /// Lays all files out. Calls `tell` with a line for each.
     pub(super) fn run(
         mut self,
         stop: &Stop,
@@ -107,8 +107,8 @@ impl Drop for Layout {
 }
 
 impl Missing {
-    /// Opens the file. If there was none, the first call creates it and fails if another process
-    /// has done so meanwhile; if there was one, the first call records its length.
+    /// Opens the file. If it did not exist, the first call creates it, and fails if another process
+    /// has created it meanwhile. If it existed, the first call records its length.
     fn open(&mut self) -> io::Result<File> {
         let is_new = self.earlier.is_none() && !self.touched;
         let file = OpenOptions::new().write(true).create_new(is_new).open(&self.path)?;
@@ -119,14 +119,14 @@ impl Missing {
         Ok(file)
     }
 
-    /// Gives the file the length that is needed, unless another process has made it longer.
+    /// Extends the file to the needed length, unless another process has made it longer.
     fn lengthen(&mut self) -> io::Result<()> {
         let file = self.open()?;
         if file.metadata()?.len() < self.needed { file.set_len(self.needed) } else { Ok(()) }
     }
 
-    /// Gives the file its earlier length again. If it is longer than this ever made it, somebody
-    /// else has written to it, and it stays as it is.
+    /// Restores the earlier length. A file that is longer than this code made it was written by
+    /// another process, and stays as it is.
     fn shorten(&mut self) -> io::Result<()> {
         let file = self.open()?;
         let is_ours = file.metadata()?.len() <= self.needed;
@@ -162,7 +162,7 @@ impl Missing {
         }
     }
 
-    /// Takes the layout back, and says what was wrong with it.
+    /// Undoes the layout, and returns the failure with its reason.
     fn fail(&mut self, error: &io::Error) -> Failure {
         self.take_back();
         let needed = self.needed - self.earlier.unwrap_or(0);
@@ -181,7 +181,7 @@ impl Missing {
     }
 }
 
-/// The path without links and detours, so that a file has one name, even if it is not there yet.
+/// Returns the canonical path of a file, even if the file does not exist yet.
 fn one_name(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {
         return real;
@@ -194,11 +194,11 @@ fn one_name(path: &Path) -> PathBuf {
     }
 }
 
-/// The bytes that are missing from the file of `target`, if it has one.
+/// Returns the missing part of the file of `target`, if the target is a file.
 fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let Some(path) = target.path() else { return Ok(None) };
     let earlier = match std::fs::metadata(&path) {
-        // Anything else than a regular file is as long as it is, or is refused when it is opened.
+        // Only regular files can be extended. Opening any other kind checks it.
         Ok(metadata) if !metadata.is_file() => return Ok(None),
         Ok(metadata) => Some(metadata.len()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -212,7 +212,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
             }
             None
         }
-        // Opening it as a disk fails as well, and says more.
+        // Opening it as a disk fails too, with a better message.
         Err(_) => return Ok(None),
     };
     let refused = |why: &str| Err(Failure::Run(format!("{}: {why}", job.name)));

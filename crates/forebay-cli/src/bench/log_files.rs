@@ -1,4 +1,4 @@
-//! Writing of the log files.
+//! Writes the log files.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ pub(super) fn write(outcomes: &mut [Outcome]) -> bool {
     let mut names = BTreeSet::new();
     let mut all_well = true;
     for (at, outcome) in outcomes.iter_mut().enumerate() {
-        // Their memory is freed before the next text is made.
+        // Frees the logs of each clone before the next text is built.
         let Some(logs) = outcome.logs.take() else { continue };
         for (name, text) in logs.files(at + 1) {
             // Jobs that share a file append to it; lines of an earlier run are removed.

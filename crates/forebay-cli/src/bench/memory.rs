@@ -75,8 +75,8 @@ fn bitmap_bytes(job: &Job, region: Region) -> u64 {
     written.saturating_add(job.workload(region, 0, 0).map_bytes())
 }
 
-/// A buffer per I/O, registered with the disk where it does that, with data in it if it is to
-/// be written as it is; none for trims.
+/// Allocates one buffer per I/O; none for trims. Registers the buffers with the disk, if it does
+/// that, and fills them if the job writes them unchanged.
 pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     if job.rw.has(Direction::Trim) {
         return Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     (0..job.iodepth).map(buffer).collect()
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes; no limit if it does not say.
+/// Returns `MemAvailable` of `/proc/meminfo` in bytes, or no limit if it is missing.
 fn available_bytes(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());

@@ -1,20 +1,18 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
 //! - [`plan`], [`filename`]: the disk of each clone of a job, and colons in file names;
-//! - [`in_use`], [`open`], [`memory`]: what is refused before anything is written;
-//! - [`compare`]: the same jobs in turn with another side, and ratios;
-//! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
-//!   what is in memory of them;
+//! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
+//! - [`compare`]: alternating runs against another side, and ratios;
+//! - [`layout`], [`fill`], [`cache`]: creating and extending files, and dropping their page cache;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
-//!   [`status`], reports meanwhile, and [`stop`], the signals;
-//! - [`contents`]: what is in the blocks that are written and read;
+//!   [`status`], intermediate reports, and [`stop`], the signals;
+//! - [`contents`]: the data of blocks, generated and verified;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
-//!   I/Os, [`written`], what is to be read back,
-//!   and [`usage`], CPU time;
-//! - [`log_files`]: what was logged;
-//! - [`outcome`], [`layer`], [`user`]: what came of a clone, and what the layer itself says after
-//!   the run, of each disk and of those who used it.
+//!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
+//!   blocks to read back, and [`usage`], CPU time;
+//! - [`log_files`]: the logs;
+//! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
+//!   each disk and its jobs.
 
 mod cache;
 mod calls;
@@ -93,7 +91,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         }
     })?;
     let mut show = |outcomes: Outcomes| {
-        // There may be further reports, and there is the last.
+        // A failed intermediate report does not end the run; further reports follow.
         if let Err(error) = print(&mut sink, &command, outcomes, started.elapsed()) {
             output::stderr(&format!("forebay: --status-interval: {error}\n"));
         }
@@ -135,10 +133,10 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
     Ok(layout)
 }
 
-/// Parses the arguments. Returns `None` if there is nothing left to do. `errors` are those of
-/// options that were taken out before.
+/// Parses the arguments. Returns `None` if nothing is left to do. `errors` are those of options
+/// that were removed from the arguments before.
 fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>, Failure> {
-    // Scripts use it to check options: a wrong option is then a result, not wrong usage.
+    // Scripts use this option to check options, so a wrong option is a result, not wrong usage.
     let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
     let parsed = cmdline::parse_with(args, &mut Machine);
     let failure = match (&parsed, errors.is_empty()) {
@@ -166,7 +164,8 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>
     }
 }
 
-/// `elapsed` is the time since the program began, which is what fio gives for every job.
+/// Builds the report. `elapsed` is the time since the start of the program; fio reports it for
+/// every job.
 fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Report {
     let owned = |options: &[(&'static str, String)]| {
         options.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
@@ -189,7 +188,8 @@ fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Repor
         let options = owned(&job.options);
         let elapsed_s = elapsed.as_millis().div_ceil(1000) as u64;
         let entry = JobReport { options, elapsed_s, group_id: job.group, ..outcome.report };
-        // As in fio, a grouped clone joins the entry before it, whatever that is, in its group.
+        // As in fio, a grouped clone is merged into the previous entry of its group, grouped or
+        // not.
         match report.jobs.last_mut() {
             Some(last) if job.group_reporting && last_group == Some(job.group) => last.merge(entry),
             _ => report.jobs.push(entry),

@@ -1,4 +1,4 @@
-//! Opening the disks, and finding out which part of its disk each clone works on.
+//! Opens the disks, and determines each clone's part of its disk.
 
 use forebay::Disk;
 use forebay_fio::generator::Region;
@@ -8,12 +8,12 @@ use forebay_fio::job::Job;
 use super::plan::Target;
 use crate::failure::Failure;
 
-/// The disks of a run, open.
+/// The open disks of a run.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// By the numbers that the targets have.
+    /// The disks, by the numbers in the targets.
     pub(super) disks: Vec<Disk>,
-    /// The part of the disk that each target has.
+    /// The part of the disk for each target.
     pub(super) regions: Vec<Region>,
 }
 
@@ -41,7 +41,7 @@ fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {
     Disk::open_spec(&target.spec).map_err(|error| Failure::open(&format!("{}: ", job.name), &error))
 }
 
-/// The part of the disk that a job works on.
+/// Returns the part of the disk that a job uses.
 fn region(job: &Job, disk: &Disk, target: &Target) -> Result<Region, Failure> {
     let name = &job.name;
     let region =
@@ -65,7 +65,8 @@ fn region(job: &Job, disk: &Disk, target: &Target) -> Result<Region, Failure> {
     Ok(region)
 }
 
-/// The bytes that there are to work on; a file that grows has room for what was asked.
+/// Returns the usable bytes of a disk. A growing file has its current length, which the layout has
+/// already extended.
 fn capacity(disk: &Disk, target: &Target) -> u64 {
     let on_disk = || {
         let metadata = target.path().and_then(|path| std::fs::metadata(path).ok());

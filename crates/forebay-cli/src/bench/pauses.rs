@@ -1,9 +1,8 @@
-//! What has to be done between two submissions, now and then: flushes, and waiting until the next
-//! I/O is due.
+//! Work between two submissions: periodic syncs, and waiting until the next I/O is due.
 //!
-//! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`. As in fio, whoever
-//! waits for its time has nothing in flight. The loops look at one flag, and only jobs that asked
-//! for any of it note their submissions.
+//! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`. As in fio, a clone
+//! that waits for its time has nothing in flight. The I/O loops check one flag, and only jobs with
+//! one of these options record their submissions.
 
 use std::time::Duration;
 
@@ -13,13 +12,14 @@ use forebay_fio::pace::Pacer;
 
 use super::tally::{Sync, Tally};
 
-/// The longest sleep after which it is looked whether the job is over.
+/// The longest sleep between two checks of whether the job is over.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What a job asks for between its I/Os.
+/// State of a job's work between I/Os.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Writes between two, and of which kind; 0 for none. Of two that are due, the first is done.
+    /// For each kind of sync, the number of writes between two syncs, or 0 for none. If two are
+    /// due, the first one is made.
     sync_every: [(u32, Sync); 2],
     writes: u64,
     due: Option<Sync>,
@@ -27,7 +27,8 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// For a pass that begins at `now_ns`; `None` if the job asks for nothing.
+    /// Returns the state for a pass that begins at `now_ns`; `None` if the job has none of these
+    /// options.
     pub(super) fn new(job: &Job, stream: u64, now_ns: u64) -> Option<Box<Self>> {
         let mut pacer = job.pace.pacer(job.randseed, stream);
         if let Some(pacer) = &mut pacer {
@@ -38,7 +39,7 @@ impl Pauses {
             .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer }))
     }
 
-    /// Notes a submission. Says whether something may have to be done before the next.
+    /// Records a submission. Returns whether work may be due before the next one.
     fn submitted(&mut self, op: Op, now_ns: u64) -> bool {
         if op.direction == Direction::Write {
             self.writes += 1;
@@ -63,7 +64,7 @@ impl Pauses {
 }
 
 impl Tally<'_> {
-    /// Notes the submission of an I/O, if the job asked for something that depends on it.
+    /// Records the submission of an I/O, if the job has an option that depends on it.
     #[inline]
     pub(super) fn submitted(&mut self, op: Op) {
         if let Some(pauses) = &mut self.pauses {
@@ -71,7 +72,8 @@ impl Tally<'_> {
         }
     }
 
-    /// Which way the next I/O goes if the mix says `wanted`: with rates, the way that is behind.
+    /// Returns the direction of the next I/O if the mix selects `wanted`. With rates, it is the
+    /// direction that is behind.
     pub(super) fn choose(&self, wanted: Direction) -> Direction {
         let other = match (self.job.rw.mix, wanted) {
             (Mix::ReadWrite, _) if matches!(self.job.rwmixread, 0 | 100) => return wanted,
@@ -83,8 +85,8 @@ impl Tally<'_> {
         pacer.map_or(wanted, |pacer| pacer.choose(wanted, other, self.now_ns))
     }
 
-    /// Does what is due before an I/O in the direction `next`. `quiesce` ends what is in flight, of
-    /// which there are `in_flight` I/Os.
+    /// Does the work that is due before an I/O in the direction `next`. `quiesce` completes the
+    /// `in_flight` I/Os.
     #[cold]
     pub(super) fn pause(
         &mut self,
@@ -115,7 +117,7 @@ impl Tally<'_> {
             }
             self.sleep_until(due_ns);
             if self.measured_ns != ramp_ns {
-                // The ramp has ended meanwhile; as in fio the rates begin anew.
+                // The ramp has ended meanwhile; as in fio, the rates restart.
                 pacer.restart(self.now_ns);
             }
             self.is_pause_due = pacer.may_wait(self.now_ns);
@@ -123,7 +125,7 @@ impl Tally<'_> {
         self.pauses = Some(pauses);
     }
 
-    /// Sleeps until then, or until the job is over.
+    /// Sleeps until this time, or until the job is over.
     pub(super) fn sleep_until(&mut self, until_ns: u64) {
         while self.read_clock() < until_ns && !self.is_over() {
             let left = until_ns.min(self.event_ns()).saturating_sub(self.now_ns);

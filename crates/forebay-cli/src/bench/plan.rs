@@ -21,11 +21,11 @@ const NULL_BYTES: u64 = 1 << 40;
 /// A clone of a job, and its disk.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// The place of the job in the list of jobs.
+    /// Index of the job in the list of jobs.
     pub(super) job: usize,
-    /// The number of the clone among those of its job.
+    /// Number of the clone among the clones of its job.
     pub(super) clone: u32,
-    /// The number of the disk. Clones that share a disk have the same.
+    /// Number of the disk; clones that share a disk have the same one.
     pub(super) disk: usize,
     /// The disk.
     pub(super) spec: Spec,
@@ -105,14 +105,14 @@ pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
     notes
 }
 
-/// What the jobs that share a disk need of it.
+/// Requirements on a disk by the jobs that share it.
 #[derive(Debug, Default)]
 struct Needs {
     writes: bool,
     iodepth: u32,
     /// Whether a job wants its buffers registered.
     fixed: bool,
-    /// Bytes of the buffers of all jobs that do not refuse it.
+    /// Total size of the buffers, except those of jobs that refuse registration.
     buffer_bytes: u64,
 }
 
@@ -128,7 +128,7 @@ impl Needs {
         }
     }
 
-    /// Adds it to the spec, where the spec does not have the key.
+    /// Adds the requirements to the spec as keys, except keys that the spec already has.
     fn apply(&self, spec: &mut Spec) {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
@@ -169,7 +169,7 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     let parse = |text: &str| Spec::parse(text).map_err(|error| wrong(text, &error));
     let mut spec = match &job.filename {
         Some(given) => parse(&filename::spec_text(given).map_err(|reason| wrong(given, &reason))?)?,
-        // A path, whatever the job's name is.
+        // A path, even if the job's name looks like a spec.
         None => parse(&format!("file:{}", job.default_filename(clone)))?,
     };
     if job.ioengine == Some(Engine::Null) && spec.driver() != "null" {

@@ -5,14 +5,14 @@
 //! and at most `iodepth_batch_complete_max` I/Os are reaped, until no more than `iodepth_low` are
 //! left.
 //!
-//! Each batch of several is submitted under an *outer* plug, and each I/O in it under an *inner*
-//! one, as a file system that plugs calls a device driver that plugs. With `plug=outermost` the
-//! inner ones change nothing; with `plug=per-level` they take the batch apart, which is how that
-//! policy shows.
+//! Each batch of several I/Os is submitted under an *outer* plug, and each I/O in it under an
+//! *inner* plug, like a file system that plugs above a device driver that plugs. With
+//! `plug=outermost` the inner plugs have no effect. With `plug=per-level` they flush the batch
+//! piece by piece, which makes the policy visible.
 //!
 //! The clock is read before each I/O, once after the commit of its batch (slat ends, clat begins),
-//! and once after each reaping (clat ends). Where one I/O was reaped, and one goes next, the end of
-//! the one is the start of the other: its slat contains the accounting of the first.
+//! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
+//! first is the start of the second, whose slat then includes the accounting of the first.
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op, Stream};
@@ -32,11 +32,11 @@ pub(super) struct Queued {
     bufs: Vec<Buf>,
     /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
-    /// The next I/O, if it is known: one after a flush, or one that the layer had no room for.
+    /// The next I/O, if it is known: it was drawn before a pause, or the layer had no room for it.
     next: Option<Op>,
     /// Waits of bios for a tag, ns.
     tag_waits: Moments,
-    /// Whether at most one completion was accounted for since the clock was read.
+    /// Whether at most one completion has been processed since the clock was read.
     is_fresh: bool,
     /// Whether the layer records latencies.
     iostats: bool,
@@ -109,7 +109,7 @@ impl Queued {
                     rest => self.reap::<TIMED>(tally, rest, rest),
                 }
             } else if in_flight == job.iodepth {
-                // All I/Os are out; `iodepth_low` says how many may be left.
+                // All I/Os are in flight; `iodepth_low` limits how many may be left.
                 while self.in_flight() == job.iodepth || self.in_flight() > job.iodepth_low {
                     self.reap::<TIMED>(tally, min.max(1).min(self.in_flight()), max);
                 }
@@ -132,7 +132,7 @@ impl Queued {
     ) -> bool {
         if tally.is_pause_due {
             self.is_fresh = false;
-            // As in fio a flush precedes another I/O: there is no flush after the last one.
+            // As in fio, a flush precedes another I/O: there is none after the last one.
             let drawn = self.next.map(|op| op.direction);
             let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
             let Some(direction) = chosen else { return false };
@@ -149,9 +149,9 @@ impl Queued {
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
-        // A single I/O has no neighbours.
+        // A single I/O has no adjacent I/O to merge with.
         let outer = (room > 1).then(forebay::plug);
-        // All pauses that were due are over, so one I/O may be submitted.
+        // All pauses that were due are over, so at least one I/O may be submitted.
         while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
             submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => {
@@ -183,7 +183,8 @@ impl Queued {
         submitted != Submitted::Never
     }
 
-    /// Submits one I/O. All loops share this function, so that the layer's is inlined once.
+    /// Submits one I/O. All loops share this function, so that the layer's submit is inlined only
+    /// once.
     fn submit(
         &mut self,
         tally: &mut Tally<'_>,
@@ -299,7 +300,7 @@ mod tests {
     #[test]
     fn latencies_of_a_fixed_trace_are_exact() {
         let op = Op { direction: Direction::Read, offset: 0, len: 4096 };
-        // Start, commit and reaping of each I/O, then clat and lat.
+        // Start, commit and reap time of each I/O, followed by clat and lat.
         for (start_ns, issued_ns, now_ns, expected) in [
             (1_000, 1_250, 9_000, (7_750, 8_000)),
             (5_000, 5_000, 5_001, (1, 1)),

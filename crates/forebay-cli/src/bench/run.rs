@@ -1,8 +1,8 @@
-//! Running the clones: a thread each, started together, with a progress line while they work. A
+//! Runs the clones, one thread each: they start together, and a progress line shows their work. A
 //! `stonewall` divides jobs into stages, which run one after another.
 //!
-//! There may be thousands of them: stacks are small, and whatever a clone needs is made before the
-//! start, from which on all clones count their time.
+//! There may be thousands of clones. So stacks are small, and each clone allocates everything it
+//! needs before the start, from which all clones measure their time.
 
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -30,15 +30,15 @@ use super::worker::{Finished, Worker};
 use crate::failure::Failure;
 use crate::output;
 
-/// How often the main thread looks around while it waits.
+/// Polling interval of the main thread while it waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The stack of a clone's thread, bytes, unless `RUST_MIN_STACK` says another size: most of it is
-/// never touched, but a thousand of the usual size are 2 GiB of addresses.
+/// Stack size of a clone's thread in bytes, unless `RUST_MIN_STACK` overrides it. Most of a stack
+/// is never touched, but a thousand stacks of the default size take 2 GiB of address space.
 const STACK: usize = 256 << 10;
 
-/// Runs all clones to their end, stage by stage. A disk that cannot be opened keeps all of them
-/// from starting; after a signal no stage begins.
+/// Runs all clones to their end, stage by stage. If a disk cannot be opened, no clone starts. After
+/// a signal no further stage begins.
 pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
@@ -56,7 +56,7 @@ pub(super) fn run(
         if outcomes.is_empty() || !stop.is_set() {
             let first = outcomes.len();
             let stage = first..first + clones.len();
-            // What earlier stages have done belongs to a report in between.
+            // An intermediate report includes the results of earlier stages.
             let before: Vec<Outcome> =
                 outcomes.iter().flatten().map(Outcome::without_logs).collect();
             let mut show = |clones: Vec<Outcome>| {
@@ -71,13 +71,13 @@ pub(super) fn run(
     Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
 }
 
-/// The disks as they are now.
+/// Returns the current state of the disks.
 fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
     let outcome = |disk: &Disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() };
     disks.iter().map(outcome).collect()
 }
 
-/// What all stages share.
+/// Parameters shared by all stages.
 #[derive(Debug, Clone, Copy)]
 struct Run<'a> {
     command: &'a CommandLine,
@@ -97,7 +97,7 @@ impl Run<'_> {
     ) -> Result<Vec<Option<Outcome>>, Failure> {
         let (jobs, targets) = (&self.command.jobs, &self.targets[streams.clone()]);
         let gauges = &self.gauges[streams.clone()];
-        // An earlier stage has left data in memory as well.
+        // An earlier stage has filled the page cache too.
         cache::invalidate(jobs, targets);
         let gate = Gate::default();
         let (sender, events) = mpsc::channel();
@@ -123,7 +123,8 @@ impl Run<'_> {
                 match builder().spawn_scoped(scope, work) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
-                        // Those that run already wait at the gate, and the scope for them.
+                        // Threads that were already started wait at the gate, and the scope waits
+                        // for them.
                         gate.open(None);
                         return Err(cannot_start(targets.len(), threads.len(), &error));
                     }
@@ -138,8 +139,8 @@ impl Run<'_> {
                 let status = Status::new(self.command, targets, show);
                 await_finished(&events, &mut outcomes, self.stop, display, status, gauges);
             }
-            // The scope does not wait for what a thread does at its very end: the layer gives up
-            // there what it keeps for it.
+            // The scope does not wait for thread-local destructors, in which the layer frees its
+            // per-thread state.
             for thread in threads {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
@@ -163,13 +164,13 @@ fn cannot_start(asked: usize, started: usize, error: &std::io::Error) -> Failure
     ))
 }
 
-/// Waits until every thread is ready. `false` if one has panicked.
+/// Waits until every thread is ready. Returns `false` if one has panicked.
 fn await_ready(events: &Receiver<Event>, threads: &[ScopedJoinHandle<'_, ()>]) -> bool {
     let mut left = threads.len();
     while left > 0 {
         match events.recv_timeout(POLL) {
             Ok(Event::Ready) => left -= 1,
-            // Until the gate opens, nothing but a panic ends a thread.
+            // Until the gate opens, only a panic ends a thread.
             Err(RecvTimeoutError::Timeout) if !threads.iter().any(|t| t.is_finished()) => {}
             _ => return false,
         }
@@ -177,7 +178,7 @@ fn await_ready(events: &Receiver<Event>, threads: &[ScopedJoinHandle<'_, ()>]) -
     true
 }
 
-/// Collects what came of the clones, and shows how far they are.
+/// Collects the results of the clones, and shows their progress.
 fn await_finished(
     events: &Receiver<Event>,
     outcomes: &mut [Option<Outcome>],
@@ -220,7 +221,7 @@ fn is_shown(eta: Eta) -> bool {
     }
 }
 
-/// Where all clones wait until every one of them is ready, or one is known not to be.
+/// A gate at which all clones wait until every one is ready, or one has failed to start.
 #[derive(Debug, Default)]
 struct Gate {
     verdict: Mutex<Option<Option<Instant>>>,
@@ -228,13 +229,13 @@ struct Gate {
 }
 
 impl Gate {
-    /// Lets everybody go: to work, which begins at `start`, or home.
+    /// Opens the gate: the clones start work at `start`, or return if it is `None`.
     fn open(&self, start: Option<Instant>) {
         *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
         self.told.notify_all();
     }
 
-    /// Waits for that. Says when the work begins, if it does.
+    /// Waits until the gate opens. Returns the start time, or `None` if the clones must not start.
     fn wait(&self) -> Option<Instant> {
         let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = self.told.wait_while(verdict, |verdict| verdict.is_none());
@@ -242,23 +243,23 @@ impl Gate {
     }
 }
 
-/// What a thread tells.
+/// A message from a clone's thread.
 #[derive(Debug)]
 enum Event {
     Ready,
     Finished(usize, Box<Outcome>),
 }
 
-/// A clone of a job that is to run on a thread of its own.
+/// A clone of a job, to be run on its own thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) job: &'a Job,
     pub(super) target: &'a Target,
     pub(super) disk: &'a Disk,
     pub(super) region: Region,
-    /// Its place in the stage.
+    /// Index within the stage.
     pub(super) at: usize,
-    /// Its number among all clones.
+    /// Number among all clones.
     pub(super) stream: u64,
     pub(super) chance: u64,
     pub(super) stop: &'a Stop,
@@ -271,12 +272,12 @@ impl Task<'_> {
         let workload = self.job.workload(self.region, self.stream, self.chance);
         let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
         let mut worker = Worker::new(&self, stamp);
-        // Two streams, and a loop for each: what only some jobs ask for costs the others nothing.
+        // Two stream types with a loop each: jobs without varied I/O do not pay for it.
         let (plain, varied) = match workload.variety {
             None => (Some(Generator::new(&workload)), None),
             Some(_) => (None, Some(Varied::new(&workload))),
         };
-        // Nobody listens only if the main thread has panicked; then nothing is left to do.
+        // Sending fails only if the main thread has panicked; then nothing is left to do.
         let _ = sender.send(Event::Ready);
         let Some(start) = gate.wait() else { return };
         match (plain, varied) {

@@ -1,5 +1,5 @@
-//! The work of a clone so far, however it does its I/O: figures, checks, flushes, and why it
-//! ends.
+//! State of a clone, independent of how it does its I/O: figures, checks, flushes, and the error
+//! that ended it.
 
 use std::time::{Duration, Instant};
 
@@ -18,56 +18,58 @@ use super::stop::Stop;
 use super::usage;
 use super::written::Written;
 
-/// The account of a clone.
+/// The state of a clone.
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     pub(super) job: &'a Job,
     pub(super) disk: &'a Disk,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
-    /// The logs, if any are written.
+    /// The logs, if the job writes any.
     pub(super) logs: Option<Box<Logs>>,
-    /// The work between submissions, if the job asked for such.
+    /// Work between submissions, if the job has options for it.
     pub(super) pauses: Option<Box<Pauses>>,
-    /// Whether something may have to be done before the next submission.
+    /// Whether work may be due before the next submission.
     pub(super) is_pause_due: bool,
-    /// Whether the data of each write is made for it.
+    /// Whether each write gets newly generated data.
     pub(super) fills: bool,
-    /// Whether more is done at an I/O's end than to count it.
+    /// Whether an I/O's end needs more work than counting.
     pub(super) is_watchful: bool,
     pub(super) stamp: Stamp,
-    /// The data that reads must find.
+    /// Which data reads must find.
     pub(super) check: Check,
-    /// The blocks that are to be read back.
+    /// The blocks to read back.
     pub(super) written: Option<Written>,
-    /// When its time begins, by the layer's clock.
+    /// Start of the clone's time, by the layer's clock, ns.
     origin_ns: u64,
-    /// The last time that was read, ns since `start`.
+    /// The time of the last clock reading, ns since the start.
     pub(super) now_ns: u64,
-    /// Reaps until the clock is read, if that is not done at every one, and how many lie between.
+    /// Reaps until the next clock reading, and the interval between readings, in reaps. Both are
+    /// unused if every reap reads the clock.
     reads_left: u32,
     reads_between: u32,
-    /// When the figures are to be shown next.
+    /// When the gauge is next updated, ns.
     show_ns: u64,
-    /// When the phase ends at the latest, ns since `start`.
+    /// The latest end of the phase, ns since the start.
     end_ns: u64,
-    /// When the ramp ends; `u64::MAX` if it has, or there is none.
+    /// The end of the ramp; `u64::MAX` if it has ended or there is none.
     ramp_ns: u64,
-    /// When figures are left for a report, and how often, ns; `u64::MAX` for never.
+    /// When figures are next published for a report, and the interval, ns; `u64::MAX` for never.
     status_ns: u64,
     status_every_ns: u64,
-    /// When something else than I/O is due: the earliest of all such times.
+    /// The earliest time at which anything other than I/O is due.
     event_ns: u64,
-    /// From when on the figures are, ns since `start`: the phase's begin, or the ramp's end.
+    /// Start of the measured figures, ns since the start: the begin of the phase, or the end of the
+    /// ramp.
     pub(super) phase_ns: u64,
-    /// The same, of all phases.
+    /// The same over all phases.
     pub(super) measured_ns: u64,
-    /// The counts before the phase, by direction.
+    /// The counts of I/Os before the phase, by direction.
     pub(super) ios_before: [u64; 3],
-    /// The thread's usage when the figures began.
+    /// The thread's resource usage when the measurement began.
     pub(super) usage: Usage,
     pub(super) stats: JobStats,
-    /// The first bad block, and how many more there are.
+    /// The first bad block, and the number of further ones.
     pub(super) mismatch: Option<(String, u64)>,
     pub(super) error: Option<JobError>,
 }
@@ -76,14 +78,14 @@ pub(super) struct Tally<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
     Nothing,
-    /// Any block that is whole and in its place.
+    /// Any block that is intact and in its place.
     Whole,
-    /// A block of this run.
+    /// A block that this run wrote.
     Ours,
 }
 
 impl<'a> Tally<'a> {
-    /// An empty account.
+    /// Returns an empty state.
     pub(super) fn new(
         job: &'a Job,
         disk: &'a Disk,
@@ -126,33 +128,33 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Sets the time at which it begins.
+    /// Sets the start of the clone's time.
     pub(super) fn begin_at(&mut self, start: Instant) {
         self.origin_ns = forebay::now_ns().saturating_sub(ns(start.elapsed()));
         self.now_ns = 0;
     }
 
-    /// The layer's own clock, which costs a few nanoseconds.
+    /// Reads the layer's own clock, which costs a few nanoseconds.
     #[inline]
     pub(super) fn read_clock(&mut self) -> u64 {
-        // A start lies in the past, but for the little by which two clocks differ.
+        // The start lies in the past, except for the small difference between the two clocks.
         self.now_ns = forebay::now_ns().saturating_sub(self.origin_ns);
         self.now_ns
     }
 
-    /// The layer's clock at that time.
+    /// Converts a time since the start to the layer's clock.
     #[inline]
     pub(super) fn layer_ns(&self, at_ns: u64) -> u64 {
         self.origin_ns + at_ns
     }
 
-    /// Reads the clock; only now and then where no I/O is timed.
+    /// Reads the clock; if no I/O is timed, only occasionally.
     #[inline]
     pub(super) fn read_clock_for<const TIMED: bool>(&mut self) -> u64 {
         if TIMED { self.read_clock() } else { self.read_clock_seldom() }
     }
 
-    /// Reads the clock only now and then: about every millisecond, however fast the I/O is.
+    /// Reads the clock occasionally: about every millisecond, at any I/O rate.
     #[inline]
     pub(super) fn read_clock_seldom(&mut self) -> u64 {
         self.reads_left -= 1;
@@ -162,7 +164,7 @@ impl<'a> Tally<'a> {
     #[cold]
     fn read_clock_now(&mut self) -> u64 {
         const EVERY_NS: u64 = 1_000_000;
-        /// So that a device that becomes slow is noticed.
+        /// Bounds the delay until a device that becomes slow is noticed.
         const MAX: u32 = 1024;
         let before_ns = self.now_ns;
         let passed_ns = self.read_clock() - before_ns;
@@ -173,7 +175,7 @@ impl<'a> Tally<'a> {
         self.now_ns
     }
 
-    /// Begins a phase, which ends at `end_ns` at the latest.
+    /// Starts a phase, which ends at `end_ns` at the latest.
     pub(super) fn begin_phase(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
         self.event_ns = self.next_event_ns();
@@ -181,7 +183,7 @@ impl<'a> Tally<'a> {
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
     }
 
-    /// Whether the phase is over. Whatever else is due is done.
+    /// Returns whether the phase is over. Also handles other events that are due.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
         self.error.is_some()
@@ -211,7 +213,7 @@ impl<'a> Tally<'a> {
         self.now_ns >= self.end_ns
     }
 
-    /// Adds the time since the phase's begin to the runtimes of those directions that were at work.
+    /// Adds the time since the start of the phase to the runtime of each direction with I/O.
     pub(super) fn add_runtimes(&self, stats: &mut JobStats) {
         let runtime_ms = (self.now_ns - self.phase_ns).div_ceil(1_000_000).max(1);
         for (direction, before) in stats.directions.iter_mut().zip(self.ios_before) {
@@ -221,7 +223,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The figures as they are now, in the middle of a phase.
+    /// Returns the current figures, in the middle of a phase.
     fn figures(&self) -> JobStats {
         let mut stats = self.stats.clone();
         self.add_runtimes(&mut stats);
@@ -236,7 +238,7 @@ impl<'a> Tally<'a> {
         self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns)
     }
 
-    /// The ramp is over: all that was counted is forgotten.
+    /// Ends the ramp: all counts restart.
     fn end_ramp(&mut self) {
         self.ramp_ns = u64::MAX;
         self.stats = JobStats::new(self.now_ns);
@@ -248,7 +250,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Shows how far it is, now and then, more often than a terminal needs.
+    /// Updates the gauge at intervals that are shorter than a terminal needs.
     #[inline]
     pub(super) fn show(&mut self) {
         const EVERY_NS: u64 = 50_000_000;
@@ -258,7 +260,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Makes room for what is logged, while no I/O is being timed.
+    /// Allocates space for log entries, while no I/O is being timed.
     #[inline]
     pub(super) fn make_room(&mut self) {
         if self.is_watchful
@@ -268,13 +270,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Whether the ramp is still going on.
+    /// Returns whether the ramp is in progress.
     pub(super) fn is_in_ramp(&self) -> bool {
         self.ramp_ns != u64::MAX
     }
 
-    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if
-    /// it is `TIMED`. `block` is its memory.
+    /// Records an I/O that succeeded. It took `clat_ns` from its commit and `lat_ns` from its
+    /// start, if it is `TIMED`. `block` is its memory.
     #[inline]
     pub(super) fn end<const TIMED: bool>(
         &mut self,
@@ -299,7 +301,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Work at the end of an I/O that only some jobs ask for.
+    /// Does work at the end of an I/O that only some jobs need.
     fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
         if let Some(logs) = &mut self.logs {
             let has_slat = !self.job.is_blocking();
@@ -318,7 +320,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os beside it.
+    /// Makes a sync for `fsync` or `fdatasync` and counts it, with `in_flight` I/Os beside it.
     pub(super) fn periodic_sync(&mut self, sync: Sync, in_flight: u32) {
         let start_ns = self.read_clock();
         self.sync(sync);
@@ -339,7 +341,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Notes an error; the first one ends the job.
+    /// Records an error; the first one ends the job.
     #[cold]
     pub(super) fn fail(&mut self, op: Op, error: IoError) {
         let (word, Op { len, offset, .. }) = (op.direction.word(), op);
@@ -347,13 +349,14 @@ impl<'a> Tally<'a> {
         self.error.get_or_insert(JobError { errno: error.errno(), message });
     }
 
-    /// Why the device is gone, if it is and knows.
+    /// Returns why the device has failed, if it has and reports a reason.
     fn why(&self) -> String {
         self.disk.failure().map_or_else(String::new, |why| format!(" ({why})"))
     }
 
-    /// Nothing was moved, so the end of the file is inside of the region. As in fio's engines that
-    /// read one by one this is an I/O error: to go on would be to measure nothing.
+    /// Reports a transfer of no bytes: the end of the file is inside the region. As in fio's
+    /// engines with one I/O at a time, this is an I/O error, because a run that continued would
+    /// measure nothing.
     #[cold]
     fn fail_empty(&mut self, op: Op) {
         let message = format!(
@@ -367,7 +370,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// How much is made durable.
+/// Kind of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sync {
     /// Data and the metadata needed to read it back: `fdatasync`.
@@ -376,7 +379,7 @@ pub(super) enum Sync {
     All,
 }
 
-/// Nanoseconds, as many as a number holds.
+/// Returns a time in nanoseconds, saturated at `u64::MAX`.
 pub(super) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

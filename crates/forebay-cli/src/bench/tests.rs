@@ -1,5 +1,4 @@
-//! Every option of `bench` changes a job, a disk or the run, or is refused, or comes with a
-//! warning.
+//! Every option of `bench` changes a job, a disk or the run, or is refused, or causes a warning.
 
 use forebay::Disk;
 use forebay_fio::options::{Kind, OPTIONS, known};
@@ -7,7 +6,7 @@ use forebay_fio::options::{Kind, OPTIONS, known};
 use super::*;
 use crate::option_examples::EXAMPLES;
 
-/// Returns what a command line makes: the run, the jobs without the text of their options, their
+/// Returns the result of a command line: the run, the jobs without the text of their options, their
 /// disks, and warnings.
 fn outcome(args: &str) -> Result<String, String> {
     let args = args.split_whitespace().map(OsString::from);

@@ -33,8 +33,8 @@ pub(super) fn between(before: &Usage, after: &Usage) -> Usage {
 }
 
 fn parse(stat: &str, schedstat: &str, status: &str) -> Usage {
-    // The second field, the name in parentheses, may hold anything; count from behind it. The
-    // numbers are those of proc(5), less the first three fields.
+    // The second field, the name in parentheses, may contain anything, so the code parses the rest.
+    // Field numbers are those of proc(5), less the first three fields.
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<&str> = behind_name.split_whitespace().collect();
     let field = |number: usize| number_of(fields.get(number - 3).copied());

@@ -11,14 +11,14 @@ use super::outcome::Outcome;
 /// A clone that used a disk, or a group of clones.
 #[derive(Debug)]
 pub(super) struct User {
-    /// The name of the job; of a group, of its first job.
+    /// The name of the job, or of a group's first job.
     name: String,
     /// The number of the clone; `None` for a group.
     clone: Option<u32>,
     /// The number of the group; `None` for a clone.
     group: Option<u32>,
     nr_clones: u32,
-    /// Waits for tags, ns; `None` if they are not known of a clone.
+    /// Waits for tags, ns; `None` if the waits of any clone are unknown.
     tag_waits: Option<Moments>,
     usage: Usage,
 }

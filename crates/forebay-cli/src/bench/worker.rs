@@ -1,7 +1,7 @@
-//! One clone at work: its workload, a last flush, and reading back.
+//! One clone's run: its workload, a final flush, and reading back.
 //!
-//! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`. How
-//! the I/O is done is [`queued`](super::queued) or [`calls`](super::calls).
+//! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`.
+//! [`queued`](super::queued) and [`calls`](super::calls) do the I/O.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -24,17 +24,17 @@ use super::usage;
 use super::written::Written;
 use crate::output;
 
-/// A clone of a job on its thread.
+/// A clone of a job, on its thread.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     way: Way,
     stream: u64,
-    /// The file whose page cache is used, if it is.
+    /// The path of the file, if its page cache is used.
     cached: Option<PathBuf>,
 }
 
-/// How the I/O is done.
+/// The I/O method.
 #[derive(Debug)]
 enum Way {
     Queued(Box<Queued>),
@@ -47,15 +47,15 @@ pub(super) struct Finished {
     pub(super) stats: JobStats,
     /// The first error.
     pub(super) error: Option<JobError>,
-    /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
+    /// Tag waits of the bios that had to wait, ns; unknown for blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
-    /// Its log entries.
+    /// The log entries.
     pub(super) logs: Option<Box<Logs>>,
 }
 
 impl<'a> Worker<'a> {
-    /// Makes everything ready for [`Worker::run`].
+    /// Allocates everything for [`Worker::run`].
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
         let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
@@ -70,13 +70,13 @@ impl<'a> Worker<'a> {
         Self { tally, way, stream, cached }
     }
 
-    /// Does the whole job, as often as it is to be done: its workload, a last flush, and reading
-    /// back. All times count from `start` on, which is the same for all clones.
+    /// Runs the whole job, once per loop: its workload, a final flush, and reading back. All times
+    /// count from `start`, which is the same for all clones.
     pub(super) fn run(&mut self, start: Instant, ops: impl Stream + Clone) {
         self.tally.begin_at(start);
         let job = self.tally.job;
         if !job.start_delay.is_zero() {
-            // As in fio a job's time begins when it does.
+            // As in fio, a job's time starts after its delay.
             self.tally.sleep_until(ns(job.start_delay));
             self.tally.begin_at(Instant::now());
         }
@@ -90,7 +90,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The workload, and reading back.
+    /// Runs the workload, and reads back.
     fn pass(&mut self, ops: &mut impl Stream, end_ns: u64) {
         let job = self.tally.job;
         let (writes, reads) = (job.rw.has(Direction::Write), job.rw.has(Direction::Read));
@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
         self.tally.check =
             if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
         if job.checks.only {
-            // The data that the workload would write; an earlier run has.
+            // An earlier run has written the data that the workload would write.
             if let Some(written) = &mut self.tally.written {
                 ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
             }
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
         self.tally.gauge.enter(Phase::Verify);
         self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
         if let Some(path) = &self.cached {
-            // Reads are to come from the device, so what is in memory has to be there first.
+            // Reads must come from the device, so cached data have to be written to it first.
             if !job.checks.only && !flush {
                 self.tally.sync(Sync::Data);
             }
@@ -126,13 +126,13 @@ impl<'a> Worker<'a> {
         self.tally.written = Some(written);
     }
 
-    /// Its outcome.
+    /// Returns the outcome.
     pub(super) fn finish(mut self) -> Finished {
         self.tally.end_checks();
         let elapsed_ns = self.tally.read_clock();
         self.tally.gauge.enter(Phase::Done);
         if self.tally.is_in_ramp() {
-            // As in fio. Nothing at all would say less.
+            // As in fio: these figures are better than none.
             output::stderr(&format!(
                 "forebay: {}: the job ended within its ramp_time; its figures are those of the \
                 ramp\n",
@@ -153,8 +153,8 @@ impl<'a> Worker<'a> {
         Finished { stats, error, tag_waits, elapsed_ns, logs }
     }
 
-    /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes, if that
-    /// is wanted. The runtime is that of both, as in fio.
+    /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes if
+    /// `flush` is set. As in fio, the runtime includes the flush.
     fn phase(&mut self, ops: &mut impl Stream, end_ns: u64, flush: bool) {
         let tally = &mut self.tally;
         tally.is_pause_due = false;
@@ -170,7 +170,7 @@ impl<'a> Worker<'a> {
             (Way::Calls(calls), false) => calls.run::<false>(tally, ops),
         }
         if flush && tally.error.is_none() {
-            // fio does not count this one.
+            // fio does not count this flush.
             tally.sync(Sync::All);
         }
         tally.read_clock();

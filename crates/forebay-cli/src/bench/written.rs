@@ -1,4 +1,4 @@
-//! Which blocks a job has written, so that they can be read back.
+//! The set of blocks that a job has written, to be read back.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use forebay_fio::job::Job;
 /// The written blocks of a region.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// One bit for each block of one size.
+    /// One bit for each block, if all blocks have one size.
     Blocks { region: Region, bs: u32, bits: Vec<u64> },
-    /// Of several sizes: offset and length. What is written over later is forgotten.
+    /// Offset and length of each piece, if sizes vary. Overwritten pieces are removed.
     Pieces(BTreeMap<u64, u32>),
 }
 
 impl Written {
-    /// None of the blocks of `region`.
+    /// Returns the empty set for `region`.
     pub(super) fn none(region: Region, job: &Job) -> Self {
         match job.variety {
             Some(_) => Self::Pieces(BTreeMap::new()),
@@ -26,15 +26,15 @@ impl Written {
         }
     }
 
-    /// How much memory that takes, or may come to take.
+    /// Returns the memory that the set takes, or may grow to.
     pub(super) fn bytes(region: Region, job: &Job) -> u64 {
-        /// Of a piece in the map, with what the map itself needs.
+        /// Bytes of a piece in the map, with the map's own overhead.
         const PIECE: u64 = 24;
         let blocks = region.len / u64::from(job.bs);
         if job.variety.is_some() { blocks * PIECE } else { blocks.div_ceil(64) * 8 }
     }
 
-    /// Notes a write that the generator gave.
+    /// Records a write from the generator.
     pub(super) fn insert(&mut self, op: Op) {
         match self {
             Self::Blocks { region, bs, bits } => {
@@ -42,7 +42,7 @@ impl Written {
                 bits[(block / 64) as usize] |= 1 << (block % 64);
             }
             Self::Pieces(pieces) => {
-                // As in fio a piece of which a part is gone is not read back.
+                // As in fio, a piece that is partly overwritten is not read back.
                 let (begin, end) = (op.offset, op.offset + u64::from(op.len));
                 while let Some((&at, _)) = pieces
                     .range(..end)
@@ -56,7 +56,7 @@ impl Written {
         }
     }
 
-    /// Whether nothing was written.
+    /// Returns whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Blocks { bits, .. } => bits.iter().all(|&bits| bits == 0),
@@ -64,7 +64,7 @@ impl Written {
         }
     }
 
-    /// Forgets all of it.
+    /// Removes all blocks.
     pub(super) fn clear(&mut self) {
         match self {
             Self::Blocks { bits, .. } => bits.fill(0),
@@ -72,7 +72,7 @@ impl Written {
         }
     }
 
-    /// Reads of all written blocks, by offset.
+    /// Returns reads of all written blocks, by offset.
     pub(super) fn reads(&self) -> impl Iterator<Item = Op> + '_ {
         let read = |offset, len| Op { direction: Direction::Read, offset, len };
         let (blocks, pieces) = match self {

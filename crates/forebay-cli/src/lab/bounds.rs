@@ -1,11 +1,12 @@
-//! The bounds of the experiments in virtual time, as tests: they are exact, and take no clock.
+//! The bounds of the experiments in virtual time, as tests: the results are exact and
+//! deterministic.
 
 use super::published::{RUN, SMALL, TAGS, Tags};
 use super::rows::{Row, metric};
 use super::virtual_time::{self, load};
 use forebay_sim::lab::{Measured, RunCosts, RunQueue, TagLoad, WakePolicy, measure_tags};
 
-/// A shorter run than is reported: the build under test is slow.
+/// Returns a shorter load than the reported one, because the build under test is slow.
 fn shorter(load: TagLoad) -> TagLoad {
     TagLoad { warm_up_ns: load.warm_up_ns / 2, run_ns: load.run_ns / 2, ..load }
 }
@@ -20,7 +21,8 @@ fn check_within(what: &str, value: f64, published: f64, bound: f64) {
     assert!(off.abs() <= bound, "{what}: {value:.1}, published {published}: {:+.1} %", off * 100.0);
 }
 
-/// Reads per second of all cells, and what the policies must keep of the row of one job.
+/// Checks the reads per second of all cells, and that the policies keep their share of the row of
+/// one job.
 fn check_iops(table: &Tags, loss_of_batch: std::ops::RangeInclusive<f64>) {
     let of = |jobs, wake| measure(table, jobs, wake).iops();
     let alone = of(1, WakePolicy::Batch);
@@ -89,7 +91,7 @@ fn small_reads_never_pass_the_device_whatever_was_published_and_stash_is_seen_to
             let is_short_of_tags = table.depth > table.nr_tags;
             if is_short_of_tags && table.device == "ssd-sas" {
                 assert!(stash.jain() < 0.6 && batch.jain() > 0.9, "{}", table.experiment);
-                // As long as the run is, and more.
+                // Longer than ten times the longest wait under `batch`.
                 assert!(stash.tag_waits.max() > 100 * batch.tag_waits.max() / 10);
             }
         }
@@ -125,7 +127,8 @@ fn a_cell_has_a_row_of_each_metric_beside_what_was_published_of_it() {
         assert!(rows.iter().all(|row| of_cell(row) == ("tags", "nvme", 72, wake.name())));
         let sum: f64 = rows[2..5].iter().map(|row| row.value).sum();
         assert!((rows[1].value - sum).abs() < 1e-6, "{} {sum}", rows[1].value);
-        // Under the other two, each completion frees a tag for which a thread sleeps already.
+        // Under the other two policies, each completion frees a tag for which a thread already
+        // sleeps.
         let sleeps_for_completions = matches!(wake, WakePolicy::Stash | WakePolicy::Fair);
         assert_eq!(rows[3].value > 0.0, sleeps_for_completions, "{}", wake.name());
     }
@@ -165,7 +168,7 @@ fn the_injected_costs_are_those_that_the_published_rows_imply() {
     let costs = RunCosts::default();
     let without = costs.without_queueing();
     assert_eq!(without, RunCosts { queue_ns: 0, requeue_ns: 0, test_ns: 0, ..costs });
-    // What the row of depth 1024 takes longer than 250k per second would, for each read.
+    // The extra time for each read at depth 1024, relative to 250k per second.
     let surplus_ns = 1e9 / RUN[3].1[0] - costs.base_ns as f64;
     assert!((0.9..=1.0).contains(&(surplus_ns / costs.requeue_ns as f64)), "{surplus_ns}");
     assert_eq!(RunQueue::ALL.map(RunQueue::name), ["always", "dedupe"]);

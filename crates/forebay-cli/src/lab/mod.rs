@@ -1,10 +1,10 @@
-//! `forebay lab`: the published experiments beside the published figures.
+//! `forebay lab`: reruns the published experiments, next to the published figures.
 //!
 //! - [`published`]: the tables, as data;
-//! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
+//! - [`virtual_time`]: the experiments in the simulator, and their loads;
 //! - [`real`]: the same with threads, in real time;
 //! - [`flush`]: the experiment on flushes, in both;
-//! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
+//! - [`rows`], [`notes`], [`report`]: figures, explanations, and output.
 
 #[cfg(test)]
 mod bounds;
@@ -175,7 +175,7 @@ fn flush(options: &Options, full: bool) -> Result<Outcome, Failure> {
     }
 }
 
-/// Returns rows of virtual time, which is never interrupted.
+/// Returns an outcome of rows in virtual time, which is never interrupted.
 fn whole(rows: Vec<rows::Row>) -> Outcome {
     Outcome { rows, nr_missing: 0 }
 }

@@ -17,7 +17,7 @@ pub(super) const MODELLED: &str = "modelled, and a fit by construction: four con
 const FITTED_DISK: &str = "a fit in part: the row of 1 job gives the sum of the disk's constants; \
      its division (32 commands, 1.9 ms, 1.6 ms for 256 KiB) was chosen to match these rows";
 
-/// The note on the mean wait where reads wait for tags.
+/// The note on the mean wait if reads wait for tags.
 const LITTLE: &str = "by Little's law, the mean time of a read in the layer; a bound of twice this \
      compares the longest wait with the mean";
 

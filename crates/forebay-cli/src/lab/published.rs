@@ -1,4 +1,4 @@
-//! The published tables, as data. Nothing is computed here, and nothing left out.
+//! The published tables, as data. They are complete, and nothing in them is computed.
 //!
 //! Sources: for `tags`, "blk-mq: provide more tags for woken-up process when tag allocation is
 //! busy" and what followed in its thread (linux-block, 2020), where "5.6.15" is before and
@@ -13,17 +13,17 @@ const NONE: f64 = f64::NAN;
 /// of jobs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tags {
-    /// The name of its rows.
+    /// Name in the rows.
     pub(super) experiment: &'static str,
-    /// The model of the device.
+    /// Name of the device model.
     pub(super) device: &'static str,
-    /// How long each read is, bytes.
+    /// Length of each read in bytes.
     pub(super) block_bytes: u64,
-    /// How many reads all jobs together keep in flight.
+    /// Number of reads that all jobs together keep in flight.
     pub(super) depth: u32,
-    /// The tags that there are: `nr_requests` of the elevator, or else those of the device.
+    /// Number of tags: `nr_requests` of the elevator, or else those of the device.
     pub(super) nr_tags: u32,
-    /// The device's maximum, reads per second, by the other rows.
+    /// The device's maximum reads per second, derived from the other rows.
     pub(super) cap_iops: f64,
     /// The largest allowed deviation of the reads per second.
     pub(super) bound: f64,
@@ -81,7 +81,7 @@ pub(super) const TAGS: [Tags; 3] = [
     },
 ];
 
-/// Reads of 4 KiB, in thousands per second, before and after.
+/// Returns the table of reads of 4 KiB, in thousands per second, before and after.
 const fn small(
     experiment: &'static str,
     device: &'static str,
@@ -199,8 +199,8 @@ pub(super) const SMALL: [Tags; 6] = [
     ),
 ];
 
-/// Of `run`: reads of 4 KiB by 8 jobs; reads in flight in all, reads per second before and after,
-/// and the gain that was published with them, percent.
+/// Figures of `run`: reads of 4 KiB by 8 jobs. Each row has the total number of reads in flight,
+/// reads per second before and after, and the gain published with them, in percent.
 pub(super) const RUN: [(u32, [f64; 3]); 4] = [
     (16, [190_000.0, 190_000.0, 0.0]),
     (64, [235_000.0, 240_000.0, 2.0]),
@@ -208,22 +208,22 @@ pub(super) const RUN: [(u32, [f64; 3]); 4] = [
     (1024, [156_000.0, 250_000.0, 60.0]),
 ];
 
-/// How many percentage points a gain may be off.
+/// Allowed deviation of a gain, in percentage points.
 pub(super) const RUN_BOUND_POINTS: f64 = 10.0;
 
-/// Of `flush`: writes per second with a flush that goes behind what was queued again, of those
-/// where the queue is held. "About 20 %" were lost; the number of threads is this project's.
+/// Figure of `flush`: writes per second if a flush is queued behind requeued requests, relative to
+/// those if the queue is held. "About 20 %" were lost; this project chose the number of threads.
 pub(super) const FLUSH_TAIL_OF_HOLD: f64 = 0.8;
 
-/// With how many threads.
+/// The number of threads for that figure.
 pub(super) const FLUSH_THREADS: u32 = 16;
 
-/// How far that may be off: one figure is a range, not a target.
+/// Allowed deviation of that figure: the published one is a range, not a target.
 pub(super) const FLUSH_BOUND: f64 = 0.1;
 
 impl Tags {
-    /// The published figures of these jobs: reads per second and context switches per second,
-    /// before or after.
+    /// Returns the published figures for this number of jobs, before or after: reads per second and
+    /// context switches per second.
     pub(super) fn of(&self, nr_jobs: u32, policy: &str) -> (Option<f64>, Option<f64>) {
         let Some((_, cells)) = self.rows.iter().find(|(jobs, _)| *jobs == nr_jobs) else {
             return (None, None);
@@ -236,7 +236,7 @@ impl Tags {
         }
     }
 
-    /// Whether this many reads per second are more than the device can do.
+    /// Returns whether a published figure exceeds the maximum of the device.
     pub(super) fn is_artefact(&self, published_iops: f64) -> bool {
         published_iops > self.cap_iops * 1.05
     }

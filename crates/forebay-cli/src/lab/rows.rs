@@ -1,27 +1,27 @@
-//! The result of an experiment: rows, each of one figure beside what was published.
+//! Result of an experiment: rows with one figure each, next to the published one.
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
-    /// Which table it belongs to.
+    /// The table that the row belongs to.
     pub(super) experiment: &'static str,
-    /// Which part of a report on that table; not part of what programs are promised.
+    /// The part of the report on that table; not part of the stable output for programs.
     pub(super) part: &'static str,
-    /// The device's model.
+    /// The model of the device.
     pub(super) device: &'static str,
     /// The number of jobs (`tags`), of I/Os in flight (`run`), or of threads (`flush`).
     pub(super) x: u32,
-    /// The measured value.
+    /// The name of the figure.
     pub(super) metric: &'static str,
-    /// The setting's value.
+    /// The value of the setting.
     pub(super) policy: &'static str,
     /// The figure.
     pub(super) value: f64,
-    /// The same as published, if it was.
+    /// The published figure, if there is one.
     pub(super) published: Option<f64>,
-    /// How far it may be off.
+    /// The allowed deviation.
     pub(super) bound: Option<Bound>,
-    /// Why it is as it is.
+    /// The explanation of the figure.
     pub(super) note: String,
 }
 
@@ -30,30 +30,30 @@ pub(super) struct Row {
 pub(super) struct Outcome {
     /// The rows of all cells that were measured.
     pub(super) rows: Vec<Row>,
-    /// How many cells were not, because a signal came.
+    /// The number of cells that a signal prevented.
     pub(super) nr_missing: usize,
 }
 
-/// How far a figure may be off what was published.
+/// Allowed deviation from a published figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bound {
-    /// In proportion to it.
+    /// Relative to the published figure.
     Share(f64),
-    /// In its own unit.
+    /// In the unit of the figure.
     Points(f64),
 }
 
-/// How far a figure is off.
+/// Deviation from a published figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Deviation {
-    /// In proportion to what was published.
+    /// Relative to the published figure.
     Share(f64),
-    /// In its own unit.
+    /// In the unit of the figure.
     Points(f64),
 }
 
 impl Row {
-    /// How far it is off what was published; None where nothing was.
+    /// Returns the deviation from the published figure; `None` if there is none.
     pub(super) fn deviation(&self) -> Option<Deviation> {
         let published = self.published?;
         match self.bound {
@@ -63,7 +63,7 @@ impl Row {
         }
     }
 
-    /// Whether it is further off than it may be.
+    /// Returns whether the deviation exceeds the bound.
     pub(super) fn is_over(&self) -> bool {
         match (self.bound, self.deviation()) {
             (Some(Bound::Share(bound)), Some(Deviation::Share(off))) => off.abs() > bound,
@@ -79,54 +79,54 @@ pub(super) mod metric {
     pub(in crate::lab) const IOPS: &str = "iops";
     /// Voluntary context switches: the sum of the next three.
     pub(in crate::lab) const SWITCHES: &str = "context_switches_per_s";
-    /// Those of job threads that wait for tags.
+    /// Switches of job threads that wait for tags.
     pub(in crate::lab) const TAG_SWITCHES: &str = "tag_wait_switches_per_s";
-    /// Those of job threads that wait for completions, or for anything else but tags.
+    /// Switches of job threads that wait for completions, or for anything else except tags.
     pub(in crate::lab) const COMPLETION_SWITCHES: &str = "completion_wait_switches_per_s";
-    /// Those of the worker that runs the queue.
+    /// Switches of the worker that runs the queue.
     pub(in crate::lab) const RUN_SWITCHES: &str = "run_queue_switches_per_s";
-    /// How many times fewer context switches than with `batch`.
+    /// Factor by which context switches are fewer than with `batch`.
     pub(in crate::lab) const FEWER_SWITCHES: &str = "times_fewer_switches_than_batch";
-    /// Threads that were woken and found no tag.
+    /// Wake-ups of threads that then found no tag.
     pub(in crate::lab) const VAIN_WAKES: &str = "vain_wakeups_per_s";
-    /// How long I/Os waited for their tags.
+    /// 99th percentile of the time that I/Os waited for their tags.
     pub(in crate::lab) const WAIT_P99: &str = "tag_wait_p99_us";
-    /// The longest.
+    /// The longest wait.
     pub(in crate::lab) const WAIT_MAX: &str = "tag_wait_max_us";
-    /// The wait of each if all waited the same.
+    /// The wait of each I/O if all waited equally long.
     pub(in crate::lab) const FAIR_SHARE: &str = "fair_wait_us";
-    /// How evenly the jobs were served.
+    /// Fairness of the service among jobs (Jain's index).
     pub(in crate::lab) const JAIN: &str = "jain";
-    /// The share of the job that was served least, of the mean.
+    /// The I/Os of the job with the fewest, relative to the mean.
     pub(in crate::lab) const LEAST_SHARE: &str = "least_job_share";
-    /// How much more the after does than the before, percent.
+    /// Gain of the new policy over the old one, percent.
     pub(in crate::lab) const GAIN: &str = "gain_percent";
-    /// Writes per second, of those under `hold`.
+    /// Writes per second, relative to those under `hold`.
     pub(in crate::lab) const IOPS_OF_HOLD: &str = "iops_of_hold";
-    /// Writes per second, of those of one thread.
+    /// Writes per second, relative to those of one thread.
     pub(in crate::lab) const IOPS_OF_ONE: &str = "iops_of_1_thread";
-    /// The same by arithmetic.
+    /// The same, computed arithmetically.
     pub(in crate::lab) const CLOSED_FORM: &str = "closed_form";
-    /// How long an fsync takes its thread: the median.
+    /// Median latency of an fsync.
     pub(in crate::lab) const FSYNC_P50: &str = "fsync_p50_us";
-    /// The 99th percentile.
+    /// 99th percentile of the latency of an fsync.
     pub(in crate::lab) const FSYNC_P99: &str = "fsync_p99_us";
-    /// Flushes that threads asked for, while it was measured.
+    /// Flushes that threads requested during the measurement.
     pub(in crate::lab) const FLUSHES_ASKED: &str = "flushes_asked";
-    /// Flushes that the device was given.
+    /// Flushes issued to the device.
     pub(in crate::lab) const FLUSHES_ISSUED: &str = "flushes_issued";
-    /// Flushes that joined another's.
+    /// Flushes that joined another flush.
     pub(in crate::lab) const FLUSHES_JOINED: &str = "flushes_joined";
-    /// Flushes that had nothing to do.
+    /// Flushes that were elided because nothing was dirty.
     pub(in crate::lab) const FLUSHES_ELIDED: &str = "flushes_elided";
-    /// Requests that the device was busy for.
+    /// Requests that the busy device refused.
     pub(in crate::lab) const REQUEUES: &str = "requeues";
-    /// Runs of the queue that were asked for while one was pending, for each I/O.
+    /// Runs of the queue requested while one was pending, for each I/O.
     pub(in crate::lab) const REDUNDANT: &str = "redundant_runs_per_io";
 }
 
-/// Adds rows that compare the context switches of each policy with those of `batch`, where both
-/// were measured; beside the ratio of the published figures.
+/// Adds rows that compare the context switches of each policy with those of `batch`, if both were
+/// measured, next to the ratio of the published figures.
 pub(super) fn add_switch_ratios(rows: &mut Vec<Row>) {
     let switches: Vec<Row> =
         rows.iter().filter(|row| row.metric == metric::SWITCHES).cloned().collect();

@@ -1,4 +1,4 @@
-//! The published experiments in virtual time: which loads, and the rows that come of each.
+//! The published experiments in virtual time: their loads, and the rows computed from them.
 
 use forebay_sim::lab::{
     Costs, Measured, RunCosts, RunLoad, RunQueue, TagLoad, WakePolicy, Worker, measure_runs,
@@ -14,23 +14,23 @@ use super::rows::{Bound, Row, add_switch_ratios, metric};
 pub(super) const WAKES: [WakePolicy; 4] =
     [WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single, WakePolicy::Fair];
 
-/// More jobs than were published, with one read each.
+/// More jobs than in the published tables, with one read each.
 const MANY_JOBS: u32 = 1024;
 
-/// The jobs of the tables of small reads that are run if not all are asked for.
+/// Numbers of jobs in the tables of small reads without `--full`.
 const SOME_JOBS: [u32; 5] = [1, 16, 64, 128, 1024];
 
-/// How many jobs `run` has.
+/// Number of jobs of `run`.
 pub(super) const RUN_JOBS: u32 = 8;
 
-/// How many requests the device of `run` takes at once. It is not published; with up to 64 in
-/// flight the change made no difference, so up to then none waited.
+/// Number of requests that the device of `run` takes at once. It is not published. With up to 64
+/// reads in flight the change made no difference, so up to that depth no read waited.
 pub(super) const RUN_TAGS: u32 = 64;
 
-/// The numbers that are drawn are always the same.
+/// Every run draws the same random numbers.
 pub(super) const SEED: u64 = 1;
 
-/// Runs `tags`: of all devices, or of one.
+/// Runs `tags` on all devices, or on one.
 pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
     let tables = published::TAGS.iter().chain(&published::SMALL);
     let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
@@ -57,24 +57,24 @@ fn of_table(table: &Tags, is_full: bool) -> Vec<Row> {
     by_metric(rows)
 }
 
-/// The rows of one cell.
+/// Returns the rows of one cell.
 pub(super) fn of_cell(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> Vec<Row> {
     let load = load(table, nr_jobs, wake);
     rows_of(table, &load, &measure_tags(&load))
 }
 
-/// The load of a cell.
+/// Returns the load of a cell.
 pub(super) fn load(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> TagLoad {
     const S: u64 = 1_000_000_000;
     let device = device(table.device);
     let is_small = table.block_bytes == 4096;
-    // The device's own queue is where the elevator's ends. A SAS disk takes all 256.
+    // Requests leave the elevator for the device's own queue. A SAS disk takes all 256.
     let worker = match table.device {
         "hdd" => Worker::Behind { device_depth: 32 },
         "ssd-sas" => Worker::Behind { device_depth: 256 },
         _ => Worker::Absent,
     };
-    // Tens of thousands of reads each; of many jobs, dozens of each.
+    // Tens of thousands of reads in each cell; with many jobs, dozens for each job.
     let (warm_up_ns, run_ns) = match table.device {
         "hdd" if nr_jobs == MANY_JOBS => (60 * S, 600 * S),
         "hdd" => (60 * S, 300 * S),
@@ -98,7 +98,7 @@ pub(super) fn load(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> TagLoad {
     }
 }
 
-/// The model of this name.
+/// Returns the model with this name.
 pub(super) fn device(name: &str) -> &'static Preset {
     machines::named(name).expect("the tables name devices that there are")
 }
@@ -138,8 +138,8 @@ fn rows_of(table: &Tags, load: &TagLoad, measured: &Measured) -> Vec<Row> {
     rows
 }
 
-/// How long each would wait if all waited the same: where threads wait, for one read of each; where
-/// reads wait, for all that are in flight.
+/// Returns the wait if all waited equally long: for one read of each thread if threads wait, for
+/// all reads in flight if reads wait.
 pub(super) fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
     let each = match load.wake {
         WakePolicy::Fair => (load.depth / load.nr_jobs).max(1),
@@ -148,7 +148,7 @@ pub(super) fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
     f64::from(each * load.nr_jobs) / measured.iops() * 1e6
 }
 
-/// Puts the rows of each metric together, in the order in which metrics and rows came.
+/// Groups the rows by metric, in the order in which metrics and rows first occur.
 pub(super) fn by_metric(rows: Vec<Row>) -> Vec<Row> {
     let mut order: Vec<&str> = Vec::new();
     for row in &rows {
@@ -161,13 +161,13 @@ pub(super) fn by_metric(rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Runs `run`: as it is, and with what queueing work that is pending cost.
+/// Runs `run`: without injected costs, and with the cost of queueing work that is already pending.
 pub(super) fn run() -> Vec<Row> {
     let as_it_is = of_costs(RunCosts::default().without_queueing(), notes::AS_IT_IS, None);
     as_it_is.into_iter().chain(run_modelled()).collect()
 }
 
-/// The rows of `run` with what queueing work that is pending cost.
+/// Returns the rows of `run` with the cost of queueing work that is already pending.
 pub(super) fn run_modelled() -> Vec<Row> {
     of_costs(RunCosts::default(), notes::MODELLED, Some("virtual time, modelled"))
 }

@@ -46,7 +46,7 @@ certificates for new connections: replace the files in the directory, not the di
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: usize = 1 << 20;
 
-/// Most connections, and threads: likewise.
+/// Maximum number of connections, and of threads, for the same reason.
 const MAX_CONNECTIONS: usize = 1 << 20;
 const MAX_THREADS: usize = 1 << 12;
 
@@ -122,7 +122,8 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     for warning in args.specs.iter().filter_map(|spec| format::warning(spec)) {
         output::stderr(&format!("forebay: {warning}\n"));
     }
-    // A reader of the URIs may also send a signal: from here on signals end the server in order.
+    // A reader of the URIs may also send a signal: from here on, signals shut the server down
+    // cleanly.
     let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
@@ -258,7 +259,8 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
     }
 }
 
-/// Returns the name of an export that was given none: of several disks, the last part of the spec.
+/// Returns the default name of an export: empty for a single disk, otherwise the last part of the
+/// spec.
 fn default_name(spec: &str, nr_specs: usize) -> String {
     match nr_specs {
         1 => String::new(),

@@ -1,4 +1,4 @@
-//! `--shared`: disks whose images other programs may write at the same time.
+//! `--shared`: disks with images that other programs may write at the same time.
 
 use crate::failure::Failure;
 use forebay::Spec;
@@ -45,7 +45,7 @@ pub(super) fn shared(specs: &[String]) -> Result<Vec<String>, Failure> {
 
 fn effect(text: &str) -> Result<Effect, Failure> {
     let Ok(mut spec) = Spec::parse(text) else {
-        // It is refused when it is opened, with the reason.
+        // Opening the disk refuses the spec, with the reason.
         return Ok(Effect::Shared(text.to_owned()));
     };
     if spec.file().is_none() {
@@ -82,7 +82,7 @@ mod tests {
             "d?lock=on",
         ];
         assert_eq!(shared(&specs).expect("three are files"), expected);
-        // A `?` of the path, and a key of another disk in it.
+        // An escaped `?` in the path, and a `lock=` that is not a key.
         let path = "lock=%3F/a.img";
         assert_eq!(shared(&[path]).expect("a file"), [format!("{path}?lock=shared")]);
     }

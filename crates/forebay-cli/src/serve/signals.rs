@@ -111,7 +111,7 @@ impl AsFd for StopSignals {
     }
 }
 
-/// Returns whether the process has a controlling terminal. Ask this before SIGHUP arrives: the
+/// Returns whether the process has a controlling terminal. Call this before SIGHUP arrives: the
 /// kernel takes the terminal away before it sends the signal.
 fn has_terminal() -> bool {
     fs::File::open("/dev/tty").is_ok()

@@ -1,8 +1,8 @@
-//! The options of a job file in virtual time: which of them take effect, and errors for the others.
+//! The options of a job file in virtual time: the supported ones, and errors for the others.
 //!
-//! An option that is accepted has its effect. So an option that is not listed here is an error,
-//! with its place in the file, unless its value is the default, or is what the simulator does
-//! anyway.
+//! An accepted option has its effect. So an option that is not listed here is an error, with its
+//! position in the file, unless its value is the default or matches the simulator's fixed
+//! behaviour.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use forebay_fio::origin::{Origin, Source};
 use super::settings::{self, Settings};
 use crate::failure::Failure;
 
-/// Options that the simulator honours, whatever their values.
+/// Options that the simulator honours, with any value.
 #[rustfmt::skip]
 const HONOURED: &[&str] = &[
     "name", "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread",
@@ -91,13 +91,13 @@ fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), St
     let no = |why: &str| Err(format!("not simulated: {why}; leave it out"));
     match origin.name {
         name if HONOURED.contains(&name) => Ok(()),
-        // They make iodepth 1, which is honoured.
+        // These make iodepth 1, which is honoured.
         "ioengine" if job.ioengine.is_some_and(Engine::is_blocking) => Ok(()),
         // There is no page cache.
         "direct" | "buffered" if job.direct == Some(true) => Ok(()),
-        // It has no effect on the first job.
+        // The first job has nothing to wait for.
         "stonewall" if job.stage == 0 => Ok(()),
-        // The report is one of all jobs.
+        // The report always covers all jobs as one group.
         "group_reporting" => Ok(()),
         "iodepth_batch_complete_min" if job.iodepth_batch_complete_min > 0 => Ok(()),
         _ if is_default(origin, all) => Ok(()),

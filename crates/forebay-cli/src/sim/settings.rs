@@ -79,17 +79,17 @@ impl Settings {
 /// Parses `key=value`.
 ///
 /// # Errors
-/// It has no `=`.
+/// The text has no `=`.
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
     pair.ok_or_else(|| "expected KEY=VALUE, such as wake=batch".to_owned())
 }
 
-/// Checks a setting by itself.
+/// Checks a single setting.
 ///
 /// # Errors
-/// It is wrong, or not simulated.
+/// The setting is wrong, or not simulated.
 pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     match key {
         DEVICE => value.parse::<DeviceSpec>().map(|_| ()),
@@ -100,7 +100,7 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
 /// Returns the wake policy with this name, including `stash-v1`, which only the simulator accepts.
 ///
 /// # Errors
-/// There is none.
+/// No policy has this name.
 pub(super) fn wake_policy(name: &str) -> Result<WakePolicy, String> {
     let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
     let found = policies.find(|policy| policy.name() == name);
@@ -134,7 +134,7 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the value of a key is the default, which asks for what is done anyway.
+/// Returns whether the value of a key is the default, which needs no simulation.
 fn is_default(key: &str, value: &str) -> bool {
     let default = Policy::default();
     let mut policy = default;
@@ -181,7 +181,7 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
     check(DEVICE, &device)?;
     settings.add(DEVICE, &device);
     for (key, value) in others {
-        // The device is the target, and no key.
+        // The device is the spec's target, not a key.
         let is_known = key != DEVICE;
         let why = || format!("unknown key; the simulated disk has {}", keys());
         let checked = if is_known { check(key, value) } else { Err(why()) };

@@ -58,9 +58,9 @@ pub(super) fn of(
 pub(super) struct Run {
     pub(super) name: String,
     pub(super) summary: Summary,
-    /// The device has latencies of its own, so speeds mean something.
+    /// Whether the device models latencies, so that speeds are meaningful.
     pub(super) has_times: bool,
-    /// All jobs run for a time, so their shares mean something.
+    /// Whether all jobs run for a fixed time, so that their shares are comparable.
     pub(super) is_timed: bool,
 }
 

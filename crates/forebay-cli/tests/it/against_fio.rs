@@ -8,7 +8,7 @@ use crate::common::{bench_json, folder, skip, skip_without, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// fio's JSON; `None` if it is not installed.
+/// Returns fio's JSON, or `None` if fio is not installed.
 #[track_caller]
 fn fio_json(test: &str, folder: &TempDir, args: &str) -> Option<Value> {
     let output = Command::new("fio")
@@ -29,7 +29,7 @@ fn fio_json(test: &str, folder: &TempDir, args: &str) -> Option<Value> {
     Some(text[start..].parse().expect("fio's JSON"))
 }
 
-/// The paths of all values with their types, in order.
+/// Returns the paths of all values with their types, in order.
 fn paths(value: &Value) -> Vec<String> {
     fn walk(path: &str, value: &Value, out: &mut Vec<String>) {
         match value {
@@ -57,8 +57,8 @@ fn take_disks(report: &mut Value) -> Vec<Value> {
     }
 }
 
-/// Compares the disk statistics. fio lists the device below the file, and the devices that this one
-/// is made of; on some file systems (overlayfs, tmpfs) it finds none. The layer lists the file.
+/// Compares the disk statistics. fio lists the device below the file and that device's components;
+/// on some file systems (overlayfs, tmpfs) it finds none. The layer lists the file.
 #[track_caller]
 fn compare_disks(test: &str, mut theirs: Vec<Value>, ours: &[Value]) {
     for disk in theirs.iter_mut().filter_map(Value::as_object_mut) {
@@ -88,7 +88,7 @@ fn check(test: &str, args: &str) {
         for key in ["jobname", "groupid", "error", "job options", "latency_depth"] {
             assert_eq!(ours[key], theirs[key], "{test}: {key}");
         }
-        // In a mixed job chance decides, and each has its own.
+        // In a mixed job the counts are random, and differ between the programs.
         if !args.contains("randrw") {
             assert_eq!(ours["sync"]["total_ios"], theirs["sync"]["total_ios"], "{test}: sync");
             assert_eq!(ours["sync"]["lat_ns"]["N"], theirs["sync"]["lat_ns"]["N"], "{test}: sync");
@@ -170,7 +170,7 @@ fn blocking_writes_with_flushes() {
 
 #[test]
 fn time_based_reads() {
-    // The number of I/Os is chance; only the shape is compared.
+    // The number of I/Os varies, so only the shape is compared.
     let test = "time_based_reads";
     let args = "--name=a --rw=read --size=1m --runtime=1s --time_based --ioengine=libaio \
                 --filename=disk.img";
@@ -228,7 +228,7 @@ fn flushes_of_two_kinds_are_as_many() {
     assert_eq!(flushes(&ours), flushes(&theirs));
 }
 
-/// The sizes of the I/Os of each direction, of a run's log.
+/// Returns the sizes of a run's I/Os from its log, by direction.
 fn sizes(folder: &TempDir) -> Vec<Vec<u64>> {
     let text = std::fs::read_to_string(folder.path().join("log_iops.1.log")).expect("a log");
     let mut sizes = vec![Vec::new(); 3];
@@ -240,7 +240,7 @@ fn sizes(folder: &TempDir) -> Vec<Vec<u64>> {
     sizes
 }
 
-/// How often each size occurs, relative to all.
+/// Returns the relative frequency of each size.
 fn shares(sizes: &[u64]) -> std::collections::BTreeMap<u64, f64> {
     let mut shares = std::collections::BTreeMap::new();
     for &bytes in sizes {
@@ -298,7 +298,7 @@ fn zipf_is_as_steep_as_in_fio() {
              --write_iops_log=log --random_distribution={distribution} --thread"
         );
         let folder = folder();
-        // The share of the hundred blocks that are read most often.
+        // Returns the share of the hundred most frequently read blocks.
         let hottest = || {
             let text =
                 std::fs::read_to_string(folder.path().join("log_iops.1.log")).expect("a log");
@@ -364,7 +364,7 @@ fn logs_have_the_names_and_columns_of_fio() {
                 if name.ends_with(".log") {
                     let text = std::fs::read_to_string(entry.path()).expect("a log");
                     let columns = text.lines().next().map_or(0, |line| line.split(", ").count());
-                    // Their null device completes at once: it has no submission latency.
+                    // fio's null device completes at once, so it has no submission latency.
                     let columns = if name.contains("slat") { 0 } else { columns };
                     logs.push((name, columns));
                 }

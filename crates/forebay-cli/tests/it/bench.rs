@@ -1,8 +1,8 @@
-//! `forebay bench` from outside: what it does, and what it says of it.
+//! `forebay bench`: its effects and its reports.
 
 use crate::common::{bench, bench_json, data_file, folder, stderr, stdout};
 
-/// The command that a plugging figure was published with, on a file, for a second.
+/// The command of the published plugging figure, on a file, for a second.
 #[test]
 fn the_published_command_merges_sixteen_reads_into_one() {
     let folder = folder();
@@ -76,7 +76,7 @@ fn missing_files_are_laid_out() {
     assert_eq!(data.len(), 5 << 20);
     assert!(data.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)), "holes");
 
-    // Large enough: left alone. Too small: extended.
+    // A large enough file is left as it is; a smaller one is extended.
     let output = bench(&folder, "--name=a --rw=read --size=1m --output-format=json");
     assert_eq!(stderr(&output), "");
     let output = bench(&folder, "--name=a --rw=write --size=6m --output-format=json");
@@ -95,7 +95,7 @@ fn mixed_jobs_flush_and_trim() {
     assert_eq!(count("read") + count("write"), 1024);
     assert!((170..340).contains(&count("read")), "{}", count("read"));
     let flushes = job["sync"]["total_ios"].as_u64().expect("a number");
-    // None behind the last I/O; the one that ends the job is not counted, as in fio.
+    // There is no flush after the last I/O. As in fio, the flush that ends the job is not counted.
     assert!((count("write").div_ceil(8) - 1..=count("write") / 8).contains(&flushes));
     assert_eq!(report["forebay"][0]["bios"]["flush"], flushes + 1);
 
@@ -110,7 +110,7 @@ fn clones_are_reported_alone_or_as_a_group() {
     let args = "--name=a --filename=null:1M --numjobs=3 --rw=randread";
     let report = bench_json(&folder, args);
     assert_eq!(report["jobs"].as_array().map(Vec::len), Some(3));
-    // They share their disk.
+    // The clones share their disk.
     assert_eq!(report["forebay"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["disk_util"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["forebay"][0]["jobs"].as_array().map(Vec::len), Some(3));
@@ -175,14 +175,14 @@ fn the_last_flush_is_a_part_of_the_runtime() {
     let report = bench_json(&folder, args);
     let driver = &report["forebay"][0]["latency_ns"]["driver"];
     let number = |value: &serde_json::Value| value.as_u64().expect("a number");
-    // One after the other, 64 writes and a flush take as long as the sum of them at least.
+    // Without overlap, the run takes at least the sum of the times of 64 writes and a flush.
     assert_eq!(driver["n"], 65);
     let sum_ms = 65 * number(&driver["mean"]) / 1_000_000;
     let runtime_ms = number(&report["jobs"][0]["write"]["runtime"]);
     assert!(runtime_ms >= sum_ms, "{runtime_ms} ms, and {sum_ms} ms at the driver");
 }
 
-/// The sums of latencies are exact, and so are their means but for the decimals in the report.
+/// Latency sums are exact, and so are the means, up to the decimals in the report.
 #[test]
 fn completion_latency_is_the_total_less_the_submission_latency() {
     let folder = folder();
@@ -196,7 +196,7 @@ fn completion_latency_is_the_total_less_the_submission_latency() {
     assert!((slat + clat - lat).abs() < 1e-3, "{slat} + {clat} is not {lat}");
 }
 
-/// A clone that spins reads the clock in user mode, which is no system call.
+/// A clone that spins reads the clock in user mode, without a system call.
 #[test]
 fn user_time_and_system_time_are_not_exchanged() {
     let folder = folder();
@@ -208,7 +208,7 @@ fn user_time_and_system_time_are_not_exchanged() {
     assert!(user > system, "user {user} %, system {system} %");
 }
 
-/// What the layer reports of a load without timing: sixteen reads at a time, of which fifteen
+/// Checks the layer's report on a load without timing: batches of sixteen reads, of which fifteen
 /// merge.
 #[test]
 fn the_layer_block_explains_its_counters_by_their_labels() {
@@ -268,7 +268,8 @@ fn odd_bytes_at_the_end_are_left_alone() {
     }
 }
 
-/// Pages of a file that are in memory, as fincore (util-linux) counts them; `None` without it.
+/// Returns how many pages of a file are cached, as counted by fincore (util-linux); `None` without
+/// it.
 fn pages_in_memory(folder: &tempfile::TempDir, name: &str) -> Option<u64> {
     let output = std::process::Command::new("fincore")
         .args(["--noheadings", "--raw", "--output=PAGES", name])
@@ -287,8 +288,8 @@ fn the_page_cache_is_dropped_before_the_start() {
     let Some(before) = pages_in_memory(&folder, "disk.img") else {
         return crate::common::skip_without("fincore", test);
     };
-    // What is in memory may be dropped at any time, and on a memory file system never is: then
-    // there is nothing to see.
+    // The kernel may drop cached pages at any time, and a memory file system never drops them. In
+    // both cases the test has nothing to check.
     let args = "--name=a --filename=disk.img --rw=randread --io_size=4k";
     bench_json(&folder, &format!("{args} --invalidate=0"));
     if before < 4096 || pages_in_memory(&folder, "disk.img") != Some(4096) {

@@ -1,4 +1,5 @@
-//! What the tests of the program share: a folder where direct I/O works, and running it.
+//! Helpers that the tests share: a folder that supports direct I/O, and functions that run the
+//! program.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -7,12 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder of its own for a test, on the file system of the build.
+/// Returns a new folder for a test, on the file system of the build.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
 }
 
-/// The program, to be run in `folder`.
+/// Returns the command of the program, to be run in `folder`.
 pub(crate) fn forebay(folder: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.current_dir(folder.path());
@@ -24,13 +25,13 @@ pub(crate) fn bench(folder: &TempDir, args: &str) -> Output {
     forebay(folder).arg("bench").args(args.split_whitespace()).output().expect("it can be run")
 }
 
-/// Starts `forebay bench`, and comes back when its jobs have done some I/O: when its progress line
-/// says so. What it has printed on standard error until then is gone.
+/// Starts `forebay bench`, and returns once its progress line shows that its jobs have done some
+/// I/O. The standard error printed until then is consumed.
 pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {
     bench_until(folder, args, " IOPS]")
 }
 
-/// The same, until its progress line says `sign`.
+/// Does the same, but returns once the progress line contains `sign`.
 pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     let mut child = forebay(folder)
         .args(["bench", "--eta=always"])
@@ -48,25 +49,25 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     child
 }
 
-/// Skips a test, or a part of it, that does not apply to this machine: the kernel, for instance,
-/// lacks a feature.
+/// Skips a test, or a part of it, that does not apply to this machine, for instance because the
+/// kernel lacks a feature.
 pub(crate) fn skip(test: &str, why: &str) {
     crate::skip_support::skip_always(test, why);
 }
 
-/// Skips a test that needs a tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
+/// Skips a test that needs a missing tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
 #[track_caller]
 pub(crate) fn skip_without(tool: &str, test: &str) {
     skip_unless_required(test, &format!("{tool} is not installed"));
 }
 
-/// Skips a test that needs a tool or a privilege. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
+/// Skips a test that lacks a tool or a privilege. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
 #[track_caller]
 pub(crate) fn skip_unless_required(test: &str, why: &str) {
     crate::skip_support::skip(test, why);
 }
 
-/// Runs a bench that must succeed, and gives its JSON.
+/// Runs a bench that must succeed, and returns its JSON.
 #[track_caller]
 pub(crate) fn bench_json(folder: &TempDir, args: &str) -> Value {
     let output = bench(folder, &format!("{args} --output-format=json"));
@@ -74,23 +75,23 @@ pub(crate) fn bench_json(folder: &TempDir, args: &str) -> Value {
     json(&output)
 }
 
-/// Standard output as exactly one JSON value.
+/// Parses standard output as exactly one JSON value.
 #[track_caller]
 pub(crate) fn json(output: &Output) -> Value {
     stdout(output).parse().unwrap_or_else(|error| panic!("{error}: {}", stdout(output)))
 }
 
-/// Standard output as text.
+/// Returns standard output as text.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Standard error as text.
+/// Returns standard error as text.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file with `len` bytes of data that is neither zero nor compressible.
+/// Creates a file with `len` bytes of data that are neither zero nor compressible.
 pub(crate) fn data_file(folder: &TempDir, name: &str, len: usize) -> PathBuf {
     let path = folder.path().join(name);
     let bytes: Vec<u8> =

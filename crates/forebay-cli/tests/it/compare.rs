@@ -1,5 +1,5 @@
-//! `bench --compare`: with the real fio, with a fio of our own making, with other devices, and what
-//! is refused before anything runs.
+//! `bench --compare`: with the real fio, with a fake fio, with other devices, and the options that
+//! are refused before any run.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use crate::common::{
     bench, bench_until, data_file, folder, forebay, json, skip_without, stderr, stdout,
 };
 
-/// A script in the place of fio, which answers to `--version` and does `run` otherwise.
+/// Runs a comparison with a script as fio, which answers `--version` and otherwise executes `run`.
 fn with_fio(folder: &TempDir, version: &str, run: &str, args: &str) -> Output {
     let bin = folder.path().join("bin");
     std::fs::create_dir_all(&bin).expect("a folder");
@@ -72,7 +72,7 @@ fn the_same_device_with_other_keys_is_another_side() {
     }
 }
 
-/// A report with more I/Os per second than there are.
+/// A report with more I/Os per second than any device can do.
 const FAST: &str = r#"printf '{\n"jobs": [{"ctx": 1, "read": {"total_ios": 9, "iops": 1e15,
     "bw_bytes": 1e15, "clat_ns": {"mean": 1e-9}}, "write": {"total_ios": 0},
     "trim": {"total_ios": 0}}]}\n'"#;
@@ -184,7 +184,7 @@ fn comparison_of_a_job_with_itself_is_refused() {
     check("--filename=ram:1M?nomerges=1&plug=none --queue_depth=3", "?nomerges=1&queue_depth=3");
     check("--filename=x --ioengine=null --size=1m", "?direct=on");
     check("--filename=ram:1M --plug=none", "ram:1M?plug=none");
-    // Without a key, it shows how much equal runs differ.
+    // Without a key, the comparison shows how much equal runs differ.
     let args = "--name=a --filename=ram:1M --compare=ram:1M --compare-pairs=1";
     let output = bench(&folder, args);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -253,7 +253,7 @@ fn options_without_effect_on_the_other_side_are_noted() {
     );
 }
 
-/// A report of one side with reads and, if `writes` is not 0, writes.
+/// Returns the report of one side with reads and, if `writes` is not 0, writes.
 fn report_of(reads: u32, writes: u32) -> String {
     let of = |ios: u32| {
         format!(

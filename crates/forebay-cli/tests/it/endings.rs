@@ -1,4 +1,4 @@
-//! How runs end: by a signal, and by data that is not what was written.
+//! Runs that end early: by a signal, or because data differ from what was written.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
@@ -91,7 +91,7 @@ fn blocks_that_were_never_written_do_not_pass() {
 #[test]
 fn a_failed_write_ends_the_job_before_anything_is_read_back() {
     let folder = folder();
-    // The first run leaves good blocks behind; in the second one the tenth write fails.
+    // The first run writes good blocks; in the second one the tenth write fails.
     let args = "--name=a --rw=write --filename=disk.img --size=1m --verify=crc32c";
     bench_json(&folder, args);
     let faulty = args.replace("disk.img", "fault:disk.img?rule=write:io:nth=10");
@@ -112,6 +112,6 @@ fn a_file_that_becomes_shorter_ends_the_job() {
     let message = ": no bytes were transferred; the file or device has become smaller since the \
                    start\n";
     assert!(stderr(&output).contains(message), "{}", stderr(&output));
-    // The number that fio gives for it.
+    // The errno that fio reports in this case.
     assert!(stdout(&output).contains("\na: (groupid=0, jobs=1): err= 5 (read of 4096 bytes at "));
 }

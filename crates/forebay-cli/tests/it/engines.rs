@@ -1,5 +1,5 @@
-//! What does the I/O of a file, as fio's engines name it, and what is said where the kernel refuses
-//! that: to a program under a seccomp filter.
+//! The engine that does a file's I/O, by fio's engine names, and the report when the kernel refuses
+//! it to a program under a seccomp filter.
 
 use std::process::Output;
 use std::thread;
@@ -12,10 +12,10 @@ use crate::seccomp;
 const URING: i64 = libc::SYS_io_uring_setup;
 const AIO: i64 = libc::SYS_io_setup;
 
-/// Runs the program with arguments separated by spaces, where these system calls fail so.
+/// Runs the program, with arguments separated by spaces, while these system calls fail.
 fn run_under(calls: &[(i64, i32)], folder: &TempDir, args: &str) -> Output {
     let run = || {
-        // What this thread executes is under the filter, too.
+        // The filter also applies to programs that this thread executes.
         seccomp::refuse(calls.iter().copied()).expect("a filter");
         forebay(folder).args(args.split_whitespace()).output().expect("it can be run")
     };
@@ -77,7 +77,7 @@ fn an_engine_that_was_named_is_used_or_refused() {
     }
 }
 
-/// Each kind of sync is the system call of its name: where that fails, the job does.
+/// Each kind of sync makes the system call of its name: if that call fails, the job fails.
 #[test]
 fn fsync_and_fdatasync_are_two_system_calls() {
     let (fsync, fdatasync) = (libc::SYS_fsync, libc::SYS_fdatasync);
@@ -86,7 +86,7 @@ fn fsync_and_fdatasync_are_two_system_calls() {
         ("--end_fsync=1", fsync, fdatasync),
         ("--fsync_on_close=1", fsync, fdatasync),
         ("--fdatasync=2", fdatasync, fsync),
-        // Of two that are due at the same time the stronger one is done.
+        // If two syncs are due at the same time, the stronger one is made.
         ("--fsync=2 --fdatasync=2", fsync, fdatasync),
     ] {
         let folder = folder();

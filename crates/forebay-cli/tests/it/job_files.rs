@@ -1,4 +1,4 @@
-//! Job files, and the stages that a `stonewall` makes of jobs.
+//! Job files, and stages separated by `stonewall`.
 
 use std::fs::write;
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::common::{bench, bench_at_work, bench_json, folder, forebay, json, std
 #[test]
 fn a_stage_begins_when_the_one_before_has_ended() {
     let folder = folder();
-    // The second job could not verify what it reads if the first were still writing it.
+    // If the first job were still writing, the second one could not verify its reads.
     let text = "[global]\nfilename=ram:4M\nbs=4k\nverify=crc32c\n\
                 [fill]\nrw=write\ndo_verify=0\n[check]\nrw=read\nstonewall\nnumjobs=2\n";
     write(folder.path().join("a.fio"), text).expect("a file");
@@ -34,7 +34,7 @@ fn a_stage_begins_when_the_one_before_has_ended() {
 #[test]
 fn clones_join_the_entry_before_them_in_their_group() {
     let folder = folder();
-    // What fio 3.33 makes of the same file.
+    // fio 3.33 reports the same for this file.
     let text = "[global]\nfilename=null:4k\nioengine=null\nsize=4k\ngroup_reporting\n\
                 [a]\n[b]\n[c]\nnumjobs=2\ngroup_reporting=0\n[d]\nnumjobs=2\n[e]\nstonewall\n\
                 [f]\nnumjobs=3\n";

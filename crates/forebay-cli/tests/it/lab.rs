@@ -1,4 +1,4 @@
-//! `forebay lab`: the rows as programs get them, the tables, and what is refused.
+//! `forebay lab`: rows for programs, tables, and refused options.
 
 use std::process::Output;
 

@@ -1,4 +1,4 @@
-//! The kinds of load beyond plain blocks: pace, ramps, what blocks hold, and how that is checked.
+//! Load options beyond plain blocks: rates, ramps, block contents, and verification.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn a_rate_is_an_upper_bound_for_each_direction() {
 #[test]
 fn each_direction_of_a_mix_keeps_its_own_rate() {
     for engine in ["null", "psync"] {
-        // By the mix alone writes would hold back the reads, to as few as there are of them.
+        // With the mix alone, the writes would limit the reads to about their own number.
         let args = format!(
             "--name=a --ioengine={engine} --filename=null:1G --rw=randrw --rate_iops=,20 \
              --number_ios=2000"
@@ -145,7 +145,7 @@ fn a_planted_bad_block_is_found_by_every_method() {
 #[test]
 fn a_flush_goes_before_what_is_read_back_through_the_page_cache() {
     let report = bench_json(&folder(), "--name=a --rw=write --size=64k --verify=crc32c");
-    // A flush goes before the cache is dropped: what is dirty would stay.
+    // A flush precedes the drop of the cache, because dirty pages would stay.
     assert_eq!(report["forebay"][0]["bios"]["flush"], 1);
 }
 

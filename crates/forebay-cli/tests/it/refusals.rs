@@ -130,7 +130,7 @@ fn a_refused_command_leaves_no_file_behind() {
     }
 }
 
-/// The shell sets limits that keep the program from doing what it is asked to.
+/// Runs the program under resource limits that the shell sets, and checks its error.
 #[track_caller]
 fn check_limited(limits: &str, args: &str, message: &str) {
     let folder = folder();
@@ -156,7 +156,7 @@ fn a_layout_that_fails_is_taken_back() {
 #[test]
 fn threads_that_cannot_be_started_are_no_reason_to_hang() {
     check_limited(
-        // Stacks of 1 GiB, of which a dozen fit into the address space.
+        // Stacks of 1 GiB: about a dozen fit into the address space.
         "export RUST_MIN_STACK=1073741824; ulimit -v 16777216",
         "--name=a --filename=null:1M --numjobs=64",
         " of 64 threads could be started: ",
@@ -179,7 +179,7 @@ fn more_memory_than_there_is_is_refused() {
     }
 }
 
-/// Returns a block device that is mounted here, if there is one.
+/// Returns a block device that is mounted on this machine, if there is one.
 fn mounted_device() -> Option<String> {
     let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
@@ -198,7 +198,7 @@ struct MountedLoop {
 }
 
 impl MountedLoop {
-    /// Sets one up, or returns why that is not possible.
+    /// Sets up a device, or returns why that is not possible.
     fn new() -> Result<Self, String> {
         let run = |program: &str, args: &[&str]| {
             let output = std::process::Command::new(program).args(args).output();
@@ -225,7 +225,7 @@ impl MountedLoop {
 impl Drop for MountedLoop {
     fn drop(&mut self) {
         let run = |program: &str, arg: &std::ffi::OsStr| {
-            // If it fails, the device stays; the test itself has ended by then.
+            // If this fails, the device stays; the test itself has ended by then.
             let _ = std::process::Command::new(program).arg(arg).status();
         };
         if self.is_mounted {
@@ -240,7 +240,7 @@ impl Drop for MountedLoop {
 #[test]
 fn a_mounted_device_is_not_written_to() {
     let test = "a_mounted_device_is_not_written_to";
-    // A container need not have a mounted device, but may be able to make one.
+    // A container may have no mounted device, but may be able to create one.
     let (device, _guard) = match mounted_device() {
         Some(device) => (device, None),
         None => match MountedLoop::new() {
@@ -251,7 +251,7 @@ fn a_mounted_device_is_not_written_to() {
             }
         },
     };
-    // If this were not refused, the layer would still refuse each write.
+    // Without the refusal under test, the layer would still refuse each write.
     let args = format!("--name=a --rw=write --size=4k --filename={device}?read_only=on");
     let output = bench(&folder(), &args);
     let message = stderr(&output);
@@ -306,8 +306,8 @@ fn direct_io_needs_aligned_blocks() {
     );
 }
 
-/// Runs a copy of the program on a file of this mode, as a user without privileges. The superuser
-/// may do anything.
+/// Runs a copy of the program on a file with this mode, as an unprivileged user. The superuser
+/// ignores the mode.
 #[track_caller]
 fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
     // The build may be in a folder that other users cannot enter.

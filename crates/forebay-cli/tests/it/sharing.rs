@@ -1,4 +1,4 @@
-//! Clones and jobs on one disk: what they share, how it is reported, and blocking calls.
+//! Clones and jobs that share a disk: shared state, reports, and blocking calls.
 
 use serde_json::Value;
 
@@ -11,8 +11,9 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn one_jobs_data_is_seen_by_another() {
     let folder = folder();
-    // Both write all blocks many times at once, and then read back: with the same seed a block is
-    // right, whoever wrote it; with two seeds one of them finds the other's.
+    // All clones write all blocks many times concurrently, and then read them back. With the same
+    // seed, a block is valid whichever clone wrote it; with two seeds, one clone finds a block of
+    // the other.
     let args = "--filename=ram:256k --rw=randwrite --runtime=300ms --time_based --verify=crc32c";
     for engine in ["", "--ioengine=psync"] {
         let report = bench_json(&folder, &format!("{args} {engine} --name=a --numjobs=4"));
@@ -149,7 +150,7 @@ fn many_clones_make_blocking_calls() {
         let (job, layer) = (&report["jobs"][0], &report["forebay"][0]);
         assert_eq!(number(&job["read"]["total_ios"]), 64 * 256);
         assert_eq!(number(&layer["bios"]["read"]), 64 * 256);
-        // A call has no part that only submits, and there is one at a time.
+        // A call has no separate submission, and there is one at a time.
         assert_eq!(number(&job["read"]["slat_ns"]["N"]), 0);
         assert_eq!((number(&job["latency_depth"]), &job["iodepth_level"]["1"]), (1, &100.0.into()));
         assert_eq!(layer["jobs"][0]["tag_waits"], Value::Null);

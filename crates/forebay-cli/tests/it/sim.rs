@@ -1,4 +1,4 @@
-//! `forebay sim`: a job file and random scenarios in virtual time, and the same again by the seed.
+//! `forebay sim`: a job file and random scenarios in virtual time, and replay from the seed.
 
 use std::process::Output;
 
@@ -123,7 +123,7 @@ fn settings_that_are_simulated_have_their_effect() {
     assert!(!in_file.contains("tag waits    : 0,"), "{in_file}");
     let again = stdout(&sim(&folder, "job.fio --seed 3 --queue-depth 2 --wake batch"));
     assert_eq!(again.replace(" --wake batch --queue-depth 2", ""), in_file);
-    // The command line replaces what the job file sets.
+    // The command line overrides the job file.
     let deep = stdout(&sim(&folder, "job.fio --seed 3 --queue-depth 8"));
     assert!(deep.contains("tag waits    : 0,"), "{deep}");
     let same = stdout(&sim(&folder, "job.fio --seed 3 --set queue_depth=8"));
@@ -161,7 +161,7 @@ fn variants_are_run_side_by_side() {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let names: Vec<_> = rows.iter().map(|row| row[0]).collect();
     assert_eq!(names, ["setting", "(base)", "plug=none", "device=hdd", "replay"], "{text}");
-    // Requests and merges.
+    // The columns are requests and merges.
     assert_eq!((rows[1][6], rows[1][7]), ("16", "240"), "{text}");
     assert_eq!((rows[2][6], rows[2][7]), ("256", "0"), "{text}");
     let text = stdout(&sim(&folder, "job.fio --seed 3 --sweep queue_depth=1,2,3"));
@@ -205,7 +205,7 @@ fn speed_is_shown_only_where_the_model_has_times() {
     assert!(flaky.contains("speed        : not shown: "), "{flaky}");
 }
 
-/// The example of the documentation: more threads than tags.
+/// Runs the example of the documentation: more threads than tags.
 fn wait_for_tags(policy: &str) -> Output {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/stash.fio");
     sim(&folder(), &format!("{path} --queue-depth 16 --seed 1 --wake {policy}"))

@@ -26,8 +26,8 @@ use crate::status::BlockStatus;
 
 /// The native FUA writes at the device.
 ///
-/// They are counted by period: a period ends when a flush succeeds, which then waits for those of
-/// that period alone. One flush at a time waits, so two counters do.
+/// They are counted by period. A period ends when a flush succeeds; that flush then waits for the
+/// writes of its own period only. One flush at a time waits, so two counters are enough.
 #[derive(Debug, Default)]
 pub(super) struct FuaWrites {
     nr: [u32; 2],
@@ -39,7 +39,7 @@ impl FuaWrites {
         self.nr != [0, 0]
     }
 
-    /// The steps of a FUA write that is issued now.
+    /// Returns the steps of a FUA write that is issued now.
     fn steps(&self) -> Steps {
         if self.is_odd { Steps::FUA_ODD } else { Steps::FUA }
     }
@@ -52,13 +52,13 @@ impl FuaWrites {
         self.nr[usize::from(steps == Steps::FUA_ODD)] -= 1;
     }
 
-    /// Begins a period. The writes of the one before the last have completed.
+    /// Begins a period. The writes of the period before the last have completed.
     pub(super) fn begin_period(&mut self) {
         self.is_odd = !self.is_odd;
         assert!(self.nr[usize::from(self.is_odd)] == 0, "one flush at a time waits for FUA writes");
     }
 
-    /// Whether writes of the last period are still at the device.
+    /// Returns whether writes of the last period are still at the device.
     pub(super) fn is_waited_for(&self) -> bool {
         self.nr[usize::from(!self.is_odd)] > 0
     }
@@ -88,8 +88,8 @@ impl Turn<'_> {
         true
     }
 
-    /// Ends the flushes that a native FUA write, which has ended, allows to end: one that has
-    /// succeeded and waited for it; and if data is lost, those that wait for their turn.
+    /// Ends the successful flush that waits for native FUA writes, once the last of them has ended.
+    /// If data is lost, also fails the pending flushes that cover the loss.
     pub(crate) fn end_flushes_after_fua(&mut self, is_lost: bool) {
         let flush = &mut self.hctx.flush;
         if flush.is_settling && !flush.fua.is_waited_for() {

@@ -1,13 +1,13 @@
-//! Which steps make a request durable: PREFLUSH, DATA, POSTFLUSH.
+//! The steps that make a request durable: PREFLUSH, DATA, POSTFLUSH.
 //!
-//! Counterpart in Linux: `REQ_FSEQ_*` (`block/blk-flush.c`). A request that asks for durability is
-//! up to three commands at the device, one after another:
+//! Counterpart in Linux: `REQ_FSEQ_*` (`block/blk-flush.c`). A request that asks for durability
+//! takes up to three commands at the device, one after another:
 //!
-//! - PRE, a flush, where it asks for one before its data and the device has a volatile cache;
-//! - DATA, where it has any; with a mark where the command itself makes it durable (native FUA);
-//! - POST, a flush, where it must be durable itself and the driver cannot do that in one command.
+//! - PRE, a flush, if it asks for one before its data and the device has a volatile cache;
+//! - DATA, if it has any; with a mark if the command itself makes the data durable (native FUA);
+//! - POST, a flush, if its data must be durable and the driver cannot ensure that in one command.
 //!
-//! The flushes of all requests of a hardware context are joined by its machine ([`super`]).
+//! The flush machine of a hardware context ([`super`]) coalesces the flushes of its requests.
 
 use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
@@ -21,14 +21,14 @@ impl Steps {
     pub(crate) const PRE: Steps = Steps(1);
     pub(crate) const DATA: Steps = Steps(2);
     pub(crate) const POST: Steps = Steps(4);
-    /// DATA by a native FUA write: issued in an even or in an odd period ([`super::fua`]).
+    /// DATA as a native FUA write, issued in an even or in an odd period ([`super::fua`]).
     pub(crate) const FUA: Steps = Steps(Steps::DATA.0 | Steps::NATIVE);
     pub(crate) const FUA_ODD: Steps = Steps(Steps::FUA.0 | Steps::ODD);
 
     const NATIVE: u8 = 8;
     const ODD: u8 = 16;
 
-    /// The steps of a bio on a disk of these limits.
+    /// Returns the steps of a bio on a disk with these limits.
     #[inline]
     pub(crate) fn of(op: Op, flags: BioFlags, len: u64, limits: &QueueLimits) -> Steps {
         let mut steps = if len > 0 { Steps::DATA.0 } else { 0 };
@@ -36,7 +36,8 @@ impl Steps {
             if op == Op::Flush || flags.contains(BioFlags::PREFLUSH) {
                 steps |= Steps::PRE.0;
             }
-            // Only a write's FUA can be handed to a driver; other changes need the flush.
+            // A driver accepts FUA only for a write; other operations that change data need the
+            // flush.
             let native = limits.fua && op == Op::Write;
             if len > 0 && op.is_write() && flags.contains(BioFlags::FUA) {
                 steps |= if native { Steps::NATIVE } else { Steps::POST.0 };
@@ -45,13 +46,13 @@ impl Steps {
         Steps(steps)
     }
 
-    /// The step to take now; `None` where all are done.
+    /// Returns the current step; `None` if all are done.
     #[inline]
     pub(crate) fn current(self) -> Option<Steps> {
         (self.0 != 0).then(|| Steps(self.0 & self.0.wrapping_neg()))
     }
 
-    /// What is left after `step`.
+    /// Returns the steps that are left after `step`.
     #[inline]
     pub(crate) fn after(self, step: Steps) -> Steps {
         assert!(self.current() == Some(step), "steps are taken in order");
@@ -59,13 +60,13 @@ impl Steps {
         Steps(self.0 & !step.0 & !marks)
     }
 
-    /// Whether DATA, which is the current step, is made durable by its own command.
+    /// Returns whether the DATA step, which is the current step, is a native FUA write.
     #[inline]
     pub(crate) fn is_native_fua(self) -> bool {
         self.0 & Steps::NATIVE != 0
     }
 
-    /// Both.
+    /// Returns the steps of both.
     #[inline]
     pub(crate) const fn and(self, other: Steps) -> Steps {
         Steps(self.0 | other.0)

@@ -1,4 +1,5 @@
-//! The flush machine in a turn: who waits, when a flush is issued, and what its end does.
+//! Turns of the flush machine: which requests wait, when a flush is issued, and the effects of its
+//! end.
 
 use super::{NR_IN_A_ROW, Steps, Waiting};
 use crate::bio::{BioFlags, Op};
@@ -12,23 +13,23 @@ use crate::splits::Splits;
 use crate::status::BlockStatus;
 
 impl Turn<'_> {
-    /// The oldest of the backlog has no data to be issued now: it is done, or waits for a flush.
-    /// It has no tag.
+    /// Handles the oldest request of the backlog, which has no data to issue now: it is done, or
+    /// waits for a flush. It has no tag.
     #[cold]
     pub(crate) fn take_flush(&mut self) {
         self.hctx.flush.is_next = false;
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
-                // Nothing to do at the device: no data, and nothing that could be lost.
+                // The device has nothing to do: there are no data, and nothing that could be lost.
                 true => self.end_all(rq),
                 false => self.park(rq),
             }
         }
     }
 
-    /// Flushes that are new in the backlog wait in the machine, and not behind others there: they
-    /// need no tag, order nothing that came before them, and the next may follow the one that runs
-    /// while the others are held.
+    /// Moves new flushes from the backlog to the machine, so that they do not wait behind other
+    /// requests. They need no tag, and order nothing that came before them. The next flush may
+    /// follow the running one while the others are held.
     #[inline]
     pub(crate) fn take_new_flushes(&mut self) {
         let is_flush = |rq: &Request| rq.steps.current() == Some(Steps::PRE);
@@ -39,29 +40,31 @@ impl Turn<'_> {
             } else if let Some(rq) = self.hctx.backlog.remove(at) {
                 let nr_left = self.hctx.backlog.len();
                 self.park(rq);
-                // If it needs none after all, its data is at the front.
+                // If it needs no flush after all, its data are at the front.
                 at += self.hctx.backlog.len() - nr_left;
             }
         }
     }
 
-    /// A request that has no tag waits for a flush; or does not have to.
+    /// Makes a request without a tag wait for a flush, or ends that step at once if no flush is
+    /// needed.
     #[cold]
     pub(crate) fn park(&mut self, rq: Request) {
         let wanted = self.wanted(&rq);
         let HardwareContext { flush, device, counters, policy, .. } = &mut *self.hctx;
         let durability = &*device.durability;
         counters.flushes_asked.add(1);
-        // In this order: a loss is noted before a later flush can move the durable point over it.
+        // In this order: a loss is recorded before a later flush can move the durable point past
+        // it.
         let durable = durability.durable();
         let Some(nr_losses) = durability.check(wanted) else {
-            // Another flush would prove nothing of what is lost.
+            // Another flush would prove nothing about lost writes.
             counters.flushes_refused.add(1);
             let is_gone = device.is_failed();
             let status = if is_gone { BlockStatus::Offline } else { BlockStatus::Io };
             return self.flush_ended(rq, Err(status));
         };
-        // What somebody else has written, by other means, has no point.
+        // Writes that bypass the disk, such as those of another process, have no durable point.
         let is_by_point = matches!(wanted, Wanted::Point(_)) || is_up_to(&rq);
         let is_counted = (is_by_point || policy.elide) && !rq.flags.contains(BioFlags::FSYNC);
         if is_counted && durable >= wanted.up_to() {
@@ -70,7 +73,7 @@ impl Turn<'_> {
         }
         let waiting = Waiting { rq, wanted, nr_losses };
         if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {
-            // It was issued when all that this one wants had ended.
+            // The running flush was issued after all the writes that this request covers had ended.
             counters.flushes_joined.add(1);
             return flush.running.push(waiting);
         }
@@ -92,10 +95,10 @@ impl Turn<'_> {
         }
     }
 
-    /// The durable point of writes that end now.
+    /// Returns the durable point of writes that end now.
     ///
-    /// One number does for all that one look at the driver has brought: all of them had completed
-    /// at the device before it was drawn.
+    /// All completions of one reap share a number: all of them had completed at the device before
+    /// it was drawn.
     pub(crate) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
         if is_in_doubt {
@@ -104,20 +107,21 @@ impl Turn<'_> {
         if flush.batch_point == 0 || !flush.is_reaping {
             flush.batch_point = device.durability.writes_end();
             if device.durability.nr_failures() != flush.nr_failures {
-                // One has failed since this turn began, elsewhere, and may not know of these.
+                // A flush has failed in another context since this turn began, and may not cover
+                // these.
                 flush.batch_point = device.durability.doubtful_writes_end();
             }
         }
         flush.batch_point
     }
 
-    /// Before other requests: issues a flush, if one is due. Says whether the others have to wait,
-    /// for the device is busy with a flush, or too busy for one.
+    /// Issues a flush before other requests, if one is due. Returns whether the other requests have
+    /// to wait, because the device executes a flush or is too busy to take one.
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let HardwareContext { flush, policy, dispatch, limits, .. } = &mut *self.hctx;
         if flush.is_running {
-            // What has a tag was there before the flush, and may go.
+            // A request with a tag was there before the flush, and may go.
             return flush.holds && dispatch.is_empty();
         }
         let is_behind = flush.is_tail && !dispatch.is_empty();
@@ -139,7 +143,7 @@ impl Turn<'_> {
         self.issue_flush(driver) || self.look_at_flush(driver)
     }
 
-    /// Whether so many flushes have gone in a row that others go first, if there are any.
+    /// Returns whether other requests wait and may go first, after a number of flushes in a row.
     fn is_others_turn(&mut self) -> bool {
         let HardwareContext { flush, counters, limits, .. } = &mut *self.hctx;
         if counters.issued.get() != flush.nr_issued {
@@ -149,13 +153,14 @@ impl Turn<'_> {
         are_many && (!self.hctx.dispatch.is_empty() || self.stock_backlog())
     }
 
-    /// The others have gone before a flush. Says whether the device is too busy for it now.
+    /// Issues the flush after the other requests had their turn. Returns whether requests after it
+    /// have to wait, as `look_at_flush` does.
     pub(crate) fn others_are_through<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         self.hctx.flush.nr_in_a_row = 0;
         core::mem::take(&mut self.hctx.flush.lets_through) && self.look_at_flush(driver)
     }
 
-    /// Hands the flush to the driver, for all that is pending. Says whether the driver is busy.
+    /// Issues the flush for all pending requests. Returns whether the driver is busy.
     fn issue_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let HardwareContext { flush, device, splits, .. } = &mut *self.hctx;
         if device.is_failed() {
@@ -169,7 +174,8 @@ impl Turn<'_> {
         rq.flags = if is_fsync { BioFlags::FSYNC } else { BioFlags::NONE };
         rq.was_issued = false;
         (rq.tagged_ns, rq.issued_ns) = (self.now, self.now);
-        // Before it is issued: what ends meanwhile, elsewhere, may come too late for it.
+        // Read before the issue: writes that end in other contexts meanwhile may be too late for
+        // it.
         let in_hand = device.durability.point();
         let answer = driver.queue_rq(&issued(splits, &rq, flush.tag, false), true);
         match answer {
@@ -201,7 +207,7 @@ impl Turn<'_> {
         false
     }
 
-    /// The command of the machine has completed.
+    /// Handles the completion of the machine's command.
     #[cold]
     pub(crate) fn flush_done(&mut self, rq: Request, result: Result<u64, BlockStatus>) {
         let HardwareContext { flush, counters, limits, .. } = &mut *self.hctx;
@@ -223,7 +229,8 @@ impl Turn<'_> {
         }
     }
 
-    /// What was in hand when the flush was issued is durable, unless it is lost.
+    /// Records that all writes up to the point in hand at the issue are durable, unless they are
+    /// lost.
     pub(super) fn flush_succeeded(&mut self) {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
         device.durability.flushed(flush.in_hand);
@@ -247,8 +254,8 @@ impl Turn<'_> {
         self.hctx.flush.running = running;
     }
 
-    /// A flush, or a sync that counts as one, has failed: records what may be lost, before any bio
-    /// ends for it.
+    /// Records what a failed flush, or a failed sync that counts as one, may have lost. This
+    /// happens before any bio ends because of it.
     pub(super) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
         device.durability.flush_failed();
@@ -258,9 +265,9 @@ impl Turn<'_> {
         self.look_for_failures();
     }
 
-    /// Has a flush failed, here or in another context, then what this has at the device may be
-    /// lost with what had ended: it may be in the cache, with its completion on the way, or be the
-    /// part of a bio that was done first.
+    /// Checks whether a flush has failed, here or in another context. If so, the writes of this
+    /// context at the device may be lost like those that had ended. Their data may be in the cache,
+    /// with the completion on its way, or be the part of a bio that was done first.
     #[inline]
     pub(crate) fn look_for_failures(&mut self) {
         let HardwareContext { flush, device, .. } = &*self.hctx;
@@ -278,7 +285,7 @@ impl Turn<'_> {
         requests.filter(|rq| rq.was_issued).for_each(|rq| rq.doubt(splits));
     }
 
-    /// Fails the requests that wait for the next flush and want what was lost: that flush would
+    /// Fails the requests that wait for the next flush and cover lost writes. That flush would
     /// prove nothing for them.
     pub(super) fn tell_pending(&mut self) {
         let mut pending = core::mem::take(&mut self.hctx.flush.pending);
@@ -303,13 +310,13 @@ impl Turn<'_> {
         self.hctx.flush.pending = pending;
     }
 
-    /// A request has taken its step, or failed to. It has no tag.
+    /// Ends the current step of a request, successful or not. The request has no tag.
     fn flush_ended(&mut self, mut rq: Request, result: Result<(), BlockStatus>) {
         let step = rq.steps.current().expect("it waits for a step");
         assert!(step != Steps::DATA, "a flush is no data");
         rq.steps = rq.steps.after(step);
         if let Err(status) = result {
-            // Nothing is known of the bio, from its start.
+            // Nothing is known about the bio, from its first byte on.
             rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));
         } else if !rq.steps.is_empty() {
             return self.hctx.take_back(rq);
@@ -324,7 +331,7 @@ impl Turn<'_> {
 }
 
 impl Request {
-    /// Notes on its bios that they may be lost, though they have not ended.
+    /// Marks the bios of a request that may be lost, although they have not ended.
     pub(super) fn doubt(&mut self, splits: &mut Splits) {
         let mut bio = Some(self.head_mut(splits));
         while let Some(queued) = bio {
@@ -335,7 +342,7 @@ impl Request {
 }
 
 impl HardwareContext {
-    /// A request may have its tag, after its flush: it goes before what came after it.
+    /// Lets a request wait for its tag after its flush. It goes before requests that came later.
     fn take_back(&mut self, rq: Request) {
         if rq.is_nowait() {
             return self.nowait.push_back(rq);
@@ -345,13 +352,14 @@ impl HardwareContext {
     }
 }
 
-/// Whether its start is a durable point. (What has data begins at a byte.)
+/// Returns whether the start of a request is a durable point. (For requests with data it is a
+/// byte.)
 fn is_up_to(rq: &Request) -> bool {
     rq.op == Op::Flush && rq.flags.contains(BioFlags::UP_TO)
 }
 
-/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed
-/// nothing.
+/// Returns whether a bio that ends has a durable point. It has none if it is durable when it ends,
+/// or if it changed nothing.
 pub(crate) fn needs_point(bio: &QueuedBio) -> bool {
     let is_durable = bio.bio().flags.contains(BioFlags::FUA) && bio.result().is_ok();
     bio.bio().op.is_write() && !is_durable

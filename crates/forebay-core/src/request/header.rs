@@ -37,8 +37,9 @@ pub struct Header {
     pub(crate) unplugged_ns: u64,
     pub(crate) tagged_ns: u64,
     pub(crate) issued_ns: u64,
-    /// The writes that had been issued when this request was first issued, if it joins several
-    /// bios. For a single bio the value is computed when needed.
+    /// The writes that had been issued before this request was issued. Recorded for a write that
+    /// joins several bios, when it is first issued; and for a write of one bio where counts are not
+    /// exact.
     pub(crate) issued_after: Moment,
     /// Bios that were appended, newest first, until the request is sealed.
     pub(super) joined_back: Option<Box<QueuedBio>>,

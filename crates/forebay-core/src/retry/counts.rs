@@ -1,11 +1,11 @@
-//! Counts of the writes that each hardware context has issued, of all disks on one file.
+//! Write counts: how many writes each hardware context has issued, for all disks on one file.
 //!
-//! A disk takes a count for each of its contexts when it is opened, and gives it back when it is
+//! A disk takes a count for each of its contexts when it is opened, and gives them back when it is
 //! closed. There are as many counts as four disks like the first need, and at least 64. A disk that
-//! finds too few is not counted: while it is open, and for writes that were issued before it was
-//! closed, no write is tried again.
+//! finds too few free counts is *uncounted*. While such a disk is open, no write is tried again;
+//! nor later, if the write was issued before the disk was closed.
 //!
-//! The letters are those of the argument in [`retry`](super).
+//! The letters A to D are those of the argument in [`retry`](super).
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use alloc::boxed::Box;
@@ -13,45 +13,46 @@ use alloc::boxed::Box;
 /// The counts of all contexts of all disks on one file.
 #[derive(Debug)]
 pub(crate) struct WriteCounts {
-    /// Empty where there is one context: its own writes are in its log.
+    /// Empty if there is only one context: its own writes are in its log.
     counts: Box<[WriteCount]>,
-    /// Counts behind these were never in use.
+    /// Counts at or after this index were never in use.
     nr_ever_used: AtomicU32,
-    /// Disks that are not counted: in the low half those that are open, in the high half all that
-    /// ever were.
+    /// Uncounted disks: the low half counts those that are open, the high half all that were ever
+    /// opened.
     uncounted: AtomicU64,
 }
 
-/// The writes of a hardware context. The number never decreases, whichever context has it.
+/// The writes of a hardware context. The number never decreases, even when another context takes
+/// it.
 #[derive(Debug)]
 struct WriteCount {
-    /// Twice the number of writes that were issued, and one more while a write is being issued.
-    /// Changed by the holder of the context's token alone.
+    /// Twice the number of writes that were issued, plus one while a write is being issued. Only
+    /// the holder of the context's token changes it.
     nr: AtomicU64,
-    /// 1 while a disk has it.
+    /// 1 while a disk owns the count.
     is_taken: AtomicU32,
 }
 
-/// The place of a context without a count.
+/// The index of a context without a count.
 const NOT_COUNTED: u32 = u32::MAX;
 
-/// A disk that is not counted, as [`WriteCounts::uncounted`] counts it.
+/// One uncounted disk, in the two halves of [`WriteCounts::uncounted`].
 const UNCOUNTED_OPEN: u64 = 1;
 const UNCOUNTED_EVER: u64 = 1 << 32;
 
-/// The counts of a disk's hardware contexts. None where the disk is not counted.
+/// The counts of a disk's hardware contexts. `None` if the disk is uncounted.
 #[derive(Debug)]
 pub(crate) struct Counts(Option<Box<[u32]>>);
 
 impl Counts {
-    /// Returns the place of the count of context `hctx`.
+    /// Returns the index of the count of context `hctx`.
     pub(crate) fn of(&self, hctx: u32) -> u32 {
         self.0.as_ref().map_or(NOT_COUNTED, |counts| counts[hctx as usize])
     }
 }
 
 impl WriteCounts {
-    /// Makes `nr` counts.
+    /// Creates `nr` counts.
     pub(super) fn new(nr: u32) -> WriteCounts {
         let count = || WriteCount { nr: AtomicU64::new(0), is_taken: AtomicU32::new(0) };
         WriteCounts {
@@ -61,13 +62,14 @@ impl WriteCounts {
         }
     }
 
-    /// Takes the counts of a disk of `nr_hctxs` contexts, which is opened and has not written yet.
+    /// Takes counts for a disk of `nr_hctxs` contexts that is being opened and has not written yet.
     pub(crate) fn join(&self, nr_hctxs: u32) -> Counts {
         if self.counts.is_empty() {
             assert!(nr_hctxs == 1, "made for one context");
             return Counts(Some([NOT_COUNTED].into()));
         }
-        // Acquire: with the release in `part`, the count goes on from its last owner's.
+        // Acquire: pairs with the release in `part`, so that the count continues from its last
+        // owner's.
         let is_free = |count: &WriteCount| {
             let order = (Ordering::Acquire, Ordering::Relaxed);
             count.is_taken.compare_exchange(0, 1, order.0, order.1).is_ok()
@@ -75,7 +77,7 @@ impl WriteCounts {
         let places = 0..self.counts.len() as u32;
         let free = places.filter(|at| is_free(&self.counts[*at as usize]));
         let taken: Box<[u32]> = free.take(nr_hctxs as usize).collect();
-        // Before the first write is counted there, which a fence follows.
+        // This precedes the first counted write of these contexts, and that write passes a fence.
         let nr = taken.last().map_or(0, |last| last + 1);
         self.nr_ever_used.fetch_max(nr, Ordering::SeqCst);
         if taken.len() == nr_hctxs as usize {
@@ -83,16 +85,16 @@ impl WriteCounts {
         }
         self.give_back(&taken);
         self.uncounted.fetch_add(UNCOUNTED_OPEN + UNCOUNTED_EVER, Ordering::SeqCst);
-        // Instead of one for each write.
+        // This replaces the fence of each write.
         fence(Ordering::SeqCst);
         Counts(None)
     }
 
-    /// Gives back the counts of a disk that is closed: all of its writes have ended.
+    /// Gives back the counts of a disk that is closed. All its writes have ended.
     pub(crate) fn part(&self, counts: &Counts) {
         match &counts.0 {
             Some(taken) => self.give_back(taken),
-            // Release: where it is seen to be closed its writes are seen to have ended.
+            // Release: a thread that sees the disk closed also sees its writes as ended.
             None => _ = self.uncounted.fetch_sub(UNCOUNTED_OPEN, Ordering::Release),
         }
     }
@@ -106,15 +108,16 @@ impl WriteCounts {
     /// The count is odd until [`write_is_out`](Self::write_is_out).
     #[inline]
     pub(crate) fn count_write(&self, at: u32) {
-        // Without a count: there is no other context, or all of them see that the disk is open.
+        // Without a count, there is no other context, or all others see that an uncounted disk is
+        // open.
         if let Some(WriteCount { nr, .. }) = self.counts.get(at as usize) {
             nr.store(nr.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Notes that the write was issued, or will not be now. Release: a context that sees the count
-    /// sees it issued.
+    /// Records that the write was issued, or will not be issued now. Release: a context that sees
+    /// the count also sees the write as issued.
     #[inline]
     pub(crate) fn write_is_out(&self, at: u32) {
         if let Some(WriteCount { nr, .. }) = self.counts.get(at as usize) {
@@ -122,8 +125,8 @@ impl WriteCounts {
         }
     }
 
-    /// Returns the number of writes of all contexts but the one whose count is at `at`. None where
-    /// a write is being issued, or may be: by a disk that is not counted.
+    /// Returns the number of writes of all contexts except the one whose count is at `at`. Returns
+    /// `None` if a write is being issued, or may be, because an uncounted disk is open.
     pub(super) fn of_others(&self, at: u32) -> Option<u64> {
         if self.counts.is_empty() {
             return Some(0);
@@ -132,7 +135,7 @@ impl WriteCounts {
         if !uncounted.is_multiple_of(UNCOUNTED_EVER) {
             return None;
         }
-        // A count behind these is used for the first time by a context that sees the range (D).
+        // A context that uses a count after these for the first time sees the range (D).
         let counts = &self.counts[..self.nr_ever_used.load(Ordering::Acquire) as usize];
         let others = counts.iter().enumerate().filter(|(other, _)| *other != at as usize);
         others

@@ -1,4 +1,4 @@
-//! One thread at a time; tests/loom.rs has several.
+//! Single-threaded tests of the run state. `tests/loom/run_state.rs` uses several threads.
 
 use super::*;
 

@@ -1,14 +1,15 @@
 //! The set of free tags: one bit each, in words that many threads take from and give to.
 //!
 //! Counterpart in Linux: `struct sbitmap`, with one difference. Linux clears lazily: a freed bit
-//! goes to a second word, and an allocator that finds the first one full moves all of them over.
-//! Between the two steps of the move the tags are in neither word, and another allocator finds
-//! nothing and goes to sleep, though tags are free and no completion will come to wake it: it
-//! took a lock to mend (T7). Here a tag has one bit in one word, so there is no move, and none of
-//! it. What lazy clearing is for, few writes to a shared word, comes from batches instead: a
-//! hardware context takes many at once, and keeps what is freed at hand (`TagCache`).
+//! goes to a second word, and an allocator that finds the first word full moves all of them over.
+//! Between the two steps of the move the tags are in neither word. Another allocator then finds
+//! none and goes to sleep, although tags are free and no completion will come to wake it. The fix
+//! was a lock (T7). Here a tag has one bit in one word, so there is no move and no such gap. The
+//! purpose of lazy clearing, few writes to a shared word, is met by batches instead: a hardware
+//! context takes many tags at once, and keeps freed tags for itself (`TagCache`).
 //!
-//! The orderings are argued in `bitmap/word.rs`, and in `bitmap/resize.rs` for depths that change.
+//! `bitmap/word.rs` justifies the memory orderings, and `bitmap/resize.rs` those of a changing
+//! depth.
 
 mod resize;
 mod word;
@@ -30,16 +31,16 @@ const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 #[derive(Debug)]
 pub struct TagSet {
     words: Box<[Word]>,
-    /// Relaxed, always: see `bitmap/resize.rs`.
+    /// Always accessed with Relaxed: see `bitmap/resize.rs`.
     depth: AtomicU32,
     depth_max: u32,
 }
 
 impl TagSet {
-    /// A set of `depth` tags, all free. It may be [resized](TagSet::resize), but not over that.
+    /// Creates a set of `depth` tags, all free. It may be [resized](TagSet::resize) up to `depth`.
     ///
     /// # Panics
-    /// If `depth` is 0 or over [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
+    /// Panics if `depth` is 0 or more than [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
     pub fn new(depth: u32) -> TagSet {
         assert!(depth > 0 && depth <= QUEUE_DEPTH_MAX);
         let word = |index: u32| Word::new(below(depth, index as usize));
@@ -47,18 +48,18 @@ impl TagSet {
         TagSet { words, depth: AtomicU32::new(depth), depth_max: depth }
     }
 
-    /// How many tags there are.
+    /// Returns the number of tags.
     #[inline]
     pub fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// The largest depth that the set can have: all its tags are below.
+    /// Returns the largest depth that the set can have. All its tags are below this number.
     pub fn depth_max(&self) -> u32 {
         self.depth_max
     }
 
-    /// Gets a tag, if one is found.
+    /// Gets a tag, if it finds a free one.
     #[inline]
     pub fn try_get(&self, hint: &mut u32) -> Option<Tag> {
         for index in self.words_from(*hint) {
@@ -75,14 +76,15 @@ impl TagSet {
         None
     }
 
-    /// Of tags of a word that the caller has just taken those below the depth. The others drop out.
+    /// Returns those of the given tags of a word that are below the depth, and parks the others.
+    /// The caller has just taken all of them.
     #[inline]
     fn keep(&self, index: usize, taken: u64) -> u64 {
         if self.is_low(highest(index, taken)) { taken } else { self.park(index, taken) }
     }
 
-    /// Gets up to `nr` tags, hands them to `out`, and returns how many: with one write for each
-    /// word that it takes some from, if nobody interferes.
+    /// Gets up to `nr` tags, passes them to `out`, and returns their number. Writes each word that
+    /// it takes tags from once, if no other thread interferes.
     #[inline]
     pub fn try_get_many(&self, nr: u32, hint: &mut u32, out: &mut impl FnMut(Tag)) -> u32 {
         let mut nr_left = nr;
@@ -101,12 +103,12 @@ impl TagSet {
         nr - nr_left
     }
 
-    /// Gets `nr` tags and hands them to `out`, or none.
+    /// Gets `nr` tags and passes them to `out`, or gets none.
     ///
     /// # Errors
-    /// There were not so many. It says how many were held for a moment, and put back: mostly none.
-    /// Another caller may have missed them meanwhile, so if it is not 0, the caller looks for
-    /// waiters as after a put of so many (T2).
+    /// Returns an error if fewer tags were free: the number of tags that were held for a moment and
+    /// put back, mostly 0. Another caller may have missed these tags meanwhile. So if the number is
+    /// not 0, the caller checks for waiters as after a put of that many tags (T2).
     pub fn try_get_exact(
         &self,
         nr: u32,
@@ -138,10 +140,10 @@ impl TagSet {
         Ok(())
     }
 
-    /// Gives a tag back. Then look for waiters (T2).
+    /// Puts a tag. The caller then checks for waiters (T2).
     ///
     /// # Panics
-    /// If the tag was free, or is none of this set.
+    /// Panics if the tag was free, or is not one of this set.
     #[inline]
     pub fn put(&self, tag: Tag) {
         let (index, bit) = place(tag);
@@ -152,11 +154,11 @@ impl TagSet {
         }
     }
 
-    /// Gives tags back: with one write for those in a row that share a word. Then look for
-    /// waiters (T2), once.
+    /// Puts tags, with one write for consecutive tags that share a word. The caller then checks for
+    /// waiters once (T2).
     ///
     /// # Panics
-    /// If a tag was free, or is none of this set.
+    /// Panics if a tag was free, or is not one of this set.
     pub fn put_many(&self, tags: impl Iterator<Item = Tag>) {
         let mut at = (0, 0);
         for tag in tags {
@@ -189,20 +191,20 @@ impl TagSet {
         }
     }
 
-    /// How many tags are free: exact if nobody else gets or puts any, else a number that may never
-    /// have been true.
+    /// Returns the number of free tags. It is exact if no other thread gets or puts tags at the
+    /// same time. Otherwise it may be a number that was never true.
     pub fn nr_free(&self) -> u32 {
         let free = |(index, word): (usize, &Word)| word.free.get() & below(self.depth(), index);
         self.words.iter().enumerate().map(free).map(u64::count_ones).sum()
     }
 
-    /// How many tags below the depth are in use: as exact as [`nr_free`](TagSet::nr_free). For
-    /// [`TagWaits::wake`](crate::TagWaits::wake).
+    /// Returns the number of tags below the depth that are in use, as exact as
+    /// [`nr_free`](TagSet::nr_free). For [`TagWaits::wake`](crate::TagWaits::wake).
     pub fn nr_busy(&self) -> u32 {
         self.depth().saturating_sub(self.nr_free())
     }
 
-    /// The numbers of all words, once each, from the one of the hint on.
+    /// Returns the numbers of all words, once each, starting with the word of the hint.
     #[inline]
     fn words_from(&self, hint: u32) -> impl Iterator<Item = usize> + use<> {
         let nr_words = self.words.len();
@@ -213,13 +215,14 @@ impl TagSet {
         (first..first + nr_words).map(wrapped)
     }
 
-    /// Whether a tag is below the depth: then it is one of the set, and goes back to the free ones.
+    /// Returns whether a tag is below the depth. Then it belongs to the set, and a put makes it
+    /// free.
     #[inline]
     fn is_low(&self, tag: u32) -> bool {
         tag < self.depth()
     }
 
-    /// Gives back a tag that is too high.
+    /// Puts a tag that is too high.
     #[cold]
     fn put_high(&self, tag: Tag) {
         assert!(tag.index() < self.depth_max as usize, "tag {} is none of this set", tag.index());
@@ -227,7 +230,7 @@ impl TagSet {
         self.give(index, self.park(index, bit));
     }
 
-    /// Gives back tags. One that is too high is found by who gets it.
+    /// Makes tags free. The next thread that gets a tag that is too high parks it.
     #[inline]
     fn give(&self, index: usize, bits: u64) {
         if bits != 0 {
@@ -242,7 +245,7 @@ fn place(tag: Tag) -> (usize, u64) {
     (index / WORD_BITS as usize, 1 << (index % WORD_BITS as usize))
 }
 
-/// The number of the highest tag of some bits of a word; there is one.
+/// Returns the number of the highest tag among some bits of a word; at least one bit is set.
 #[inline]
 fn highest(index: usize, bits: u64) -> u32 {
     (index as u32 + 1) * WORD_BITS - 1 - bits.leading_zeros()

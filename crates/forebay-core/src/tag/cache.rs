@@ -1,33 +1,33 @@
-//! The free tags at hand in a hardware context.
+//! Cache of free tags in a hardware context.
 //!
-//! Counterpart in Linux: `blk_mq_get_tags`, which takes a run of tags at once; and the
-//! per-processor hints of `struct sbitmap_queue`. The tag freed last is given out first: its slot
-//! of the request table is the one most likely to be in the processor's cache.
+//! Counterpart in Linux: `blk_mq_get_tags`, which takes a run of tags at once; and the per-CPU
+//! hints of `struct sbitmap_queue`. The tag freed last is given out first, because its slot of the
+//! request table is the one most likely to be in the CPU cache.
 //!
-//! When the set has become smaller, tags at hand that are too high go back to it, where they drop
-//! out, instead of being given out.
+//! When the set has shrunk, cached tags that are too high are not given out. They go back to the
+//! set and drop out there.
 
 use super::{Tag, TagSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// How many tags are taken from the set at once.
+/// The number of tags taken from the set at once.
 const BATCH: u32 = 32;
 
-/// A set of tags, and those of them that only the holder of the token can give out.
+/// A set of tags, and the tags of it that only the holder of the token can give out.
 ///
-/// While nobody else takes tags from the set, what is freed stays at hand.
+/// While no other context takes tags from the set, freed tags stay in the cache.
 #[derive(Debug)]
 pub(crate) struct TagCache {
     set: Arc<TagSet>,
     at_hand: Vec<Tag>,
     hint: u32,
-    /// How many are given out, and how many may be.
+    /// The number of tags given out, and the maximum.
     nr_busy: u32,
     nr_requests: u32,
-    /// How many may be given out for now: no more than that.
+    /// The maximum for now; at most `nr_requests`.
     limit: u32,
-    /// Somebody wanted one and found none, since this was last asked.
+    /// A request found no tag since the last [`take_short`](TagCache::take_short).
     is_short: bool,
 }
 
@@ -49,14 +49,15 @@ impl TagCache {
         self.set.depth()
     }
 
-    /// A tag, if `nr_kept` of those that may be given out are left after it.
+    /// Returns a tag, if `nr_kept` of those that may be given out are left after it.
     ///
-    /// What is kept is kept of all of them, not of what others leave for now: a limit that is no
-    /// more than that would leave none, and nobody who holds none may be refused (T1).
+    /// The kept tags are a part of `nr_requests`, not of `limit`, the number that other users leave
+    /// to this context for now. A limit of `nr_kept` or less would otherwise leave no tag, and a
+    /// context that holds none must not be refused (T1).
     #[inline]
     pub(crate) fn get(&mut self, nr_kept: u32) -> Option<Tag> {
         if nr_kept > 0 && self.nr_busy + nr_kept >= self.nr_requests {
-            // It is the caller's own tags that are in its way: no others would do.
+            // The caller's own tags are in its way; tags of other contexts would not help.
             return None;
         }
         if self.nr_busy < self.limit {
@@ -76,11 +77,11 @@ impl TagCache {
     fn refill(&mut self) {
         let TagCache { set, at_hand, hint, .. } = self;
         set.try_get_many(BATCH, hint, &mut |tag| at_hand.push(tag));
-        // The lowest first.
+        // The lowest tags are given out first.
         at_hand.reverse();
     }
 
-    /// Gives a tag back. The request table asserts that it was in use.
+    /// Puts a tag. The request table asserts that it was in use.
     #[inline]
     pub(crate) fn put(&mut self, tag: Tag) {
         assert!(self.at_hand.len() < self.set.depth_max() as usize);
@@ -88,43 +89,44 @@ impl TagCache {
         self.nr_busy -= 1;
     }
 
-    /// How many can be had, if `nr_kept` are to be left.
+    /// Returns how many tags a caller could get now, if `nr_kept` are to be left.
     pub(crate) fn nr_free(&self, nr_kept: u32) -> u32 {
         let limit = self.limit.min(self.nr_requests.saturating_sub(nr_kept));
         let nr_allowed = limit.saturating_sub(self.nr_busy);
         nr_allowed.min(self.at_hand.len() as u32 + self.set.nr_free())
     }
 
-    /// How many are given out.
+    /// Returns the number of tags given out.
     pub(crate) fn nr_busy(&self) -> u32 {
         self.nr_busy
     }
 
-    /// How many may be given out.
+    /// Returns the largest number of tags that may be given out.
     pub(crate) fn nr_requests(&self) -> u32 {
         self.nr_requests
     }
 
-    /// Says how many may be given out from now on. Those that are out stay so.
+    /// Sets how many tags may be given out. Tags already given out are not revoked.
     pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
         assert!(nr_requests > 0 && nr_requests <= self.set.depth());
         (self.nr_requests, self.limit) = (nr_requests, nr_requests);
     }
 
-    /// Says how many may be given out for now, if that is fewer: of a set that others use as well.
+    /// Limits how many tags of a shared set may be given out for now. The limit of `nr_requests`
+    /// remains.
     pub(crate) fn set_limit(&mut self, limit: u32) {
         self.limit = limit.min(self.nr_requests);
     }
 
-    /// Gives what is at hand back to the set, and says how many those are.
+    /// Gives the cached tags back to the set, and returns their number.
     pub(crate) fn give_back(&mut self) -> u32 {
         let nr = self.at_hand.len() as u32;
         self.set.put_many(self.at_hand.drain(..));
         nr
     }
 
-    /// Whether somebody has wanted one that the set had not, or not for it, since this was last
-    /// asked.
+    /// Returns whether, since the last call, a request found no tag in the set, or no tag that this
+    /// context may have.
     pub(crate) fn take_short(&mut self) -> bool {
         core::mem::take(&mut self.is_short) && self.nr_busy < self.nr_requests
     }

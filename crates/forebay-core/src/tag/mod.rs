@@ -3,39 +3,39 @@
 //! Counterpart in Linux: `struct blk_mq_tags`. A tag is an index into a table that is allocated
 //! once, so a request costs no allocation. The rules:
 //!
-//! - T1 nobody sleeps while the tags that it needs are free and none will be put;
-//! - T2 who waits announces it and tries again; who puts tags looks for those who wait;
-//! - T3 what is counted only grows, may wrap, and is compared by its difference;
-//! - T4 a wake that finds nobody asleep is passed on;
-//! - T5 a wake that is not used is given back, and wakes another;
-//! - T6 what a wake takes is made smaller before the depth is;
-//! - T7 a tag that is free is found: it is in one word, always;
-//! - T8 who was woken in vain keeps its turn, by the policies that say so;
-//! - T9 whoever waits for tags has begun what has tags (the part of its caller);
-//! - T10 nobody needs more at once than half of the depth, rounded up;
-//! - T11 an asynchronous submit never waits: what lacks a tag stays in the context;
-//! - T12 nobody waits within a turn;
-//! - T13 who waits with less than its share goes before those who have theirs (`shared.rs`).
+//! - T1 no waiter sleeps while the tags that it needs are free and none will be put;
+//! - T2 a waiter announces itself and tries again; a thread that puts tags checks for waiters;
+//! - T3 counters only grow, may wrap, and are compared by their difference;
+//! - T4 a wake-up that finds its thread awake is passed on;
+//! - T5 a wake-up that is not used is given back, and wakes another waiter;
+//! - T6 the batch of a wake-up shrinks before the depth does;
+//! - T7 a free tag is always found: it is in exactly one word at all times;
+//! - T8 a waiter that was woken in vain keeps its turn, under the policies that promise it;
+//! - T9 a thread that waits for tags has started its requests that have tags (the caller's duty);
+//! - T10 no wait needs more than half of the depth at once, rounded up;
+//! - T11 an asynchronous submit never waits: a bio without a tag stays in the context;
+//! - T12 no thread waits within a turn;
+//! - T13 a user that waits with less than its share goes before users that have theirs
+//!   (`shared.rs`).
 //!
-//! # Who waits
+//! # Kinds of waiters
 //!
-//! The policy and the line of those who wait are one value, [`TagWaits`], which knows neither
-//! threads nor locks. What stands in that line, and what the line is kept under, is not the same
-//! everywhere:
+//! The policy and the wait queue are one value, [`TagWaits`], which uses neither threads nor locks.
+//! The kind of the waiters, and the lock or token that protects the queue, depend on the user:
 //!
 //! - A bio, with `wake=fair`: in the backlog of its context, in order, under the token. It has no
-//!   [`TagWaits`]: nobody is woken for a tag.
+//!   [`TagWaits`], and no thread is woken for a tag.
 //! - A bio that may not have every tag: with those of its class, under the token (`classes.rs`).
 //! - A thread, with any other `wake=`: in a [`TagWaits`] of its context, under the token
 //!   (`lines.rs`).
 //! - A context, where disks share a set: in a [`TagWaits`] of the set, with [`TagShares`], under a
 //!   lock (`runtime/tag_pool.rs` of the library).
 //! - A task of the simulator, before it submits: in a [`TagWaits`] of all tasks, under a lock
-//!   (`runtime/budget.rs` there).
+//!   (`runtime/budget.rs` of the simulator).
 //!
-//! Under the token no tag comes free between a vain try and the joining of the line, so T2 holds by
-//! itself. Under a lock tags are got and put outside of it, and T2 takes the steps of `wait.rs` and
-//! a [`WaiterCount`].
+//! Under the token no tag is freed between a failed try and the entry in the queue, so T2 holds
+//! without further steps. Under a lock, tags are taken and put outside of the lock, and T2 needs
+//! the steps of `wait.rs` and a [`WaiterCount`].
 
 mod bitmap;
 mod cache;

@@ -1,30 +1,31 @@
-//! Waits for tags, as values: who waits for how many, and in what order.
+//! Tag waits as plain values: which waiter needs how many tags, and in what order.
 //!
-//! Counterpart in Linux: `struct sbitmap_queue` and `blk_mq_get_tag`'s wait loop. Whom a freed tag
-//! wakes is the business of a [`WakePolicy`], and so is the reason why nobody sleeps for ever (T1):
-//! see `wake.rs`.
+//! Counterpart in Linux: `struct sbitmap_queue` and `blk_mq_get_tag`'s wait loop. A [`WakePolicy`]
+//! decides which waiter a freed tag wakes. `wake.rs` explains why no waiter sleeps forever (T1).
 //!
-//! Nothing blocks here. Whoever uses it keeps a [`TagWaits`] under a lock and a
-//! [`WaiterCount`](crate::WaiterCount) beside it, so that freeing a tag touches the lock only when
-//! somebody waits, and puts threads or tasks to sleep. The steps, which T1 rests on, are always
-//! these (T2):
+//! Nothing blocks here. The caller keeps a [`TagWaits`] under a lock and a
+//! [`WaiterCount`](crate::WaiterCount) beside it, so that freeing a tag takes the lock only when
+//! there are waiters. The caller also puts the threads or tasks to sleep. T1 rests on these steps,
+//! which are always the same (T2):
 //!
-//! | who frees | who waits |
+//! | freeing thread | waiter |
 //! |---|---|
 //! | 1. `tags.put` | 1. lock; `waits.push`; `count.announce`; unlock |
 //! | 2. `count.anybody_waits`: if not, done | 2. try to get once more |
 //! | 3. lock; `nr_busy`; `waits.wake`; unlock | 3. got: lock; `remove`, else `donate`; unlock |
-//! | 4. wake those | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
+//! | 4. wake those chosen | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
 //!
-//! - `count.leave` goes with every wait that comes out of the line, by `wake` or otherwise.
-//! - Tags in use are counted *under the lock*, after the put: so who is the last to tell of freed
-//!   tags has seen the puts of all others that told, and of those that saw nobody wait. (These
-//!   passed their barrier before the waiter did, who passed it under the lock.)
-//! - A try in vain for several tags may have held some: [`TagSet`](crate::TagSet)'s `try_get_exact`
-//!   says how many, and they are told as put.
-//! - Who gives up does as who got its tags by itself: `waits.remove`, else `waits.donate`.
-//! - A depth that shrinks: `waits.resize`, then the set's (T6). One that grows: first the set's.
-//! - Who takes tags says so (`waits.took`), if the policy is [`WakePolicy::StashV1`].
+//! - `count.leave` follows for every wait that leaves the queue, by `wake` or otherwise.
+//! - Tags in use are counted *under the lock*, after the put. So the last thread that reports freed
+//!   tags has seen the puts of all other threads that reported theirs, and of those that saw no
+//!   waiter. (These passed their barrier before the waiter did, and the waiter passed its own under
+//!   the lock.)
+//! - A failed try for several tags may have held some of them: [`TagSet`](crate::TagSet)'s
+//!   `try_get_exact` returns their number, and they are reported as put.
+//! - A waiter that gives up takes the steps of one that got its tags without a wake-up:
+//!   `waits.remove`, else `waits.donate`.
+//! - Shrinking: first `waits.resize`, then the set's `resize` (T6). Growing: first the set's.
+//! - A thread that takes tags reports it (`waits.took`) if the policy is [`WakePolicy::StashV1`].
 
 use alloc::collections::VecDeque;
 
@@ -174,7 +175,7 @@ impl TagWaits {
 
 #[cfg(test)]
 impl TagWaits {
-    /// As if so many tags had been freed, and woken for.
+    /// Sets the counters as if `nr` tags had been freed, and woken for.
     pub(super) fn start_counters_at(&mut self, nr: u32) {
         self.wakes.start_at(nr);
     }
@@ -183,7 +184,7 @@ impl TagWaits {
         self.line.iter().map(|wait| wait.id.0).collect()
     }
 
-    /// All of the state but for the line, as far as it matters.
+    /// Returns the relevant state except the queue.
     pub(super) fn account(&self) -> (u32, (u32, bool)) {
         self.wakes.account()
     }

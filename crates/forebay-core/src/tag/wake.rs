@@ -1,50 +1,53 @@
-//! Whom a freed tag wakes: the policies, and what they count.
+//! Wake policies: which waiter a freed tag wakes, and the counters that this rests on.
 //!
-//! Counterpart in Linux: `sbitmap_queue_wake_up`, and what was proposed in its place. Here a policy
-//! is told of tags that were freed *while somebody waited*, and says who is woken: see
-//! [`TagWaits`](super::TagWaits), which has the line, and the steps around it.
+//! Counterpart in Linux: `sbitmap_queue_wake_up`, and the patches proposed to replace it. A policy
+//! is called for tags that were freed *while there were waiters*, and chooses the waiters to wake.
+//! The queue of waiters, and the steps around it, are in [`TagWaits`](super::TagWaits).
 //!
-//! # Why nobody sleeps for ever (T1)
+//! # Why no waiter sleeps forever (T1)
 //!
-//! All policies but the last rest on one account. Two numbers only grow: `freed`, tags freed and
-//! wakes given back (T5) while somebody waited; and `woken`, what wakes were given for. They wrap,
-//! and only their difference means anything, the *surplus* (T3).
+//! All policies but the last use the same two counters. `freed` counts tags that were freed, and
+//! wake-ups that were given back (T5), while there were waiters. `woken` counts the tags that
+//! wake-ups were given for. Both only grow and may wrap; only their difference, the *surplus*, has
+//! a meaning (T3).
 //!
-//! Say that it hangs: all d tags are free, nobody does anything any more, and the line is not
-//! empty. Of all tries in vain look at the last; it needed n tags, and was made by one that stood
-//! in the line, so everything freed later was told here. It found fewer than n, so more than d - n
-//! were in use, and have been put since. Everyone woken since then got tags, for no later try was
-//! in vain; and has put them, or gave its wake back. So each wake has come back, and the surplus
-//! has grown by d - n + 1 at least, which is over d / 2 (T10). Now it depends on the policy:
+//! Suppose that a set hangs: all d tags are free, no thread will act, and the queue is not empty.
+//! Consider the last try that failed. It needed n tags, and its waiter was already in the queue, so
+//! all tags freed later were reported here. It found fewer than n free tags, so more than d - n
+//! were in use, and all of them were put later. Every waiter woken after that try got its tags,
+//! because no later try failed. It then put them, or gave its wake-up back. So each wake-up came
+//! back, and the surplus has grown by at least d - n + 1, which is more than d / 2 (T10). The rest
+//! depends on the policy:
 //!
-//! - *Fair* would have woken the first in line, whose need is d / 2 at most, rounded up (T10).
-//! - *Batch* would have woken one batch more, which is d / 8 at most, or 1.
+//! - *Fair* would have woken the first waiter, whose need is at most d / 2, rounded up (T10).
+//! - *Batch* would have woken one more batch, which is at most d / 8, or 1.
 //! - *Single* is a batch of 1.
-//! - *Stash*, fewer than four in line: as batch. The surplus is cut down to a batch at times, while
-//!   more wait; but whatever is woken after a cut comes back after it, so a batch is left.
-//! - *Stash*, four or more in line: who told of freed tags last counted them under the lock,
-//!   as all before, and saw that none was in use; so it woke one of the four, who is bound to tell
-//!   of freed tags again. But it was the last.
+//! - *Stash*, fewer than four waiters: as batch. While there are more waiters, the surplus is
+//!   sometimes cut down to a batch. But each wake-up after such a cut comes back after it, so a
+//!   batch is left.
+//! - *Stash*, four or more waiters: the thread that last reported freed tags counted the tags in
+//!   use under the lock, as all earlier ones did, and saw none. So it woke one of the four, and
+//!   that waiter has to report freed tags again. This contradicts that the report was the last.
 //!
-//! *Stash-v1* keeps no such count. Tags that fill the stash wake no waiter, and neither do tags
+//! *Stash-v1* has no such counters. Tags that fill the stash wake no waiter, and neither do tags
 //! that fill it again after threads took some. With a stash of s, w woken waiters put w tags and
 //! wake only w - s others. With a stash of a quarter of the depth, the wake-ups are used up after
-//! three such generations, and the remaining waiters sleep forever. The tests find the shortest way
-//! there.
+//! three such generations, and the remaining waiters sleep forever. The tests find the shortest
+//! path to that state.
 //!
-//! When the depth shrinks, the batch is made smaller before (T6); tags that drop out when they are
-//! put are told as any. When it grows, the new tags count as freed: they are at least as many as
-//! the batch grows by. So all of the above goes on to hold, with the new depth in the place of d.
+//! When the depth shrinks, the batch is reduced first (T6). Tags that drop out when they are put
+//! are reported like any others. When the depth grows, the new tags count as freed: they are at
+//! least as many as the batch grows by. So the argument continues to hold, with the new depth as d.
 
 use alloc::collections::VecDeque;
 
 use super::{Wait, WaitId};
 
-/// Fewer than so many in line are woken in batches by the stash policies, as their source has it.
+/// With fewer waiters than this, the stash policies wake in batches, as their source does.
 const NR_WAITS_FEW: usize = 4;
-/// The smallest depth that has a stash in the first form of it.
+/// The smallest depth at which the first version of stash-and-wake has a stash.
 const STASH_DEPTH_MIN: u32 = 16;
-/// The most that a batch wakes. Counterpart in Linux: `SBQ_WAKE_BATCH`.
+/// The most waiters that a batch wakes. Counterpart in Linux: `SBQ_WAKE_BATCH`.
 const BATCH_MAX: u32 = 8;
 
 /// Tag wait policy: which waiter a freed tag wakes. Fixed for the lifetime of a tag set.
@@ -105,7 +108,7 @@ impl WakePolicy {
     }
 }
 
-/// A policy, and its account.
+/// A wake policy and its counters.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Wakes {
@@ -114,8 +117,8 @@ pub(super) struct Wakes {
     batch: u32,
     freed: u32,
     woken: u32,
-    /// Of [`WakePolicy::StashV1`]: how much is in the stash, and whether it has been full since it
-    /// was empty.
+    /// For [`WakePolicy::StashV1`]: the fill level of the stash, and whether the stash has been
+    /// full since it was last empty.
     stash: (u32, bool),
 }
 
@@ -134,7 +137,7 @@ impl Wakes {
         self.freed.wrapping_sub(self.woken)
     }
 
-    /// Tags were freed, or wakes given back.
+    /// Records freed tags, or wake-ups given back, and passes to `out` the waiters that they wake.
     pub(super) fn free(
         &mut self,
         nr_freed: u32,
@@ -151,8 +154,8 @@ impl Wakes {
         self.settle(line, out);
     }
 
-    /// Wakes one for each tag, unless many are in use, while many wait. Returns what is left to the
-    /// account.
+    /// With many waiters, wakes one for each freed tag, unless most tags are in use. Returns how
+    /// many of the freed tags are left for the common counters.
     fn free_by_busy(
         &mut self,
         nr_freed: u32,
@@ -165,15 +168,15 @@ impl Wakes {
         }
         let nr_many = (line.len() + 1).saturating_sub(NR_WAITS_FEW);
         let nr = nr_freed.min(u32::try_from(nr_many).unwrap_or(u32::MAX));
-        // Freed and woken for at once: the surplus is as before.
+        // These tags are counted as freed and as woken for, so the surplus does not change.
         self.freed = self.freed.wrapping_add(nr);
         self.woken = self.woken.wrapping_add(nr);
         wake_first(nr, line, out);
         nr_freed - nr
     }
 
-    /// Fills the stash, or wakes one for each tag, while many wait. Returns what is left to the
-    /// account.
+    /// With many waiters, fills the stash, or wakes one for each freed tag once the stash is full.
+    /// Returns how many of the freed tags are left for the common counters.
     fn free_by_stash(
         &mut self,
         nr_freed: u32,
@@ -203,17 +206,18 @@ impl Wakes {
         is_deep && line.len() >= NR_WAITS_FEW
     }
 
-    /// Somebody has got tags.
+    /// Records that `nr` tags were taken: they leave the stash.
     pub(super) fn took(&mut self, nr: u32) {
         let (level, is_ready) = &mut self.stash;
         *level = level.saturating_sub(nr);
         *is_ready &= *level > 0;
     }
 
-    /// Wakes whom the account covers.
+    /// Wakes the waiters that the surplus covers.
     pub(super) fn settle(&mut self, line: &mut VecDeque<Wait>, out: &mut impl FnMut(WaitId)) {
         if self.has_stash(line) {
-            // The rest is not kept: it would wake everyone, over and over, once few wait.
+            // A larger surplus is not kept. It would wake all waiters, again and again, once few
+            // are left.
             self.woken = self.freed.wrapping_sub(self.surplus().min(self.batch));
             return;
         }
@@ -226,11 +230,12 @@ impl Wakes {
             let nr = if self.policy == WakePolicy::Fair { 1 } else { self.batch };
             wake_first(nr, line, out);
         }
-        // Who comes next tries once more after it has joined, and finds them itself.
+        // The queue is empty. The next waiter tries once more after it has joined, and finds the
+        // tags.
         self.woken = self.freed;
     }
 
-    /// The depth changes. What is new counts as freed.
+    /// Sets the depth. New tags count as freed.
     pub(super) fn resize(
         &mut self,
         depth: u32,
@@ -256,7 +261,7 @@ impl Wakes {
     }
 }
 
-/// How many tags wake how many waiters at once (T1).
+/// Returns the batch: how many freed tags wake how many waiters at once (T1).
 fn batch(policy: WakePolicy, depth: u32) -> u32 {
     let batch = (depth / 8).clamp(1, BATCH_MAX);
     if policy == WakePolicy::Single { 1 } else { batch }

@@ -1,4 +1,4 @@
-//! A driver that notes what it is given and completes it when and as a test says.
+//! A driver that records its requests, and completes them when and how a test requests it.
 
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext,
@@ -22,32 +22,32 @@ pub(crate) struct Seen {
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
-/// The driver.
+/// The test driver.
 #[derive(Debug, Default)]
 pub(crate) struct Toy {
     pub(crate) seen: Vec<Seen>,
-    /// Issued and not completed: places in `seen`.
+    /// The requests that are issued and not completed: indices in `seen`.
     pub(crate) running: Vec<usize>,
     pub(crate) done: Vec<(Tag, Result<u64, BlockStatus>)>,
-    /// The answers to the next requests; `Queued` when there are none left.
+    /// The results of the next `queue_rq` calls; `Queued` when none are left.
     pub(crate) answers: VecDeque<Issue>,
     pub(crate) nr_commits: usize,
 }
 
 impl Toy {
-    /// Completes the request that was issued as the `nth` of those running.
+    /// Completes the `nth` of the running requests.
     pub(crate) fn complete(&mut self, nth: usize, result: Result<u64, BlockStatus>) {
         let seen = &self.seen[self.running.remove(nth)];
         self.done.push((seen.tag, result));
     }
 
-    /// Completes the oldest in full.
+    /// Completes the oldest request in full.
     pub(crate) fn complete_oldest(&mut self) {
         let len = self.seen[self.running[0]].len;
         self.complete(0, Ok(len));
     }
 
-    /// Operation, start and length of everything that was issued.
+    /// Returns the operation, start and length of each issued request.
     pub(crate) fn issued(&self) -> Vec<(Op, u64, u64)> {
         self.seen.iter().map(|seen| (seen.op, seen.start, seen.len)).collect()
     }
@@ -102,7 +102,7 @@ impl TestQueue {
         TestQueue::with_device(limits, policy, 0, &device)
     }
 
-    /// Number `index` of the hardware contexts of a device.
+    /// Creates a queue with the hardware context `index` of a device.
     pub(crate) fn with_device(
         limits: QueueLimits,
         policy: Policy,
@@ -144,7 +144,7 @@ impl TestQueue {
         self.nr_bios
     }
 
-    /// Says whether a turn is due.
+    /// Returns whether a turn is due.
     pub(crate) fn queue_bio(
         &mut self,
         bio: Bio,
@@ -159,13 +159,13 @@ impl TestQueue {
         Ok(self.take_outgoing())
     }
 
-    /// Says whether anything was unplugged.
+    /// Returns whether anything was unplugged.
     pub(crate) fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) -> bool {
         self.ctx.unplug(cause, level, now);
         self.take_outgoing()
     }
 
-    /// Every other request goes the way it takes between threads.
+    /// Moves outgoing requests to the context. Every other one takes the path between threads.
     fn take_outgoing(&mut self) -> bool {
         let any = self.ctx.has_outgoing();
         for (nth, rq) in self.ctx.outgoing().enumerate() {
@@ -189,8 +189,8 @@ impl TestQueue {
         turned
     }
 
-    /// Turns with another driver. Returns what has ended: user data, operation, result, and durable
-    /// point.
+    /// Turns with another driver. Returns the bios that ended: user data, operation, result, and
+    /// durable point.
     pub(crate) fn turn_on(
         &mut self,
         driver: &mut dyn Driver,
@@ -221,7 +221,7 @@ pub(crate) struct Ended {
     pub(crate) has_waited: bool,
 }
 
-/// A queue on a toy, whose structure is checked after every step.
+/// A queue with a test driver. Its invariants are checked after every step.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) queue: TestQueue,
@@ -231,7 +231,7 @@ pub(crate) struct Bench {
     next_addr: usize,
 }
 
-/// Limits of a disk of 1 GiB.
+/// Returns the limits of a disk of 1 GiB.
 pub(crate) fn limits() -> QueueLimits {
     QueueLimits { capacity_bytes: Some(1 << 30), ..QueueLimits::default() }
 }
@@ -242,14 +242,14 @@ impl Bench {
         Bench { queue, toy: Toy::default(), ended: Vec::new(), now: 0, next_addr: 1 << 20 }
     }
 
-    /// Memory that no other bio has.
+    /// Returns memory that no other bio uses.
     pub(crate) fn memory(&mut self, len: u64) -> Segment {
         let addr = self.next_addr;
         self.next_addr += (len as usize).next_multiple_of(1 << 16) + (1 << 16);
         Segment { addr, len: len as u32 }
     }
 
-    /// A bio with memory of its own, where its operation needs some.
+    /// Returns a bio, with memory of its own if its operation needs memory.
     pub(crate) fn bio(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Bio {
         let bio = match op.moves_data() && len > 0 {
             true => Bio::data(op, start, self.memory(len)),
@@ -318,7 +318,7 @@ impl Bench {
         assert_eq!(self.queue.nr_bios(), usize::from(self.queue.is_plugged()));
     }
 
-    /// The user data and results of the bios that ended since the last call, in order.
+    /// Returns the user data and results of the bios that ended since the last call, in order.
     pub(crate) fn ends(&mut self) -> Vec<(u64, Result<u64, BlockStatus>)> {
         self.ended.drain(..).map(|ended| (ended.user_data, ended.result)).collect()
     }

@@ -1,12 +1,12 @@
-//! Random writes, FUA writes and flushes of several contexts on a file whose write-back fails now
-//! and then, with the errors as Linux reports them: nothing that was acknowledged as durable is
-//! lost.
+//! Random writes, FUA writes and flushes of several contexts on a file whose write-back sometimes
+//! fails. Errors are reported as Linux reports them. The test checks that no data acknowledged as
+//! durable are lost.
 //!
-//! The kernel keeps one error word per file (`errseq_t`, `lib/errseq.c`). Each open file has the
-//! word as it was when it last looked. A sync fails if the word has changed since, and remembers
-//! the new one. A file that is opened takes the word as it is, if the error in it was reported to
-//! some file; otherwise none, so that the error is reported to it as well. A page whose write-back
-//! has failed is clean, and lost.
+//! The kernel keeps one error word per file (`errseq_t`, `lib/errseq.c`). Each open file stores the
+//! word as of its last check. A sync fails if the word has changed since, and stores the new word.
+//! A newly opened file takes the current word if its error was already reported to some open file.
+//! Otherwise it takes none, so that the error is reported to it as well. A page whose write-back
+//! failed is clean, and lost.
 
 use crate::common::TestQueue;
 use forebay_core::{
@@ -26,10 +26,10 @@ struct Word {
     is_seen: bool,
 }
 
-/// What an open file remembers of it.
+/// The error word that an open file stores.
 type Cursor = Word;
 
-/// The file, as the kernel has it.
+/// The file, in the state that the kernel keeps.
 #[derive(Debug, Default)]
 struct File {
     stored: Vec<bool>,
@@ -63,7 +63,7 @@ impl File {
     }
 }
 
-/// A command at the file: it takes its steps one after another, between those of others.
+/// A command at the file. It takes its steps one after another, between the steps of others.
 #[derive(Debug)]
 struct Command {
     context: usize,
@@ -75,12 +75,12 @@ struct Command {
     result: Option<Result<u64, BlockStatus>>,
 }
 
-/// What may be wrong, to see that it is found.
+/// Planted faults, which the test must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Plant {
-    /// A FUA write that fails loses nothing else.
+    /// A failed FUA write loses nothing else.
     fua_is_no_sync: bool,
-    /// FUA writes of a page cache run beside each other.
+    /// FUA writes of a page cache run at the same time.
     fua_is_queueable: bool,
     /// A file that is opened later is not checked.
     no_check: bool,
@@ -102,7 +102,7 @@ impl World {
         self.state % n
     }
 
-    /// Takes one step of a command: its data, the write-back, and the look at the error word.
+    /// Takes one step of a command: its data, the write-back, or the check of the error word.
     fn step(&mut self, nth: usize) {
         let fails = self.below(12) == 0;
         let looks = self.below(2) == 0;
@@ -113,7 +113,7 @@ impl World {
         *step += 1;
         match (*op, *step) {
             (Op::Write, 1) if *fua && *is_direct => {
-                // Direct I/O reports its own failure itself.
+                // Direct I/O reports its own failure without the error word.
                 pages.iter().for_each(|page| file.stored[*page as usize] = !fails);
                 *result = fails.then_some(Err(BlockStatus::Io));
             }
@@ -133,7 +133,8 @@ impl World {
             _ => {
                 *result = Some(match file.check(&mut cursors[*context]) {
                     false => Ok(len),
-                    // io_uring counts what an earlier attempt has synced, and hides the error.
+                    // io_uring counts the bytes that an earlier attempt has synced, and hides the
+                    // error.
                     true if is_short && len > PAGE && file.stored[pages[0] as usize] => Ok(PAGE),
                     true => Err(BlockStatus::Io),
                 });
@@ -141,12 +142,12 @@ impl World {
         }
     }
 
-    /// Something happens that no context has asked for.
+    /// Takes a step that no context has requested.
     fn elsewhere(&mut self) {
         let nr_dirty = self.file.dirty.len() as u64;
         match self.below(8) {
             0 => {
-                // Another program syncs the file, by a file that it opens for that.
+                // Another program opens the file and syncs it.
                 let fails = self.below(4) == 0;
                 let mut cursor = self.file.open();
                 for page in self.file.dirty.clone() {
@@ -187,7 +188,7 @@ impl Driver for Port {
 
     fn commit_rqs(&mut self) {}
 
-    /// Hands over some of what is done, in any order.
+    /// Returns some of the completed commands, in any order.
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         let mut world = self.world.lock().unwrap();
         let mut nth = 0;
@@ -206,11 +207,11 @@ impl Driver for Port {
     fn wait(&mut self, _nr_completions: u32) {}
 }
 
-/// What the user knows of a write that has ended well.
+/// A write that has ended successfully, from the point of view of the user.
 #[derive(Debug)]
 struct Written {
     pages: Vec<u64>,
-    /// 0 where it is durable.
+    /// The durable point; 0 if the write is durable already.
     point: u64,
 }
 
@@ -220,10 +221,10 @@ struct Run {
     limits: QueueLimits,
     plant: Plant,
     contexts: Vec<Option<(TestQueue, Port)>>,
-    /// That of the place.
+    /// The error word stored by the place's open file, which is used only for checks.
     cursor: Cursor,
     next_page: u64,
-    /// Bios, by their user data: the operation's pages, or what a flush is to make durable.
+    /// The bios by their user data: the pages of a write, or the point that a flush covers.
     bios: Vec<(Vec<u64>, u64)>,
     written: Vec<Written>,
     acknowledged: Vec<LostWrites>,
@@ -273,7 +274,7 @@ impl Run {
         self.world.lock().unwrap().below(n)
     }
 
-    /// A thread opens the file for its context, and checks the file of the place.
+    /// Opens the file for a thread's context, and checks the place's open file.
     fn open(&mut self, at: usize) {
         let mut world = self.world.lock().unwrap();
         world.cursors[at] = world.file.open();
@@ -303,7 +304,7 @@ impl Run {
                 (Bio::flush_up_to(point), (Vec::new(), point))
             }
         };
-        // With a page between, so that no two merge.
+        // A page between two writes keeps them from merging.
         self.next_page += nr + 1;
         self.bios.push(of_bio);
         let (queue, _) = self.contexts[at].as_mut().expect("it is open");
@@ -329,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Everything up to `point` is said to be durable.
+    /// Checks the promise that everything up to `point` is durable.
     fn check(&mut self, point: u64) {
         let world = self.world.lock().unwrap();
         for written in self.written.iter().filter(|written| written.point <= point) {
@@ -380,7 +381,7 @@ impl Run {
     }
 }
 
-/// How many promises of so many were broken.
+/// Returns how many promises were broken, and the number of promises.
 fn run(is_direct: bool, plant: Plant) -> (usize, usize) {
     let mut sum = (0, 0);
     for seed in 1..=60 {

@@ -1,4 +1,4 @@
-//! The flush machine: what joins, what waits, what is elided, and who is told of a failure.
+//! Tests of the flush machine: joining, waiting, eliding, and reporting failures.
 
 use crate::common::{Bench, limits};
 use forebay_core::{
@@ -30,7 +30,7 @@ impl Bench {
         self.turn();
     }
 
-    /// Writes a page, and completes that.
+    /// Writes a page and completes the write. Returns the newest durable point.
     fn wrote(&mut self, page: u64) -> u64 {
         self.write(page);
         let last = self.toy.running.len() - 1;
@@ -42,7 +42,7 @@ impl Bench {
         self.toy.seen.iter().map(|seen| seen.op).collect()
     }
 
-    /// Asked, issued, joined, elided, refused.
+    /// Returns the counts of flushes: asked, issued, joined, elided, refused.
     fn flush_stats(&self) -> [u64; 5] {
         let stats = self.queue.stats();
         [
@@ -118,7 +118,7 @@ fn a_flush_is_elided_only_by_permission_and_only_if_nothing_has_ended_since() {
         bench.finish();
         bench.flush(3);
         bench.finish();
-        // A write that fails changes who knows what.
+        // A failed write may have changed the device, too.
         bench.write(4);
         bench.complete(0, Err(BlockStatus::Io));
         bench.flush(5);
@@ -174,7 +174,7 @@ fn a_failed_flush_fails_those_it_was_for_and_those_who_want_what_it_lost() {
     bench.issue(Op::Write, BioFlags::PREFLUSH, 0, K4, 9);
     let sticky = Err(BlockStatus::Io);
     assert_eq!(bench.ends(), [(6, sticky), (7, sticky), (8, Ok(0)), (9, sticky)]);
-    // What is written now, and made durable by itself, is no business of that loss.
+    // A FUA write issued now does not depend on that loss.
     bench.issue(Op::Write, BioFlags::FUA, 0, K4, 10);
     bench.finish();
     assert_eq!(bench.ends(), [(10, Ok(K4))]);
@@ -199,12 +199,12 @@ fn what_is_on_its_way_when_a_flush_fails_is_lost_too() {
         bench.complete(0, Err(BlockStatus::Io));
         assert_eq!(bench.ends(), [(1, Err(BlockStatus::Io))]);
         bench.complete(0, Ok(if is_short { K4 - 512 } else { K4 }));
-        // Its data may have been dropped, and another flush would not bring it back.
+        // The data may have been dropped, and another flush would not restore them.
         let result = if flags == NONE { Ok(K4) } else { Err(BlockStatus::Io) };
         assert_eq!(bench.ends(), [(2, result)]);
         bench.flush(3);
         assert_eq!(bench.ends(), [(3, Err(BlockStatus::Io))]);
-        // What is issued from now on is not concerned.
+        // The loss does not affect later writes.
         assert!(bench.queue.device.durability().acknowledge_loss().is_some());
         bench.wrote(4);
         bench.flush(5);
@@ -240,7 +240,8 @@ fn a_flush_waits_for_writes_that_need_one_but_not_for_ever() {
     assert_eq!(bench.toy.running.len(), 2, "F6");
 }
 
-/// Writes at a device that takes a flush only by itself: what it is given, in order.
+/// Issues writes and flushes to a device that executes a flush only alone. Returns the operations
+/// that it received, in order.
 fn alone(flush: FlushPolicy) -> (Bench, Vec<Op>) {
     let limits = QueueLimits { flush_queueable: false, ..cached() };
     let mut bench = Bench::new(limits, Policy { flush, ..Policy::default() });
@@ -249,7 +250,7 @@ fn alone(flush: FlushPolicy) -> (Bench, Vec<Op>) {
     bench.toy.answers.push_back(Issue::Busy);
     bench.write(3);
     bench.toy.answers.clear();
-    // The next one is too much for a device that has the write.
+    // The device has the write, and is busy for the next request.
     if flush == FlushPolicy::Tail {
         bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
     }
@@ -369,7 +370,7 @@ fn others_that_find_the_device_busy_do_not_keep_a_flush_for_ever() {
     let mut n = 2;
     while !bench.ops().contains(&Op::Write) {
         bench.flush(n);
-        // It takes one command at a time.
+        // The device takes one command at a time.
         bench.toy.answers.clear();
         bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
         bench.write(n + 100);
@@ -439,7 +440,7 @@ fn what_was_at_the_device_when_a_flush_failed_is_lost_though_it_ends_later() {
         other.queue = TestQueue::with_device(cached(), Policy::default(), 0, &device);
         one.flush(1);
         one.finish();
-        // It may be in the cache already, and its completion on the way.
+        // The data may be in the cache already, with the completion on its way.
         let writer = if is_elsewhere { &mut other } else { &mut one };
         writer.write(2);
         one.flush(3);
@@ -450,7 +451,7 @@ fn what_was_at_the_device_when_a_flush_failed_is_lost_though_it_ends_later() {
         writer.finish();
         assert_eq!(writer.ends().last(), Some(&(4, Err(BlockStatus::Io))), "{is_elsewhere}");
         assert!(device.durability().acknowledge_loss().is_some());
-        // What is issued after that is not concerned.
+        // The loss does not affect later writes.
         let late = writer.wrote(5);
         writer.flush(6);
         writer.finish();

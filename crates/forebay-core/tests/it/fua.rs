@@ -1,4 +1,5 @@
-//! Writes with FUA whose failure is that of a sync (F8): what they lose, and what waits for them.
+//! Tests of FUA writes that are syncs (F8): which writes a failed one loses, and which flushes
+//! wait.
 
 use crate::common::{Bench, TestQueue, limits};
 use forebay_core::{Bio, BioFlags, BlockStatus, LostWrites, Op, Policy, QueueLimits};
@@ -9,12 +10,12 @@ const NONE: BioFlags = BioFlags::NONE;
 const FUA: BioFlags = BioFlags::FUA;
 const IO: Result<u64, BlockStatus> = Err(BlockStatus::Io);
 
-/// A file by direct I/O.
+/// Returns the limits of a file with direct I/O.
 fn direct() -> QueueLimits {
     QueueLimits { volatile_cache: true, fua: true, fua_is_sync: true, ..limits() }
 }
 
-/// A file by the page cache.
+/// Returns the limits of a file in the page cache.
 fn buffered() -> QueueLimits {
     QueueLimits { fua_queueable: false, ..direct() }
 }
@@ -31,7 +32,7 @@ fn flush(bench: &mut Bench, number: u64) {
     bench.issue(Op::Flush, NONE, 0, 0, number);
 }
 
-/// A write that has ended: its durable point.
+/// Writes and completes a page. Returns its durable point.
 fn wrote(bench: &mut Bench, number: u64) -> u64 {
     write(bench, NONE, number);
     bench.complete(bench.toy.running.len() - 1, Ok(K4));
@@ -39,7 +40,7 @@ fn wrote(bench: &mut Bench, number: u64) -> u64 {
     bench.queue.device.durability().point()
 }
 
-/// Completes what runs in full, but for what was issued as the `nth` of all, which fails.
+/// Completes all requests in full, except the one that was issued as number `nth`, which fails.
 fn complete_but(bench: &mut Bench, nth: usize) {
     while let Some(&first) = bench.toy.running.first() {
         let len = bench.toy.seen[first].len;
@@ -47,7 +48,7 @@ fn complete_but(bench: &mut Bench, nth: usize) {
     }
 }
 
-/// What was issued: operation, and whether with FUA.
+/// Returns the issued requests: operation, and whether with FUA.
 fn issued(bench: &Bench) -> Vec<(Op, bool)> {
     bench.toy.seen.iter().map(|seen| (seen.op, seen.fua)).collect()
 }
@@ -115,7 +116,7 @@ fn point_of_a_failed_fua_write_is_lost() {
 
 #[test]
 fn flush_ends_after_the_fua_writes_beside_it() {
-    // The kernel may have reported to the write what it would have reported to the flush.
+    // The kernel may have reported the flush's error to the write.
     for (fua_fails, in_one_reap) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut bench = bench(direct());
         let point = wrote(&mut bench, 1);
@@ -128,7 +129,7 @@ fn flush_ends_after_the_fua_writes_beside_it() {
             assert_eq!(bench.ends(), []);
             assert!(!bench.queue.device.durability().is_durable(point));
             assert_eq!(bench.queue.hctx.prepare_wait(2), 1, "one completion ends both");
-            // What is issued now is not waited for; nor does another flush overtake this one.
+            // The flush does not wait for later writes, and a later flush does not overtake it.
             write(&mut bench, FUA, 4);
             flush(&mut bench, 5);
             assert_eq!(bench.toy.running.len(), 2);
@@ -188,7 +189,7 @@ fn other_contexts_know_what_a_fua_write_lost() {
     let device = Arc::clone(&one.queue.device);
     other.queue = TestQueue::with_device(direct(), Policy::default(), 0, &device);
     let ended = wrote(&mut other, 1);
-    // It may be in the cache already.
+    // The data may be in the cache already.
     write(&mut other, NONE, 2);
     flush(&mut other, 3);
     write(&mut one, FUA, 4);
@@ -255,7 +256,7 @@ fn one_sync_of_a_page_cache_is_at_the_device_at_a_time() {
 
 #[test]
 fn fua_writes_that_are_followed_by_a_flush_fail_with_the_native_one() {
-    // Their data may be what the kernel reported to that one.
+    // Their data may be those whose error the kernel reported to the native write.
     let mut bench = bench(buffered());
     write(&mut bench, FUA, 1);
     write(&mut bench, FUA, 2);

@@ -1,4 +1,4 @@
-//! What may not wait, and what waits behind a gate.
+//! Tests of NOWAIT bios, and of bios that wait behind a gate.
 
 use crate::common::{Bench, limits};
 use forebay_core::{BioFlags, BlockStatus, Gates, Issue, Op, Policy, QueueLimits};
@@ -76,7 +76,7 @@ fn behind_closed_gates_nothing_is_issued_and_what_is_in_flight_ends() {
     bench.queue.gates = Gates { enter: false, ..Gates::OPEN };
     bench.issue(Op::Read, BioFlags::NONE, 0, K4, 4);
     bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 5);
-    // What was in goes on; then nothing that was let in is left.
+    // Admitted bios continue. Then no admitted bio is left.
     bench.finish_running();
     assert_eq!(bench.ends(), [(5, AGAIN), (2, Ok(K4))]);
     assert!(bench.turn().is_drained);

@@ -1,4 +1,4 @@
-//! Threads that wait for tags: whose wake-up it is.
+//! Tests of threads that wait for tags: which thread gets a wake-up.
 
 use crate::common::{Toy, limits};
 use forebay_core::{
@@ -7,13 +7,13 @@ use forebay_core::{
 };
 use std::sync::Arc;
 
-/// A hardware context of few tags, for bios of several owners.
+/// A hardware context with few tags, for bios of several owners.
 struct Lines {
     hctx: HardwareContext,
     toy: Toy,
     limits: QueueLimits,
     policy: Policy,
-    /// Who was to be woken, ever.
+    /// All owners that were woken so far.
     woken: Vec<u64>,
     #[expect(clippy::vec_box, reason = "turns add boxes")]
     ended: Vec<Box<QueuedBio>>,
@@ -79,7 +79,7 @@ fn who_is_woken_and_needs_no_tag_passes_the_wake_up_on() {
     lines.ask(2);
     lines.complete();
     assert_eq!(lines.woken, [2, 3]);
-    // There is no cache to flush: it ends without a tag.
+    // The disk has no cache to flush, so the flush ends without a tag.
     lines.ask(3);
     assert_eq!(lines.ended.last().map(|bio| bio.owner()), Some(3));
     assert_eq!(lines.woken, [2, 3, 4], "nobody else will ever wake it");

@@ -1,4 +1,4 @@
-//! The integration tests, one program: what they share is compiled once, and all of it is used.
+//! The integration tests, as one program: shared code is compiled once, and all of it is used.
 
 mod common;
 mod errseq;

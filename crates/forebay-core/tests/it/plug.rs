@@ -1,4 +1,4 @@
-//! Plug and merge: what joins what, and when it is let through.
+//! Tests of plug and merge: which bios merge, and when the plug is unplugged.
 
 use crate::common::{Bench, limits};
 use forebay_core::{

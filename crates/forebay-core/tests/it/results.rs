@@ -1,4 +1,4 @@
-//! Merging, splitting and stepping do not change a result: short counts, failures, flushes.
+//! Tests that merging, splitting and steps do not change a result: short counts, failures, flushes.
 
 use crate::common::{Bench, limits};
 use forebay_core::{BioFlags, BlockStatus, Issue, Op, Policy, QueueLimits, Tag};
@@ -10,7 +10,7 @@ fn bench() -> Bench {
     Bench::new(limits(), Policy::default())
 }
 
-/// Four neighbours of one request, issued.
+/// Issues four neighbours as one request.
 fn merged(op: Op) -> Bench {
     let mut bench = bench();
     bench.plug_each(op, 0..4);
@@ -76,7 +76,7 @@ fn failures_that_are_of_no_single_bio_are_not_tried_again() {
     }
 }
 
-/// A bio of three parts, all issued.
+/// Issues a bio of three parts.
 fn split(op: Op, flags: BioFlags) -> Bench {
     let limits = QueueLimits { max_sectors: 8, volatile_cache: true, ..limits() };
     let mut bench = Bench::new(limits, Policy::default());

@@ -1,4 +1,5 @@
-//! Merged writes that fail are tried again bio by bio, unless a write has overtaken them.
+//! Tests of retries: failed merged writes are retried bio by bio, unless a write has overtaken
+//! them.
 
 use crate::common::{Bench, Ended, TestQueue, Toy, limits};
 use forebay_core::{Backing, Bio, BlockStatus, DeviceState, Op, Policy, Segment, UnplugCause};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 const K4: u64 = 4096;
 const MEDIUM: Result<u64, BlockStatus> = Err(BlockStatus::Medium);
 
-/// Four neighbours, as one request at the driver.
+/// Issues four neighbours as one request.
 fn merged(op: Op) -> Bench {
     let mut bench = Bench::new(limits(), Policy::default());
     bench.plug_each(op, 0..4);
@@ -102,7 +103,7 @@ impl Context {
         self.queue.turn(&mut self.toy, 0, &mut self.ended);
     }
 
-    /// Two neighbours, as one request at the driver.
+    /// Issues two neighbours as one request.
     fn write_merged(&mut self) {
         self.write(0, 1);
         self.write(K4, 1);
@@ -129,7 +130,7 @@ fn any_write_of_another_context_counts_and_is_held_back_meanwhile() {
     assert_eq!(one.ended.len(), 2);
     other.turn();
     assert_eq!(other.toy.seen.len(), 1);
-    // Now the other writes while a merged write is under way.
+    // Now the other context writes while a merged write is in flight.
     one.write_merged();
     other.write(1 << 20, 0);
     other.turn();
@@ -155,7 +156,7 @@ fn retry_of_one_disk_does_not_undo_a_newer_write_of_another_on_the_same_file() {
     assert_eq!((one.queue.stats().retries, one.queue.stats().overtaken), (0, 1), "A2");
     assert_eq!(one.toy.seen.len(), 1, "the older bytes are not written again");
     assert!(one.ended.iter().all(|ended| ended.result == MEDIUM) && one.ended.len() == 2);
-    // Where the other has not written since, it is held back until the retries end.
+    // If the other disk has not written since, its write is held back until the retries end.
     one.write_merged();
     one.toy.complete(0, MEDIUM);
     one.turn();
@@ -181,7 +182,7 @@ fn a_device_that_is_gone_stays_gone_until_told_otherwise() {
     bench.turn();
     bench.complete(0, Err(BlockStatus::Offline));
     assert!(bench.queue.device.is_failed());
-    // What is at the driver ends by it; everything else at once.
+    // Requests at the driver end with its result; all others end at once.
     assert_eq!((bench.ended.len(), bench.toy.seen.len()), (997, 4));
     bench.finish();
     let mut ends = bench.ends();

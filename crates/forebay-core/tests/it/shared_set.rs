@@ -1,4 +1,4 @@
-//! A hardware context whose tags others take meanwhile.
+//! Test of a hardware context that shares its tags with other threads.
 
 use crate::common::{Toy, limits};
 use forebay_core::{
@@ -8,7 +8,7 @@ use forebay_core::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One that does not want to wait, and whose tag somebody takes between the look and the try.
+/// A NOWAIT bio ends with `Again` if another thread takes its tag between the check and the try.
 #[test]
 fn what_does_not_want_to_wait_does_not_wait_for_a_tag_that_another_took() {
     let policy = Policy { queue_depth: 1, ..Policy::default() };

@@ -1,5 +1,5 @@
-//! The rest of a write that came back short. A device whose counts are not exact may have written
-//! it; then it goes out again only if nothing can have overtaken it.
+//! Tests of the rest of a short write. A device whose counts are not exact may have written the
+//! rest already; then it is sent again only if no later write can have overtaken it.
 
 use crate::common::{Bench, Ended, TestQueue, Toy, limits};
 use forebay_core::{
@@ -11,7 +11,7 @@ const K4: u64 = 4096;
 const NONE: BioFlags = BioFlags::NONE;
 const IO: Result<u64, BlockStatus> = Err(BlockStatus::Io);
 
-/// Limits of a device that may have written more than it counts.
+/// Returns the limits of a device that may have written more than it counts.
 fn doubtful() -> QueueLimits {
     QueueLimits { exact_counts: false, ..limits() }
 }
@@ -20,8 +20,8 @@ fn bench(limits: QueueLimits) -> Bench {
     Bench::new(limits, Policy::default())
 }
 
-/// A write of four pages is at the device, which has written all of it; somebody has read it. Then
-/// its third page is written anew, and that has ended.
+/// Issues a write of four pages. The device has written all of it, and a reader has seen it. Then
+/// another write to its third page is issued and ends.
 fn overtaken(limits: QueueLimits) -> Bench {
     let mut bench = bench(limits);
     bench.issue(Op::Write, NONE, 0, 4 * K4, 0);
@@ -77,7 +77,7 @@ fn nothing_that_overlaps_the_rest_goes_out_before_its_end() {
     bench.issue(Op::Write, NONE, 0, K4, 2);
     let rest = (Op::Write, K4, 3 * K4);
     assert_eq!(bench.toy.issued()[1..], [rest, (Op::Write, 0, K4)]);
-    // Short once more: it is its own turn still.
+    // Short again: the write keeps its retry range.
     bench.complete(0, Ok(K4));
     assert_eq!(bench.toy.issued()[3..], [(Op::Write, 2 * K4, 2 * K4)]);
     bench.complete(1, Ok(2 * K4));
@@ -148,8 +148,8 @@ fn a_part_of_a_bio_that_was_overtaken_fails_the_whole() {
     assert_eq!(bench.ends(), [(1, Ok(K4)), (0, IO)]);
 }
 
-/// A write of two pages is at the device by the first of two contexts, and short; what `other` has
-/// done meanwhile is in the second.
+/// Issues a write of two pages on the first of two contexts, which completes short. Meanwhile
+/// `other` acts on the second context.
 fn beside(other: impl FnOnce(&mut TestQueue)) -> Vec<Ended> {
     let device = Arc::new(DeviceState::new(2));
     let queue = |index| TestQueue::with_device(doubtful(), Policy::default(), index, &device);
@@ -183,14 +183,16 @@ fn a_write_of_another_context_may_have_overtaken_it_and_a_read_may_not() {
     assert_eq!(beside(|_| {})[0].result, Ok(2 * K4));
 }
 
-/// Contexts of one device that writes everything the moment it is given, and counts what it likes.
+/// Contexts of one device that writes all bytes as soon as it gets them, and returns arbitrary
+/// counts.
 struct Liar {
     contexts: Vec<(TestQueue, Toy)>,
-    /// How many of each context's requests have been looked at.
+    /// How many requests of each context were examined.
     nr_seen: Vec<usize>,
-    /// Of each write: when it was first given to the device, and whether it has ended well.
+    /// For each write: when it was first issued to the device, and whether it has ended
+    /// successfully.
     writes: Vec<(Option<usize>, bool)>,
-    /// Which write each page holds.
+    /// The write that each page holds.
     pages: [Option<usize>; NR_PAGES],
     nr_brought_back: usize,
     nr_failed: usize,
@@ -199,7 +201,7 @@ struct Liar {
 const NR_PAGES: usize = 8;
 
 impl Liar {
-    /// With the contexts of these disks, which have so many each.
+    /// Creates the contexts of these disks. Each disk has the given number of contexts.
     fn new(disks: Vec<(DeviceState, u32)>, limits: QueueLimits) -> Liar {
         let policy = Policy { queue_depth: 8, ..Policy::default() };
         let contexts = disks.into_iter().flat_map(|(state, nr)| {
@@ -217,7 +219,7 @@ impl Liar {
         }
     }
 
-    /// Queues a write, whose memory tells which it is.
+    /// Queues a write. The address of its memory identifies it.
     fn write(&mut self, context: usize, page: usize, nr: usize, level: u32) {
         let segment = Segment { addr: (self.writes.len() + 1) << 20, len: (nr << 12) as u32 };
         let bio = Bio { user_data: self.writes.len() as u64, ..data(page, segment) };
@@ -241,7 +243,7 @@ impl Liar {
                 let (write, order) = ((segment.addr >> 20) - 1, self.nr_seen.iter().sum());
                 let first = *self.writes[write].0.get_or_insert(order);
                 for _ in 0..segment.len >> 12 {
-                    // One that was given to the device later, and has ended, is gone again.
+                    // A write that was issued later and has ended is overwritten by an older one.
                     let (then, has_ended) =
                         self.pages[page].map_or((None, false), |at| self.writes[at]);
                     self.nr_brought_back += usize::from(has_ended && then > Some(first));
@@ -253,7 +255,7 @@ impl Liar {
         }
     }
 
-    /// Some requests come, some complete: in part, in full or not at all.
+    /// Queues some requests and completes some: in part, in full, or with an error.
     fn step(&mut self, random: &mut impl FnMut(usize) -> usize) {
         let context = random(self.contexts.len());
         let has_room = self.contexts[context].0.nr_bios() < 16;
@@ -286,8 +288,8 @@ fn data(page: usize, segment: Segment) -> Bio {
     Bio::data(Op::Write, (page as u64) << 12, segment)
 }
 
-/// A thousand steps each, by so many seeds: how many pages went back to older bytes, and how many
-/// writes failed. `disks` opens them.
+/// Runs a thousand steps for each of `nr_seeds` seeds. Returns how many pages went back to older
+/// bytes, and how many writes failed. `disks` opens the disks.
 fn long_run(
     disks: impl Fn() -> Vec<(DeviceState, u32)>,
     limits: QueueLimits,
@@ -316,7 +318,8 @@ fn no_page_ever_goes_back_to_what_an_ended_write_has_replaced() {
         let (nr_brought_back, nr_failed) = long_run(disks, doubtful(), 50);
         assert_eq!(nr_brought_back, 0, "{nr_contexts} contexts");
         assert!(nr_failed > 100, "{nr_contexts} contexts: nothing was overtaken");
-        // It is a liar, and is seen to be one where it is believed.
+        // With `exact_counts` the layer trusts the counts of this device, and pages go back. So the
+        // test can detect them.
         let (nr_brought_back, _) = long_run(disks, limits(), 50);
         assert!(nr_brought_back > 100, "{nr_contexts} contexts: {nr_brought_back}");
     }
@@ -333,14 +336,14 @@ fn no_page_goes_back_to_what_an_ended_write_of_another_disk_has_replaced() {
         assert_eq!(nr_brought_back, 0, "{nrs:?}");
         assert!(nr_failed > 50, "{nrs:?}: nothing was overtaken");
     }
-    // Without room for the counts of the second disk.
+    // There are too few free counts for the second disk.
     let uncounted = || {
         let backing = Backing::shared(1);
         let large = DeviceState::on(&backing, 65);
         vec![(DeviceState::on(&backing, 1), 1), (large, 1)]
     };
     assert_eq!(long_run(uncounted, doubtful(), 20).0, 0);
-    // Disks that know nothing of each other bring pages back.
+    // Disks that do not share a backing bring pages back.
     let apart = || (0..2).map(|_| (DeviceState::new(1), 1)).collect::<Vec<_>>();
     let (nr_brought_back, _) = long_run(apart, doubtful(), 20);
     assert!(nr_brought_back > 0, "{nr_brought_back}");

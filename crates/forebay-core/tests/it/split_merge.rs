@@ -10,17 +10,18 @@ use proptest::prelude::*;
 const BLOCK: u64 = 512;
 const NR_BLOCKS: u64 = 4096;
 
-/// A bio of the generator: addresses in blocks; memory cut at these places.
+/// A bio of the generator: its addresses in blocks, and the places that divide its memory.
 #[derive(Clone, Debug)]
 struct Plan {
     op: Op,
     flags: BioFlags,
-    /// Begin where the previous bio ended (1), end where it began (2), or at `start` (0).
+    /// Whether the bio begins where the previous bio ended (1), ends where it began (2), or neither
+    /// (0).
     adjacent: u8,
     start: u64,
     nr_blocks: u64,
     cuts: Vec<u64>,
-    /// Memory begins this many bytes behind a page boundary.
+    /// The number of bytes from a page boundary to the beginning of the memory.
     misplaced: usize,
     unplug_after: bool,
 }
@@ -97,7 +98,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// The bio of a plan, behind `previous`.
+/// Returns the bio of a plan, placed relative to `previous`.
 fn bio_of(plan: &Plan, previous: &Bio, bench: &mut Bench, user_data: u64) -> Bio {
     let nr_blocks = plan.nr_blocks.min(NR_BLOCKS);
     let previous_end = (previous.start + previous.len) / BLOCK;
@@ -128,7 +129,7 @@ fn bio_of(plan: &Plan, previous: &Bio, bench: &mut Bench, user_data: u64) -> Bio
     Bio { op: plan.op, flags: plan.flags, start, len, segments, user_data }
 }
 
-/// How many segments a naive walk counts, byte range by byte range.
+/// Returns the number of segments that a naive walk counts, byte range by byte range.
 fn count_segments(limits: &QueueLimits, seen: &Seen) -> u32 {
     let pieces = |segment: &Segment| {
         let (mut at, end) = (segment.addr as u64, segment.addr as u64 + u64::from(segment.len));
@@ -176,7 +177,7 @@ fn check_limits(limits: &QueueLimits, seen: &Seen) {
     }
 }
 
-/// Checks that the requests cover the bios: each byte of each bio once, in place.
+/// Checks that the requests cover each byte of each bio once, with the right memory.
 fn check_cover(bios: &[Bio], seen: &[Seen]) {
     let mut covered: Vec<Vec<bool>> =
         bios.iter().map(|bio| vec![false; (bio.len / BLOCK) as usize]).collect();
@@ -212,7 +213,7 @@ fn check_cover(bios: &[Bio], seen: &[Seen]) {
     }
 }
 
-/// Which bio has the memory at `addr`, and how many of its bytes lie before.
+/// Returns the bio that has the memory at `addr`, and the number of its bytes before `addr`.
 fn find(bios: &[Bio], addr: usize) -> (usize, u64) {
     for (nth, bio) in bios.iter().enumerate() {
         let mut before = 0;
@@ -226,7 +227,7 @@ fn find(bios: &[Bio], addr: usize) -> (usize, u64) {
     panic!("a request has memory that no bio gave");
 }
 
-/// Runs the plans; the driver completes requests in an order drawn from `order`.
+/// Runs the plans. The driver completes requests in an order drawn from `order`.
 fn check(limits: QueueLimits, policy: Policy, plans: &[Plan], order: &[u8]) {
     let mut bench = Bench::new(limits, policy);
     let (mut bios, mut previous) = (Vec::new(), Bio::range(Op::Read, 0, 0));

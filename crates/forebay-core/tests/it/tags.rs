@@ -1,4 +1,4 @@
-//! The set of tags against a plain set, step by step, by one thread.
+//! The tag set against a plain set: random steps on one thread.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ enum Step {
     Get(u32),
     GetMany(u32, u32),
     GetExact(u32, u32),
-    /// The one of those in use that comes first from here on.
+    /// Puts the first tag in use at or after this number.
     Put(u32),
     PutMany(u32, usize),
     Resize(u32),
@@ -41,7 +41,8 @@ impl Pair {
         depth - self.used.range(..depth).count() as u32
     }
 
-    /// Tags were got that were free, and are below the depth. Returns how many.
+    /// Records tags that were got. Checks that they were free and are below the depth. Returns
+    /// their number.
     fn note(&mut self, got: &[Tag]) -> u32 {
         for tag in got {
             let number = tag.index() as u32;
@@ -87,7 +88,7 @@ impl Pair {
 
 proptest! {
     /// Gets of all kinds, puts and resizes: no tag is live twice, none is lost, none is too high,
-    /// and what is free is found.
+    /// and every free tag is found.
     #[test]
     fn a_set_of_tags_is_a_set(
         depth in 1..DEPTH_MAX,

@@ -1,9 +1,9 @@
-//! What the models share: the loop over all interleavings, and a place to sleep.
+//! Common parts of the models: the loop over all interleavings, and a place to sleep.
 
 use loom::sync::{Condvar, Mutex};
 
-/// Runs `model` through all interleavings; with a bound, through those with at most so many
-/// preemptions (switches away from a thread that could have gone on).
+/// Runs `model` through all interleavings. With a bound, runs only those with at most that many
+/// preemptions (switches away from a thread that could have continued).
 pub(crate) fn explore(preemption_bound: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(preemption_bound);
@@ -11,8 +11,8 @@ pub(crate) fn explore(preemption_bound: Option<usize>, model: impl Fn() + Sync +
     builder.check(model);
 }
 
-/// A thread's bed: it sleeps until somebody gives it the baton, before or after. Loom fails a
-/// model in which all threads that are left sleep.
+/// A place where a thread sleeps until another thread gives it the baton, before or after. Loom
+/// fails a model in which all remaining threads sleep.
 pub(crate) struct Baton {
     given: Mutex<bool>,
     changed: Condvar,

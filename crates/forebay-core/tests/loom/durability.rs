@@ -1,7 +1,8 @@
-//! Durable points: writes that end, flushes that succeed or fail, and who asks, all at once.
+//! Models of durable points: writes that end, flushes that succeed or fail, and queries, all at
+//! once.
 //!
-//! The device is a few cells. A write that has completed is in its cell; a flush looks at the cells
-//! when it is issued, and has made durable what it saw.
+//! The device is a few cells. A completed write has set its cell. A flush reads the cells when it
+//! is issued, and makes durable what it read.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use loom::thread;
 
 use crate::common::explore;
 
-/// Sees what a flush sees of the cells, and gives the point that it has in hand.
+/// Issues a flush. Returns its durable point and the cells that it read.
 fn issue(durability: &Durability, cells: &[AtomicU32], in_time: bool) -> (u64, Vec<u32>) {
     let look = || cells.iter().map(|cell| cell.load(Relaxed)).collect();
     match in_time {
@@ -20,7 +21,7 @@ fn issue(durability: &Durability, cells: &[AtomicU32], in_time: bool) -> (u64, V
             let in_hand = durability.point();
             (in_hand, look())
         }
-        // A wrong one: what ends in between has a point in its hand, and is not in its sight.
+        // Planted: a write that ends between the two reads is covered by the point, but not read.
         false => {
             let seen = look();
             (durability.point(), seen)
@@ -113,8 +114,8 @@ fn an_acknowledgement_does_not_hide_a_loss_that_it_has_not_seen() {
     });
 }
 
-/// A write was issued before a flush failed, and ends about then: either the failure's own loss
-/// has its point, or it sees the failure, and notes one of its own.
+/// A write was issued before a flush failed, and ends at about the same time. Either the loss of
+/// the failure covers its point, or the write sees the failure and records a loss of its own.
 #[test]
 fn what_is_on_its_way_when_a_flush_fails_is_lost() {
     explore(None, || {

@@ -1,4 +1,4 @@
-//! The leader: its wait in the driver (W2, W4), and the baton (W1, W3).
+//! Models of the leader: its wait in the driver (W2, W4), and the baton (W1, W3).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::common::{Baton, explore};
 
-/// A driver whose wait returns for a completion, or because it is woken.
+/// A driver whose wait returns for a completion or a wake-up.
 struct Driver {
     nr_completed_and_woken: Mutex<(u32, bool)>,
     changed: Condvar,
@@ -39,7 +39,7 @@ impl Driver {
     }
 }
 
-/// A context at whose driver the leader's bio is.
+/// A context whose driver has the leader's bio.
 struct Hctx {
     state: RunState,
     driver: Driver,
@@ -85,7 +85,8 @@ impl Hctx {
         self.state.resign();
     }
 
-    /// True: is blocked, and has released the token. False: has released it, and is done.
+    /// Turns until there is nothing to do. Returns true if the leader has announced its wait and
+    /// released the token. Returns false if it has released the token because its bio has ended.
     fn turn_until_idle(&self) -> bool {
         loop {
             self.turn();
@@ -104,13 +105,13 @@ impl Hctx {
             self.driver.wait();
         }
         self.state.unblock();
-        // What the driver has, the holder may be about to reap.
+        // The holder of the token may be about to reap the driver's completions.
         thread::yield_now();
     }
 }
 
 fn leader_and_submitters(nr_submitters: usize, bound: Option<usize>, kicks: bool) {
-    // Two are enough of a crowd: then the device is done beforehand.
+    // With two submitters the device completes beforehand, which saves a thread.
     let nr_completed = u32::from(nr_submitters > 1);
     explore(bound, move || {
         let driver = Driver {
@@ -133,15 +134,15 @@ fn leader_and_submitters(nr_submitters: usize, bound: Option<usize>, kicks: bool
     });
 }
 
-/// W2, W4: a leader announces that it is blocked, re-tests its bio, and waits in the driver; a
-/// submitter takes the token, reaps the leader's bio from under it, ends it, and kicks. The leader
-/// always comes back. Bound 4: 13 s.
+/// W2, W4: a leader announces that it is blocked, re-tests its bio, and waits in the driver. A
+/// submitter takes the token, reaps the leader's bio, ends it, and kicks. The leader always
+/// returns. Bound 4: 13 s.
 #[test]
 fn a_leader_whose_bio_another_ends_comes_back() {
     leader_and_submitters(1, Some(4), true);
 }
 
-/// The same with two submitters, of which either may reap. Bound 3: 7 s.
+/// As above with two submitters, either of which may reap. Bound 3: 7 s.
 #[test]
 fn a_leader_comes_back_from_under_two_submitters() {
     leader_and_submitters(2, Some(3), true);
@@ -155,7 +156,8 @@ fn planted_nobody_kicks() {
     leader_and_submitters(1, Some(4), false);
 }
 
-/// W4: two that end what the leader waits for, one after the other; only one is told to wake it.
+/// W4: two threads end what the leader waits for, one after the other. Only one of them has to wake
+/// it.
 #[test]
 fn a_wait_is_kicked_once() {
     explore(None, || {
@@ -178,7 +180,8 @@ fn a_wait_is_kicked_once() {
     });
 }
 
-/// Those that wait for their bios; they can go only after having led, as nobody reaps but a leader.
+/// Threads that wait for their bios. Each must lead before it can return, because only a leader
+/// reaps.
 struct Crowd {
     state: RunState,
     parked: Vec<AtomicU32>,
@@ -187,7 +190,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// W3: stops leading, and passes the baton to one that has announced itself.
+    /// W3: stops leading, and passes the baton to a follower that has announced itself.
     fn resign(&self) {
         self.state.resign();
         let parked = self.parked.iter().position(|parked| parked.load(Relaxed) == 1);
@@ -196,7 +199,7 @@ impl Crowd {
         }
     }
 
-    /// W1: parks only if there is a leader; else becomes it.
+    /// W1: parks only if there is a leader; otherwise becomes the leader.
     fn follow(&self, me: usize) {
         loop {
             self.parked[me].store(1, Relaxed);
@@ -231,20 +234,20 @@ fn hand_off(nr_followers: usize, bound: Option<usize>, looks: bool) {
     });
 }
 
-/// W1, W3: a leader resigns while a follower parks: either the follower sees that nobody leads, or
-/// the leader sees that it parks. Never is work left with all asleep.
+/// W1, W3: a leader resigns while a follower parks. Either the follower sees that there is no
+/// leader, or the leader sees that the follower parks. Work is never left while all threads sleep.
 #[test]
 fn a_leader_hands_off_to_a_follower() {
     hand_off(1, None, true);
 }
 
-/// The same with two followers, of which the first hands on to the second. Bound 3.
+/// As above with two followers: the first passes the baton on to the second. Bound 3.
 #[test]
 fn the_baton_goes_on_to_the_second_follower() {
     hand_off(2, Some(3), true);
 }
 
-/// Planted: the leader resigns and does not look.
+/// Planted: the leader resigns and does not check for followers.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_a_leader_drops_the_baton() {

@@ -9,15 +9,15 @@ use loom::thread;
 
 use crate::common::explore;
 
-/// A context whose inbox has a place for each producer's one item.
+/// A context with an inbox that has a place for the one item of each producer.
 struct Hctx {
     state: RunState,
     inbox: Vec<AtomicU32>,
-    /// How many threads think that they hold the token.
+    /// The number of threads that hold the token, as they count themselves.
     holders: Ghost,
     /// How often each item was dispatched.
     dispatched: Vec<Ghost>,
-    /// Whether a closer relies on nothing being dispatched.
+    /// Whether the thread that closed a gate relies on the absence of dispatches.
     silent: Ghost,
 }
 
@@ -54,8 +54,8 @@ impl Hctx {
         }
     }
 
-    /// A stale load of the place, by a holder that has not acquired what the last one did, would
-    /// dispatch an item twice.
+    /// Dispatches an item. A holder that has not acquired the last holder's changes would load a
+    /// stale value of the place and dispatch the item twice.
     fn dispatch(&self, item: usize) {
         if self.state.gates().dispatch && self.inbox[item].load(Relaxed) == 1 {
             assert_eq!(self.silent.load(Relaxed), 0, "dispatched behind a closed gate");
@@ -74,7 +74,7 @@ impl Hctx {
             let is_done = nr.load(Relaxed) == 1;
             assert!(!is_done || place.load(Relaxed) == 0, "the last holder's work is not seen");
         }
-        // A moment that loom may give to others.
+        // A point where loom may run other threads.
         thread::yield_now();
         self.silent.store(0, Relaxed);
         self.state.open(gate);
@@ -87,7 +87,8 @@ impl Hctx {
     }
 }
 
-/// Runs the first step on this thread and the others on their own; in the end all is dispatched.
+/// Runs the first step on this thread and the others on threads of their own. In the end all items
+/// are dispatched.
 fn check(nr_items: usize, bound: Option<usize>, steps: &'static [fn(&Hctx)]) {
     explore(bound, move || {
         let hctx = Hctx::new(nr_items);
@@ -102,21 +103,21 @@ fn check(nr_items: usize, bound: Option<usize>, steps: &'static [fn(&Hctx)]) {
     });
 }
 
-/// R1, R2: what two producers publish is dispatched, once, by one holder at a time; and when all
-/// are gone, nothing is left with nobody running.
+/// R1, R2: every item that two producers publish is dispatched once, by one holder at a time. When
+/// all threads are done, no item is left.
 #[test]
 fn two_producers_lose_nothing() {
     check(2, None, &[|hctx| hctx.produce(0), |hctx| hctx.produce(1)]);
 }
 
-/// The same of three: a mark that is found set (the third's) counts as well. Bound 4: 15 s; 5 takes
-/// over a minute.
+/// As above with three producers: the third finds the mark set, and its item counts as well. Bound
+/// 4: 15 s; 5 takes over a minute.
 #[test]
 fn three_producers_lose_nothing() {
     check(3, Some(4), &[|hctx| hctx.produce(0), |hctx| hctx.produce(1), |hctx| hctx.produce(2)]);
 }
 
-/// A poller that only tries to take the token never makes a producer's item be lost. Bound 4: 15 s.
+/// A poller that only tries to take the token causes no producer's item to be lost. Bound 4: 15 s.
 #[test]
 fn a_poller_takes_nothing_away() {
     let poll: fn(&Hctx) = |hctx| {
@@ -128,8 +129,8 @@ fn a_poller_takes_nothing_away() {
     check(2, Some(4), steps);
 }
 
-/// Whoever gets the token, and however, sees all that the last holder did, before it looks at
-/// anything else.
+/// A thread that gets the token, by any method, sees everything that the last holder did, before it
+/// reads anything else.
 #[test]
 fn what_a_holder_did_is_seen_by_the_next() {
     explore(None, || {
@@ -155,8 +156,8 @@ fn what_a_holder_did_is_seen_by_the_next() {
     });
 }
 
-/// R1, planted: the holder reads the inbox and clears the mark *afterwards*. The mark of a producer
-/// that came in between is lost, and its item with it.
+/// R1, planted: the holder reads the inbox and clears the mark *afterwards*. If a producer sets the
+/// mark in between, the mark is lost, and the producer's item with it.
 #[test]
 #[should_panic(expected = "an item was lost")]
 fn planted_the_mark_is_cleared_after_the_inbox_was_read() {
@@ -182,8 +183,8 @@ fn planted_the_mark_is_cleared_after_the_inbox_was_read() {
     });
 }
 
-/// R2, planted: a producer that finds the token taken looks at the mark with a load, and writes it
-/// only if it is clear. The holder may have cleared it by then, and have read the inbox.
+/// R2, planted: a producer that finds the token taken loads the mark, and writes it only if it is
+/// clear. By then the holder may have cleared the mark and read the inbox.
 #[test]
 #[should_panic(expected = "an item was lost")]
 fn planted_a_mark_that_looks_set_is_not_written() {
@@ -215,7 +216,7 @@ fn planted_a_mark_that_looks_set_is_not_written() {
     });
 }
 
-/// R2, planted: a turn is asked for, and the work is published after it.
+/// R2, planted: a turn is requested before the work is published.
 #[test]
 #[should_panic(expected = "an item was lost")]
 fn planted_a_turn_is_asked_for_before_the_work_is_published() {
@@ -232,8 +233,8 @@ fn planted_a_turn_is_asked_for_before_the_work_is_published() {
     );
 }
 
-/// R5, planted: the gate is asked before the token is taken. Who closed it in between has seen
-/// nobody run, and relies on that.
+/// R5, planted: the holder reads the gate before it takes the token. A thread that closed the gate
+/// in between saw no turn in progress, and relies on that.
 #[test]
 #[should_panic(expected = "dispatched behind a closed gate")]
 fn planted_the_gate_is_asked_before_the_token_is_taken() {
@@ -258,7 +259,7 @@ fn planted_the_gate_is_asked_before_the_token_is_taken() {
     );
 }
 
-/// R4, planted: who opens the gate asks for no turn.
+/// R4, planted: the thread that opens the gate requests no turn.
 #[test]
 #[should_panic(expected = "an item was lost")]
 fn planted_a_gate_is_opened_and_no_turn_asked_for() {
@@ -275,9 +276,9 @@ fn planted_a_gate_is_opened_and_no_turn_asked_for() {
     );
 }
 
-/// R6: every run that is asked for is made or skipped. Three ask, and none is counted twice or not
-/// at all: those that are made by the token's holder, without a locked instruction, and those that
-/// are skipped with one. Bound 4.
+/// R6: every requested run is made or skipped. Three threads request runs, and each request is
+/// counted once. The holder of the token counts the runs that are made, without a locked
+/// instruction; other threads count skipped runs with one. Bound 4.
 fn check_counts(skip: fn(&AtomicU32)) {
     explore(Some(4), move || {
         let shared = Arc::new((RunState::new(), AtomicU32::new(0), AtomicU32::new(0)));
@@ -314,14 +315,14 @@ fn planted_skipped_runs_are_counted_by_a_load_and_a_store() {
     check_counts(|skipped| skipped.store(skipped.load(Relaxed) + 1, Relaxed));
 }
 
-/// R4, R5: after `close(Quiesced)` and one look that finds nobody running, nothing is dispatched
-/// until `open`; after `open` and `run` everything is.
+/// R4, R5: after `close(Quiesced)` and one check that finds no turn in progress, nothing is
+/// dispatched until `open`. After `open` and `run` everything is dispatched.
 #[test]
 fn quiesce_against_run() {
     check(1, None, &[|hctx| hctx.close_then_open(Gate::Quiesced), |hctx| hctx.produce(0)]);
 }
 
-/// The same with two producers. Bound 3: 5 s.
+/// As above with two producers. Bound 3: 5 s.
 #[test]
 fn quiesce_against_two_runs() {
     let close: fn(&Hctx) = |hctx| hctx.close_then_open(Gate::Quiesced);
@@ -329,8 +330,8 @@ fn quiesce_against_two_runs() {
     check(2, Some(3), steps);
 }
 
-/// R4: the holder stops the context itself, as for a driver that is full, in the middle of a turn,
-/// opens it and runs it later. Nothing is left behind. Bound 3: 16 s.
+/// R4: the holder stops the context in the middle of a turn, as for a full driver, and later opens
+/// and runs it. No item is left. Bound 3: 16 s.
 #[test]
 fn stop_against_run() {
     let stop: fn(&Hctx) = |hctx| {

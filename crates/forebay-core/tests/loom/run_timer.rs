@@ -1,7 +1,7 @@
-//! Delayed runs: the mark, against runs, gates and other delays (R1 to R4).
+//! Models of delayed runs: the mark, against runs, gates and other delays (R1 to R4).
 //!
-//! No time passes in a model: "now" is 1, what is asked for at once is due, and a delayed run is
-//! not. So what must not wait for a delay is found undone at the end if it does.
+//! No time passes in a model: "now" is 1, an immediate run is due, and a delayed run is not. So
+//! work that waits for a delay although it must not is found undone at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as Ghost;
@@ -17,13 +17,13 @@ const NOW: u64 = 1;
 const LATER: u64 = 1000;
 const NONE: u64 = u64::MAX;
 
-/// When runs are due: the core's way, or a wrong one.
+/// The time at which runs are due: the core's implementation, or a faulty one.
 trait Timer: Send + Sync + Default + 'static {
     fn delay(&self, at_ns: u64);
-    /// A run because of the mark; whether it was made.
+    /// Begins a run if the mark is due. Returns whether it did.
     fn begin_if_due(&self) -> bool;
     fn is_set(&self) -> bool;
-    /// The context was stopped.
+    /// Cancels the mark, because the context was stopped.
     fn cancel(&self);
 }
 
@@ -42,7 +42,7 @@ impl Timer for RunTimer {
     }
 }
 
-/// A context whose inbox has a place for each item, and what dispatches it when the timer says.
+/// A context with an inbox that has a place for each item. The timer decides when it dispatches.
 struct Hctx<T> {
     timer: T,
     inbox: [AtomicU32; 2],
@@ -72,7 +72,7 @@ impl<T: Timer> Hctx<T> {
         }
     }
 
-    /// What is due is done; the one worker calls this.
+    /// Makes the runs that are due. The one worker calls this.
     fn work(&self) {
         while self.timer.begin_if_due() {
             self.dispatch();
@@ -84,8 +84,8 @@ impl<T: Timer> Hctx<T> {
     }
 }
 
-/// Runs the first step on this thread and the others on their own; then the worker once more. (The
-/// worker is a thread of its own: on the first, loom finds fewer interleavings.)
+/// Runs the first step on this thread and the others on threads of their own; then the worker once
+/// more. (The worker has a thread of its own: on the first thread, loom finds fewer interleavings.)
 fn settle<T: Timer>(steps: &'static [fn(&Hctx<T>)]) -> Arc<Hctx<T>> {
     let hctx = Hctx::<T>::new();
     let spawn = |step: &'static fn(&Hctx<T>)| {
@@ -99,8 +99,9 @@ fn settle<T: Timer>(steps: &'static [fn(&Hctx<T>)]) -> Arc<Hctx<T>> {
     hctx
 }
 
-/// R3: one item wants a run at once and another a delayed one, while a worker takes what is due.
-/// The first is done without waiting for the second, which is done too or still marked.
+/// R3: one item requests an immediate run and another a delayed one, while a worker makes due runs.
+/// The first item is dispatched without waiting for the second, which is dispatched too or still
+/// marked.
 fn check_immediate_beside_delayed<T: Timer>() {
     explore(None, || {
         let hctx =
@@ -110,7 +111,7 @@ fn check_immediate_beside_delayed<T: Timer>() {
     });
 }
 
-/// R3, of one thread after another: run(0), run(delay), run(0).
+/// R3, one thread, in order: run(0), run(delay), run(0).
 fn check_the_third_run<T: Timer>() {
     explore(None, || {
         let three: fn(&Hctx<T>) = |hctx| {
@@ -123,7 +124,7 @@ fn check_the_third_run<T: Timer>() {
     });
 }
 
-/// R1: two want runs at once, and the worker is between them.
+/// R1: two threads request immediate runs, with the worker between them.
 fn check_two_at_once<T: Timer>() {
     explore(None, || {
         let hctx = settle::<T>(&[|hctx| hctx.publish(0, 0), |hctx| hctx.publish(1, 0), Hctx::work]);
@@ -131,13 +132,13 @@ fn check_two_at_once<T: Timer>() {
     });
 }
 
-/// R4: a stop takes the mark away, whoever sets one meanwhile; a run that is asked for after it is
-/// made, and so is all that was asked for before.
+/// R4: a stop removes the mark, even if another thread sets one meanwhile. A run requested after
+/// the stop is made, and it dispatches everything that was published before.
 fn check_stop_and_start<T: Timer>() {
     explore(None, || {
         let hctx =
             settle::<T>(&[|hctx| hctx.publish(0, LATER), |hctx| hctx.timer.cancel(), Hctx::work]);
-        // Who opens the gate asks for a turn.
+        // The thread that opens the gate requests a turn.
         hctx.timer.delay(0);
         hctx.work();
         assert!(hctx.is_done(0), "what was stopped is never run again");
@@ -164,8 +165,8 @@ fn a_stop_takes_the_mark_and_the_start_runs() {
     check_stop_and_start::<RunTimer>();
 }
 
-/// R1, R3: a holder of the token that runs for another reason makes the delayed run by the way, or
-/// leaves its mark.
+/// R1, R3: a holder of the token that runs for another reason also makes the delayed run, or leaves
+/// its mark.
 #[test]
 fn a_run_for_another_reason_makes_the_delayed_run_or_leaves_its_mark() {
     explore(None, || {
@@ -182,8 +183,9 @@ fn a_run_for_another_reason_makes_the_delayed_run_or_leaves_its_mark() {
     });
 }
 
-/// R4, with the gate: who quiesces cancels the mark and sees no run; who opens, runs. The holder
-/// sets the mark again if it finds the gate closed, as at a busy driver.
+/// R4, with the gate: the thread that quiesces cancels the mark and waits until no turn is in
+/// progress; the thread that opens the gate runs the context. The holder sets the mark again if it
+/// finds the gate closed, as at a busy driver.
 #[test]
 fn quiesce_against_a_delayed_run() {
     explore(Some(3), || {
@@ -221,7 +223,7 @@ fn quiesce_against_a_delayed_run() {
     });
 }
 
-/// A time as the core's, for what is wrong in one place.
+/// A time like the core's, for faults in one method.
 struct Word(AtomicU64);
 
 impl Default for Word {
@@ -241,14 +243,14 @@ impl Word {
     }
 }
 
-/// R3, planted: the newest time counts, as with `mod_delayed_work`.
+/// R3, planted: the newest time wins, as with `mod_delayed_work`.
 type Extends = Delays<false>;
 
-/// R2, planted: a delay that finds an earlier time leaves it alone, without a write. The worker
-/// that takes that time has not acquired what this thread published.
+/// R2, planted: a delay that finds an earlier time does not write. The worker that takes that time
+/// has not acquired this thread's published work.
 type Looks = Delays<true>;
 
-/// A word of which the delay alone is wrong.
+/// A timer in which only `delay` is faulty.
 #[derive(Default)]
 struct Delays<const LOOKS: bool>(Word);
 
@@ -277,9 +279,9 @@ fn planted_a_delayed_run_extends_an_earlier_one() {
     check_immediate_beside_delayed::<Extends>();
 }
 
-/// R1 to R4, planted: one bit says that a run is queued, and another word when. What is wrong is
-/// the constant: the first version of the published change drops the third run, and a stop that
-/// takes the work and leaves the bit stops for ever.
+/// R1 to R4, planted: one bit records that a run is queued, and another word records when. The
+/// third run is dropped, as in the first version of the published change. Without `STOP_CLEARS`, a
+/// stop removes the work but leaves the bit, and so stops the context forever.
 #[derive(Default)]
 struct Bit<const STOP_CLEARS: bool> {
     queued: AtomicU32,
@@ -328,7 +330,7 @@ fn planted_a_delay_that_finds_an_earlier_time_writes_nothing() {
     check_two_at_once::<Looks>();
 }
 
-/// R1, planted: the mark is cleared when the inbox was read, not before.
+/// R1, planted: the mark is cleared after the inbox was read, not before.
 #[test]
 #[should_panic(expected = "a delayed run was lost")]
 fn planted_the_mark_is_cleared_after_the_inbox_was_read() {
@@ -343,7 +345,7 @@ fn planted_the_mark_is_cleared_after_the_inbox_was_read() {
     });
 }
 
-/// R2, planted: the run is asked for before the work is published.
+/// R2, planted: the run is requested before the work is published.
 #[test]
 #[should_panic(expected = "a run was lost")]
 fn planted_a_run_is_asked_for_before_the_work_is_published() {

@@ -1,5 +1,5 @@
-//! Two users of one set of tags: nobody sleeps for ever, though one may be refused what is free
-//! (T1, T13).
+//! Models of two users of one tag set: no user sleeps forever, although a free tag may be refused
+//! to one of them (T1, T13).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as Ghost, Ordering::Relaxed};
@@ -10,14 +10,14 @@ use loom::thread;
 
 use crate::common::{Baton, explore};
 
-/// Five tags, of which each of two users may have four while the other waits. The first has all.
+/// Five tags. Each of two users may have four while the other waits. At first, user 0 has all five.
 struct Pool {
     tags: TagSet,
     count: WaiterCount,
     hungry: WaiterCount,
     waits: Mutex<(TagShares, TagWaits)>,
     batons: [Baton; 2],
-    /// What each has: its context's own, so of no order.
+    /// The number of tags of each user. It belongs to the user's context, so it orders nothing.
     held: [Ghost; 2],
     is_done_told: bool,
 }
@@ -117,7 +117,7 @@ impl Pool {
     }
 }
 
-/// Two tags of the first user are put, and both users want one.
+/// Puts two tags of the first user while both users want one.
 fn check(is_done_told: bool) {
     explore(Some(3), move || {
         let pool = Arc::new(Pool::new(is_done_told));
@@ -140,7 +140,7 @@ fn two_users_get_their_tags() {
     check(true);
 }
 
-/// Planted: who has got its tag stays hungry, and others are refused for ever.
+/// Planted: a user that has got its tag stays hungry, and others are refused forever.
 #[test]
 #[should_panic(expected = "somebody stays hungry")]
 fn planted_one_that_has_its_tag_stays_hungry() {

@@ -1,4 +1,4 @@
-//! The tag set: no tag live twice, none lost, none hidden (T7).
+//! Models of the tag set: no tag is live twice, lost, or hidden (T7).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as Ghost;
@@ -9,18 +9,19 @@ use loom::thread;
 
 use crate::common::explore;
 
-/// A set of which all but a few tags were taken beforehand, and the slots of its requests.
+/// A set in which all but a few tags are taken, and the slots of its requests.
 struct Table {
     tags: TagSet,
     /// The first tag that has a slot.
     first: usize,
     live: Vec<Ghost>,
-    /// What the owner of a tag does with its slot, without any order of its own.
+    /// The accesses of a tag's owner to its slot. They are Relaxed: the tag set must order them.
     slots: Vec<AtomicU32>,
 }
 
 impl Table {
-    /// Two words of 64 and 2 tags; of the first word one is free, of the second `nr_free_second`.
+    /// Creates a set with two words of 64 and 2 tags. One tag of the first word is free, and
+    /// `nr_free_second` tags of the second.
     fn new(nr_free_second: u32) -> Arc<Table> {
         let tags = TagSet::new(66);
         assert!(tags.try_get_exact(63, &mut 0, &mut |_| ()).is_ok());
@@ -28,15 +29,15 @@ impl Table {
         Table::of(tags, 63)
     }
 
-    /// Three slots, from tag `first` on.
+    /// Creates a table with three slots, starting at tag `first`.
     fn of(tags: TagSet, first: usize) -> Arc<Table> {
         let live = (0..3).map(|_| Ghost::new(0)).collect();
         let slots = (0..3).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Table { tags, first, live, slots })
     }
 
-    /// Takes note of a tag that was got: it is nobody else's, and all that its last owner did with
-    /// the slot has been seen.
+    /// Checks and records a tag that was got: no other thread owns it, and its last owner's changes
+    /// of the slot are visible.
     fn note(&self, tag: Tag) -> Tag {
         let place = tag.index() - self.first;
         assert_eq!(self.live[place].fetch_add(1, Relaxed), 0, "a tag is live twice");
@@ -50,14 +51,15 @@ impl Table {
         tag
     }
 
-    /// One get and put; returns how many tags were got.
+    /// Gets a tag and puts it. Returns how many tags were got.
     fn use_one(&self, mut hint: u32) -> u32 {
         let tag = self.tags.try_get(&mut hint).map(|tag| self.note(tag));
         tag.into_iter().for_each(|tag| self.tags.put(self.forget(tag)));
         u32::from(tag.is_some())
     }
 
-    /// Gets two, or none if `all`, and puts them in one batch.
+    /// Gets up to two tags (with `all`: two or none), and puts them in one batch. Returns their
+    /// number.
     fn use_two(&self, mut hint: u32, all: bool) -> u32 {
         let mut got = Vec::new();
         let mut out = |tag| got.push(self.note(tag));
@@ -90,8 +92,8 @@ fn check(nr_free_second: u32, bound: Option<usize>, steps: [Step; 3], nr_threads
     });
 }
 
-/// Two words, two free tags, three threads that get one and put it: no tag is live twice, none is
-/// lost, and each owner sees all that the last one did.
+/// Two words, two free tags, three threads that get one tag and put it: no tag is live twice, none
+/// is lost, and each owner sees all changes of the last one.
 #[test]
 fn three_threads_share_two_words() {
     let steps: [Step; 3] =
@@ -99,7 +101,7 @@ fn three_threads_share_two_words() {
     check(1, None, steps, 3);
 }
 
-/// The same when one gets what it can of two and puts it in a batch. Bound 5: 4 s.
+/// As above, but one thread gets up to two tags and puts them in a batch. Bound 5: 4 s.
 #[test]
 fn batches_and_single_tags_mix() {
     let steps: [Step; 3] =
@@ -107,7 +109,7 @@ fn batches_and_single_tags_mix() {
     check(2, Some(5), steps, 3);
 }
 
-/// The same when two get all or nothing: what was held in vain is put back. Bound 3.
+/// As above, but two threads get two tags or none: tags held in vain are put back. Bound 3.
 #[test]
 fn all_or_nothing_loses_nothing() {
     let steps: [Step; 3] =
@@ -115,8 +117,8 @@ fn all_or_nothing_loses_nothing() {
     check(1, Some(3), steps, 3);
 }
 
-/// T7: tags that are free all the time are found, whatever other allocators do at that moment: two
-/// free tags and two allocators, neither of which goes away with nothing.
+/// T7: tags that are free all the time are found, whatever other allocators do at that moment.
+/// There are two free tags and two allocators, and each gets one.
 #[test]
 fn a_free_tag_is_never_hidden() {
     let get: Step = |table| {
@@ -128,8 +130,9 @@ fn a_free_tag_is_never_hidden() {
     check(1, None, [get, get, get], 2);
 }
 
-/// A set that becomes smaller and larger again, between two others: nothing is lost, and nothing is
-/// handed on unseen. Tag 1 is in use at first; `steps` are those of the others, and get it.
+/// Resizes a set down and up again, while two other threads use it: no tag is lost, and each owner
+/// sees the last owner's changes. Tag 1 is in use at first. `steps` are those of the other threads,
+/// and receive it.
 fn check_resize(bound: Option<usize>, steps: [fn(&Table, Tag); 2]) {
     explore(bound, move || {
         let table = Table::of(TagSet::new(2), 0);
@@ -157,7 +160,8 @@ fn a_put_against_two_resizes_loses_nothing() {
     check_resize(None, [put, |_, _| ()]);
 }
 
-/// The same with one that gets a tag, which may be the one that was put, and too high. Bound 4.
+/// As above, with a thread that gets a tag. This may be the tag that was put, and too high. Bound
+/// 4.
 #[test]
 fn a_get_against_two_resizes_loses_nothing() {
     let put: fn(&Table, Tag) = |table, high| table.tags.put(table.forget(high));
@@ -167,8 +171,8 @@ fn a_get_against_two_resizes_loses_nothing() {
     check_resize(Some(4), [put, get]);
 }
 
-/// Once a shrink has ended, nothing is given out that is too high, though it was put meanwhile; and
-/// a grow brings it back, with all that its last owner did.
+/// Once a shrink has ended, no tag that is too high is given out, even if it was put meanwhile. A
+/// grow brings it back, with all changes of its last owner.
 #[test]
 fn what_is_too_high_is_not_given_out() {
     explore(None, || {
@@ -190,7 +194,8 @@ fn what_is_too_high_is_not_given_out() {
 }
 
 /// T7, planted: lazy clearing as `sbitmap` had it without its lock. The allocator that moves the
-/// freed bits from one word to the other holds all of them meanwhile, and the other finds none.
+/// freed bits from one word to the other holds all of them meanwhile, and the other allocator finds
+/// none.
 #[test]
 #[should_panic(expected = "a free tag was missed")]
 fn planted_freed_bits_are_moved_in_two_steps() {

@@ -1,4 +1,4 @@
-//! Waiting for tags: nobody sleeps while its tag is free (T1, T2, T5).
+//! Models of tag waits: no waiter sleeps while its tag is free (T1, T2, T5).
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use loom::thread;
 
 use crate::common::{Baton, explore};
 
-/// A tag set as the runtime has it: waits under a lock, their count beside it, and beds.
+/// A tag set as the runtime uses it: waits under a lock, the waiter count, and a baton per thread.
 struct Pool {
     tags: TagSet,
     count: WaiterCount,
     waits: Mutex<TagWaits>,
     batons: Vec<Baton>,
-    /// What does not work if it is false.
+    /// If false, the pool has the planted fault.
     donates: bool,
     counts_busy_under_the_lock: bool,
 }
 
 impl Pool {
-    /// A set of which `nr_busy` tags are in use, the first ones.
+    /// Creates a set in which the first `nr_busy` tags are in use.
     fn new(policy: WakePolicy, depth: u32, nr_busy: u32) -> Pool {
         let tags = TagSet::new(depth);
         assert!(tags.try_get_exact(nr_busy, &mut 0, &mut |_| ()).is_ok());
@@ -38,7 +38,7 @@ impl Pool {
         self.tags.depth() - self.tags.nr_free()
     }
 
-    /// What is said under the lock; who is woken by it is so after.
+    /// Calls `act` under the lock, and wakes the chosen threads after it.
     fn with_waits<T>(&self, act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId)) -> T) -> T {
         let mut woken = Vec::new();
         let mut waits = self.waits.lock().unwrap();
@@ -85,7 +85,7 @@ impl Pool {
         });
     }
 
-    /// For one that has joined the line.
+    /// Gets tags for a wait that has joined the queue.
     fn await_tags(&self, wait: Wait) -> Vec<Tag> {
         loop {
             let got = self.try_get(wait.need);
@@ -111,8 +111,8 @@ impl Pool {
     }
 }
 
-/// Two waiters of a set of two tags, and for each tag in use a step that ought to put it. The
-/// waiters keep what they get, so that they get it from the puts alone.
+/// Runs two waiters on a set of two tags, and for each tag in use a step that should put it. The
+/// waiters keep their tags, so only the puts provide them.
 fn check(bound: Option<usize>, policy: WakePolicy, donates: bool, puts: [fn(&Pool, Tag); 2]) {
     explore(bound, move || {
         let pool = Arc::new(Pool { donates, ..Pool::new(policy, 2, 2) });
@@ -130,7 +130,7 @@ fn check(bound: Option<usize>, policy: WakePolicy, donates: bool, puts: [fn(&Poo
     });
 }
 
-/// T1, T2, T5: two waiters and two wakers, each with one tag to put: both waiters come back.
+/// T1, T2, T5: two waiters, and two wakers that each put one tag: both waiters return.
 #[test]
 fn two_waiters_and_two_wakers() {
     for policy in WakePolicy::ALL {
@@ -152,8 +152,8 @@ fn one_waiter_and_one_waker() {
     }
 }
 
-/// T1, T6: the depth rises from 1 to 2. Tag 0 stays in use, and tag 1 is put at the same time: by
-/// one that reads either depth. Who waits gets it. Bound 3.
+/// T1, T6: the depth rises from 1 to 2. Tag 0 stays in use. At the same time another thread, which
+/// reads either depth, puts tag 1. The waiter gets it. Bound 3.
 #[test]
 fn a_waiter_and_a_depth_that_rises() {
     for policy in WakePolicy::ALL {
@@ -174,7 +174,8 @@ fn a_waiter_and_a_depth_that_rises() {
     }
 }
 
-/// The same of a depth that falls from 2 to 1: both tags are put, and the one that stays is got.
+/// As above, but the depth falls from 2 to 1: both tags are put, and a waiter gets the one that
+/// stays.
 #[test]
 fn a_waiter_and_a_depth_that_falls() {
     for policy in WakePolicy::ALL {
@@ -195,12 +196,13 @@ fn a_waiter_and_a_depth_that_falls() {
     }
 }
 
-/// Stash, of two words: 51 of 66 tags are in use, and two threads put one each, of different words.
-/// Four wait; the first for 17. The second put leaves 49, under three quarters, and wakes it.
+/// Stash with two words: 51 of 66 tags are in use, and two threads put one tag each, of different
+/// words. There are four waiters; the first needs 17 tags. The second put leaves 49 tags in use,
+/// under three quarters, and wakes the first waiter.
 fn check_stash(counts_busy_under_the_lock: bool) {
     explore(Some(4), move || {
         let pool = Pool::new(WakePolicy::Stash, 66, 51);
-        // The last word has to have one in use, and the first one free in its place.
+        // One tag of the last word has to be in use, and one tag of the first word free instead.
         let second = pool.tags.try_get(&mut 1).expect("a tag");
         pool.tags.put(Tag::from_index(50));
         let pool = Arc::new(Pool { counts_busy_under_the_lock, ..pool });
@@ -218,30 +220,30 @@ fn check_stash(counts_busy_under_the_lock: bool) {
     });
 }
 
-/// T1: who is the last to tell of freed tags sees all that were put.
+/// T1: the last thread that reports freed tags sees all puts.
 #[test]
 fn stash_sees_the_last_put() {
     check_stash(true);
 }
 
 /// T1, planted: tags in use are counted right after the put, before the barrier and the lock. Each
-/// of the two takes the other's tag to be in use.
+/// of the two threads counts the other's tag as in use.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_tags_in_use_are_counted_too_early() {
     check_stash(false);
 }
 
-/// Planted: a waker puts its tag and does not look for waiters.
+/// Planted: a waker puts its tag and does not check for waiters.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_a_wake_up_is_skipped() {
     check(Some(2), WakePolicy::Fair, true, [Pool::put, |pool, tag| pool.tags.put(tag)]);
 }
 
-/// T5, planted: a waiter got a tag before it was woken, and keeps the wake to itself. The tag it
-/// was woken for is free, and the other sleeps. Within the bound of the model without the fault, or
-/// that would not show that its bound is enough.
+/// T5, planted: a waiter got a tag before it was woken, and does not give its wake-up back. The tag
+/// that it was woken for is free, and the other waiter sleeps. The bound is that of the model
+/// without the fault; otherwise this would not show that the bound is large enough.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_a_wake_up_is_not_donated() {

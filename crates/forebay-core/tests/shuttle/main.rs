@@ -1,7 +1,8 @@
-//! Many threads that wait for tags, in random schedules, of a set that becomes smaller and larger
-//! meanwhile: what loom does with two or three threads in all of them.
+//! Random schedules of many threads that wait for tags, of a set that shrinks and grows meanwhile.
+//! Loom runs all schedules of two or three threads instead.
 //!
-//! `cargo xtask shuttle`; `BLK_SHUTTLE_SCHEDULES` says how many of each kind, for each model.
+//! `cargo xtask shuttle`; `BLK_SHUTTLE_SCHEDULES` sets the number of schedules of each kind, for
+//! each model.
 #![cfg(blk_shuttle)]
 
 mod pool;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use pool::Pool;
 
-/// Random schedules, and those with few switches (PCT).
+/// Runs random schedules, and schedules with few switches (PCT).
 fn explore(body: impl Fn() + Send + Sync + 'static) {
     let nr = std::env::var("BLK_SHUTTLE_SCHEDULES")
         .ok()
@@ -23,8 +24,8 @@ fn explore(body: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || same(), nr, 3);
 }
 
-/// Seven threads that need one tag or two, three times each; a second word is needed at times.
-/// Shuttle fails a schedule in which all that are left sleep.
+/// Seven threads get one or two tags, three times each. Some tries need both words. Shuttle fails a
+/// schedule in which all remaining threads sleep.
 fn seven_at_once(policy: WakePolicy, depths: [u32; 2]) {
     explore(move || {
         let pool = Arc::new(Pool::new(policy, depths[0]));

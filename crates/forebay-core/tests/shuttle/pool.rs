@@ -1,4 +1,4 @@
-//! Tags and waits as the runtime has them: the steps of core's `tag/wait.rs`.
+//! Tags and waits as the runtime uses them: the steps of core's `tag/wait.rs`.
 
 use forebay_core::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use shuttle::sync::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub(crate) struct Pool {
     tags: TagSet,
-    /// Shuttle does not see it: a tag is in use.
+    /// Whether each tag is in use. Shuttle does not see these.
     live: Vec<AtomicBool>,
     count: WaiterCount,
     waits: Mutex<TagWaits>,
@@ -48,7 +48,7 @@ impl Pool {
         *is_given = false;
     }
 
-    /// What a try in vain has held for a moment is told as put.
+    /// Gets tags. Tags that a failed try held for a moment are reported as put.
     fn try_get(&self, need: u32) -> Option<Vec<Tag>> {
         let mut got = Vec::new();
         if let Err(nr) = self.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag)) {
@@ -101,7 +101,7 @@ impl Pool {
             }
         });
         if was_woken {
-            // The wake is on its way, or has come.
+            // The wake-up has arrived or will arrive.
             self.sleep(wait.id);
         }
     }
@@ -113,7 +113,7 @@ impl Pool {
         self.tell(nr);
     }
 
-    /// In the order of T6.
+    /// Resizes in the order of T6.
     pub(crate) fn resize(&self, depth: u32) {
         self.with_waits(|waits, out| {
             if depth > self.tags.depth() {

@@ -1,8 +1,8 @@
 //! Every bio ends exactly once, at its owner, with its own status and length.
 //!
-//! For each block of each bio in the layer this knows where it stands: not at the driver, at the
-//! driver, moved, or failed and how. So the only right result of a bio follows from the first of
-//! its blocks that was not moved.
+//! The checker keeps the state of each block of each bio in the layer: not at the driver, at the
+//! driver, transferred, or failed with a status. The first block that was not transferred therefore
+//! determines the only right result of the bio.
 
 mod row;
 
@@ -13,23 +13,24 @@ use std::collections::VecDeque;
 
 pub(crate) use row::{BioRow, OFFSET_BITS, SLOT_SHIFT, Stage, Unit};
 
-/// Every box there is.
+/// All boxes.
 #[derive(Debug)]
 pub(crate) struct Bios {
     rows: Vec<BioRow>,
     block_size: u64,
-    /// A clock that counts what it orders: begins and ends.
+    /// A logical clock that orders the starts and ends of bios.
     clock: u64,
     serial: u64,
-    /// Boxes by the order of queueing, with their serials, from the oldest bio in the layer on.
+    /// Boxes in the order of queueing, with the serials of their bios, beginning with the oldest
+    /// bio in the layer.
     line: VecDeque<(u32, u64)>,
-    /// Boxes with bios in the layer that have a range and no memory; no two of them overlap.
+    /// Boxes of bios in the layer that have a range and no memory. No two of the ranges overlap.
     ranges: Vec<u32>,
-    /// When a flush last failed, and any command, by status; when the device was last
-    /// known to be gone.
+    /// By status: when a flush last failed, and when any command last failed. `offline_at` is when
+    /// the device was last known to be gone.
     flush_failed_at: [u64; BlockStatus::ALL.len()],
     failed_at: [u64; BlockStatus::ALL.len()],
-    /// When a command last moved nothing.
+    /// When a command last transferred nothing.
     none_at: u64,
     offline_at: u64,
     pub(crate) nr_ended: u64,
@@ -54,7 +55,7 @@ impl Bios {
         }
     }
 
-    /// A new box of `owner`; its number.
+    /// Adds a free box of `owner` and returns its number.
     pub(crate) fn new_row(&mut self, owner: usize) -> u32 {
         self.rows.push(BioRow {
             owner,
@@ -84,12 +85,12 @@ impl Bios {
         &mut self.rows[slot as usize]
     }
 
-    /// How many bios the owner has in the layer.
+    /// Returns the number of bios that are not with their owners.
     pub(crate) fn nr_live(&self) -> usize {
         self.rows.iter().filter(|row| row.stage != Stage::Free).count()
     }
 
-    /// Whether a bio without memory may be queued: such are told apart by their ranges alone.
+    /// Returns whether a bio without memory may be queued. Only its range identifies such a bio.
     pub(crate) fn is_range_free(&self, block: u64, nr: u64) -> bool {
         self.ranges.iter().all(|&slot| {
             let row = self.row(slot);
@@ -97,7 +98,7 @@ impl Bios {
         })
     }
 
-    /// The bio without memory that has this range.
+    /// Returns the bio without memory whose range includes this one.
     pub(crate) fn of_range(&self, op: Op, block: u64, nr: u64) -> Option<u32> {
         self.ranges.iter().copied().find(|&slot| {
             let row = self.row(slot);
@@ -106,7 +107,7 @@ impl Bios {
         })
     }
 
-    /// A bio goes to the layer.
+    /// Records that a bio enters the layer.
     pub(crate) fn queue(&mut self, slot: u32, bio: &Bio, now: u64, register: &mut Register) {
         self.clock += 1;
         self.serial += 1;
@@ -136,7 +137,7 @@ impl Bios {
         self.line.push_back((slot, serial));
     }
 
-    /// The layer refused the bio: it never was there.
+    /// Removes a bio that the layer refused, with all its traces.
     pub(crate) fn refuse(&mut self, slot: u32, register: &mut Register) {
         let row = &self.rows[slot as usize];
         if row.op.is_write() {
@@ -147,7 +148,7 @@ impl Bios {
         self.free(slot);
     }
 
-    /// A block goes to the driver.
+    /// Records that blocks go to the driver.
     #[inline]
     pub(crate) fn issue(&mut self, slot: u32, units: std::ops::Range<usize>) -> Verdict {
         let row = &mut self.rows[slot as usize];
@@ -164,7 +165,7 @@ impl Bios {
         Ok(())
     }
 
-    /// The driver has handed blocks back.
+    /// Records that the driver has completed blocks.
     #[inline]
     pub(crate) fn complete(&mut self, slot: u32, units: std::ops::Range<usize>, to: Unit) {
         self.rows[slot as usize].units[units].fill(to);
@@ -178,7 +179,7 @@ impl Bios {
         }
     }
 
-    /// Something has failed that counts as a flush.
+    /// Records the failure of a command that counts as a flush.
     pub(crate) fn flush_failed(&mut self, status: BlockStatus) {
         self.clock += 1;
         self.flush_failed_at[status as usize] = self.clock;
@@ -189,13 +190,13 @@ impl Bios {
         self.none_at = self.clock;
     }
 
-    /// The device is gone, as far as the layer knows.
+    /// Records that the layer has noticed the loss of the device.
     pub(crate) fn offline(&mut self) {
         self.clock += 1;
         self.offline_at = self.clock;
     }
 
-    /// A bio has ended.
+    /// Records and checks the end of a bio.
     pub(crate) fn end(&mut self, bio: &QueuedBio, register: &mut Register) -> Verdict {
         self.clock += 1;
         self.nr_ended += 1;
@@ -225,7 +226,7 @@ impl Bios {
         Ok(())
     }
 
-    /// The result follows from the first block that was not moved.
+    /// Checks that the result follows from the first block that was not transferred.
     fn check_result(&self, row: &BioRow, result: Result<u64, BlockStatus>) -> Verdict {
         let first = row.units.iter().position(|unit| *unit != Unit::Moved);
         let at = first.unwrap_or(row.units.len());
@@ -236,7 +237,8 @@ impl Bios {
             }
             (None | Some(Unit::EndOfFile), Ok(len)) => len == at as u64 * self.block_size,
             (Some(Unit::Failed(last)), Err(status)) if status == last => true,
-            // E1, E3: what ends one of the bios that are tried one by one may end those behind it.
+            // E1, E3: a failure that ends one of the bios retried one by one may end those behind
+            // it.
             (Some(Unit::Failed(last)), Ok(len)) => {
                 let is_left = last.may_be_of_one_bio() && row.op == Op::Read;
                 is_left && self.none_at > row.queued_at && len == at as u64 * self.block_size
@@ -254,7 +256,7 @@ impl Bios {
         }
     }
 
-    /// Whether a bio may fail with a status that no command for its bytes had.
+    /// Returns whether a bio may fail with a status that no command for its bytes had.
     fn may_fail(&self, row: &BioRow, unit: Option<Unit>, status: BlockStatus) -> bool {
         let flushes = BioFlags::FUA.union(BioFlags::PREFLUSH);
         let has_flush = row.op == Op::Flush || row.flags.intersects(flushes);
@@ -262,14 +264,14 @@ impl Bios {
         if has_flush && failed_at > row.queued_at {
             return true;
         }
-        // What an earlier flush has lost is lost for every flush that covers it.
+        // Writes that an earlier flush has lost are lost for every flush that covers them.
         let has_failed = self.flush_failed_at.iter().any(|&at| at > 0) || self.offline_at > 0;
         if has_flush && status == BlockStatus::Io && has_failed {
             return true;
         }
         match status {
             BlockStatus::Offline => {
-                // Also instead of a retry.
+                // This status may also replace a retry.
                 let is_left = matches!(unit, Some(Unit::Idle | Unit::Failed(_)));
                 (has_flush || is_left) && self.offline_at > row.queued_at
             }
@@ -278,8 +280,8 @@ impl Bios {
             {
                 true
             }
-            // E3: while the bios of a request are tried one by one, a failure that is of no single
-            // bio ends those that are left.
+            // E3: while the bios of a request are retried one by one, a failure that belongs to no
+            // single bio ends the remaining ones.
             _ => {
                 let was_left = matches!(unit, Some(Unit::Failed(last)) if last.may_be_of_one_bio());
                 let failed = self.failed_at[status as usize] > row.queued_at;
@@ -289,7 +291,7 @@ impl Bios {
         }
     }
 
-    /// A bio is back with its owner.
+    /// Records that the owner has its bio again.
     pub(crate) fn reap(&mut self, slot: u32, by: usize) -> Verdict {
         let row = &self.rows[slot as usize];
         if row.stage != Stage::Ended || row.owner != by {
@@ -315,20 +317,20 @@ impl Bios {
         }
     }
 
-    /// The serial of the bio that is queued next.
+    /// Returns the serial of the bio that is queued next.
     pub(crate) fn next_serial(&self) -> u64 {
         self.serial + 1
     }
 }
 
-/// Nothing of it was done if it ended with `Again`; and it never waited for a tag.
+/// Checks that a bio that ended with `Again` did nothing, and that it never waited for a tag.
 fn check_nowait(row: &BioRow, bio: &QueuedBio) -> Verdict {
     let again = matches!(bio.result(), Err(BlockStatus::Again));
     if again && !row.is_undone() {
         let what = format!("{} ended with Again; its blocks: {:?}", row.name(), row.units);
         return broken(rules::NOWAIT_UNDONE, what);
     }
-    // Of a bio that is cut, a part may wait for a busy driver after another was issued or refused.
+    // If a bio is split, one part may wait for a busy driver after another was issued or refused.
     match bio.tag_wait() {
         Some(_) if !row.is_cut && row.units.len() == 1 => broken(rules::NOWAIT, row.name()),
         _ => Ok(()),

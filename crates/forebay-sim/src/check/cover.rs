@@ -1,16 +1,16 @@
-//! A request covers exactly its bios: each of its bytes is the byte of a bio that belongs there,
-//! in that bio's own memory, and no others.
+//! Coverage: a request covers exactly its bios. Each byte of the request is the byte of a bio that
+//! belongs there, in that bio's own memory.
 
 use super::bios::{Bios, OFFSET_BITS, SLOT_SHIFT, Stage};
 use super::rules::COVERS;
 use super::{Broken, Verdict, broken};
 use forebay_core::{IssuedRequest, Op, Segment};
 
-/// A stretch of one bio within a command.
+/// A part of one bio within a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) slot: u32,
-    /// The first block, counted in the bio.
+    /// The first block, counted from the start of the bio.
     pub(crate) first: usize,
     pub(crate) nr: usize,
     /// The first block on the device.
@@ -23,7 +23,7 @@ impl Piece {
     }
 }
 
-/// Which stretches of which bios a request covers.
+/// Lists the parts of bios that a request covers, in `out`.
 pub(crate) fn pieces(
     rq: &IssuedRequest<'_>,
     bios: &Bios,
@@ -49,7 +49,8 @@ pub(crate) fn pieces(
     }
 }
 
-/// By its addresses: they name the box, and the place in the bio.
+/// Finds the parts by the addresses of the segments. An address has the number of the box and the
+/// offset in the bio.
 fn of_memory(
     rq: &IssuedRequest<'_>,
     bios: &Bios,
@@ -57,7 +58,7 @@ fn of_memory(
     out: &mut Vec<Piece>,
 ) -> Verdict {
     let mut start = rq.start;
-    // The stretch that is being put together, in bytes: box, from, to.
+    // The part under construction: box, start and end in bytes.
     let mut open: Option<(u32, u64, u64)> = None;
     for Segment { addr, len } in rq.segments() {
         let slot = (addr >> SLOT_SHIFT) as u32;
@@ -99,7 +100,7 @@ fn piece(bios: &Bios, size: u64, (slot, from, to): (u32, u64, u64)) -> Result<Pi
     Ok(Piece { slot, first, nr, block: bios.row(slot).block + first as u64 })
 }
 
-/// By its ranges: no two bios without memory that are in the layer overlap.
+/// Finds the parts by their ranges. No two bios without memory that are in the layer overlap.
 fn of_ranges(
     rq: &IssuedRequest<'_>,
     bios: &Bios,

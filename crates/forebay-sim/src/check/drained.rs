@@ -1,4 +1,4 @@
-//! In the end everything is drained: nothing is in a context, and all tags are free.
+//! Final state: nothing is in a context, and all tags are free.
 
 use super::{Verdict, broken, rules};
 use crate::runtime::hctx::Hctx;
@@ -13,7 +13,7 @@ pub(crate) fn hctx(at: usize, hctx: &Hctx) -> Verdict {
     inner(at, hctx)
 }
 
-/// Checks its inner part.
+/// Checks the inner part of a hardware context.
 pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };

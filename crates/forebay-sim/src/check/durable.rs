@@ -1,23 +1,26 @@
-//! What was acknowledged as durable is there after a crash, and the rest is a legal state (P2).
+//! Durability: data acknowledged as durable survives a crash, and the rest is in a legal state
+//! (P2).
 //!
-//! There are two images of what each block may hold after a crash: the device's, by its commands,
-//! and the user's, by what the layer has said. After every event, the device's must be among the
-//! user's, block for block. That is a crash at every event, with every subset of what the volatile
-//! cache holds. Only two events can break it: a command that brings a version which the user was
-//! told is gone, and a promise that the device has not kept. There it is looked at.
+//! There are two images of what each block may hold after a crash. The device's image follows from
+//! its commands, the user's from the results that the layer reports. After every event, the
+//! device's values of each block must be among the user's. That covers a crash at every event, with
+//! every subset of the volatile cache. Only two events can break it, so only these are checked: a
+//! command that writes a version which the user may assume gone, and a promise that the device has
+//! not kept.
 //!
-//! What the user was told:
-//! - a flush that succeeds makes durable what had ended before it was queued;
-//! - so does the PREFLUSH of a write, as soon as its own data is at the device;
-//! - a write with FUA is durable when it succeeds, and without a volatile cache every write;
-//! - a flush up to a durable point, what was given that point or an earlier one;
-//! - the disk's own durable point does the same, as soon as it moves;
-//! - nothing of this for what a failed flush has lost, once that was acknowledged.
+//! The user's image follows these rules:
+//! - A successful flush makes durable every write that had ended before the flush was queued.
+//! - The PREFLUSH of a write does the same, as soon as the write's own data is at the device.
+//! - A write with FUA is durable when it succeeds; without a volatile cache, every write is.
+//! - A flush up to a durable point makes durable every write with that point or an earlier one.
+//! - The disk's own durable point does the same as soon as it moves.
+//! - None of this holds for writes that a failed flush has lost, once the user acknowledged the
+//!   loss.
 //!
-//! The device is as weak as that: a flush makes durable what had been reaped before it was issued,
-//! and a flush that fails loses what it has not made durable, and what is under way. A device that
-//! is a file may also lose a single block at any time, when its write-back fails; a later sync
-//! reports that (`file.rs`).
+//! The device is as weak as these rules allow. A flush makes durable the writes that had been
+//! reaped before it was issued. A failed flush loses every write that is not durable, and every
+//! write under way. A device that is a file may also lose a single block at any time, when its
+//! write-back fails; a later sync reports that (`file.rs`).
 
 use super::{Verdict, broken, rules};
 use crate::image::{Image, Outcome};
@@ -31,16 +34,16 @@ pub(crate) struct Durable {
     settled: Vec<u64>,
     /// Losses that the user has acknowledged: points after the first, up to the second.
     lost: Vec<(u64, u64)>,
-    /// The newest point that the disk was known to call durable.
+    /// The newest point that the disk has reported as durable.
     claimed: u64,
-    /// Moments at which a crash was looked at.
+    /// The number of checked crash points.
     pub(crate) nr_crash_points: u64,
-    /// Writes that were promised to be durable.
+    /// The number of writes that were promised to be durable.
     pub(crate) nr_promises: u64,
 }
 
 impl Durable {
-    /// As it was at first, in the same memory.
+    /// Restores the initial state, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.device.reset();
         self.user.reset();
@@ -50,9 +53,10 @@ impl Durable {
     }
 }
 
-/// What the user sees.
+/// The user's view.
 impl Durable {
-    /// The moment at which a bio is queued that makes durable what has ended before.
+    /// Returns the time of queueing of a bio; the bio makes durable every write that has ended
+    /// before.
     pub(crate) fn user_mark(&mut self) -> u64 {
         self.user.mark()
     }
@@ -61,12 +65,12 @@ impl Durable {
         self.user.begin(block, value);
     }
 
-    /// The layer refused it.
+    /// Removes a write that the layer refused.
     pub(crate) fn refuse(&mut self, block: u64, value: u64) {
         self.user.forget(block, value);
     }
 
-    /// A write's block has ended.
+    /// Records that a write has ended for one block.
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) -> Verdict {
         let is_lost = |point| self.lost.iter().any(|&(after, to)| after < point && point <= to);
         let outcome = match outcome {
@@ -81,19 +85,19 @@ impl Durable {
         self.check(is_durable.into())
     }
 
-    /// It was said that all is durable that had ended before this moment.
+    /// Records and checks the promise that every write that had ended before this time is durable.
     pub(crate) fn promise(&mut self, before: u64) -> Verdict {
         let nr = self.user.settle(before, &mut self.settled);
         self.check(nr)
     }
 
-    /// It was said that all is durable up to this point.
+    /// Records and checks the promise that every write up to this point is durable.
     pub(crate) fn promise_up_to(&mut self, point: u64) -> Verdict {
         let nr = self.user.settle_up_to(point, &mut self.settled);
         self.check(nr)
     }
 
-    /// Checks what the disk calls durable by itself, without a flush that has ended.
+    /// Checks the point that the disk reports as durable without a flush that has ended.
     pub(crate) fn check_durable_point(&mut self, durability: &Durability) -> Verdict {
         let durable = durability.durable();
         let up_to = durability.lost().map_or(durable, |lost| lost.after.min(durable));
@@ -104,14 +108,14 @@ impl Durable {
         self.promise_up_to(up_to)
     }
 
-    /// The user acknowledges that what has points after the first and up to the second may be
-    /// lost.
+    /// Records the user's acknowledgement that writes with points after `after` and up to `up_to`
+    /// may be lost.
     pub(crate) fn acknowledge(&mut self, after: u64, up_to: u64) {
         self.lost.push((after, up_to));
         self.user.lose(after, up_to);
     }
 
-    /// Whether the device keeps what was promised just now, of so many writes.
+    /// Checks that the device keeps the new promises, of so many writes.
     fn check(&mut self, nr: usize) -> Verdict {
         self.nr_crash_points += 1;
         self.nr_promises += nr as u64;
@@ -122,7 +126,7 @@ impl Durable {
         verdict
     }
 
-    /// Whether what a crash may leave in a block is what the user expects.
+    /// Checks that the user expects every value that a crash may leave in a block.
     pub(crate) fn check_block(&self, block: u64) -> Verdict {
         let unexpected = |value: &u64| !self.user.may_hold(block, *value);
         self.device.values(block).find(unexpected).map_or(Ok(()), |value| self.p2(block, value))
@@ -137,9 +141,9 @@ impl Durable {
     }
 }
 
-/// What the device sees.
+/// The device's view.
 impl Durable {
-    /// A command that writes is issued.
+    /// Records and checks the issue of a command that writes.
     pub(crate) fn issue(&mut self, block: u64, value: u64) -> Verdict {
         self.nr_crash_points += 1;
         self.device.begin(block, value);
@@ -149,25 +153,25 @@ impl Durable {
         }
     }
 
-    /// Its completion is handed over.
+    /// Records that the device has completed the command.
     pub(crate) fn complete(&mut self, block: u64, value: u64, outcome: Outcome) {
         self.nr_crash_points += 1;
         self.device.end(block, value, outcome);
     }
 
-    /// The moment at which a flush is issued.
+    /// Returns the time at which a flush is issued.
     pub(crate) fn device_mark(&mut self) -> u64 {
         self.device.mark()
     }
 
-    /// A flush is done that was issued then.
+    /// Records the success of a flush that was issued at that time.
     pub(crate) fn flushed(&mut self, issued: u64) {
         self.nr_crash_points += 1;
         self.device.settle(issued, &mut self.settled);
         self.settled.clear();
     }
 
-    /// The write-back of a block has failed.
+    /// Records that the write-back of a block has failed.
     pub(crate) fn write_back_failed(&mut self, block: u64) {
         self.nr_crash_points += 1;
         self.device.lose_block(block);
@@ -183,7 +187,7 @@ impl Durable {
         self.device.is_dirty(block)
     }
 
-    /// A flush has failed, and what was not durable may never be.
+    /// Records a failed flush: writes that are not durable may never become so.
     pub(crate) fn flush_failed(&mut self) {
         self.nr_crash_points += 1;
         self.device.lose_all();

@@ -1,16 +1,17 @@
-//! One holder of the token at a time; and nothing is dispatched behind a closed gate.
+//! Tokens and gates: one task holds the token at a time, and nothing is dispatched behind a closed
+//! gate.
 
 use super::{Verdict, broken, rules};
 
-/// What is known of one hardware context.
+/// State of one hardware context.
 #[derive(Clone, Debug, Default)]
 struct Door {
     holder: Option<usize>,
-    /// Somebody has closed a gate, and has seen that nobody runs (R5).
+    /// A task has closed a gate, and has seen that no task runs the context (R5).
     is_shut: bool,
 }
 
-/// All of them.
+/// The state of all hardware contexts.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper {
     doors: Vec<Door>,

@@ -1,5 +1,5 @@
-//! A request keeps every limit of the device (K3). Written anew from what the limits say, so that
-//! it shares no mistake with the layer's own arithmetic.
+//! Limits: a request keeps every limit of the device (K3). The check is written from the definition
+//! of the limits, so that it shares no mistake with the layer's arithmetic.
 
 use super::{Verdict, broken, rules};
 use forebay_core::{IssuedRequest, Op, QueueLimits, Segment};
@@ -53,13 +53,13 @@ pub(crate) fn check(limits: &QueueLimits, rq: &IssuedRequest<'_>) -> Verdict {
     }
 }
 
-/// How many segments the device sees, or `None` where two of them join with a gap.
+/// Returns the number of segments that the device sees, or `None` if two of them join with a gap.
 fn count(limits: &QueueLimits, segments: impl Iterator<Item = Segment>) -> Option<u32> {
     let mut nr = 0;
     let mut previous_end = None;
     for Segment { addr, len } in segments {
         let (start, end) = (addr as u64, addr as u64 + u64::from(len));
-        // A part of a segment of the caller's goes on where the one before ended.
+        // A part of the caller's segment continues where the previous part ended.
         let goes_on = previous_end == Some(start);
         let gap = |end: u64| (end | start) & limits.virt_boundary_mask != 0;
         if !goes_on && previous_end.is_some_and(gap) {
@@ -77,7 +77,7 @@ fn count(limits: &QueueLimits, segments: impl Iterator<Item = Segment>) -> Optio
     Some(nr)
 }
 
-/// Whether the ranges of a request are neighbours, in order.
+/// Returns whether the ranges of a request are adjacent and in order.
 fn contiguous(rq: &IssuedRequest<'_>) -> bool {
     let mut at = rq.start;
     rq.ranges().all(|(start, len)| {

@@ -1,18 +1,18 @@
-//! Waits for the tags of hardware contexts, where threads wait for them: what became of each wake
-//! (T1, T4, T5). The core keeps the lines; what it says of them, and what is done about it, is seen
-//! here.
+//! Wakes for the tags of hardware contexts, if threads wait for these tags (T1, T4, T5). The core
+//! keeps the queues of waiters; this checker records the wakes that it reports and what the tasks
+//! do with them.
 
 use super::{Verdict, broken, rules};
 use std::collections::BTreeMap;
 
-/// What became of the last wake of a line.
+/// State of the last wake of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
     /// The policy gave it.
     Given,
-    /// The task was told.
+    /// The task was notified.
     Told,
-    /// A turn was to try for it after that.
+    /// A turn was to try for the task after that.
     Used,
 }
 
@@ -23,22 +23,23 @@ pub(crate) struct LineWakes {
 }
 
 impl LineWakes {
-    /// The policy has woken a task.
+    /// Records that the policy has woken a task.
     pub(crate) fn given(&mut self, hctx: usize, task: usize) {
         self.wakes.insert((hctx, task), Wake::Given);
     }
 
-    /// A task was told.
+    /// Records that a task was notified.
     pub(crate) fn told(&mut self, hctx: usize, task: usize) {
         self.wakes.insert((hctx, task), Wake::Told);
     }
 
-    /// A turn is to try for a task.
+    /// Records that a turn is to try for a task.
     pub(crate) fn tries(&mut self, hctx: usize, task: usize) {
         self.wakes.insert((hctx, task), Wake::Used);
     }
 
-    /// A context has `nr_free` tags, nothing happens any more, and these tasks lack tags. Why?
+    /// Returns which rule is broken if these tasks lack tags although the context has `nr_free`.
+    /// Called when nothing happens any more.
     pub(crate) fn why_asleep(&self, hctx: usize, nr_free: u32, sleepers: &[usize]) -> Verdict {
         let Some(first) = sleepers.first() else { return Ok(()) };
         let find =

@@ -1,24 +1,28 @@
-//! The checkers. Each file holds one rule, and what it has to remember.
+//! The checkers. Each file checks one rule and keeps the state that the rule needs.
 //!
-//! - [`bios`]: every bio ends exactly once, at its owner, with its own status and length; no byte
-//!   moves twice; nothing ends while the driver still has it (P1, K2);
-//! - [`cover`]: a request covers exactly its bios, and its bytes their memory (P4);
-//! - [`limits`]: a request keeps every limit of the device (K3);
-//! - [`register`]: each block reads as a legal value (P3);
-//! - [`durable`], [`promises`]: what was acknowledged as durable is there after a crash (P2);
-//! - [`order`]: nobody is overtaken beyond the bound (T8), and NOWAIT does not wait (P5);
-//! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5);
-//! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10);
+//! - [`bios`]: every bio ends exactly once, at its owner, with its own status and length. No byte
+//!   is transferred twice. No bio ends while the driver still has it (P1, K2).
+//! - [`cover`]: a request covers exactly its bios, and its bytes exactly their memory (P4).
+//! - [`limits`]: a request keeps every limit of the device (K3).
+//! - [`register`]: each block reads as a legal value (P3).
+//! - [`durable`], [`promises`]: data acknowledged as durable survives a crash (P2).
+//! - [`order`]: no bio is overtaken beyond the bound (T8), and a NOWAIT bio does not wait (P5).
+//! - [`gates`]: one task holds the token at a time, and nothing is dispatched behind a closed gate
+//!   (R5).
+//! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10).
 //! - [`runs`]: runs of hardware contexts (R1 to R4, R6).
+//! - [`drained`]: nothing is left in the layer at the end of a run.
+//! - [`stall`]: which rule a stall has broken.
 //!
-//! What the rules are called and say stands in [`rules`]. That no tag is live twice, the driver
-//! sees (`driver.rs`); that nobody waits where it may not (T9, T11, T12), who is about to
-//! (`runtime/wait.rs`); that nothing stalls, the scheduler's loop (`world.rs`), and [`stall`] says
-//! why it does; that all is drained at the end, [`drained`].
+//! [`rules`] has the names and texts of the rules. Three checks are elsewhere:
+//! - `driver.rs`: no tag is live twice.
+//! - `runtime/wait.rs`: a task that is about to wait may wait there (T9, T11, T12).
+//! - `world.rs`: the scheduler's loop detects a stall.
 //!
-//! What is not checked: which of several failures of one byte is reported, beyond that it is the
-//! last one; memory, which has no content here but the values of whole blocks; how the layer opens
-//! a disk again after a crash, since nothing of it outlives one.
+//! Not checked:
+//! - If a byte failed several times, the check requires only that the last failure is reported.
+//! - Memory has no content here except the values of whole blocks.
+//! - Reopening a disk after a crash: none of the layer's state survives a crash.
 
 pub(crate) mod bios;
 pub(crate) mod cover;
@@ -46,26 +50,26 @@ use register::Register;
 use runs::RunLog;
 use waits::Waits;
 
-/// A rule that does not hold.
+/// A broken rule.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) rule: &'static str,
     pub(crate) what: String,
 }
 
-/// What a check says.
+/// The result of a check.
 pub(crate) type Verdict = Result<(), Broken>;
 
-/// That a rule is broken.
+/// Returns the verdict that a rule is broken.
 pub(crate) fn broken(rule: &'static str, what: String) -> Verdict {
     Err(Broken { rule, what })
 }
 
-/// All that the checkers remember of a run.
+/// All state that the checkers keep during a run.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) trace: Trace,
-    /// What the device can take, whatever the layer was told.
+    /// The real limits of the device, which may differ from the limits that the layer has.
     pub(crate) limits: QueueLimits,
     pub(crate) bios: Bios,
     pub(crate) register: Register,
@@ -76,7 +80,7 @@ pub(crate) struct Checks {
     pub(crate) lines: LineWakes,
     pub(crate) runs: RunLog,
     pub(crate) broken: Option<Broken>,
-    /// The step in which something last moved on.
+    /// The last step that made progress.
     pub(crate) progress_at: u64,
 }
 
@@ -110,7 +114,7 @@ impl Checks {
         self.trace.note(kind, a, b);
     }
 
-    /// Keeps the first rule that is broken; the run ends with it.
+    /// Records the first broken rule; the run ends with it.
     #[inline]
     pub(crate) fn expect(&mut self, verdict: Verdict) {
         if let Err(broken) = verdict {

@@ -1,22 +1,25 @@
-//! Nobody is overtaken beyond the bound, and NOWAIT does not wait.
+//! Order of issue: no bio is overtaken beyond the bound, and a NOWAIT bio does not wait.
 //!
-//! A hardware context issues bios in the order in which it took them in. What may overtake: NOWAIT,
-//! which is answered in its turn; what takes a flush first; what may have tags that others may not,
-//! or may not have those that others may; and, where the device fails, everything while a retry of
-//! the same place is under way, hence the bound. Where threads wait for tags, and not their bios,
-//! the order is that of each thread's own bios.
+//! A hardware context issues bios in the order in which it accepted them. The exceptions:
+//! - a NOWAIT bio, which is answered in its turn;
+//! - a bio that needs a flush first;
+//! - a bio with a tag class of its own: it may use tags that others may not, or the reverse;
+//! - on a device that fails, any bio, while a retry of the same place is under way. Hence the
+//!   bound.
+//!
+//! If threads wait for tags instead of their bios, each thread's own bios are in order.
 
 use super::bios::{Bios, Stage, Unit};
 use super::{Verdict, broken, rules};
 use forebay_core::{BioFlags, Op, Policy, WakePolicy};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many of the newest arrivals are looked at: an overtaker is found when it comes.
+/// How many of the newest arrivals a check visits: an overtaking bio is found when it arrives.
 const NR_LOOKED_AT: usize = 32;
 
 const FLUSHES: BioFlags = BioFlags::FUA.union(BioFlags::PREFLUSH);
 
-/// What has an order of its own.
+/// Flags of bios with an order of their own.
 const CLASSES: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +31,17 @@ struct Arrival {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Taken in, and not issued as far as is known; the first of them is not.
+    /// Bios that were accepted and not issued as far as is known; after a check the first is
+    /// certainly not issued.
     waiting: VecDeque<Arrival>,
     nr_arrived: u64,
 }
 
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// Of each owner; or one of all.
+    /// By owner, or a single line for all.
     lines: BTreeMap<usize, Line>,
-    /// NOWAIT bios that were taken in for the turn that comes.
+    /// NOWAIT bios that were accepted for the next turn.
     nowait: Vec<(u32, u64)>,
 }
 
@@ -46,7 +50,7 @@ struct Arrivals {
 pub(crate) struct Order {
     hctxs: Vec<Arrivals>,
     bound: u64,
-    /// Whether each owner has a line of its own.
+    /// Each owner has a line of its own.
     by_owner: bool,
 }
 
@@ -59,7 +63,7 @@ impl Order {
         }
     }
 
-    /// A context takes a bio in.
+    /// Records that a context accepts a bio.
     pub(crate) fn arrive(&mut self, hctx: usize, slot: u32, bios: &Bios) {
         let row = bios.row(slot);
         let arrivals = &mut self.hctxs[hctx];
@@ -67,7 +71,7 @@ impl Order {
             return;
         }
         if row.flags.contains(BioFlags::NOWAIT) {
-            // Parts of a bio that was cut may all be held back by a retry, where there are any.
+            // If there are retries, a retry may hold back all parts of a split bio.
             if self.bound == 0 || row.units.len() == 1 {
                 arrivals.nowait.push((slot, row.serial));
             }
@@ -81,7 +85,7 @@ impl Order {
         line.waiting.push_back(Arrival { number: line.nr_arrived, slot, serial: row.serial });
     }
 
-    /// A turn is over.
+    /// Checks the order after a turn.
     pub(crate) fn turned(&mut self, hctx: usize, bios: &Bios) -> Verdict {
         let Arrivals { lines, nowait } = &mut self.hctxs[hctx];
         for (slot, serial) in nowait.drain(..) {

@@ -1,4 +1,4 @@
-//! What bios and commands mean for durability: the events of a run, told to [`Durable`].
+//! Effects of bios and commands on durability: passes the events of a run to [`Durable`].
 //!
 //! [`Durable`]: super::durable::Durable
 
@@ -9,7 +9,7 @@ use crate::image::Outcome;
 use forebay_core::{Bio, BioFlags, BlockStatus, LostWrites, Op, QueuedBio};
 
 impl Checks {
-    /// A bio goes to the layer.
+    /// Records that a bio enters the layer.
     pub(crate) fn queue_bio(&mut self, slot: u32, bio: &Bio, now: u64) {
         self.bios.queue(slot, bio, now, &mut self.register);
         let mark = self.durable.user_mark();
@@ -22,7 +22,7 @@ impl Checks {
         }
     }
 
-    /// The layer refused it.
+    /// Removes a bio that the layer refused.
     pub(crate) fn refuse_bio(&mut self, slot: u32) {
         let row = self.bios.row(slot);
         if row.op.is_write() {
@@ -33,7 +33,8 @@ impl Checks {
         self.bios.refuse(slot, &mut self.register);
     }
 
-    /// A command goes to the device. The moment of that, for a flush.
+    /// Records that a command goes to the device. Returns the time of issue, which matters for a
+    /// flush.
     pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece]) -> u64 {
         for piece in pieces {
             let issued = self.bios.issue(piece.slot, piece.units());
@@ -48,7 +49,7 @@ impl Checks {
     fn issue_write(&mut self, piece: &Piece) {
         let row = self.bios.row(piece.slot);
         if row.flags.contains(BioFlags::PREFLUSH) {
-            // From now on its data may be there after a crash.
+            // From now on its data may survive a crash.
             let verdict = self.durable.promise(row.mark);
             self.expect(verdict);
         }
@@ -59,7 +60,7 @@ impl Checks {
         }
     }
 
-    /// A command that writes has completed, with so many blocks done for sure.
+    /// Records that a write command has completed, with `nr` blocks certainly done.
     pub(crate) fn complete_write(&mut self, op: Op, is_fua: bool, pieces: &[Piece], nr: usize) {
         let is_durable = is_fua || !self.limits.volatile_cache;
         let units = pieces.iter().flat_map(|piece| piece.units().map(|unit| (piece.slot, unit)));
@@ -86,7 +87,7 @@ impl Checks {
         })
     }
 
-    /// A flush that was issued then has completed.
+    /// Records the completion of a flush that was issued at that time.
     pub(crate) fn complete_flush(&mut self, issued: u64, result: Result<u64, BlockStatus>) {
         match result {
             Ok(_) => self.durable.flushed(issued),
@@ -94,7 +95,7 @@ impl Checks {
         }
     }
 
-    /// A bio has ended.
+    /// Records and checks the end of a bio.
     pub(crate) fn end_bio(&mut self, bio: &QueuedBio) -> Verdict {
         self.bios.end(bio, &mut self.register)?;
         let row = self.bios.row(bio.number());
@@ -123,12 +124,13 @@ impl Checks {
         }
     }
 
-    /// A task was told what a failed flush may have lost.
+    /// Records that a task acknowledges the writes that a failed flush may have lost.
     pub(crate) fn acknowledge(&mut self, lost: LostWrites) {
         self.durable.acknowledge(lost.after, lost.up_to);
     }
 
-    /// What the layer is told of a command's blocks: so many moved, and why the rest did not.
+    /// Records the completion that the layer gets: `nr_moved` blocks were transferred, and the rest
+    /// is in state `rest`.
     pub(crate) fn complete_units(&mut self, pieces: &[Piece], nr_moved: usize, rest: Unit) {
         let mut left = nr_moved;
         for piece in pieces {
@@ -140,7 +142,8 @@ impl Checks {
         }
     }
 
-    /// A flush goes to the device, where a context has so many already.
+    /// Checks the issue of a flush by a context that has `nr_flushing` flushes at the device
+    /// already.
     pub(crate) fn check_flush(&mut self, hctx: usize, nr_flushing: usize) {
         if nr_flushing > 0 {
             let what = format!("context {hctx} has {nr_flushing} there, and issues another");

@@ -1,19 +1,20 @@
-//! Each block is a register: what is read of it is a value that it may have had.
+//! Each block is a register: a read returns a value that the block may have had.
 //!
-//! Every write gives every block a value of its own. A read may bring a value if its write began
-//! before the read ended, and the value was not *superseded* before the read began:
+//! Every write gives every block a unique value. A read may return a value if its write began
+//! before the read ended, and the value was not *superseded* before the read began. A value is
+//! superseded:
 //!
-//! - by a write that began after the value's write had ended, and that has succeeded itself;
-//! - by another read, which ended, began after the value's write had ended, and brought another
-//!   value: so nobody sees an old value after somebody has seen a newer one.
+//! - by a successful write that began after the value's own write had ended;
+//! - by another read that has ended, began after the value's own write had ended, and returned
+//!   another value. So once a read has returned a newer value, no later read returns the old one.
 //!
-//! A write that failed, and a discard, may have been done or not: such a value is as good as any,
-//! and supersedes none unless it is read.
+//! A write that failed, or a discard, may or may not have been done. Its value is as legal as any,
+//! and supersedes others only when a read returns it.
 
 use super::{Verdict, broken, rules};
 use crate::sparse::Sparse;
 
-/// How many values of a block are kept before old ones are looked for.
+/// How many values of a block are kept before old ones are dropped.
 const NR_KEPT: usize = 4;
 
 const NEVER: u64 = u64::MAX;
@@ -26,7 +27,7 @@ struct Candidate {
     superseded: u64,
 }
 
-/// What nobody has written is 0.
+/// A block that was never written reads as 0.
 const INITIAL: Candidate = Candidate { value: 0, began: 0, ended: 0, superseded: NEVER };
 
 /// The values of all blocks.
@@ -44,7 +45,7 @@ impl Register {
         candidates
     }
 
-    /// A write begins. `oldest` is when the oldest I/O that is under way began.
+    /// Records that a write begins. `oldest` is when the oldest I/O under way began.
     pub(crate) fn begin_write(&mut self, block: u64, value: u64, now: u64, oldest: u64) {
         let candidates = self.of(block);
         if candidates.len() >= NR_KEPT {
@@ -53,12 +54,12 @@ impl Register {
         candidates.push(Candidate { value, began: now, ended: NEVER, superseded: NEVER });
     }
 
-    /// The write was refused.
+    /// Removes the value of a write that was refused.
     pub(crate) fn forget_write(&mut self, block: u64, value: u64) {
         self.of(block).retain(|other| other.value != value);
     }
 
-    /// A write ends. `is_done` if it is known to have been done.
+    /// Records that a write ends. `is_done` if it was certainly done.
     pub(crate) fn end_write(&mut self, block: u64, value: u64, is_done: bool, now: u64) {
         let candidates = self.of(block);
         let own = candidates.iter_mut().find(|other| other.value == value);
@@ -70,7 +71,7 @@ impl Register {
         }
     }
 
-    /// A read, from `began` to `now`, has brought `value`.
+    /// Records and checks that a read, from `began` to `now`, has returned `value`.
     pub(crate) fn end_read(
         &mut self,
         block: u64,
@@ -93,7 +94,7 @@ impl Register {
     }
 }
 
-/// Every value but one whose write had ended by then is gone.
+/// Supersedes every other value whose write ended before `ended_before`.
 fn supersede(candidates: &mut [Candidate], value: u64, ended_before: u64, now: u64) {
     for other in candidates {
         if other.value != value && other.ended < ended_before {
@@ -106,7 +107,7 @@ fn supersede(candidates: &mut [Candidate], value: u64, ended_before: u64, now: u
 mod tests {
     use super::*;
 
-    /// Writes 1 from 10 to 20, and 2 from 15 to 30.
+    /// Write 1 lasts from 10 to 20, and write 2 from 15 to 30.
     fn overlapping() -> Register {
         let mut register = Register::default();
         register.begin_write(0, 1, 10, 10);

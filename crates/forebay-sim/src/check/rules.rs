@@ -1,9 +1,9 @@
-//! The rules, each with its name and one line. What is reported of a broken one begins with this.
+//! The rules: a name and one line of text each. The report of a broken rule begins with this line.
 //!
-//! T are of tags and waits for them, R of runs of a hardware context, W of who waits for whom, K of
-//! the driver's contract, F of flushes, P2 of durability (who breaks F2 or F4 breaks that); the
-//! others have no letter. Why they hold is told beside the code that keeps them, in `forebay-core`
-//! and in the library's `runtime`.
+//! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
+//! leaders, K for the driver's contract, F for flushes, P2 for durability (a violation of F2 or F4
+//! shows as one of P2). The other rules have no letter. The reasons that the rules hold are
+//! documented beside the code that keeps them, in `forebay-core` and in the library's `runtime`.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";

@@ -1,17 +1,18 @@
-//! Runs of hardware contexts: who has published something, who has asked for a run after it, and
-//! whether all of it is counted (R1 to R4, R6).
+//! Runs of hardware contexts: after a task publishes work it requests a run, and all runs are
+//! counted (R1 to R4, R6).
 
 use super::{Verdict, broken, rules};
 use std::collections::BTreeSet;
 
-/// What is known of one hardware context.
+/// State of one hardware context.
 #[derive(Clone, Debug, Default)]
 struct Runs {
-    /// Who has published since the inbox was last read, and not asked for a run after it.
+    /// Tasks that have published since the inbox was last read, and have not requested a run after
+    /// it.
     unasked: BTreeSet<usize>,
-    /// A leader has said that it blocks, and nobody has asked for a run since.
+    /// A leader has announced that it blocks, and no task has requested a run since.
     has_blocked: bool,
-    /// A gate was opened, and nobody has asked for a run since.
+    /// A gate was opened, and no task has requested a run since.
     has_opened: bool,
     nr_turns: u64,
     nr_empty: u64,
@@ -19,11 +20,11 @@ struct Runs {
     nr_skipped: u64,
 }
 
-/// All of them.
+/// The state of all hardware contexts.
 #[derive(Debug)]
 pub(crate) struct RunLog {
     hctxs: Vec<Runs>,
-    /// When a run of the shared context is due, if one was delayed.
+    /// When a delayed run of the shared context is due, if there is one.
     due_ns: Option<u64>,
 }
 
@@ -32,12 +33,12 @@ impl RunLog {
         RunLog { hctxs: vec![Runs::default(); nr_hctxs], due_ns: None }
     }
 
-    /// A task has published requests.
+    /// Records that a task has published requests.
     pub(crate) fn published(&mut self, hctx: usize, task: usize) {
         self.hctxs[hctx].unasked.insert(task);
     }
 
-    /// A task asks for a run, and gets the token or not.
+    /// Records that a task requests a run; `is_skipped` if it does not get the token.
     pub(crate) fn asked(&mut self, hctx: usize, task: usize, is_skipped: bool) {
         let runs = &mut self.hctxs[hctx];
         runs.unasked.remove(&task);
@@ -45,22 +46,23 @@ impl RunLog {
         runs.nr_skipped += u64::from(is_skipped);
     }
 
-    /// A task has got the token.
+    /// Records that a task got the token.
     pub(crate) fn made(&mut self, hctx: usize) {
         self.hctxs[hctx].nr_made += 1;
     }
 
-    /// The inbox was read.
+    /// Records that the inbox was read.
     pub(crate) fn read(&mut self, hctx: usize) {
         self.hctxs[hctx].unasked.clear();
     }
 
-    /// A leader without the token has said that it blocks.
+    /// Records that a leader without the token has announced that it blocks.
     pub(crate) fn blocked(&mut self, hctx: usize) {
         self.hctxs[hctx].has_blocked = true;
     }
 
-    /// A run was delayed until then; the mark says how long to wait for it now (R3).
+    /// Records a run delayed until `at_ns`. The timer must have at most the time that is left until
+    /// the earliest such run (R3).
     pub(crate) fn delayed(&mut self, now: u64, at_ns: u64, left_ns: Option<u64>) -> Verdict {
         let earliest = self.due_ns.map_or(at_ns, |due| due.min(at_ns));
         self.due_ns = Some(earliest);
@@ -73,17 +75,18 @@ impl RunLog {
         }
     }
 
-    /// What was delayed is done now, or nothing is to be run any more.
+    /// Records that the delayed run begins, or is cancelled because a gate is closed.
     pub(crate) fn undelayed(&mut self) {
         self.due_ns = None;
     }
 
-    /// A gate of the shared context was opened. (An owner looks by itself.)
+    /// Records that a gate of the shared context was opened. (The owner of a context checks its
+    /// own.)
     pub(crate) fn opened(&mut self) {
         self.hctxs[0].has_opened = true;
     }
 
-    /// Who has opened it is done.
+    /// Checks that the task that opened a gate has requested a run (R4).
     pub(crate) fn check_opened(&self) -> Verdict {
         match self.hctxs[0].has_opened {
             true => broken(rules::R4, "nobody has asked since one of context 0 was".to_owned()),
@@ -91,7 +94,7 @@ impl RunLog {
         }
     }
 
-    /// A turn was made.
+    /// Records a turn.
     pub(crate) fn turned(&mut self, hctx: usize, is_empty: bool) {
         let runs = &mut self.hctxs[hctx];
         (runs.has_blocked, runs.has_opened) = (false, false);
@@ -99,7 +102,8 @@ impl RunLog {
         runs.nr_empty += u64::from(is_empty);
     }
 
-    /// Something is in the inbox, nobody holds the token, and nobody is about to ask.
+    /// Returns the broken rule of a lost run: the inbox is not empty, no task holds the token, and
+    /// no task is about to request a run.
     pub(crate) fn lost_run(&self, hctx: usize) -> Verdict {
         match self.hctxs[hctx].unasked.first() {
             Some(task) => {
@@ -116,8 +120,8 @@ impl RunLog {
         }
     }
 
-    /// Its leader goes into the driver. What it has blocked for may be left to it: so there is a
-    /// turn after that, its own or another's, or a mark.
+    /// Checks a leader that enters the driver. Another task may have left work to it since it
+    /// announced that it blocks, so after that there must be a turn, by any task, or a mark.
     pub(crate) fn check_blocked(&self, hctx: usize) -> Verdict {
         match self.hctxs[hctx].has_blocked {
             true => {
@@ -127,7 +131,7 @@ impl RunLog {
         }
     }
 
-    /// What was counted, against what there was.
+    /// Compares the layer's counters with the events that were recorded.
     pub(crate) fn check_counts(&self, hctx: usize, counted: [u64; 4]) -> Verdict {
         let Runs { nr_turns, nr_empty, nr_made, nr_skipped, .. } = self.hctxs[hctx];
         let there_were = [nr_turns, nr_empty, nr_made, nr_skipped];

@@ -1,7 +1,8 @@
-//! Why nothing moves on any more: which rule was broken, as far as it can be told afterwards.
+//! Diagnosis of a stall: which rule was broken, as far as the final state shows it.
 //!
-//! What stands nearest to the device is looked at first: who waits for something that never comes
-//! breaks no rule itself. So tags of the budget come last: they come back when bios have ended.
+//! Causes near the device are checked first: a task that waits for something that never comes
+//! breaks no rule itself. So tags of the budget come last, because they are freed when bios have
+//! ended.
 
 use super::{Broken, Verdict, broken, rules};
 use crate::runtime::hctx::Hctx;
@@ -9,7 +10,7 @@ use crate::runtime::mailbox::{Doing, Goal};
 use crate::world::World;
 use forebay_core::WaitId;
 
-/// The rule that was broken. `how` says how the stall was noticed.
+/// Returns the broken rule. `how` describes how the stall was noticed.
 pub(crate) fn why(world: &World, how: &str) -> Broken {
     find(world).err().unwrap_or_else(|| {
         let nr_live = world.checks().bios.nr_live();
@@ -27,7 +28,7 @@ fn find(world: &World) -> Verdict {
     world.checks().waits.why_asleep()
 }
 
-/// What the driver has.
+/// Checks the commands at the driver.
 fn commands(hctx: &Hctx) -> Verdict {
     let at = hctx.at;
     let inner = hctx.inner.borrow();
@@ -45,7 +46,7 @@ fn commands(hctx: &Hctx) -> Verdict {
     Ok(())
 }
 
-/// Whether something is in the inbox that nobody will take in.
+/// Checks that a task will read the inbox if it is not empty.
 pub(crate) fn lost_run(world: &World, hctx: &Hctx) -> Verdict {
     let is_attended = hctx.run.is_running() || hctx.nr_publishing.get() > 0;
     match is_attended || hctx.inbox.borrow().is_empty() {
@@ -54,7 +55,7 @@ pub(crate) fn lost_run(world: &World, hctx: &Hctx) -> Verdict {
     }
 }
 
-/// Who lacks tags of the context, though it has some.
+/// Checks the tasks that lack tags of a context although it has free ones.
 fn lines(world: &World, hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };
@@ -69,7 +70,8 @@ fn lines(world: &World, hctx: &Hctx) -> Verdict {
     world.checks().lines.why_asleep(hctx.at, nr_free, &sleepers)
 }
 
-/// What waits for a device that has nothing to do, and takes a flush only by itself.
+/// Checks for requests held back for a flush while the device is idle. Requests are held back only
+/// if the device takes a flush on its own.
 fn held(world: &World, hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };
@@ -80,7 +82,8 @@ fn held(world: &World, hctx: &Hctx) -> Verdict {
     }
 }
 
-/// Who is in the driver, where nothing will come, and does not know of a run that is due.
+/// Checks for a leader that waits in the driver without completions to come, and was not kicked for
+/// a delayed run.
 fn leader(hctx: &Hctx) -> Verdict {
     let Some((task, _)) = hctx.waiter.get() else { return Ok(()) };
     let comes_back = hctx.is_wait_timed.get() || hctx.run.is_kicked();
@@ -90,7 +93,7 @@ fn leader(hctx: &Hctx) -> Verdict {
     }
 }
 
-/// Who sleeps, and should not, or not so.
+/// Checks a sleeping task: it should be awake, or should lead.
 fn sleeper(world: &World, task: usize) -> Verdict {
     let mailbox = &world.mailboxes[task];
     let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());

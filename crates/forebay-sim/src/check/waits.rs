@@ -1,61 +1,62 @@
-//! Waits for tags of a set, each step of them: a try, joining the line, putting tags, looking for
-//! waiters, waking, giving a wake back (T1 to T7, T10).
+//! Waits for the tags of a set. Every step is checked: an attempt, joining the line, freeing tags,
+//! checking for waiters, waking, and returning a wake (T1 to T7, T10).
 //!
-//! Most is checked as it happens. Of who sleeps in vain, [`Waits::why_asleep`] says what went
-//! wrong.
+//! Most checks run as the event happens. For tasks that sleep in vain, [`Waits::why_asleep`]
+//! returns which step went wrong.
 
 use super::{Verdict, broken, rules};
 use forebay_core::{WaitId, WakePolicy};
 
-/// The counts begin close to where they wrap.
+/// The counters begin just below their overflow.
 const FIRST_COUNT: u32 = u32::MAX - 50;
 
-/// How far a wait's number is above the number of its task.
+/// Bits of a wait's number that hold the number of its task; the wait's own count is above them.
 pub(crate) const TASK_BITS: u32 = 16;
 
-/// Whose wait it is.
+/// Returns the task that owns a wait.
 pub(crate) fn task_of(WaitId(wait): WaitId) -> usize {
     (wait & ((1 << TASK_BITS) - 1)) as usize
 }
 
-/// What became of the wake of a wait.
+/// State of a wait's wake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Wake {
-    /// There was none.
+    /// No wake.
     #[default]
     None,
-    /// The policy gave it.
+    /// The policy gave the wake.
     Given,
-    /// Its task was told.
+    /// The task was notified.
     Told,
-    /// Its task has tried to get tags after that.
+    /// The task has tried to get tags after the notification.
     Used,
 }
 
-/// One task's.
+/// State of one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiter {
     wait: u64,
     need: u32,
     is_waiting: bool,
-    /// It has tried after it joined the line.
+    /// The task has tried after it joined the line.
     has_tried: bool,
     wake: Wake,
-    /// Somebody has put tags since, and not looked for waiters.
+    /// Another task has freed tags since, and not checked for waiters.
     was_missed: bool,
-    /// It has put tags, and not looked for waiters yet.
+    /// The task has freed tags, and not checked for waiters yet.
     is_to_look: bool,
 }
 
-/// All waits for tags of one set.
+/// All waits for the tags of one set.
 #[derive(Debug)]
 pub(crate) struct Waits {
     waiters: Vec<Waiter>,
-    /// Tags that are somebody's.
+    /// Tags in use.
     nr_owned: u32,
-    /// How many may be.
+    /// The number of tags that may be in use.
     limit: u32,
-    /// Tags freed, and wakes given back, while somebody waited; and what wakes were given for.
+    /// Two counters: tags freed and wakes returned while a task waited, and the tags that wakes
+    /// were given for.
     freed: u32,
     woken: u32,
 }
@@ -66,7 +67,7 @@ impl Waits {
         Waits { waiters, nr_owned: 0, limit, freed: FIRST_COUNT, woken: FIRST_COUNT }
     }
 
-    /// A task has tried to get tags.
+    /// Records and checks an attempt to get tags.
     pub(crate) fn tried(&mut self, task: usize, need: u32, is_got: bool) -> Verdict {
         if need > (self.limit / 2).max(1) {
             let what = format!("task {task} needs {need} of {} tags", self.limit);
@@ -89,14 +90,14 @@ impl Waits {
         Ok(())
     }
 
-    /// A task has joined the line.
+    /// Records that a task has joined the line.
     pub(crate) fn joined(&mut self, WaitId(wait): WaitId, need: u32) {
         let waiter = &mut self.waiters[task_of(WaitId(wait))];
         let is_to_look = waiter.is_to_look;
         *waiter = Waiter { wait, need, is_waiting: true, is_to_look, ..Waiter::default() };
     }
 
-    /// A task has got its tags, and left the line.
+    /// Records that a task has got its tags and left the line.
     pub(crate) fn left(&mut self, task: usize) -> Verdict {
         let waiter = &mut self.waiters[task];
         waiter.is_waiting = false;
@@ -109,30 +110,31 @@ impl Waits {
         }
     }
 
-    /// A task has given its wake back.
+    /// Records that a task has returned its wake.
     pub(crate) fn donated(&mut self, task: usize) {
         self.waiters[task].wake = Wake::None;
     }
 
-    /// A task has put tags.
+    /// Records that a task has freed tags.
     pub(crate) fn put(&mut self, task: usize, nr: u32) {
         self.nr_owned -= nr;
         self.waiters[task].is_to_look = true;
     }
 
-    /// A task has looked whether anybody waits.
+    /// Records that a task has checked for waiters.
     pub(crate) fn looked(&mut self, task: usize) {
         self.waiters[task].is_to_look = false;
     }
 
-    /// A task is done with what it had to do for the tags that it has put.
+    /// Records that a task has finished its work after freeing tags.
     pub(crate) fn has_put(&mut self, task: usize) {
         if std::mem::take(&mut self.waiters[task].is_to_look) {
             self.waiters.iter_mut().for_each(|waiter| waiter.was_missed |= waiter.is_waiting);
         }
     }
 
-    /// A policy that reckons with `depth` was told of `nr_freed` tags, and has woken these.
+    /// Records and checks that a policy that assumes `depth` tags got `nr_freed` tags, and woke
+    /// these waits.
     pub(crate) fn woke(
         &mut self,
         policy: WakePolicy,
@@ -154,13 +156,13 @@ impl Waits {
             return broken(rules::T3, what);
         }
         if is_line_empty {
-            // Who comes next tries itself: nothing is kept for it.
+            // The next waiter tries to get tags before it sleeps, so no wake is kept for it.
             self.woken = self.freed;
         }
         self.check_depth(depth)
     }
 
-    /// Fewer or more tags may be somebody's.
+    /// Records a new limit of tags in use, and checks the depth that the policy assumes.
     pub(crate) fn limited(&mut self, limit: u32, policy_depth: u32) -> Verdict {
         self.limit = limit;
         self.check_depth(policy_depth)
@@ -176,7 +178,7 @@ impl Waits {
         }
     }
 
-    /// A task was told that there are tags for it.
+    /// Records that a task was notified of free tags.
     pub(crate) fn told(&mut self, WaitId(wait): WaitId) {
         let waiter = &mut self.waiters[task_of(WaitId(wait))];
         if waiter.wait == wait && waiter.wake == Wake::Given {
@@ -184,7 +186,8 @@ impl Waits {
         }
     }
 
-    /// Nothing happens any more. Why do these sleep, though there are tags for them?
+    /// Returns which rule is broken if tasks sleep although there are tags for them. Called when
+    /// nothing happens any more.
     pub(crate) fn why_asleep(&self) -> Verdict {
         let nr_free = self.limit.saturating_sub(self.nr_owned);
         let sleeps = |(_, waiter): &(usize, &Waiter)| waiter.is_waiting && waiter.need <= nr_free;
@@ -205,7 +208,7 @@ impl Waits {
             return broken(rules::T2, what);
         }
         if self.nr_owned > 0 {
-            // Those come back, and wake somebody; or it is not the policy that keeps them.
+            // These tags will be freed and wake a task; or else the policy is not the cause.
             return Ok(());
         }
         let what = format!(

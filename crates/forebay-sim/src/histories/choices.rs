@@ -1,19 +1,19 @@
-//! All paths through a tree of choices, one after another, by doing everything again up to the last
-//! choice that has an alternative left.
+//! All paths through a tree of choices, one after another. The next path repeats all choices up to
+//! the last one with an alternative left.
 
-/// The choices of a path, and which of them are to be taken again.
+/// The choices of a path, and which of them the path repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
-    /// Each choice: which it was, and of how many.
+    /// Each choice: its index, and the number of alternatives.
     taken: Vec<(usize, usize)>,
-    /// How many of them the present path has come to.
+    /// The number of choices that the present path has made so far.
     at: usize,
-    /// From which on the present path differs from the last one.
+    /// The first choice at which the present path differs from the last one.
     new_from: usize,
 }
 
 impl Choices {
-    /// One of `of` alternatives, from 0 on.
+    /// Returns one of `of` alternatives, counted from 0.
     pub(crate) fn choose(&mut self, of: usize) -> usize {
         if self.at == self.taken.len() {
             self.taken.push((0, of));
@@ -24,12 +24,12 @@ impl Choices {
         choice
     }
 
-    /// Whether what follows the last choice was not met on the path before.
+    /// Returns whether the events after the last choice did not happen on the path before.
     pub(crate) fn is_new(&self) -> bool {
         self.at >= self.new_from
     }
 
-    /// Goes on to the next path; false where there is none.
+    /// Begins the next path. Returns false if there is none.
     pub(crate) fn next_path(&mut self) -> bool {
         self.at = 0;
         while let Some((choice, of)) = self.taken.pop() {

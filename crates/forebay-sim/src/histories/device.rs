@@ -1,11 +1,12 @@
-//! A device with a volatile cache: it completes what and when it is told to.
+//! A device with a volatile cache. The test rig determines when each command completes, and with
+//! which result.
 //!
-//! A flush makes durable what had been reaped before it was issued, and nothing else for sure; a
-//! flush that fails loses the rest. A device may refuse to take a flush beside other commands. What
-//! a crash may leave is in the [`Durable`] beside it.
+//! A flush makes durable the writes that had been reaped before it was issued, and nothing else for
+//! certain. A failed flush loses the rest. A device may refuse a flush beside other commands. The
+//! [`Durable`] of the device has the states that a crash may leave.
 //!
-//! A device that is a file ([`FileUse`]) loses single sectors as well, when their write-back fails.
-//! A sync (a flush or a write with FUA) ends with a check of its description for such an error; the
+//! A device that is a file ([`FileUse`]) also loses single sectors, when their write-back fails. A
+//! sync (a flush or a write with FUA) ends with a check of its description for such an error. The
 //! check may come before the completion.
 
 use crate::check::durable::Durable;
@@ -16,18 +17,18 @@ use crate::histories::{Bug, FileUse, Setting};
 use crate::image::Outcome;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 
-/// Where a bio stands, as the user and the device see it.
+/// State of a bio, as the user and the device see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BioState {
     pub(crate) letter: Letter,
-    /// When it was queued, for what it makes durable.
+    /// The time of queueing, which determines what the bio makes durable.
     pub(crate) queued: u64,
     pub(crate) is_live: bool,
-    /// How many flushes its context had made when it came there.
+    /// The number of flushes that its context had completed when the bio left the plug.
     pub(crate) entered: Option<u64>,
     /// A command has its data.
     is_issued: bool,
-    /// The last command of its data succeeded, or failed.
+    /// The result of the last command with its data.
     pub(crate) result: Option<Result<(), BlockStatus>>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Running {
     pub(crate) is_fua: bool,
     issued: u64,
     len: u64,
-    /// Its sectors: which, and whose bio it is.
+    /// Its sectors, each with the number of its bio.
     pub(crate) sectors: Vec<(u64, usize)>,
     /// Orders the commands.
     pub(crate) number: usize,
@@ -54,13 +55,13 @@ impl Running {
     }
 }
 
-/// The device, and those who watch.
+/// The device, and the state of the checkers.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) durable: Durable,
     pub(crate) bios: Vec<BioState>,
     pub(crate) running: Vec<Running>,
-    /// Done, and not handed over yet.
+    /// Done, and not reaped yet.
     done: Vec<(Running, Result<u64, BlockStatus>)>,
     is_flush_queueable: bool,
     failure_loses: bool,
@@ -70,9 +71,9 @@ pub(crate) struct Device {
     is_open: [bool; 2],
     bug: Option<Bug>,
     pub(crate) nr_issued: usize,
-    /// Flushes that each context has made.
+    /// The number of flushes that each context has completed.
     pub(crate) nr_flushes: [u64; 2],
-    /// Failures that the layer counts as those of a flush.
+    /// The number of failures that the layer counts as failures of a flush.
     pub(crate) nr_failed_flushes: u64,
     pub(crate) broken: Option<Broken>,
 }
@@ -98,7 +99,7 @@ impl Device {
         }
     }
 
-    /// As it was at first, in the same memory.
+    /// Restores the initial state, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.durable.reset();
         self.bios.clear();
@@ -116,8 +117,8 @@ impl Device {
         }
     }
 
-    /// A context is used: it opens the file if it has not. Returns whether the check of the place
-    /// finds an error that the new description will not report.
+    /// Opens the file for a context that has not opened it yet. Returns whether the check after
+    /// that finds an error that the new description will not report.
     pub(crate) fn open(&mut self, hctx: usize) -> bool {
         if std::mem::replace(&mut self.is_open[hctx], true) {
             return false;
@@ -128,26 +129,26 @@ impl Device {
         is_lost
     }
 
-    /// The write-back of a sector has failed.
+    /// Records that the write-back of a sector has failed.
     pub(crate) fn fail_write_back(&mut self, sector: u64) {
         self.durable.write_back_failed(sector);
         self.errors.strike();
     }
 
-    /// Whether a command is a sync that has not found an error, and would find one now.
+    /// Returns whether a command is a sync that has not found an error, and would find one now.
     pub(crate) fn finds_error(&self, nth: usize) -> bool {
         let running = &self.running[nth];
         running.is_sync() && running.error.is_none() && self.errors.has_error_for(running.hctx)
     }
 
-    /// A sync checks its description for an error before it completes.
+    /// Lets a sync check its description for an error before it completes.
     pub(crate) fn check_early(&mut self, nth: usize) {
         let running = &mut self.running[nth];
         running.error = self.errors.sync(running.hctx).err();
     }
 
-    /// A bio is queued. Discards are told apart by their sectors alone: one like another that is
-    /// under way becomes a read.
+    /// Records that a bio is queued. Only its sector identifies a discard: one equal to another
+    /// that is under way becomes a read.
     pub(crate) fn queue(&mut self, mut letter: Letter) -> Letter {
         let is_same = |bio: &BioState| {
             let other = bio.letter;
@@ -165,13 +166,13 @@ impl Device {
         letter
     }
 
-    /// What is queued has left the plug.
+    /// Records that the queued bios have left the plug.
     pub(crate) fn unplug(&mut self) {
         let bios = self.bios.iter_mut().filter(|bio| bio.entered.is_none());
         bios.for_each(|bio| bio.entered = Some(self.nr_flushes[bio.letter.hctx]));
     }
 
-    /// A command is done; what it did is known when it is reaped.
+    /// Completes a command. Its effects are recorded when it is reaped.
     pub(crate) fn complete(&mut self, nth: usize, is_good: bool) {
         if self.finds_error(nth) {
             self.check_early(nth);
@@ -182,7 +183,7 @@ impl Device {
         self.done.push((running, result));
     }
 
-    /// Whether its completion says nothing of durability.
+    /// Returns whether the completion has no effect on durability.
     pub(crate) fn is_plain(&self, nth: usize) -> bool {
         let running = &self.running[nth];
         running.op != Op::Flush && !running.is_fua
@@ -248,7 +249,7 @@ impl Device {
         bio.is_issued = true;
         let queued = bio.queued;
         if letter.kind == Kind::PreflushWrite {
-            // From now on its data may be there after a crash.
+            // From now on its data may survive a crash.
             let verdict = self.durable.promise(queued);
             self.expect(verdict);
         }
@@ -258,14 +259,14 @@ impl Device {
         }
     }
 
-    /// A completion is handed over.
+    /// Records the effects of a completion that is reaped.
     fn hand_over(&mut self, running: &Running, result: Result<u64, BlockStatus>) {
         if running.op == Op::Flush {
             self.nr_flushes[running.hctx] += 1;
             match result {
                 Ok(_) if self.bug == Some(Bug::LyingFlush) => {}
                 Ok(_) => self.durable.flushed(running.issued),
-                // What the file has lost, it has lost before.
+                // Losses of the file were recorded when they happened.
                 Err(_) if running.error.is_some() => {}
                 Err(_) if self.failure_loses => self.durable.flush_failed(),
                 Err(_) => {}
@@ -280,7 +281,7 @@ impl Device {
             bio.result = Some(result.map(drop));
             let value = Letter::value(nth);
             let is_fua = running.is_fua && self.bug != Some(Bug::LyingFua);
-            // Another sync may have reported it.
+            // Another sync may have reported the loss.
             let is_lost = has_page_cache && self.durable.is_struck(sector, value);
             let outcome = match (result, running.op) {
                 (Ok(_), Op::Write) if is_fua && !is_lost => Outcome::Durable,

@@ -1,23 +1,22 @@
-//! Every short history: what a few bios can do to each other on a device with a volatile cache.
+//! Every short history: all interactions of a few bios on a device with a volatile cache.
 //!
-//! A *script* is some bios, of a read, a write, one with FUA, one with PREFLUSH, a flush and a
-//! discard, on three sectors, each within an open plug or not. A *path* is a script with one order
-//! of completions, and with one set of commands that fail. All paths of all scripts of a length are
-//! tried on the real core, under every policy that concerns flushes; and after every event of each
-//! the power may be cut: what a crash can leave must be what the user was left to expect
-//! (`check/durable.rs`). That takes no time, since the states of a crash are sets, one for each
-//! sector, and are compared as such.
+//! A *script* is a sequence of bios on three sectors. Each bio is a read, a write, a write with
+//! FUA, a write with PREFLUSH, a flush or a discard, and is submitted within an open plug or not. A
+//! *path* is a script with one order of completions, and with one set of commands that fail. All
+//! paths of all scripts of a length run on the real core, under every policy that affects flushes.
+//! After every event of each path the power may fail: the states that a crash can leave must be
+//! among those that the user expects (`check/durable.rs`). That costs no time, since the states of
+//! a crash are sets, one for each sector, and are compared as sets.
 //!
-//! Besides, every bio ends once, with a result that its commands account for, and none is left
+//! In addition, every bio ends once, with a result that follows from its commands, and none is left
 //! behind.
 //!
 //! With [`FileUse`] the device is a file with open file descriptions. Then a write-back may fail at
-//! any moment, a later sync reports it by the rule of [`forebay_model::ErrSeq`], and another
+//! any time, a later sync reports the error by the rule of [`forebay_model::ErrSeq`], and another
 //! program may sync the file in between.
 //!
-//! What comes to the same is tried once: sectors that cannot be told apart, plain completions in
-//! another order with nothing between them, and settings that do not concern any bio of the
-//! script.
+//! Equivalent histories are tried once: interchangeable sectors, other orders of plain completions
+//! with nothing between them, and settings that do not affect any bio of the script.
 
 mod choices;
 mod device;
@@ -31,12 +30,12 @@ use rig::Rig;
 use script::{Kind, Letter};
 use std::fmt;
 
-/// A planted bug, which the checker must find: of the device, or of what surrounds the core.
+/// A planted bug, of the device or of the code around the core, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A flush succeeds, and makes nothing durable.
     LyingFlush,
-    /// A write with FUA succeeds, and is in the volatile cache.
+    /// A write with FUA succeeds, and stays in the volatile cache.
     LyingFua,
     /// The limits do not declare that a write with FUA syncs the file
     /// ([`fua_is_sync`](forebay_core::QueueLimits::fua_is_sync)).
@@ -44,45 +43,45 @@ pub enum Bug {
     /// The limits declare that writes with FUA may run beside other syncs, which get their errors
     /// ([`fua_queueable`](forebay_core::QueueLimits::fua_queueable)).
     UndeclaredCache,
-    /// Nothing checks for errors that were reported before a context opened the file.
+    /// No check for errors that were reported before a context opened the file.
     UncheckedOpen,
 }
 
 /// How a device that is a file is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileUse {
-    /// Whether writes with FUA go through the page cache: another sync through the same
-    /// description may report that their own data was not written back.
+    /// Writes with FUA go through the page cache. Then another sync through the same description
+    /// may report that their own data was not written back.
     pub page_cache: bool,
-    /// Whether the second context opens the file at its first use, and not with the disk.
+    /// The second context opens the file at its first use, and not with the disk.
     pub opens_late: bool,
-    /// Whether the second context is that of a second disk on the file.
+    /// The second context belongs to a second disk on the file.
     pub second_disk: bool,
 }
 
-/// How the layer and the device are set.
+/// Settings of the layer and the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What goes first where a device takes a flush only by itself.
+    /// The order of commands if the device takes a flush only on its own.
     pub flush: FlushPolicy,
-    /// Whether flushes are elided.
+    /// Flushes are elided.
     pub elide: bool,
-    /// Whether the device makes single writes durable.
+    /// The device supports FUA.
     pub fua: bool,
-    /// Whether it takes a flush beside other commands.
+    /// The device takes a flush beside other commands.
     pub flush_queueable: bool,
-    /// How many requests may be at the device.
+    /// The maximum number of requests at the device.
     pub queue_depth: u32,
-    /// Whether a flush that fails loses what is not durable: no later one makes it so.
+    /// A failed flush loses the writes that are not durable: no later flush makes them durable.
     pub failure_loses: bool,
-    /// How it is used if it is a file.
+    /// How the file is used, if the device is one.
     pub file: Option<FileUse>,
-    /// The bug that is planted.
+    /// The planted bug.
     pub bug: Option<Bug>,
 }
 
 impl Setting {
-    /// All settings of an honest device.
+    /// Returns all settings of a correct device.
     pub fn all() -> Vec<Setting> {
         let mut all = Vec::new();
         for (flush_queueable, flush) in FlushPolicy::ALL
@@ -110,7 +109,7 @@ impl Setting {
         bug: None,
     };
 
-    /// All settings of an honest file.
+    /// Returns all settings of a correct file.
     pub fn files() -> Vec<Setting> {
         let mut all = Vec::new();
         for (elide, fua) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -124,7 +123,7 @@ impl Setting {
         all
     }
 
-    /// Whether it makes a difference for some bio of the script.
+    /// Returns whether the setting affects some bio of the script.
     fn concerns(&self, script: &[Letter]) -> bool {
         let has = |kind| script.iter().any(|letter| letter.kind == kind);
         let asks = has(Kind::Flush) || has(Kind::PreflushWrite);
@@ -140,30 +139,30 @@ impl Setting {
     }
 }
 
-/// Which histories are tried.
+/// The set of histories to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// How many bios.
+    /// The number of bios in a script.
     pub length: usize,
-    /// Hardware contexts among which they are spread: each has its own thread.
+    /// The number of hardware contexts that get the bios. Each has its own thread.
     pub nr_hctxs: usize,
-    /// How many commands fail at most.
+    /// The maximum number of commands that fail.
     pub failures_max: u32,
-    /// Whether only writes and flushes fail.
+    /// Only writes and flushes fail.
     pub writes_fail: bool,
-    /// Which bios there are.
+    /// The kinds of bios.
     pub kinds: Kinds,
-    /// Whether plugs of a single bio are tried too.
+    /// Plugs of a single bio are tried too.
     pub short_plugs: bool,
-    /// Whether reads complete at once, and succeed.
+    /// Reads complete at once, and succeed.
     pub eager_reads: bool,
-    /// Of the scripts, one of so many is tried.
+    /// One of so many scripts is tried.
     pub one_of: u64,
-    /// How many write-backs of a file fail at most.
+    /// The maximum number of failed write-backs of a file.
     pub write_back_errors_max: u32,
 }
 
-/// The bios of scripts.
+/// The kinds of bios in scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinds {
     /// All kinds, within plugs and without.
@@ -175,7 +174,7 @@ pub enum Kinds {
 }
 
 impl Scope {
-    /// All histories of this length.
+    /// Returns the scope of all histories of this length.
     pub const fn all(length: usize) -> Scope {
         Scope {
             length,
@@ -190,7 +189,8 @@ impl Scope {
         }
     }
 
-    /// Scripts of this length on a file: one write-back fails, and no command by itself.
+    /// Returns the scope of scripts of this length on a file: one write-back fails, and no command
+    /// fails on its own.
     pub const fn file(length: usize, nr_hctxs: usize, kinds: Kinds) -> Scope {
         let short_plugs = matches!(kinds, Kinds::All);
         let (failures_max, write_back_errors_max) = (0, 1);
@@ -217,14 +217,14 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What was tried.
+/// Counts of what was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Scripts, each with all settings.
     pub nr_scripts: u64,
     /// Paths.
     pub nr_paths: u64,
-    /// Moments at which every state was looked at that a crash can leave, each counted once.
+    /// Events after which every possible state after a crash was checked. Each event counts once.
     pub nr_crash_points: u64,
 }
 
@@ -248,11 +248,11 @@ impl std::ops::AddAssign for Report {
 pub struct Fault {
     /// The name of the rule.
     pub rule: &'static str,
-    /// What was found.
+    /// A description of the violation.
     pub what: String,
-    /// How layer and device were set.
+    /// The settings of the layer and the device.
     pub setting: Setting,
-    /// The path, step for step.
+    /// The path, step by step.
     pub path: Vec<String>,
 }
 
@@ -266,7 +266,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Tries all histories within the scope, under each of the settings that makes a difference.
+/// Tries all histories within the scope, under each setting that affects them.
 ///
 /// # Errors
 /// The first path on which a rule is broken.

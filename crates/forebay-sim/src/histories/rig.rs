@@ -1,4 +1,4 @@
-//! The real core over the device: one path through a script.
+//! The test rig: the real core over the device. It runs one path through a script.
 
 use crate::check::{Verdict, broken, rules};
 use crate::histories::choices::Choices;
@@ -49,7 +49,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// A thread's half and a hardware context.
+/// A thread's software queue and a hardware context.
 #[derive(Debug)]
 struct Queue {
     ctx: SoftwareQueue,
@@ -62,22 +62,22 @@ pub(crate) struct Rig {
     limits: QueueLimits,
     policy: Policy,
     counters: (Arc<PlugCounters>, Arc<RunCounters>),
-    /// Whether the second context is that of a second disk.
+    /// The second context belongs to a second disk.
     has_second_disk: bool,
     durability: Arc<Durability>,
     queues: Vec<Queue>,
     device: Device,
     ended: Vec<Box<QueuedBio>>,
-    /// Boxes that are free.
+    /// Free boxes.
     boxes: Vec<Box<QueuedBio>>,
     options: Vec<Option<Event>>,
     now: u64,
-    /// What was done, for whoever has to be told.
+    /// All events of the path, for the report of a fault.
     pub(crate) events: Vec<Event>,
     pub(crate) nr_crash_points: u64,
     nr_failures: u32,
     nr_write_back_errors: u32,
-    /// How many commands had been issued before the last event.
+    /// The number of commands issued before the last event.
     nr_issued_before: usize,
 }
 
@@ -128,7 +128,7 @@ impl Rig {
         }
     }
 
-    /// A new disk, on a device to which nothing was written.
+    /// Opens a new disk, on a device without writes.
     fn open(&mut self) {
         let (limits, policy) = (self.limits, self.policy);
         let backing = Backing::shared(policy.nr_hw_queues);
@@ -151,7 +151,7 @@ impl Rig {
         (self.nr_failures, self.nr_write_back_errors) = (0, 0);
     }
 
-    /// Goes one way through the script, to the end.
+    /// Runs one path through the script, to the end.
     pub(crate) fn run(
         &mut self,
         script: &[Letter],
@@ -166,7 +166,7 @@ impl Rig {
             self.find_options(steps.peek().is_some(), scope, last_plain);
             let event = match self.options.len() {
                 0 if self.device.running.is_empty() => return self.check_end(),
-                // It comes to the same as a path on which something came earlier.
+                // This path is equivalent to one with an earlier completion.
                 0 => return Ok(()),
                 nr => self.options[choices.choose(nr)],
             };
@@ -180,7 +180,7 @@ impl Rig {
         }
     }
 
-    /// What may happen next; `None` is the next step of the script.
+    /// Lists the possible next events. `None` is the next step of the script.
     fn find_options(&mut self, has_step: bool, scope: &Scope, last_plain: Option<usize>) {
         self.options.clear();
         let device = &self.device;
@@ -197,8 +197,8 @@ impl Rig {
         if has_step {
             self.options.push(None);
         }
-        // Completions of plain commands, one after another, come to the same in every order: only
-        // the oldest first is tried, unless something else can come between.
+        // The order of completions of plain commands, one after another, has no effect: only the
+        // oldest first is tried, unless another event can come between.
         let is_plain = |nth: &usize| device.is_plain(*nth);
         let something_else = has_step || !running().all(|nth| is_plain(&nth));
         let oldest_plain = running().find(is_plain);
@@ -221,7 +221,7 @@ impl Rig {
         }
     }
 
-    /// What may happen to a file: only what a sync that runs or will come can make a difference of.
+    /// Lists the possible events of a file that affect a sync, running or to come.
     fn find_errors(&mut self, errors_max: u32) {
         let device = &self.device;
         if self.nr_write_back_errors < errors_max {
@@ -236,9 +236,9 @@ impl Rig {
         self.options.extend(finds.map(check));
     }
 
-    /// Whether the last event was a plain bio's queueing, and this command's completion just before
-    /// it comes to the same: it ran then, it has nothing to do with the bio's sector, and nothing
-    /// waits for it.
+    /// Returns whether the completion of this command would have had the same effect just before
+    /// the last event. That event must be the queueing of a bio without a flush. The command was
+    /// running before it, does not touch the bio's sector, and no bio with a flush is waiting.
     fn comes_before(&self, nth: usize) -> bool {
         let Some(Event::Queue(letter)) = self.events.last() else { return false };
         let running = &self.device.running[nth];
@@ -249,8 +249,8 @@ impl Rig {
             && !self.device.bios.iter().any(is_flush)
     }
 
-    /// Lets one thing happen, and a turn. The number of the command, if it was a plain one, and
-    /// nothing was issued since.
+    /// Performs one event, and then the turns. Returns the number of the completed command if it
+    /// was a plain one and nothing was issued since.
     fn act(&mut self, event: Event) -> Result<Option<usize>, crate::check::Broken> {
         self.events.push(event);
         self.now += 10;
@@ -292,7 +292,7 @@ impl Rig {
             }
         }
         let nr_hctxs = self.queues.len();
-        // A busy device is tried again by all, as after a while.
+        // After a while every context retries a busy device.
         let nr_turns = if nr_hctxs == 1 { 1 } else { 2 * nr_hctxs };
         for nth in 0..nr_turns {
             self.turn((first + nth) % nr_hctxs)?;
@@ -330,7 +330,7 @@ impl Rig {
         }
     }
 
-    /// Nothing is left to happen.
+    /// Checks the final state: no event is possible any more.
     fn check_end(&self) -> Verdict {
         if let Some(nth) = self.device.bios.iter().position(|bio| bio.is_live) {
             let letter = self.device.bios[nth].letter;
@@ -347,7 +347,7 @@ impl Rig {
     }
 }
 
-/// A bio has ended: with its own result, and what it says of durability is so.
+/// Checks the end of a bio: it has its own result, and the promise of durability holds.
 fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     let nth = boxed.bio().user_data as usize;
     let bio = &mut device.bios[nth];
@@ -386,7 +386,7 @@ fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     }
 }
 
-/// The steps of a script: its bios, and the end of each plug.
+/// Returns the steps of a script: its bios, and the end of each plug.
 fn steps(script: &[Letter]) -> std::iter::Peekable<impl Iterator<Item = Event>> {
     let steps = script.iter().enumerate().flat_map(|(nth, letter)| {
         let is_last = script.get(nth + 1).is_none_or(|next| !next.is_plugged);

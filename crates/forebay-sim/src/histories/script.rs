@@ -1,15 +1,15 @@
-//! What a user does: some bios, within a plug or not, in every combination.
+//! Scripts: sequences of bios, within plugs or not, in every combination.
 
 use super::{Kinds, Scope};
 use forebay_core::{Bio, BioFlags, Op, Segment};
 use std::fmt;
 
-/// How many sectors there are, side by side.
+/// The number of adjacent sectors.
 pub(crate) const NR_SECTORS: u64 = 3;
 
 pub(crate) const SECTOR: u64 = 512;
 
-/// What a bio does.
+/// The kind of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -49,12 +49,12 @@ impl Kind {
         }
     }
 
-    /// Whether it says something of durability.
+    /// Returns whether the bio requests durability.
     pub(crate) fn has_flush(self) -> bool {
         matches!(self, Kind::Flush | Kind::WriteFua | Kind::PreflushWrite)
     }
 
-    /// Whether it may join another bio of its kind.
+    /// Returns whether the bio may merge with another of its kind.
     fn merges(self) -> bool {
         matches!(self, Kind::Read | Kind::Write | Kind::Discard)
     }
@@ -76,14 +76,14 @@ impl Kind {
 pub(crate) struct Letter {
     pub(crate) kind: Kind,
     pub(crate) sector: u64,
-    /// The plug is open.
+    /// The bio is submitted within a plug.
     pub(crate) is_plugged: bool,
-    /// Which hardware context it goes to.
+    /// The index of its hardware context.
     pub(crate) hctx: usize,
 }
 
 impl Letter {
-    /// The bio, as number `nth`: its memory's address says so.
+    /// Returns the bio, as number `nth`. The address of its memory contains the number.
     pub(crate) fn bio(&self, nth: usize) -> Bio {
         let start = self.sector * SECTOR;
         let mut bio = match self.kind {
@@ -96,18 +96,18 @@ impl Letter {
         bio
     }
 
-    /// What it leaves in its sector, as number `nth`.
+    /// Returns the value that bio number `nth` leaves in its sector.
     pub(crate) fn value(nth: usize) -> u64 {
         nth as u64 + 1
     }
 }
 
-/// The memory of bio number `nth`. No two are neighbours.
+/// Returns the address of the memory of bio number `nth`. No two are adjacent.
 fn address(nth: usize) -> usize {
     (nth + 1) << 16
 }
 
-/// Whose memory this is.
+/// Returns the number of the bio that has this memory.
 pub(crate) fn owner(addr: usize) -> usize {
     (addr >> 16) - 1
 }
@@ -128,8 +128,8 @@ impl fmt::Display for Letter {
     }
 }
 
-/// Calls `act` with every script of this length. Sectors that cannot be told apart count once:
-/// where nothing merges, they are numbered as they are first used.
+/// Calls `act` with every script of this length. Interchangeable sectors count once: if nothing can
+/// merge, they are numbered in the order of their first use.
 pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
     let plugs = match scope.short_plugs {
         _ if scope.kinds != Kinds::All => vec![0],
@@ -162,7 +162,8 @@ fn add(scope: &Scope, plug: u32, script: &mut Vec<Letter>, act: &mut dyn FnMut(&
     }
 }
 
-/// Whether no other name of its sectors, or of its contexts, comes before it.
+/// Returns whether the script is the first among those that differ only in the names of its sectors
+/// or contexts.
 fn is_first_of_its_kind(script: &[Letter]) -> bool {
     let has_merge = script.windows(2).any(|pair| {
         let is_one_plug = pair[0].is_plugged && pair[1].is_plugged;
@@ -173,7 +174,7 @@ fn is_first_of_its_kind(script: &[Letter]) -> bool {
         && is_in_order(script.iter().map(|letter| letter.hctx))
 }
 
-/// Whether each number comes for the first time after all that are smaller.
+/// Returns whether each number first appears after all smaller ones.
 fn is_in_order(mut numbers: impl Iterator<Item = usize>) -> bool {
     let mut next = 0;
     numbers.all(|number| {
@@ -183,13 +184,13 @@ fn is_in_order(mut numbers: impl Iterator<Item = usize>) -> bool {
     })
 }
 
-/// Every way to have the plug open or closed for each bio.
+/// Returns every combination of an open or closed plug for each bio.
 pub(crate) fn all_plugs(length: usize) -> Vec<u32> {
     (0..1 << length).collect()
 }
 
-/// Those of them in which the plug is open for one stretch of two bios or more, or not at all: one
-/// alone in a plug is one that is submitted later.
+/// Returns the combinations with at most one plug, of two adjacent bios or more. A bio alone in a
+/// plug is the same as one submitted later.
 pub(crate) fn long_plugs(length: usize) -> Vec<u32> {
     let is_stretch = |plug: &u32| {
         let stretch = plug >> plug.trailing_zeros().min(31);
@@ -212,9 +213,9 @@ mod tests {
     #[test]
     fn sectors_that_cannot_be_told_apart_count_once() {
         assert_eq!(count(1, 1, 0), 6);
-        // Two bios with a sector: the same one, or another.
+        // Two bios with a sector: the same one, or different ones.
         assert_eq!(count(2, 1, 0), 25 * 2 + 2 * 5 + 1);
-        // Three pairs may merge: there all nine places differ.
+        // Three pairs may merge: for these all nine combinations of sectors count.
         assert_eq!(count(2, 1, 3), 61 + 3 * 7);
         assert_eq!(count(1, 2, 0), 6, "nor contexts");
     }

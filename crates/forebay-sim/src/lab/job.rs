@@ -1,19 +1,19 @@
-//! A job's thread: it keeps so many I/Os in flight, as fio's asynchronous engines do.
+//! A job's thread, which keeps a fixed number of I/Os in flight, like fio's asynchronous engines.
 
 use forebay_core::{PlugCounters, Policy, QueueLimits, QueuedBio, SoftwareQueue};
 use forebay_model::Random;
 use std::sync::Arc;
 
-/// What a thread is doing.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It runs, or is ready to.
+    /// Runs, or is runnable.
     Running,
-    /// It sleeps within a submission, until it is woken for a tag.
+    /// Sleeps within a submission, until it is woken for a tag.
     WaitingForTag,
-    /// It was woken for a tag, and has not tried again yet.
+    /// Was woken for a tag, and has not tried again yet.
     WokenForTag,
-    /// It sleeps until one of its I/Os has ended.
+    /// Sleeps until one of its I/Os has ended.
     WaitingForEnd,
 }
 
@@ -39,18 +39,18 @@ pub(super) struct Job {
     boxes: Vec<Box<QueuedBio>>,
     /// The I/O that is being submitted.
     current: Option<u32>,
-    /// The I/O that was submitted last, all of it or a part.
+    /// The I/O that was submitted last, in full or in part.
     newest: Option<u32>,
     /// I/Os that have ended and were not reaped.
     ended: Vec<u32>,
-    /// Requests since the thread last slept.
+    /// The number of requests since the thread last slept.
     pub(super) nr_plugged: u32,
-    /// I/Os that ended while it was measured.
+    /// The number of I/Os that ended during the measurement.
     pub(super) nr_ios: u64,
 }
 
 impl Job {
-    /// Number `id`, which keeps `depth` I/Os in flight, each of `parts` bios.
+    /// Returns job number `id`, which keeps `depth` I/Os in flight, each of `parts` bios.
     pub(super) fn new(
         id: usize,
         depth: u32,
@@ -76,13 +76,13 @@ impl Job {
         }
     }
 
-    /// Whether there is something to submit: the rest of an I/O, or a new one.
+    /// Returns whether the job can submit: the rest of an I/O, or a new one.
     pub(super) fn can_submit(&self) -> bool {
         self.current.is_some() || !self.idle.is_empty()
     }
 
-    /// The next bio to submit: an empty box, where it begins, and its number to go with it. `place`
-    /// draws where a new I/O begins.
+    /// Returns the next bio to submit: an empty box, its start, and its number. `place` draws the
+    /// start of a new I/O.
     pub(super) fn next_part(
         &mut self,
         now: u64,
@@ -106,7 +106,8 @@ impl Job {
         (self.boxes.pop().expect("there is a box for each part"), start, u64::from(at))
     }
 
-    /// A bio has ended. Some: so has its I/O, and this is how long it waited for tags, ns.
+    /// Records the end of a bio. Returns how long its I/O waited for tags, ns, if that has ended
+    /// too.
     pub(super) fn end(&mut self, queued: Box<QueuedBio>) -> Option<u64> {
         assert_eq!(queued.result(), Ok(queued.bio().len), "a machine does not fail");
         let at = queued.bio().user_data as u32;
@@ -120,19 +121,19 @@ impl Job {
         })
     }
 
-    /// Reaps what has ended. Says how many.
+    /// Reaps the I/Os that have ended, and returns how many these are.
     pub(super) fn reap(&mut self) -> u64 {
         let nr = self.ended.len();
         self.idle.append(&mut self.ended);
         nr as u64
     }
 
-    /// Whether what it submits next is a new I/O.
+    /// Returns whether the next submission begins a new I/O.
     pub(super) fn is_between(&self) -> bool {
         self.current.is_none()
     }
 
-    /// How long ago it began the I/O whose request was submitted last, ns; None before the first.
+    /// Returns the age of the I/O whose request was submitted last, ns; `None` before the first.
     pub(super) fn submitting_ns(&self, now: u64) -> Option<u64> {
         self.newest.map(|at| now - self.ios[at as usize].begun_ns)
     }

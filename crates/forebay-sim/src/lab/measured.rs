@@ -1,65 +1,66 @@
-//! What a run of the laboratory measures.
+//! Results of a run of the laboratory.
 
 use forebay_core::Histogram;
 
 /// The figures of one run, without its warm-up.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// How long it was measured, ns.
+    /// The measured time, ns.
     pub run_ns: u64,
-    /// How many I/Os each job has completed.
+    /// The number of I/Os that each job has completed.
     pub ios_of_jobs: Vec<u64>,
     /// How often a job's thread went to sleep because there was no tag.
     pub nr_tag_sleeps: u64,
     /// How often a job's thread went to sleep until one of its I/Os had completed.
     pub nr_completion_sleeps: u64,
-    /// How often one of those was woken, and found no tag.
+    /// How often a thread that waited for a tag was woken and found none.
     pub nr_vain_wakes: u64,
     /// How often a worker thread was woken to run the queue.
     pub nr_worker_runs: u64,
-    /// How long I/Os waited for tags, ns, those that did not wait included; and those that still
-    /// waited at the end, as long as they had by then.
+    /// How long I/Os waited for tags, ns; 0 for those that did not wait. I/Os that still waited at
+    /// the end count with their time until then.
     pub tag_waits: Histogram,
 }
 
 impl Measured {
-    /// Completed I/Os per second: of all jobs, over the time that all had.
+    /// Returns the completed I/Os of all jobs per second.
     pub fn iops(&self) -> f64 {
         self.per_s(self.ios_of_jobs.iter().sum())
     }
 
-    /// Voluntary context switches of job threads in waits for tags, per second. Each sleep is two:
-    /// from the thread, and back to it.
+    /// Returns the voluntary context switches of job threads in waits for tags, per second. Each
+    /// sleep counts twice: from the thread, and back to it.
     pub fn tag_switches_per_s(&self) -> f64 {
         self.per_s(2 * self.nr_tag_sleeps)
     }
 
-    /// Voluntary context switches of job threads in waits for completions, per second.
+    /// Returns the voluntary context switches of job threads in waits for completions, per second.
     pub fn completion_switches_per_s(&self) -> f64 {
         self.per_s(2 * self.nr_completion_sleeps)
     }
 
-    /// All voluntary context switches, per second: of job threads and of the worker.
+    /// Returns all voluntary context switches of job threads and of the worker, per second.
     pub fn switches_per_s(&self) -> f64 {
         self.per_s(2 * (self.nr_tag_sleeps + self.nr_completion_sleeps + self.nr_worker_runs))
     }
 
-    /// Voluntary context switches of the worker that runs the queue, per second.
+    /// Returns the voluntary context switches of the worker that runs the queue, per second.
     pub fn run_queue_switches_per_s(&self) -> f64 {
         self.per_s(2 * self.nr_worker_runs)
     }
 
-    /// How often a thread was woken for a tag and found none, per second.
+    /// Returns how often a thread was woken for a tag and found none, per second.
     pub fn vain_wakes_per_s(&self) -> f64 {
         self.per_s(self.nr_vain_wakes)
     }
 
-    /// How evenly the jobs were served, from 1 / jobs to 1.
+    /// Returns the fairness index of the jobs, from 1 / jobs to 1.
     pub fn jain(&self) -> f64 {
         jain(&self.ios_of_jobs)
     }
 
-    /// What the job that was served least got, in proportion to the mean: 1 is even, 0 is nothing.
+    /// Returns the share of the job that was served least, relative to the mean: 1 is even, 0 is
+    /// nothing.
     pub fn least_share(&self) -> f64 {
         let sum: u64 = self.ios_of_jobs.iter().sum();
         let least = self.ios_of_jobs.iter().min().copied().unwrap_or(0);
@@ -71,9 +72,9 @@ impl Measured {
     }
 }
 
-/// The fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): the square of the sum
-/// over the number times the sum of the squares. 1 where all are equal, 1 / n where one has
-/// everything; 0 of nothing.
+/// Returns the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): the square of the
+/// sum, divided by the number times the sum of the squares. The index is 1 if all shares are equal,
+/// 1 / n if one share is everything, and 0 if all shares are 0 or there are none.
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();

@@ -1,14 +1,15 @@
 //! The laboratory: threads that do I/O through the core's turn, on a machine of `forebay-model`, in
-//! virtual time, as the published experiments did.
+//! virtual time. It reproduces published experiments.
 //!
-//! The other simulator of this crate looks for broken rules; this one measures. It has no faults,
-//! no checkers and no data. It has what decides a measurement: the time that a thread's work takes,
-//! and the time that it takes to wake one ([`Costs`]). What waits, who gets the next tag and who is
-//! woken for it decides the core, which is the one that real disks run on.
+//! The other simulator of this crate searches for broken rules; this one measures. It has no
+//! faults, no checkers and no data. It models the times that determine a measurement: the time of a
+//! thread's work, and the time to wake a thread ([`Costs`]). The core decides which bio or thread
+//! waits, which gets the next tag, and which is woken for it. It is the same core that real disks
+//! use.
 //!
-//! - [`TagLoad`], [`measure_tags`]: many jobs that want more tags than there are;
-//! - [`RunLoad`], [`measure_runs`]: what it costs to schedule the work of running a queue;
-//! - [`FlushLoad`], [`measure_flushes`]: threads that write, and want it durable.
+//! - [`TagLoad`], [`measure_tags`]: many jobs that need more tags than exist;
+//! - [`RunLoad`], [`measure_runs`]: the cost of scheduling queue runs;
+//! - [`FlushLoad`], [`measure_flushes`]: threads that write and call fsync.
 //!
 //! The same load gives the same figures, to the last digit.
 

@@ -1,4 +1,4 @@
-//! The driver of a machine in virtual time: begins what is queued, hands over what is done.
+//! The driver of a machine in virtual time: begins queued commands, and returns completions.
 
 use super::processor::Processor;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
@@ -9,13 +9,13 @@ use forebay_model::{Command, Machine, Random};
 pub(super) struct Port {
     machine: Box<dyn Machine>,
     random: Random,
-    /// What completions pass through, if they take time.
+    /// The processor that handles completions, if they take time.
     pub(super) processor: Option<Processor>,
     /// The time of the turn.
     pub(super) now: u64,
-    /// How many requests wait in the layer.
+    /// The number of requests that wait in the layer.
     pub(super) nr_waiting: u64,
-    /// How many flushes have begun.
+    /// The number of flushes that have begun.
     pub(super) nr_flushes: u64,
 }
 
@@ -24,7 +24,7 @@ impl Port {
         Port { machine, random, processor: None, now: 0, nr_waiting: 0, nr_flushes: 0 }
     }
 
-    /// When the device's next interrupt comes, ns.
+    /// Returns the time of the device's next interrupt, ns.
     pub(super) fn next_at_ns(&self) -> Option<u64> {
         match &self.processor {
             None => self.machine.next_at_ns(),
@@ -44,7 +44,7 @@ impl Driver for Port {
         Issue::Queued
     }
 
-    /// Nothing: a command begins when it is queued, which is at the same time.
+    /// Does nothing: a command begins when it is queued, which is at the same time.
     fn commit_rqs(&mut self) {}
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {

@@ -1,30 +1,30 @@
-//! The processors that complete I/O, and the work of running a queue that each completion asks for.
+//! The processors that complete I/O, and the queue run that each completion requests.
 //!
-//! Model of the state before and after "blk-mq: avoid repeatedly scheduling the same work to run
-//! hardware queue" (2019). While requests wait in the layer, each completion has the queue run by a
-//! worker. If that work is pending already, the *before* takes it out of its list and puts it back,
-//! under locks that all completing processors want; the *after* looks at a bit. A work is pending
-//! from when it is queued to when it begins; what is queued while it runs is pending until that run
-//! is over; and a run takes time for each request that waits. So the deeper the queue, the more of
-//! the completions find the work pending.
+//! It models the state before and after "blk-mq: avoid repeatedly scheduling the same work to run
+//! hardware queue" (2019). While requests wait in the layer, each completion has a worker run the
+//! queue. If that work is pending already, the kernel *before* the change removes it from its list
+//! and inserts it again, under locks for which all completing processors contend. The kernel
+//! *after* the change tests a bit. Work is pending from its queueing until it begins. Work that is
+//! queued while it runs is pending until that run is over. A run takes time for each waiting
+//! request. So the deeper the queue, the more completions find the work pending.
 
 use forebay_model::{Done, Machine, Random};
 use std::collections::VecDeque;
 
-/// What a completion does about work that is pending.
+/// How a completion treats pending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunQueue {
     /// Queues it again: the state before.
     Always,
-    /// Nothing: the state after.
+    /// Does nothing: the state after.
     Dedupe,
 }
 
 impl RunQueue {
-    /// Both.
+    /// Both values.
     pub const ALL: [RunQueue; 2] = [RunQueue::Always, RunQueue::Dedupe];
 
-    /// The setting's value.
+    /// Returns the setting's value.
     pub const fn name(self) -> &'static str {
         match self {
             RunQueue::Always => "always",
@@ -33,23 +33,24 @@ impl RunQueue {
     }
 }
 
-/// What completions cost. `base_ns` comes from the published rows that no work slows down: 250k
-/// I/Os per second. What queueing costs is derived from the others, which take 1.65 us more at
-/// depth 256 and 2.41 us at 1024; it is injected here, since Forebay has no such work.
+/// The costs of completions. `base_ns` comes from the published results that no queue run slows
+/// down: 250k I/Os per second. The cost of queueing is derived from the other results, which take
+/// 1.65 us more at depth 256 and 2.41 us at 1024. It is injected here, since Forebay has no such
+/// work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunCosts {
-    /// All that the processors do for an I/O, one after another, ns.
+    /// The time of all processors for an I/O, one after another, ns.
     pub base_ns: u64,
-    /// To queue work that is not pending, ns.
+    /// The time to queue work that is not pending, ns.
     pub queue_ns: u64,
-    /// To queue work again that is pending, ns: with the wait for the locks, which 8 processors
-    /// want.
+    /// The time to queue pending work again, ns. It includes the wait for the locks, for which 8
+    /// processors contend.
     pub requeue_ns: u64,
-    /// To see that it is pending, ns.
+    /// The time to see that the work is pending, ns.
     pub test_ns: u64,
-    /// From queueing to the begin of the work, ns.
+    /// The time from queueing to the start of the work, ns.
     pub begin_ns: u64,
-    /// What a run takes for each request that waits, ns.
+    /// The time of a run for each waiting request, ns.
     pub look_ns: u64,
 }
 
@@ -67,23 +68,23 @@ impl Default for RunCosts {
 }
 
 impl RunCosts {
-    /// The same, but what queueing costs.
+    /// Returns the same costs without the cost of queueing.
     #[must_use]
     pub fn without_queueing(self) -> RunCosts {
         RunCosts { queue_ns: 0, requeue_ns: 0, test_ns: 0, ..self }
     }
 }
 
-/// How often completions asked for a run.
+/// How often completions requested a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// The work was not pending.
     pub nr_queued: u64,
-    /// It was.
+    /// The work was pending.
     pub nr_redundant: u64,
 }
 
-/// Where the work is.
+/// State of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Idle,
@@ -97,9 +98,9 @@ pub(super) struct Processor {
     policy: RunQueue,
     costs: RunCosts,
     work: Work,
-    /// Done by the device, oldest first.
+    /// Completed by the device, oldest first.
     done: VecDeque<Done>,
-    /// What it is at, until when.
+    /// The I/O in service, and the time when it ends.
     serving: Option<(Done, u64)>,
     free_at: u64,
     pub(super) counts: RunCounts,
@@ -118,7 +119,7 @@ impl Processor {
         }
     }
 
-    /// When something happens next, ns.
+    /// Returns the time of the next event, ns.
     pub(super) fn next_at_ns(&self, machine: &dyn Machine) -> Option<u64> {
         match self.serving {
             Some((_, until)) => Some(until),
@@ -126,7 +127,7 @@ impl Processor {
         }
     }
 
-    /// The next I/O that it has completed by `now`; `nr_waiting` requests wait in the layer.
+    /// Returns the next I/O that was completed by `now`. `nr_waiting` requests wait in the layer.
     pub(super) fn take_done(
         &mut self,
         machine: &mut dyn Machine,
@@ -147,7 +148,7 @@ impl Processor {
         ended.map(|(done, _)| done)
     }
 
-    /// A completion asks for a run. Says what that costs, ns.
+    /// Requests a run for a completion. Returns the cost, ns.
     fn ask_for_run(&mut self, now: u64, nr_waiting: u64) -> u64 {
         let RunCosts { queue_ns, requeue_ns, test_ns, begin_ns, look_ns, .. } = self.costs;
         loop {
@@ -199,12 +200,12 @@ mod tests {
         };
         for (policy, again_ns) in [(RunQueue::Always, 10), (RunQueue::Dedupe, 2)] {
             let mut processor = Processor::new(policy, costs);
-            // Queued; pending; it runs from 100 to 120, and is queued while it does.
+            // Queued; pending; it runs from 100 to 120, and is queued again during that.
             assert_eq!(processor.ask_for_run(0, 4), 1);
             assert_eq!(processor.ask_for_run(99, 4), again_ns);
             assert_eq!(processor.ask_for_run(100, 4), 1);
             assert_eq!(processor.ask_for_run(119, 4), again_ns);
-            // That runs from 120 to 140, and is idle after.
+            // That run lasts from 120 to 140, and the work is idle afterwards.
             assert_eq!(processor.ask_for_run(200, 4), 1);
             assert_eq!(processor.counts, RunCounts { nr_queued: 3, nr_redundant: 2 });
         }

@@ -1,4 +1,4 @@
-//! What it costs to schedule the work of running a queue: the load, and its measurement.
+//! The cost of scheduling queue runs: the load, and its measurement.
 
 use super::costs::Costs;
 use super::measured::Measured;
@@ -8,36 +8,36 @@ use super::world::{TagLoad, World};
 use forebay_core::WakePolicy;
 use forebay_model::machines::Preset;
 
-/// Jobs that read 4 KiB at a time, on a device that completes faster than its processors.
+/// Jobs that read 4 KiB at a time, on a device that is faster than its processors.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLoad {
     /// The device.
     pub device: &'static Preset,
-    /// How many jobs.
+    /// The number of jobs.
     pub nr_jobs: u32,
-    /// How many I/Os all jobs together keep in flight.
+    /// The number of I/Os that all jobs together keep in flight.
     pub depth: u32,
-    /// How many the device takes at once: the others wait in the layer.
+    /// The number of commands that the device takes at once. The others wait in the layer.
     pub nr_tags: u32,
-    /// What a completion does about work that is pending.
+    /// How a completion treats pending work.
     pub run_queue: RunQueue,
-    /// What completions cost.
+    /// The costs of completions.
     pub costs: RunCosts,
-    /// What is not measured at the beginning, ns.
+    /// The warm-up time, ns, which is not measured.
     pub warm_up_ns: u64,
-    /// What is measured after that, ns.
+    /// The measured time after that, ns.
     pub run_ns: u64,
-    /// The same seed draws the same places.
+    /// The seed: the same seed draws the same places.
     pub seed: u64,
 }
 
-/// Runs a load. Says also how often completions asked for a run, warm-up included.
+/// Runs a load. Also returns how often completions requested a run, warm-up included.
 ///
 /// # Panics
 /// If it has no jobs, tags or time.
 pub fn measure_runs(load: &RunLoad) -> (Measured, RunCounts) {
     let &RunLoad { device, nr_jobs, depth, nr_tags, warm_up_ns, run_ns, seed, .. } = load;
-    // What threads do is part of the processors' time for an I/O.
+    // The threads' work is part of the processors' time for an I/O.
     let costs = Costs { submit_ns: 0, tag_ns: 0, reap_ns: 0, wake_min_ns: 0, wake_max_ns: 0 };
     let load_of_tags = TagLoad {
         device,

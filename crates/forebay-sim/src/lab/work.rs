@@ -1,16 +1,16 @@
-//! The work of running a queue, as Linux leaves it to a worker thread: how often that is woken.
+//! Queue runs that Linux leaves to a worker thread: how often the worker is woken.
 
 /// When a device's queue leaves work to a worker thread.
 ///
-/// Forebay has no such thread: whoever holds the token makes the turn. It is counted for the wake
-/// policies of Linux, because the published switches contain it. Two things leave work there:
-/// a thread that goes to sleep with requests in its plug (they may not be issued from within the
-/// scheduler), and a completion while requests wait in the elevator.
+/// Forebay has no such thread: the holder of the token makes the turn. The runs are counted for the
+/// wake policies of Linux, because the published switches include them. Two events leave work to
+/// the worker: a thread goes to sleep with requests in its plug (they may not be issued from within
+/// the scheduler), or a request completes while others wait in the elevator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
-    /// There is none: requests go from thread to device (no elevator).
+    /// No worker: requests go from the thread to the device (no elevator).
     Absent,
-    /// Requests pass an elevator, in front of a device that takes so many at once.
+    /// Requests pass an elevator, in front of a device of this depth.
     Behind {
         /// The depth of the device.
         device_depth: u32,
@@ -21,7 +21,7 @@ pub enum Worker {
 #[derive(Debug)]
 pub(super) struct Work {
     worker: Worker,
-    /// Until then it is on its way, and what is left to it is done with the rest.
+    /// The time when the pending run begins. New work until then joins that run.
     pending_until: u64,
     pub(super) nr_runs: u64,
 }
@@ -31,15 +31,15 @@ impl Work {
         Work { worker, pending_until: 0, nr_runs: 0 }
     }
 
-    /// A thread sleeps, and leaves requests in its plug. The worker would need `latency_ns` to
-    /// begin.
+    /// Records that a thread sleeps with requests in its plug. The worker would need `latency_ns`
+    /// to begin.
     pub(super) fn plug_left(&mut self, now: u64, latency_ns: u64, is_counted: bool) {
         if self.worker != Worker::Absent {
             self.schedule(now, latency_ns, is_counted);
         }
     }
 
-    /// A request is done, and `nr_in_flight` are not.
+    /// Records that a request is done while `nr_in_flight` are not.
     pub(super) fn done(&mut self, nr_in_flight: u32, now: u64, latency_ns: u64, is_counted: bool) {
         if let Worker::Behind { device_depth } = self.worker
             && nr_in_flight > device_depth

@@ -1,4 +1,4 @@
-//! Jobs and a device, and the loop that lets each go on when its time has come.
+//! The simulated world of jobs and a device, with the event loop.
 
 use super::costs::Costs;
 use super::job::{Doing, Job};
@@ -15,58 +15,59 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Jobs that want more tags than there are.
+/// Jobs that need more tags than exist.
 #[derive(Clone, Copy, Debug)]
 pub struct TagLoad {
     /// The device.
     pub device: &'static Preset,
-    /// How many jobs.
+    /// The number of jobs.
     pub nr_jobs: u32,
-    /// How many I/Os all jobs together keep in flight. Each has its share, one at least.
+    /// The number of I/Os that all jobs together keep in flight. Each job has an equal share, at
+    /// least one.
     pub depth: u32,
-    /// How long each I/O is, bytes: random reads, aligned to that. What is longer than the device's
-    /// largest request is split.
+    /// The size of each I/O, bytes: random reads, aligned to the size. I/Os above the device's
+    /// largest request are split.
     pub block_bytes: u64,
-    /// How many tags there are.
+    /// The number of tags.
     pub nr_tags: u32,
-    /// Who waits for a tag, and who is woken for one.
+    /// The tag wait policy: bios or threads wait for a tag, and which waiter a freed tag wakes.
     pub wake: WakePolicy,
-    /// What the threads' work costs.
+    /// The costs of the threads' work.
     pub costs: Costs,
-    /// What is left to a worker, under the policies where threads wait.
+    /// The work that is left to a worker, under the policies where threads wait.
     pub worker: Worker,
-    /// What is not measured at the beginning, ns.
+    /// The warm-up time, ns, which is not measured.
     pub warm_up_ns: u64,
-    /// What is measured after that, ns.
+    /// The measured time after that, ns.
     pub run_ns: u64,
-    /// The same seed draws the same places and times.
+    /// The seed: the same seed draws the same places and times.
     pub seed: u64,
 }
 
 /// Runs a load.
 ///
 /// # Panics
-/// If it has no jobs, tags or time, or blocks that are no whole number of requests.
+/// If the load has no jobs, tags or time, or if a block is not a whole number of requests.
 pub fn measure_tags(load: &TagLoad) -> Measured {
     World::new(load).run().0
 }
 
-/// The numbers of the random streams; those of the jobs follow.
+/// The numbers of the random streams. The streams of the jobs begin at the last one.
 const MACHINE_STREAM: u64 = 0;
 const WORLD_STREAM: u64 = 1;
 const FIRST_JOB_STREAM: u64 = 16;
 
-/// What a read goes to: nobody looks there.
+/// The address of all reads; it is never dereferenced.
 const ADDR: usize = 1 << 20;
 
-/// See the module.
+/// The simulated world of a run.
 pub(super) struct World<'a> {
     load: &'a TagLoad,
     part_bytes: u64,
     hctx: HardwareContext,
     port: Port,
     jobs: Vec<Job>,
-    /// When a thread goes on: time, order of coming, job.
+    /// Pending steps of threads: time, order of insertion, job.
     ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
     nr_events: u64,
     random: Random,
@@ -84,9 +85,9 @@ impl<'a> World<'a> {
         assert!(load.nr_jobs > 0 && load.run_ns > 0, "there is something to measure");
         let capacity_bytes = Some(load.device.capacity_bytes);
         let limits = load.device.limits(QueueLimits { capacity_bytes, ..QueueLimits::default() });
-        // A thread that waits for tags takes them one by one, each a moment after the last, so that
-        // others come in between: it submits an I/O request by request. Where the bios wait, the
-        // layer splits them.
+        // A thread that waits for tags takes them one by one, with some time in between, so that
+        // other threads can take tags too: it submits an I/O request by request. If the bios wait,
+        // the layer splits them.
         let request_bytes = u64::from(load.device.max_sectors) << SECTOR_SHIFT;
         let is_thread_waiting = load.wake != WakePolicy::Fair;
         let part_bytes = match is_thread_waiting {
@@ -131,16 +132,16 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Completions take a processor's time.
+    /// Passes completions through this processor, which takes time for each.
     pub(super) fn complete_by(&mut self, processor: Processor) {
         self.port.processor = Some(processor);
     }
 
-    /// Runs it to its end.
+    /// Runs the load to its end.
     pub(super) fn run(mut self) -> (Measured, RunCounts) {
         let end = self.load.warm_up_ns + self.load.run_ns;
         for job in 0..self.jobs.len() {
-            // They do not begin at once.
+            // The jobs begin at different times.
             let at = self.random.below(1_000_000);
             self.add(at, job);
         }
@@ -186,7 +187,7 @@ impl<'a> World<'a> {
         self.random.between(wake_min_ns, wake_max_ns)
     }
 
-    /// A turn of the context, by whoever is there: a thread, or the device's interrupt.
+    /// Makes a turn of the context, for a thread or for the device's interrupt.
     fn turn(&mut self, now: u64) {
         self.port.now = now;
         self.port.nr_waiting = self.nr_in_layer.saturating_sub(u64::from(self.nr_in_flight));
@@ -231,7 +232,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A thread goes on: it does one thing, and takes its time for it.
+    /// Performs one action of a thread, which takes some time.
     fn step(&mut self, id: usize, now: u64) {
         let costs = self.load.costs;
         let job = &mut self.jobs[id];
@@ -270,7 +271,8 @@ impl<'a> World<'a> {
         self.turn(now);
     }
 
-    /// After a request was submitted, or tried again: it sleeps if there was no tag, or goes on.
+    /// Continues after a request was submitted or tried again: the thread sleeps if there was no
+    /// tag, or goes on.
     fn after_submission(&mut self, id: usize, now: u64, submit_ns: u64, was_woken: bool) {
         let is_measured = self.is_measured(now);
         if !self.hctx.lacks_tags(WaitId(id as u64)) {

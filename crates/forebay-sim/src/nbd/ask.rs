@@ -1,4 +1,4 @@
-//! The options of a client's handshake: what is sent, and what must be answered.
+//! The options of a client's handshake: the bytes to send, and the replies that must come.
 
 use super::scenario::ClientLoad;
 use forebay_model::Random;
@@ -6,7 +6,7 @@ use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{ContextRequest, ExportRequest, OptionHeader};
 use std::collections::VecDeque;
 
-/// How an option must be answered.
+/// The reply that an option must get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// ACK, and nothing before it.
@@ -21,9 +21,9 @@ pub(crate) enum Answer {
     Error(u32),
     /// The export, without a header.
     Export,
-    /// The connection is closed without an answer.
+    /// The connection is closed without a reply.
     Close,
-    /// The same after ACK.
+    /// ACK, and then the connection is closed.
     AckClose,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Ask {
     pub(crate) bytes: Vec<u8>,
     pub(crate) nr_bytes: usize,
     pub(crate) answer: Answer,
-    /// How many intermediate replies have come.
+    /// The number of intermediate replies so far.
     pub(crate) nr_before: usize,
 }
 
-/// What is asked on one connection. The last chooses an export, unless it is to be closed.
+/// Draws the options of one connection. The last one chooses an export, or ends the connection.
 pub(crate) fn draw(load: &ClientLoad, nr_exports: usize, random: &mut Random) -> VecDeque<Ask> {
     let mut asks = VecDeque::new();
     let option = |option, data: &[u8], answer| {

@@ -1,9 +1,9 @@
-//! A client: it connects, negotiates, and sends requests, good ones and bad ones; it checks each
-//! byte that comes back, and logs what it has done and seen.
+//! A client: it connects, negotiates, and sends good and bad requests. It checks every byte that it
+//! receives, and logs what it has done and seen.
 //!
-//! It parses by itself, with nothing of the server's or the client's half but the codecs of single
-//! messages: so a mistake of theirs does not hide here. On other connections it has the library's
-//! client half (`library.rs`), for the handshake, for the requests or for both.
+//! It has a parser of its own, which shares only the codecs of single messages with the server's
+//! and the client's half: so a mistake in those does not hide here. On other connections it uses
+//! the library's client half (`library.rs`), for the handshake, for the requests or for both.
 
 use super::ask::{self, Ask};
 use super::context::{Context, Event, Way};
@@ -18,20 +18,20 @@ use forebay_nbd::client::Handshake;
 use forebay_nbd::wire::Framing;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a client sleeps that does not read, ns, on average.
+/// How long a client does not read when it sleeps, ns, on average.
 const SLEEP_NS: u64 = 1_000_000;
-/// How many connections a client makes in one phase at most.
+/// The maximum number of connections that a client makes in one phase.
 const NR_CONNECTS_MAX: u32 = 30;
 
-/// Where a connection stands, for its client.
+/// State of a connection, at its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Greeting,
     Options,
     Ready,
-    /// It was the client's last word, and what is left comes.
+    /// The client has sent its disconnect request; the outstanding replies arrive.
     Leaving,
-    /// The server has to close it.
+    /// The server must close the connection.
     Doomed,
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct Live {
     pub(crate) asks: VecDeque<Ask>,
     pub(crate) no_zeroes: bool,
     pub(crate) framing: Framing,
-    /// The number of the context `base:allocation`, if it was agreed on.
+    /// The number of the context `base:allocation`, if it was negotiated.
     pub(crate) allocation: Option<u32>,
     /// The library's handshake, while it negotiates.
     pub(crate) handshake: Option<Box<Handshake>>,
-    /// It is the library that asks and takes replies, from the end of the handshake on.
+    /// After the handshake the library makes the requests and parses the replies.
     pub(crate) has_library: bool,
     pub(crate) library: Option<Box<Library>>,
     /// By their cookies, or the library's slots.
     pub(crate) pending: BTreeMap<u64, Pending>,
-    /// It vanishes when it has sent, or got, so many bytes.
+    /// The client vanishes when it has sent, or received, so many bytes.
     sends_max: u64,
     gets_max: u64,
 }
 
-/// What all clients know.
+/// State that all clients share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) load: ClientLoad,
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// See the module.
+/// A client, with its connection if it has one.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: usize,
@@ -97,7 +97,7 @@ pub(crate) struct Client {
     pub(crate) nr_written: u64,
     nr_connects: u32,
     sleeps_until: u64,
-    /// An event will have it do something.
+    /// An event of this client is scheduled.
     is_due: bool,
 }
 
@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    /// A phase begins.
+    /// Begins a phase.
     pub(crate) fn begin(&mut self, nr_requests: u32, cx: &mut Context) {
         (self.live, self.nr_left, self.nr_connects) = (None, nr_requests, 0);
         (self.sleeps_until, self.is_due) = (0, false);
@@ -128,12 +128,13 @@ impl Client {
         }
     }
 
-    /// Whether it has done all that it was to do.
+    /// Returns whether the client has finished.
     pub(crate) fn is_over(&self) -> bool {
         self.live.is_none() && (self.nr_left == 0 || self.nr_connects >= NR_CONNECTS_MAX)
     }
 
-    /// It does something. Whether it connects: to the connection of the number given.
+    /// Takes the client's next step. Returns whether it connects; `next` is the number of that
+    /// connection.
     pub(crate) fn act(&mut self, next: usize, shared: &mut Shared, cx: &mut Context) -> bool {
         self.is_due = false;
         if self.live.is_none() {
@@ -170,7 +171,7 @@ impl Client {
         {
             self.soon(shared.load.think_ns, cx);
         }
-        // With nothing left to ask for, what comes back is what wakes it.
+        // With no requests left, replies wake the client.
         false
     }
 
@@ -206,7 +207,8 @@ impl Client {
                 false => gets_max = place,
             }
         }
-        // Half as often as requests: it only ever gets extended headers.
+        // The library's handshake is used half as often as its requests, because it only ever
+        // negotiates extended headers.
         let negotiates = cx.random.chance(load.library, 200);
         let (handshake, asks) = match negotiates {
             true => (Some(Box::new(Handshake::new("main", false))), VecDeque::new()),
@@ -230,12 +232,12 @@ impl Client {
         });
     }
 
-    /// Whether it reads what has come.
+    /// Returns whether the client reads its input.
     pub(crate) fn is_awake(&self, cx: &Context) -> bool {
         cx.now >= self.sleeps_until
     }
 
-    /// Reads what has come, and sends what there is to send, until nothing moves.
+    /// Reads the input that has arrived, and writes as much output as fits.
     pub(crate) fn pump(
         &mut self,
         conn: &mut Conn,
@@ -292,7 +294,7 @@ impl Client {
         }
     }
 
-    /// It is gone from one moment to the next, and comes back later.
+    /// Breaks the connection without notice; the client reconnects later.
     fn vanish(&mut self, conn: &mut Conn, cx: &mut Context) {
         let Some(live) = self.live.take() else { return };
         let met = match live.phase {
@@ -305,7 +307,7 @@ impl Client {
         self.soon(10_000, cx);
     }
 
-    /// The server has closed the connection.
+    /// Checks the end of a connection that the server has closed.
     fn ended(&mut self, conn: &mut Conn, cx: &mut Context) -> Verdict {
         let Some(live) = self.live.take() else { return Ok(()) };
         live.check_end()?;

@@ -1,4 +1,4 @@
-//! What everybody in the world shares: the clock, the events to come, the dice and the trace.
+//! State that the whole world shares: clock, event queue, random numbers and trace.
 
 use super::plant::NbdPlant;
 use super::trace::{Met, Trace};
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 /// How often a planted bug shows: once in so many chances.
 const PLANT_OF: u32 = 6;
 
-/// Something that will happen.
+/// A future event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A client does something.
+    /// A client takes its next step.
     Act(usize),
-    /// Bytes come to the end of a pipe: of this connection, to the server or to the client.
+    /// Bytes arrive at the end of a pipe of this connection, at the server or at the client.
     Move(usize, Way),
-    /// A worker of the server looks at its sockets.
+    /// A worker of the server checks its sockets.
     Work(usize),
-    /// A command is done, at this hardware context.
+    /// A command of this hardware context completes.
     Done(usize, usize),
-    /// A hardware context at a busy device is run again.
+    /// A hardware context runs again after the device was busy.
     Again(usize),
 }
 
-/// Which of the two pipes of a connection.
+/// One of the two pipes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// To the server.
@@ -32,7 +32,7 @@ pub(crate) enum Way {
     Down,
 }
 
-/// See the module.
+/// The shared state of a simulated world.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// Virtual time, ns.
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) trace: Trace,
     events: BTreeMap<(u64, u64), Event>,
     nr_events: u64,
-    /// Orders begins and ends of requests.
+    /// Orders the starts and ends of requests.
     clock: u64,
     plant: Option<NbdPlant>,
     plant_random: Random,
@@ -61,19 +61,19 @@ impl Context {
         }
     }
 
-    /// Something happens after so many ns.
+    /// Schedules an event after so many ns.
     pub(crate) fn after(&mut self, delay_ns: u64, event: Event) {
         self.nr_events += 1;
         self.events.insert((self.now + delay_ns, self.nr_events), event);
     }
 
-    /// The same, after a time that is drawn.
+    /// Schedules an event after a random time.
     pub(crate) fn soon(&mut self, mean_ns: u64, event: Event) {
         let delay_ns = self.random.exponential(mean_ns);
         self.after(delay_ns, event);
     }
 
-    /// Goes on to the next event.
+    /// Advances to the next event.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let ((at, _), event) = self.events.pop_first()?;
         self.now = at;
@@ -81,12 +81,12 @@ impl Context {
         Some(event)
     }
 
-    /// Nothing of what was to come does.
+    /// Removes all scheduled events.
     pub(crate) fn forget(&mut self) {
         self.events.clear();
     }
 
-    /// A moment later than all that were told before.
+    /// Returns a time later than all that were returned before.
     pub(crate) fn mark(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -96,7 +96,7 @@ impl Context {
         self.trace.note(met, a, b);
     }
 
-    /// Whether this planted bug shows now.
+    /// Returns whether this planted bug shows now.
     pub(crate) fn plants(&mut self, plant: NbdPlant) -> bool {
         let shows = self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF);
         if shows {

@@ -1,9 +1,10 @@
-//! The device: a model for times and faults, a [`Store`] for the data, and the core's driver.
+//! The device: a model for times and faults, a [`Store`] for the data, and a `Driver` of the core.
 //!
-//! The data of a command move when it begins or when it is done, so that commands which overlap
-//! meet in every order. What a device has done of a command that fails, nobody knows. One that
-//! comes back short has done what it counts and no more: the layer sends the rest again whatever
-//! has overtaken it meanwhile, so that what was done of it before would come back.
+//! A command transfers its data when it begins or when it is done, so that overlapping commands
+//! meet in every order. A command that fails may have done any part of its work. A short command
+//! has done exactly the part that it reports. The layer sends the rest again, whatever was written
+//! there in the meantime; if the device had done a part of the rest before, stale data would come
+//! back.
 
 use super::context::{Context, Event};
 use super::memory::Memory;
@@ -24,35 +25,35 @@ struct Running {
     command: Command,
     segments: Vec<Segment>,
     ranges: Vec<(u64, u64)>,
-    /// Of a flush: when it began.
+    /// For a flush: when it began.
     began: u64,
     result: Result<u64, BlockStatus>,
     is_applied: bool,
-    /// What it has written: sectors and versions.
+    /// The sectors and versions that it has written.
     written: Vec<(u64, u64)>,
 }
 
-/// The part of one hardware context.
+/// The commands of one hardware context.
 #[derive(Debug, Default)]
 struct Part {
     /// By tag.
     running: Vec<Option<Running>>,
-    /// Taken, and not begun.
+    /// Queued, and not committed.
     queued: Vec<usize>,
-    /// Done, and not handed over.
+    /// Done, and not reaped.
     done: VecDeque<usize>,
 }
 
-/// See the module.
+/// The device of all hardware contexts.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) store: Store,
     model: Box<dyn Model>,
     parts: Vec<Part>,
     is_flush_queueable: bool,
-    /// What was written is durable at once, without a flush.
+    /// Writes are durable at once, without a flush.
     is_durable: bool,
-    /// A flush that fails loses what is in the cache.
+    /// A failed flush loses the cached writes.
     failure_loses: bool,
 }
 
@@ -69,18 +70,18 @@ impl Device {
         }
     }
 
-    /// A disk is opened on it, with so many contexts of so many tags.
+    /// Opens a disk on the device, with so many contexts of so many tags.
     pub(crate) fn open(&mut self, nr_hctxs: u32, depth: u32) {
         let part = || Part { running: (0..=depth).map(|_| None).collect(), ..Part::default() };
         self.parts = (0..nr_hctxs).map(|_| part()).collect();
     }
 
-    /// How many commands it has.
+    /// Returns the number of commands at the device.
     pub(crate) fn nr_running(&self) -> usize {
         self.parts.iter().flat_map(|part| &part.running).flatten().count()
     }
 
-    /// Everything that is under way is done, or is not.
+    /// Drops every command under way; some of them are done before.
     pub(crate) fn abandon(&mut self, memory: &mut Memory, context: &mut Context) {
         for at in 0..self.parts.len() {
             for tag in 0..self.parts[at].running.len() {
@@ -97,14 +98,14 @@ impl Device {
         !self.is_flush_queueable && running.any(|other| op == Op::Flush || other.op == Op::Flush)
     }
 
-    /// A command is done.
+    /// Completes a command.
     pub(crate) fn done(&mut self, at: usize, tag: usize, memory: &mut Memory, cx: &mut Context) {
         self.apply(at, tag, memory, cx);
         cx.note(Met::DeviceDone, at as u64, tag as u64);
         self.parts[at].done.push_back(tag);
     }
 
-    /// Moves the data of a command, once.
+    /// Transfers the data of a command, once.
     fn apply(&mut self, at: usize, tag: usize, memory: &mut Memory, cx: &mut Context) {
         let Some(running) = &mut self.parts[at].running[tag] else { return };
         if std::mem::replace(&mut running.is_applied, true) || running.op == Op::Flush {
@@ -142,7 +143,7 @@ impl Device {
         }
     }
 
-    /// The layer is told that a command has ended.
+    /// Passes the completion of a command to the layer.
     fn hand_over(&mut self, at: usize, tag: usize, cx: &mut Context) -> Result<u64, BlockStatus> {
         let running = self.parts[at].running[tag].take().expect("what is handed over was taken");
         let result = running.result;
@@ -166,7 +167,7 @@ impl Device {
         let nr_sure = (result.unwrap_or(0) / SECTOR) as usize;
         let told = cx.mark();
         for &(sector, id) in &running.written {
-            // Of a discard it is all or nothing, in other places.
+            // A discard is all or nothing; a command of another kind may be done in part.
             let is_sure = match running.op {
                 Op::Discard => result.is_ok(),
                 _ => is_within(&running.ranges, nr_sure, sector),
@@ -179,7 +180,7 @@ impl Device {
     }
 }
 
-/// Whether a sector is among the first of these ranges.
+/// Returns whether a sector is among the first `nr_sectors` of these ranges.
 fn is_within(ranges: &[(u64, u64)], nr_sectors: usize, sector: u64) -> bool {
     let sectors = ranges.iter().flat_map(|(start, len)| start / SECTOR..(start + len) / SECTOR);
     sectors.take(nr_sectors).any(|other| other == sector)

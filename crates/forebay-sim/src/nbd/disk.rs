@@ -1,5 +1,5 @@
-//! The disk: the core as it is shipped, with a software queue and a hardware context for each
-//! worker of the server, over the device.
+//! The disk: the real core over the device, with a software queue and a hardware context for each
+//! worker of the server.
 
 use super::context::{Context, Event};
 use super::device::{Device, Port};
@@ -12,7 +12,7 @@ use forebay_core::{
 };
 use std::sync::Arc;
 
-/// How long a context waits that has met a busy device, ns, on average.
+/// How long a context waits after the device was busy, ns, on average.
 const BUSY_NS: u64 = 3_000;
 
 #[derive(Debug)]
@@ -21,10 +21,10 @@ struct Queue {
     hctx: HardwareContext,
 }
 
-/// A bio that has ended: the number that it was given, and its result.
+/// A bio that has ended: its number and its result.
 pub(crate) type Ended = (u64, Result<u64, BlockStatus>);
 
-/// See the module.
+/// The disk of the server.
 #[derive(Debug)]
 pub(crate) struct Disk {
     queues: Vec<Queue>,
@@ -44,7 +44,7 @@ impl Disk {
         disk
     }
 
-    /// The same device again, after a crash.
+    /// Opens the same device again, after a crash.
     pub(crate) fn reopen(&mut self, limits: QueueLimits, policy: Policy) {
         let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
         let plugs: Arc<PlugCounters> = Arc::default();
@@ -62,7 +62,7 @@ impl Disk {
         self.nr_in_layer = 0;
     }
 
-    /// A worker submits a bio into its plug.
+    /// Queues a worker's bio in its plug.
     pub(crate) fn submit(&mut self, worker: usize, bio: Bio, now: u64) -> Result<(), Refusal> {
         let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
         boxed.fill(bio);
@@ -76,7 +76,7 @@ impl Disk {
         Ok(())
     }
 
-    /// A worker ends its plug, and runs its context.
+    /// Ends a worker's plug, and runs its context.
     pub(crate) fn turn(
         &mut self,
         worker: usize,
@@ -98,7 +98,7 @@ impl Disk {
         for boxed in boxes {
             let (number, len) = (boxed.bio().user_data, boxed.bio().len);
             context.note(Met::End, number, crate::trace::code(boxed.result()));
-            // Nobody has asked for what is beyond the end: less than all is a failure.
+            // No request goes beyond the end of the disk, so a short completion is a failure.
             let result = boxed
                 .result()
                 .and_then(|moved| if moved == len { Ok(moved) } else { Err(BlockStatus::Io) });
@@ -107,19 +107,19 @@ impl Disk {
         }
     }
 
-    /// How many bios have not ended.
+    /// Returns the number of bios that have not ended.
     pub(crate) fn nr_in_layer(&self) -> usize {
         self.nr_in_layer
     }
 
-    /// How many bios were merged since it was opened.
+    /// Returns the number of merged bios since the disk was opened.
     pub(crate) fn nr_merged(&self) -> u64 {
         let mut stats = QueueStats::default();
         stats.add_plugs(&self.plugs);
         stats.merges(MergeKind::Back) + stats.merges(MergeKind::Front)
     }
 
-    /// Nothing of any bio is left: neither in the layer, nor a tag, nor at the device.
+    /// Checks that no bio is left: neither in the layer nor at the device, and no tag in use.
     pub(crate) fn check_drained(&self, rule: &'static str) -> Verdict {
         if self.nr_in_layer > 0 {
             return broken(rule, format!("{} bios are in the layer", self.nr_in_layer));

@@ -1,4 +1,4 @@
-//! The ends of requests at the server: of their bios, and what their clients are answered.
+//! Completion of requests at the server: the ends of their bios, and the replies to clients.
 
 use super::context::Context;
 use super::flights::{Flight, PLACE_SHIFT};
@@ -10,7 +10,7 @@ use forebay_core::BlockStatus;
 use forebay_nbd::server::{Command, NbdError, Request};
 
 impl Server {
-    /// A bio has ended.
+    /// Records the end of a bio.
     pub(super) fn ended(
         &mut self,
         number: u64,
@@ -27,7 +27,7 @@ impl Server {
         self.finish_if_over(id, cx);
     }
 
-    /// Answers a request whose bios have all ended, and forgets it.
+    /// Answers a request whose bios have all ended, and removes it.
     pub(super) fn finish_if_over(&mut self, id: FlightId, cx: &mut Context) {
         let Some(flight) = &self.flights[id] else { return };
         if flight.nr_in_disk > 0 || !flight.is_all_there {
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// The connection that gets the answer: the one that has asked, but for a planted bug.
+    /// Returns the connection that gets the reply: the request's own, except with a planted bug.
     fn answered_session(&self, conn: usize, cx: &mut Context) -> usize {
         let is_open = |session: &Session| {
             !session.is_closing && matches!(session.phase, Phase::Transmission(_))
@@ -89,7 +89,7 @@ impl Server {
                     && is_write(&other.rq)
             };
             if let Some(other) = others.find(is_like_it) {
-                // The place, too, so that time alone can tell.
+                // The offset is swapped too, so that only the time reveals the bug.
                 std::mem::swap(&mut rq.cookie, &mut other.rq.cookie);
                 std::mem::swap(&mut rq.offset, &mut other.rq.offset);
             }

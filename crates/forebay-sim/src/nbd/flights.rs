@@ -1,4 +1,4 @@
-//! Requests at the server: what is answered at once, and what becomes bios.
+//! Requests at the server: those answered at once, and those that become bios.
 
 use super::context::Context;
 use super::disk::Disk;
@@ -13,10 +13,10 @@ use forebay_core::{Bio, BioFlags, Op, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 
-/// Where the number of a bio has the place of its data in their request, in bytes.
+/// Bits of a bio's number below the offset of its data in the request, in bytes.
 pub(super) const PLACE_SHIFT: u32 = 32;
 
-/// A request that has bios at the disk.
+/// A request with bios at the disk.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) conn: usize,
@@ -26,14 +26,14 @@ pub(crate) struct Flight {
     /// No more bios follow.
     pub(crate) is_all_there: bool,
     pub(crate) failed: Option<NbdError>,
-    /// Of a read: what lies before the first piece that failed.
+    /// For a read: the length of the data before the first piece that failed.
     pub(super) good_len: u64,
-    /// The reply is there already: a planted bug.
+    /// The reply was sent already: a planted bug.
     pub(super) is_answered: bool,
 }
 
 impl Server {
-    /// A request, if its header is there.
+    /// Parses a request if its header has arrived, and begins or answers it.
     pub(super) fn request(
         &mut self,
         at: usize,
@@ -66,7 +66,7 @@ impl Server {
         Step::Moved
     }
 
-    /// The reply to what does not go to the disk.
+    /// Returns the reply to a request that needs no I/O at the disk.
     fn reply_at_once(
         &mut self,
         at: usize,
@@ -194,14 +194,14 @@ impl Server {
         }
     }
 
-    /// How far the block beside is, if there is one.
+    /// Returns the distance to the next block after the request, or 0 if there is none.
     fn beside(&self, rq: &Request) -> u64 {
         let export = &self.settings.exports[0];
         let block = u64::from(export.block_size.min);
         if rq.offset + rq.len + block <= export.size_bytes { block } else { 0 }
     }
 
-    /// More of a payload. Pieces that are whole go to the disk.
+    /// Reads more of a payload, and submits the pieces that are complete.
     pub(super) fn fill(&mut self, at: usize, disk: &mut Disk, cx: &mut Context) -> Step {
         let session = self.sessions[at].as_mut().expect("the caller has it");
         let filling = session.filling.as_mut().expect("the caller has looked");
@@ -267,7 +267,7 @@ fn with_fua(bio: Bio, fua: bool, cx: &mut Context) -> Bio {
     }
 }
 
-/// What the device holds now: zeroes, or data.
+/// Returns extents for the device's present contents: zeroes, or data.
 fn extents(disk: &Disk, rq: &Request) -> Vec<(u64, u32)> {
     let sectors = rq.offset / SECTOR..(rq.offset + rq.len) / SECTOR;
     sectors

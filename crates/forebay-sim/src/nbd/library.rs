@@ -1,8 +1,8 @@
-//! A client that does not parse by itself, but has the library's own half of the protocol: what it
-//! says of the replies is held to the same rules.
+//! A client that uses the library's half of the protocol instead of a parser of its own. The events
+//! that the library returns are checked by the same rules.
 //!
-//! That half asks only for what is legal as a message, so this client breaks fewer rules itself;
-//! places and lengths that are none may still be asked for.
+//! The library only sends requests that are legal as messages, so this client tests fewer illegal
+//! requests. Offsets and lengths may still be illegal.
 
 use super::client::{Client, Live, Shared};
 use super::context::Context;
@@ -16,7 +16,7 @@ use forebay_nbd::client::{
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, NbdError, RequestHeader};
 
-/// Data that are coming: of which slot, where on the disk, and how many bytes are left.
+/// Data that is arriving: the slot, the place on the disk, and the number of bytes left.
 #[derive(Clone, Copy, Debug)]
 struct Coming {
     slot: usize,
@@ -24,17 +24,17 @@ struct Coming {
     left: u64,
 }
 
-/// The library's requests of a connection.
+/// The library's requests on a connection.
 #[derive(Debug)]
 pub(crate) struct Library {
     transmission: Transmission,
     coming: Option<Coming>,
-    /// What was told of the request that is answered.
+    /// The extents so far of the request whose reply arrives.
     extents: Vec<(u64, bool)>,
 }
 
 impl Library {
-    /// Of a connection whose handshake is over.
+    /// Returns the state of a connection whose handshake is over.
     pub(crate) fn new(
         framing: Framing,
         allocation: Option<u32>,
@@ -64,7 +64,7 @@ impl Library {
         }
     }
 
-    /// Begins a request, in a slot that is free.
+    /// Begins a request, in a free slot.
     pub(crate) fn begin(&mut self, slot: usize, request: Request, out: &mut Vec<u8>) {
         self.transmission.begin(slot, request, out);
     }
@@ -73,13 +73,13 @@ impl Library {
         self.transmission.disconnect(out);
     }
 
-    /// Whether it is in the middle of a reply, for all that can be seen.
+    /// Returns whether the state shows that a reply is incomplete.
     pub(crate) fn is_within_reply(&self) -> bool {
         self.coming.is_some() || !self.extents.is_empty()
     }
 }
 
-/// A request as the library has it, if it can say this.
+/// Returns the request in the library's form, if the library can send it.
 pub(crate) fn request(header: &RequestHeader, has_payload: bool) -> Option<Request> {
     let RequestHeader { offset, len, .. } = *header;
     let is_fua = header.flags & CMD_FLAG_FUA != 0;
@@ -88,7 +88,7 @@ pub(crate) fn request(header: &RequestHeader, has_payload: bool) -> Option<Reque
         CMD_WRITE => (Command::Write { fua: is_fua }, CMD_FLAG_FUA | CMD_FLAG_PAYLOAD_LEN),
         CMD_FLUSH => (Command::Flush, 0),
         CMD_TRIM => (Command::Trim, 0),
-        // It does not say that there are to be no holes.
+        // The library cannot forbid holes.
         CMD_WRITE_ZEROES => (Command::WriteZeroes { fua: is_fua }, CMD_FLAG_FUA | CMD_FLAG_NO_HOLE),
         CMD_BLOCK_STATUS => (Command::BlockStatus, 0),
         _ => return None,
@@ -98,7 +98,7 @@ pub(crate) fn request(header: &RequestHeader, has_payload: bool) -> Option<Reque
 }
 
 impl Live {
-    /// Goes on with the library's handshake. Whether anything moved.
+    /// Continues the library's handshake. Returns whether anything moved.
     pub(super) fn negotiate(
         &mut self,
         mut handshake: Box<Handshake>,
@@ -130,7 +130,7 @@ impl Live {
 }
 
 impl Client {
-    /// Takes what has come, as the library understands it. Whether anything moved.
+    /// Takes input through the library. Returns whether anything moved.
     pub(super) fn take_by_library(
         &mut self,
         shared: &mut Shared,
@@ -201,7 +201,7 @@ fn pending_of(all: &mut AllPending, slot: usize) -> Result<&mut Pending, Broken>
     all.get_mut(&(slot as u64)).ok_or_else(nobody)
 }
 
-/// The rule that a server has broken whom the library does not believe any more.
+/// Returns the rule that the server has broken, by the library's error.
 fn disbelieved(broken: client::Broken) -> Broken {
     use client::Broken::{Cookie, Missing, Offset, Outside, Scattered, Twice};
     let rule = match broken {

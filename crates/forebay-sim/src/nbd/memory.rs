@@ -1,13 +1,13 @@
-//! The server's memory: buffers with addresses, which the device follows.
+//! The server's memory: buffers with addresses, which the device uses.
 //!
-//! A free buffer is full of bytes that no client has written, so that whoever uses one too early or
-//! too late is seen.
+//! A free buffer is full of bytes that no client has written. So a use that is too early or too
+//! late is detected.
 
 use forebay_core::Segment;
 
-/// The distance between the addresses of buffers.
+/// Bits of an address that hold the offset in a buffer.
 const SHIFT: u32 = 24;
-/// What a free buffer is full of.
+/// The byte that fills a free buffer.
 const FREE: u8 = 0xee;
 
 /// A buffer of the pool.
@@ -36,7 +36,7 @@ impl Memory {
         self.give_as_it_is(buf);
     }
 
-    /// Gives one back with what is in it: a planted bug.
+    /// Frees a buffer with its contents: a planted bug.
     pub(crate) fn give_as_it_is(&mut self, buf: BufId) {
         assert!(!self.free.contains(&buf), "a buffer is given back once");
         self.free.push(buf);
@@ -46,7 +46,7 @@ impl Memory {
         self.free.len()
     }
 
-    /// How many buffers somebody has.
+    /// Returns the number of buffers in use.
     pub(crate) fn nr_taken(&self) -> usize {
         self.bufs.len() - self.free.len()
     }
@@ -55,12 +55,12 @@ impl Memory {
         &mut self.bufs[buf.0]
     }
 
-    /// A part of a buffer, for the device.
+    /// Returns a part of a buffer, for the device.
     pub(crate) fn segment(&self, buf: BufId, at: u64, len: u64) -> Segment {
         Segment { addr: ((buf.0 + 1) << SHIFT) + at as usize, len: len as u32 }
     }
 
-    /// What is at an address.
+    /// Returns the bytes at an address.
     pub(crate) fn at(&mut self, addr: usize, len: usize) -> &mut [u8] {
         let (buf, at) = ((addr >> SHIFT) - 1, addr & ((1 << SHIFT) - 1));
         &mut self.bufs[buf][at..at + len]

@@ -1,11 +1,12 @@
-//! A third world: NBD. A few clients talk to sessions of the protocol's server half, over pipes
-//! that cut streams anywhere; requests become bios of the core's, on a device that fails and has a
-//! volatile cache; and now and then a client vanishes, the server dies, or the power goes. Some
-//! clients parse by themselves, and say what is illegal; others are the protocol's client half.
+//! The third simulated world: NBD. A few clients connect to sessions of the protocol's server half.
+//! Pipes between them cut the streams at any byte. Requests become bios of the core, on a device
+//! with faults and a volatile cache. Now and then a client vanishes, the server dies, or the power
+//! fails. Some clients have a parser of their own and also send illegal requests; others use the
+//! protocol's client half.
 //!
-//! One thread and one seed, as in the simulator proper: a run can be had again, byte for byte. What
-//! is checked: `rules.rs` for what a client sees (N1 to N7), and [`sectors`](crate::sectors) for
-//! what all of them have seen together, crashes included (P2, P3).
+//! One thread and one seed, as in the main simulator: every run can be repeated, byte for byte.
+//! `rules.rs` has the rules of what a client sees (N1 to N7). [`sectors`](crate::sectors) checks
+//! what all clients have seen together, crashes included (P2, P3).
 
 mod ask;
 mod client;
@@ -41,14 +42,14 @@ use forebay_model::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
-/// What a run may be told, beyond its seed.
+/// Options of a run, beyond its seed.
 #[derive(Clone, Copy, Debug)]
 pub struct NbdOptions {
-    /// How many requests the clients make in each phase, about.
+    /// The approximate number of requests that the clients make in each phase.
     pub nr_requests: u32,
     /// A bug for the checkers to find.
     pub plant: Option<NbdPlant>,
-    /// What all clients are; without it, each connection may have another.
+    /// The kind of all clients; `None` draws one for each connection.
     pub client: Option<NbdClient>,
 }
 
@@ -58,21 +59,21 @@ impl Default for NbdOptions {
     }
 }
 
-/// What a run that broke no rule has done.
+/// Result of a run that broke no rule.
 #[derive(Clone, Debug)]
 pub struct NbdSummary {
     /// The seed.
     pub seed: u64,
-    /// The hash over all that happened.
+    /// The hash over all events.
     pub hash: u64,
-    /// How often each thing was met that a seed may meet.
+    /// How often each kind of event happened.
     pub met: Vec<(&'static str, u64)>,
 }
 
 /// Runs the scenario of a seed.
 ///
 /// # Errors
-/// The rule that was broken, and how to see it again.
+/// The broken rule, and how to reproduce it.
 pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<Violation>> {
     let mut scenario = scenario::draw(&mut Random::new(seed, 0), options.nr_requests);
     if let Some(client) = options.client {

@@ -1,4 +1,4 @@
-//! The answers to a client's options.
+//! Parser of the replies to a client's options.
 
 use super::ask::{Answer, Ask};
 use super::client::{Live, Phase, Shared};
@@ -10,13 +10,13 @@ use crate::check::{Broken, Verdict, broken};
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, Info, MetaContext, OptionReplyHeader, Reader, ServerEntry};
 
-/// A server reads no longer option than this.
+/// The server reads no longer option than this.
 const OPTION_READ_MAX: usize = 16 << 10;
-/// A reply longer than this is none of ours.
+/// The server sends no longer reply than this.
 const REPLY_MAX: usize = 8 << 10;
 
 impl Live {
-    /// The greeting, if it is there.
+    /// Parses the greeting if it has arrived.
     pub(super) fn greeted(&mut self, cx: &mut Context) -> Result<bool, Broken> {
         if self.input.len() < GREETING_LEN {
             return Ok(false);
@@ -36,7 +36,7 @@ impl Live {
         }
         self.out.extend(flags.to_be_bytes());
         self.phase = Phase::Options;
-        // All at once, or each when the one before was answered.
+        // All at once, or each after the reply to the previous one.
         if cx.random.chance(1, 3) && self.asks.len() > 1 {
             cx.note(Met::OptionsPipelined, self.conn as u64, self.asks.len() as u64);
             for ask in &mut self.asks {
@@ -64,7 +64,7 @@ impl Live {
         }
     }
 
-    /// A reply to an option, if it is there.
+    /// Parses a reply to an option, if one has arrived.
     pub(super) fn answered(&mut self, shared: &Shared, cx: &mut Context) -> Result<bool, Broken> {
         let Some(ask) = self.asks.front() else { return Ok(false) };
         if ask.answer == Answer::Export {
@@ -137,7 +137,7 @@ impl Live {
         Ok(())
     }
 
-    /// What EXPORT_NAME is answered.
+    /// Parses the reply to EXPORT_NAME.
     fn export(&mut self, shared: &Shared, cx: &mut Context) -> Result<bool, Broken> {
         let len = 10 + if self.no_zeroes { 0 } else { EXPORT_NAME_ZEROES };
         if self.input.len() < len {
@@ -156,7 +156,7 @@ impl Live {
         Ok(true)
     }
 
-    /// The handshake is over.
+    /// Begins the transmission phase.
     pub(super) fn ready(&mut self, shared: &Shared, cx: &mut Context) {
         let met = match self.framing {
             Framing::Simple => Met::Simple,
@@ -174,7 +174,7 @@ impl Live {
         self.phase = Phase::Ready;
     }
 
-    /// The server has closed the connection, and all that it sent was read.
+    /// Checks the end of the connection: the server has closed it, and all its data was read.
     pub(super) fn check_end(&self) -> Verdict {
         if !self.input.is_empty() {
             return broken(N1, format!("{} bytes before the end", self.input.len()));

@@ -1,4 +1,4 @@
-//! A request that a client has sent: what it must be answered, and what has come of its answer.
+//! A request in flight at a client: the reply that it must get, and what has arrived of it.
 
 use super::rules::{N2, N3, N4};
 use super::store::SECTOR;
@@ -6,18 +6,18 @@ use crate::check::{Broken, Verdict, broken};
 use crate::sectors::Value;
 use forebay_nbd::wire::NbdError;
 
-/// How a request is to be answered.
+/// The reply that a request must get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Well; or it failed, if the device may fail.
+    /// Success; or a failure, if the device may fail.
     Good,
-    /// With this error.
+    /// This error.
     Refused(NbdError),
-    /// Well, or that it is not fast.
+    /// Success, or the error that the operation is not fast.
     GoodOrNotFast,
 }
 
-/// See the module.
+/// A request in flight at a client.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) cookie: u64,
@@ -25,16 +25,16 @@ pub(crate) struct Pending {
     pub(crate) len: u64,
     pub(crate) is_read: bool,
     pub(crate) is_status: bool,
-    /// One chunk of data, or one extent, is enough.
+    /// Only one chunk of data is allowed, or one extent is enough.
     pub(crate) is_one: bool,
     pub(crate) expected: Expected,
-    /// Its place in the log, if it is there.
+    /// Its index in the log, if it is logged.
     pub(crate) op: Option<usize>,
     pub(crate) data: Vec<u8>,
     has_come: Vec<bool>,
     nr_chunks: u32,
     pub(crate) error: Option<u32>,
-    /// What BLOCK_STATUS has told: lengths, and whether they are zeroes.
+    /// The extents of a BLOCK_STATUS reply: lengths, and whether they are zeroes.
     pub(crate) extents: Vec<(u64, bool)>,
 }
 
@@ -61,7 +61,7 @@ impl Pending {
         format!("of request {:x}, {} bytes at {}", self.cookie, self.len, self.offset)
     }
 
-    /// Data have come, or a hole of so many bytes.
+    /// Records data, or a hole, of `len` bytes.
     pub(crate) fn part(&mut self, at: u64, len: u64, data: Option<&[u8]>) -> Verdict {
         let is_within = at >= self.offset && at + len <= self.offset + self.len;
         if !self.is_read || self.expected != Expected::Good || !is_within || len == 0 {
@@ -84,7 +84,7 @@ impl Pending {
         }
     }
 
-    /// An error has come.
+    /// Records an error.
     pub(crate) fn failed(&mut self, error: u32) -> Verdict {
         if self.error.replace(error).is_some() || error == 0 {
             return broken(N2, format!("error {error} {}", self.what()));
@@ -92,7 +92,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Extents have come.
+    /// Records the extents of a reply.
     pub(crate) fn told(&mut self, extents: Vec<(u64, bool)>) -> Verdict {
         let sum: u64 = extents.iter().map(|(len, _)| len).sum();
         let is_enough = sum == self.len || self.is_one && extents.len() == 1 && sum < self.len;
@@ -103,7 +103,7 @@ impl Pending {
         Ok(())
     }
 
-    /// The answer is over. Whether it was done.
+    /// Checks the complete reply. Returns whether the request was done.
     pub(crate) fn over(&self, may_fail: bool) -> Result<bool, Broken> {
         let wrong = |what: &str| Err(Broken { rule: N4, what: format!("{what} {}", self.what()) });
         if let Some(error) = self.error {
@@ -130,7 +130,7 @@ impl Pending {
         Ok(true)
     }
 
-    /// What a read has seen.
+    /// Returns the values that a read has seen.
     pub(crate) fn values(&self) -> Vec<Value> {
         if self.is_status {
             // An extent that is not zeroes proves nothing.

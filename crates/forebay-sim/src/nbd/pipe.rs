@@ -1,23 +1,24 @@
-//! One way of a connection: bytes that come late and in pieces, and an end that comes behind them.
+//! One direction of a connection: bytes arrive late and in pieces, and the end of the stream after
+//! them.
 
 use forebay_model::Random;
 use std::collections::VecDeque;
 
-/// One piece in so many may be as long as it likes.
+/// One piece in so many has no length limit.
 const WHOLE_OF: u32 = 8;
 
-/// See the module.
+/// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// Sent, and not there yet.
+    /// Sent, and not arrived yet.
     wire: VecDeque<u8>,
-    /// There, and not read yet.
+    /// Arrived, and not read yet.
     here: VecDeque<u8>,
-    /// How many bytes it takes in all.
+    /// The capacity in bytes, of both queues together.
     room: usize,
-    /// Whoever writes has closed it.
+    /// The writer has closed the pipe.
     is_closed: bool,
-    /// An event will move what is on the wire.
+    /// An event is scheduled that will move the bytes on the wire.
     pub(crate) is_moving: bool,
 }
 
@@ -27,7 +28,7 @@ impl Pipe {
         Pipe { wire, here, room, is_closed: false, is_moving: false }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as much as fits, and returns how much that is.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let nr = bytes.len().min(self.room.saturating_sub(self.wire.len() + self.here.len()));
         if self.is_closed {
@@ -37,21 +38,21 @@ impl Pipe {
         nr
     }
 
-    /// No more is sent.
+    /// Closes the pipe for writing.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// The same, and some of what is on the wire is lost.
+    /// Closes the pipe, and loses some of the bytes on the wire.
     pub(crate) fn cut(&mut self, random: &mut Random) {
         let nr = random.below(self.wire.len() as u64 + 1) as usize;
         self.wire.truncate(nr);
         self.is_closed = true;
     }
 
-    /// A piece arrives, of at most so many bytes. Whether more is on its way.
+    /// Delivers a piece of at most `piece_max` bytes. Returns whether more is on the wire.
     pub(crate) fn advance(&mut self, random: &mut Random, piece_max: u64) -> bool {
-        // Now and then all of it.
+        // Sometimes the whole stream arrives at once.
         let piece_max = if random.chance(1, WHOLE_OF) { u64::MAX } else { piece_max };
         let nr = random.between(1, piece_max.min(self.wire.len() as u64 + 1)) as usize;
         let nr = nr.min(self.wire.len());
@@ -59,14 +60,14 @@ impl Pipe {
         !self.wire.is_empty()
     }
 
-    /// Takes what has arrived, up to so many bytes.
+    /// Reads up to `max` bytes that have arrived.
     pub(crate) fn read(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
         let nr = max.min(self.here.len());
         out.extend(self.here.drain(..nr));
         nr
     }
 
-    /// All was read, and no more will come.
+    /// Returns whether all was read, and no more will arrive.
     pub(crate) fn is_over(&self) -> bool {
         self.is_closed && self.wire.is_empty() && self.here.is_empty()
     }

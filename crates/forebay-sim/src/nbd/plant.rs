@@ -1,6 +1,6 @@
-//! Bugs of a server or a device, which the checkers must find.
+//! Planted bugs of a server or a device, which the checkers must find.
 
-/// A bug.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NbdPlant {
     /// A reply has the cookie of another request.
@@ -9,56 +9,56 @@ pub enum NbdPlant {
     AnswerTwice,
     /// A request is never answered.
     AnswerNever,
-    /// Two writes get each other's answer.
+    /// Two writes get each other's reply.
     SwapCookies,
     /// A flush is answered before it is done.
     EarlyFlush,
-    /// A flush of a connection that has written nothing is answered at once.
+    /// A flush on a connection without writes since its last flush is answered at once.
     OwnFlush,
-    /// FUA is forgotten.
+    /// FUA is ignored.
     ForgetFua,
-    /// A write is answered before the disk has it.
+    /// A write is answered before it is done.
     EarlyWrite,
     /// A write is answered, and not done.
     LostWrite,
-    /// A write goes to the disk before the end of its payload has come.
+    /// A write goes to the disk before its whole payload has arrived.
     TornPayload,
-    /// A write goes to the sectors beside.
+    /// A write goes to the next block.
     MisplacedWrite,
-    /// A read brings the sectors beside.
+    /// A read returns the next block.
     MisplacedRead,
-    /// A read is answered before its data have come.
+    /// A read is answered before its data has arrived.
     EarlyRead,
-    /// A read brings what its buffer held before.
+    /// A read returns the old contents of its buffer.
     StaleBuffer,
-    /// A chunk of data is said to be a hole.
+    /// A chunk of data is sent as a hole.
     FalseHole,
-    /// A chunk tells another place than its data's.
+    /// A chunk has a wrong offset.
     WrongPlace,
     /// Two chunks of a read have each other's data.
     MixChunks,
-    /// One byte of a payload that is refused is not skipped.
+    /// One byte of a refused payload is not skipped.
     OutOfStep,
     /// One byte of data is not sent.
     ShortData,
-    /// What failed is answered as done.
+    /// A failed request is answered as done.
     HideFailure,
-    /// What fails behind good data is not told.
+    /// A failure after good data is not reported.
     HideLateFailure,
-    /// What was done for a client that is gone is answered to another.
+    /// The reply to a client that is gone is sent to another client.
     AnswerNext,
-    /// What must be refused is answered as done.
+    /// A request that must be refused is answered as done.
     Obey,
-    /// The buffer of a connection that is gone is not given back.
+    /// The buffer of a connection that is gone is leaked.
     LeakBuffer,
-    /// The end of a connection with I/O in flight is forgotten.
+    /// The end of a connection with I/O in flight is ignored.
     LeakConnection,
     /// The device's flush makes nothing durable.
     LieFlush,
 }
 
 impl NbdPlant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [NbdPlant; 26] = [
         NbdPlant::OtherCookie,
         NbdPlant::AnswerTwice,

@@ -1,4 +1,4 @@
-//! The answers to a client's requests.
+//! Parser of the replies to a client's requests.
 
 use super::client::{Client, Live, Phase, Shared};
 use super::context::Context;
@@ -12,7 +12,7 @@ use forebay_nbd::wire::{
     ChunkHeader, ErrorChunk, Framing, Hole, NbdError, SimpleReply, StatusChunk, reply_magic,
 };
 
-/// A chunk longer than this is none of ours.
+/// The server sends no longer chunk than this.
 const CHUNK_MAX: u64 = 1 << 20;
 
 fn wrong<T>(rule: &'static str, what: String) -> Result<T, Broken> {
@@ -20,7 +20,7 @@ fn wrong<T>(rule: &'static str, what: String) -> Result<T, Broken> {
 }
 
 impl Client {
-    /// Takes a message of what has come, if one is whole.
+    /// Takes one message from the input, if a whole one has arrived.
     pub(super) fn take(&mut self, shared: &mut Shared, cx: &mut Context) -> Result<bool, Broken> {
         let Some(live) = &mut self.live else { return Ok(false) };
         if let Some(handshake) = live.handshake.take() {
@@ -33,7 +33,7 @@ impl Client {
             Phase::Greeting => return live.greeted(cx),
             Phase::Options => return live.answered(shared, cx),
             Phase::Ready | Phase::Leaving => {}
-            // Nothing that it was told of its options matters any more.
+            // Replies to the remaining options do not matter any more.
             Phase::Doomed if !live.asks.is_empty() => return Ok(false),
             Phase::Doomed => {}
         }
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// A request has its answer.
+    /// Checks and logs a request that has its whole reply.
     pub(super) fn finish(
         &mut self,
         pending: Pending,
@@ -85,13 +85,13 @@ impl Client {
     }
 }
 
-/// What was taken of the stream.
+/// Progress in the input.
 enum Took {
-    /// Nothing: more has to come.
+    /// Nothing: more bytes must arrive.
     Nothing,
-    /// A part of an answer.
+    /// A part of a reply.
     Part,
-    /// The last part.
+    /// The last part of a reply.
     All(Box<Pending>),
 }
 
@@ -159,7 +159,7 @@ impl Live {
     }
 }
 
-/// What a chunk says.
+/// Records the contents of a chunk.
 fn take_payload(
     pending: &mut Pending,
     header: &ChunkHeader,

@@ -1,4 +1,5 @@
-//! Replies of the server: cut into chunks, told as holes, in any order, as the protocol allows it.
+//! Replies of the server, in all forms that the protocol allows: in chunks, with holes, in any
+//! order.
 
 use super::context::Context;
 use super::plant::NbdPlant;
@@ -8,18 +9,18 @@ use forebay_nbd::wire::numbers::{REPLY_FLAG_DONE, REPLY_OFFSET_HOLE};
 use forebay_nbd::wire::{ChunkHeader, Framing, Hole};
 use std::collections::VecDeque;
 
-/// A read is answered in so many chunks at most.
+/// The maximum number of data chunks for a read.
 const NR_CHUNKS_MAX: u64 = 4;
 
 /// The messages of a reply.
 pub(crate) type Messages = VecDeque<Vec<u8>>;
 
-/// Success without data.
+/// Returns the reply for success without data.
 pub(crate) fn done(transmission: &Transmission, rq: &Request) -> Messages {
     [transmission.done(rq).as_slice().to_vec()].into()
 }
 
-/// A failure.
+/// Returns the reply for a failure.
 pub(crate) fn error(
     transmission: &Transmission,
     rq: &Request,
@@ -31,7 +32,7 @@ pub(crate) fn error(
     [out].into()
 }
 
-/// A read that failed after the first `good` bytes.
+/// Returns the reply to a read that failed after the data in `data`.
 pub(crate) fn late_error(
     transmission: &Transmission,
     rq: &Request,
@@ -53,7 +54,7 @@ pub(crate) fn late_error(
     messages
 }
 
-/// A read that succeeded.
+/// Returns the reply to a successful read.
 pub(crate) fn data(
     transmission: &Transmission,
     rq: &Request,
@@ -72,7 +73,7 @@ pub(crate) fn data(
     cuts.sort_unstable();
     cuts.dedup();
     let mut parts: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    // In any order.
+    // Shuffles the parts.
     for nth in (1..parts.len()).rev() {
         parts.swap(nth, cx.random.below(nth as u64 + 1) as usize);
     }
@@ -93,7 +94,7 @@ pub(crate) fn data(
     messages
 }
 
-/// Two chunks, each with the data of the other: a planted bug.
+/// Returns two chunks, each with the data of the other: a planted bug.
 fn mixed(transmission: &Transmission, rq: &Request, data: &[u8], cx: &mut Context) -> Messages {
     let (first, second) = data.split_at(data.len() / 2);
     let middle = rq.offset + first.len() as u64;
@@ -101,7 +102,7 @@ fn mixed(transmission: &Transmission, rq: &Request, data: &[u8], cx: &mut Contex
     [first_of_two, chunk(transmission, rq, middle, first, (false, true), cx)].into()
 }
 
-/// One chunk: data, or a hole where that is true.
+/// Returns one chunk: data, or possibly a hole if the data is all zeroes.
 fn chunk(
     transmission: &Transmission,
     rq: &Request,
@@ -126,8 +127,8 @@ fn chunk(
     message
 }
 
-/// Zeroes that are not sent. The server that is shipped tells of none, but others do, and the
-/// library's client has to bear them.
+/// Returns a hole chunk. The real server sends none, but other servers do, and the library's client
+/// must handle them.
 fn hole(framing: Framing, rq: &Request, at: u64, len: u32, is_last: bool) -> Vec<u8> {
     let (flags, kind) = (if is_last { REPLY_FLAG_DONE } else { 0 }, REPLY_OFFSET_HOLE);
     let Request { cookie, offset, .. } = *rq;

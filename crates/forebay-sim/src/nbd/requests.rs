@@ -1,4 +1,4 @@
-//! What a client asks for: good requests, and bad ones of which it knows the answer.
+//! Requests of a client: good ones, and bad ones with a known error reply.
 
 use super::client::{Client, Live, Phase, Shared};
 use super::context::Context;
@@ -12,27 +12,27 @@ use forebay_nbd::client::Request;
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, NbdError, RequestHeader};
 
-/// A payload that no server has to bear.
+/// A payload longer than any server has to accept.
 const PAYLOAD_TOO_LONG: u64 = 1 << 26;
 
-/// A request on its way.
+/// A request before it is sent.
 struct Draft {
     header: RequestHeader,
     payload: Vec<u8>,
     pending: Pending,
-    /// What it does to the sectors, if it is done.
+    /// Its effect on the sectors, if it succeeds.
     kind: Option<Kind>,
 }
 
 impl Draft {
-    /// As the library has it, if it can say this.
+    /// Returns the request in the library's form, if the library can send it.
     fn request(&self) -> Option<Request> {
         library::request(&self.header, !self.payload.is_empty())
     }
 }
 
 impl Live {
-    /// Says that it leaves.
+    /// Sends the disconnect request.
     pub(crate) fn leave(&mut self) {
         match &self.library {
             Some(library) => library.disconnect(&mut self.out),
@@ -71,7 +71,7 @@ impl Client {
             _ => self.legal(wish, shared, cx),
         };
         let (wish, draft) = match has_library && draft.request().is_none() {
-            // The library never says that.
+            // The library never sends such a request.
             true => (Wish::Read, self.legal(Wish::Read, shared, cx)),
             false => (wish, draft),
         };
@@ -102,7 +102,7 @@ impl Client {
         live.pending.insert(pending.cookie, pending);
     }
 
-    /// A cookie that nothing else in flight has.
+    /// Returns a cookie that no request in flight has.
     fn cookie(&self, cx: &mut Context) -> u64 {
         let live = self.live.as_ref().expect("who sends is connected");
         loop {
@@ -182,7 +182,7 @@ impl Client {
         Draft { header, payload, pending, kind }
     }
 
-    /// Something that is to be refused, and leaves the connection in step.
+    /// Returns a request that the server must refuse, and that leaves the connection in step.
     fn illegal(&mut self, shared: &Shared, cx: &mut Context) -> Draft {
         let (block, size) = (shared.load.block, shared.size_bytes);
         let cookie = self.cookie(cx);
@@ -238,7 +238,7 @@ impl Client {
         Draft { header, payload, pending, kind: None }
     }
 
-    /// Says something after which the server has to close the connection.
+    /// Sends a message after which the server must close the connection.
     fn break_off(&mut self, cx: &mut Context) {
         let cookie = self.cookie(cx);
         let live = self.live.as_mut().expect("who sends is connected");

@@ -1,4 +1,4 @@
-//! What clients hold the server to. What is reported of a broken rule begins with its name.
+//! The rules of what clients see. The report of a broken rule begins with its name.
 
 pub(crate) const N1: &str = "N1: what the server sends is a stream of messages, in step";
 pub(crate) const N2: &str = "N2: each request is answered once, under its own cookie";

@@ -1,5 +1,5 @@
-//! What a run is made of: every seed draws a scenario of its own, in which about half of what can
-//! be done and can go wrong is switched off.
+//! The scenario of a run, which the seed determines. About half of the features and faults are
+//! switched off in each.
 
 use super::server::Settings;
 use super::store::SECTOR;
@@ -9,17 +9,17 @@ use forebay_core::{
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
-/// What a client is.
+/// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NbdClient {
-    /// One that parses by itself, and says what is illegal.
+    /// A client with a parser of its own, which also sends illegal requests.
     Own,
-    /// `forebay_nbd::client`: for the requests always, for every other handshake at least.
+    /// `forebay_nbd::client`: for all requests, and for about half of the handshakes.
     Library,
 }
 
 impl NbdClient {
-    /// How often it is the library.
+    /// Returns how many percent of the connections use the library.
     pub(crate) fn percent(self) -> u32 {
         match self {
             NbdClient::Own => 0,
@@ -28,7 +28,7 @@ impl NbdClient {
     }
 }
 
-/// A request that a client may make.
+/// A kind of request that a client may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Read,
@@ -64,12 +64,12 @@ impl Wish {
     ];
 }
 
-/// What clients do.
+/// The load that the clients generate.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLoad {
     pub(crate) nr_requests: u32,
     pub(crate) wishes: Vec<Wish>,
-    /// Requests in flight at once.
+    /// The maximum number of requests in flight.
     pub(crate) depth: usize,
     pub(crate) burst_max: u64,
     /// The longest request, in blocks; and the part of the disk that is used.
@@ -80,30 +80,31 @@ pub(crate) struct ClientLoad {
     pub(crate) may_extend: bool,
     pub(crate) asks_much: bool,
     pub(crate) gives_up: bool,
-    /// How often a client has the library's half: percent of handshakes, and of connections.
+    /// How often a client uses the library: percent of connections for the requests, and half as
+    /// many for the handshake.
     pub(crate) library: u32,
-    /// How often a client vanishes, or leaves with requests in flight, or says what ends its
-    /// connection: percent of connections.
+    /// How often a client vanishes: percent of connections. How often it leaves with requests in
+    /// flight, or sends a message that ends its connection: per mille of requests.
     pub(crate) vanishes: u32,
     pub(crate) leaves_busy: u32,
     pub(crate) breaks: u32,
-    /// How often it does not read for a long time: percent of its steps.
+    /// How often a client stops reading for a long time: percent of its steps.
     pub(crate) sleeps: u32,
     pub(crate) think_ns: u64,
 }
 
-/// How a phase ends.
+/// The end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All clients leave, and then the power goes.
+    /// All clients leave, and then the power fails.
     Quiet,
-    /// The power goes, after so many answers.
+    /// The power fails after so many replies.
     PowerCut(u64),
-    /// The server dies, after so many.
+    /// The server dies after so many replies.
     ServerDies(u64),
 }
 
-/// See the module.
+/// The scenario of a run.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) limits: QueueLimits,
@@ -115,8 +116,8 @@ pub(crate) struct Scenario {
     pub(crate) settings: Settings,
     pub(crate) load: ClientLoad,
     pub(crate) endings: Vec<Ending>,
-    /// Bytes that a pipe holds, that arrive at once, and the mean time from one such piece to the
-    /// next.
+    /// The bytes that a pipe holds, the bytes that arrive at once, and the mean time between two
+    /// such arrivals.
     pub(crate) pipe_bytes: usize,
     pub(crate) piece_max: u64,
     pub(crate) pipe_ns: u64,

@@ -1,9 +1,10 @@
-//! The server: sessions, which workers read, and the requests that they have in flight at the disk.
+//! The server: workers with their sessions, and the requests that the sessions have at the disk.
 //!
-//! It is no copy of the one that `forebay serve` is, which has sockets, threads and memory of its
-//! own; but it does the same with the same protocol and the same layer: all that can be read from
-//! the sockets of a worker becomes one plug, payloads go to the disk piece by piece as they come,
-//! replies go out in the order in which requests end, and a client that does not read is not read.
+//! It is no copy of the server of `forebay serve`, which has its own sockets, threads and memory.
+//! But it does the same with the same protocol and the same layer. All input that a worker can read
+//! from its sockets becomes one plug. Payloads go to the disk piece by piece as they arrive.
+//! Replies are sent in the order in which requests end. The server does not read from a client that
+//! does not read.
 
 use super::context::{Context, Event, Way};
 use super::disk::{Disk, Ended};
@@ -17,29 +18,29 @@ use crate::check::{Verdict, broken};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::{NbdError, Next};
 
-/// How long a worker takes to wake up, ns, on average.
+/// The time until a worker wakes up, ns, on average.
 const WAKE_NS: u64 = 800;
-/// Bytes that are read at once.
+/// The maximum number of bytes in one read.
 const READ_MAX: u64 = 3000;
 
-/// A request at the disk, by its place.
+/// The index of a request at the disk.
 pub(crate) type FlightId = usize;
 
-/// What the server is told.
+/// Settings of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) exports: Vec<ExportInfo>,
     pub(crate) nr_workers: usize,
-    /// The longest bio.
+    /// The maximum length of a bio.
     pub(crate) piece_bytes: u64,
-    /// Requests of a connection at once.
+    /// The maximum number of requests of a connection in flight.
     pub(crate) nr_flights_max: usize,
     pub(crate) nr_bufs: usize,
     /// Zeroes can be written fast.
     pub(crate) is_zeroing_fast: bool,
 }
 
-/// See the module.
+/// The server, with its sessions and requests.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) settings: Settings,
@@ -50,7 +51,7 @@ pub(crate) struct Server {
     pub(super) nr_waiting_for_room: u64,
 }
 
-/// What came of an attempt to go on with a session.
+/// Result of an attempt to make progress with a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Moved,
@@ -70,13 +71,13 @@ impl Server {
         }
     }
 
-    /// A client connects. The connection's number is the next one.
+    /// Accepts a client. The connection gets the next number.
     pub(crate) fn accept(&mut self, cx: &mut Context) {
         self.sessions.push(Some(Session::new()));
         self.wake(self.sessions.len() - 1, cx);
     }
 
-    /// Something has happened to a connection.
+    /// Wakes the worker of a connection.
     pub(crate) fn wake(&mut self, conn: usize, cx: &mut Context) {
         self.wake_worker(conn % self.settings.nr_workers, cx);
     }
@@ -87,7 +88,7 @@ impl Server {
         }
     }
 
-    /// A worker goes round its sockets, and to the disk, until nothing moves.
+    /// Serves all sockets of a worker and its disk queue, until nothing moves.
     pub(crate) fn work(
         &mut self,
         worker: usize,
@@ -124,11 +125,11 @@ impl Server {
         }
     }
 
-    /// Sends what a connection has for its client, and ends it if that was all. Whether anything
-    /// moved.
+    /// Sends the output of a connection, and ends the connection if that was all. Returns whether
+    /// anything moved.
     fn send(&mut self, at: usize, conn: &mut Conn, cx: &mut Context) -> bool {
         let Some(session) = &mut self.sessions[at] else { return false };
-        // Who was held back by what is forgotten may be read again.
+        // Output to a client that is gone is dropped, so its input may be read again.
         let has_forgotten = conn.is_gone && !session.has_sent_all();
         if has_forgotten {
             session.forget_output();
@@ -148,7 +149,7 @@ impl Server {
         nr > 0 || has_forgotten
     }
 
-    /// Takes apart what a client has sent. Whether anything moved.
+    /// Parses the input of a connection. Returns whether anything moved.
     fn read(&mut self, at: usize, conn: &mut Conn, disk: &mut Disk, cx: &mut Context) -> bool {
         let mut has_moved = false;
         loop {
@@ -177,7 +178,8 @@ impl Server {
         }
     }
 
-    /// Whether a request is whole, or more of a payload is there, and no buffer is free for it.
+    /// Returns whether a whole request header has arrived. If no progress was made, the request
+    /// waits for a buffer.
     fn is_waiting_for_room(&self, at: usize) -> bool {
         let Some(session) = &self.sessions[at] else { return false };
         match &session.phase {
@@ -188,7 +190,7 @@ impl Server {
         }
     }
 
-    /// The client sends no more.
+    /// Handles the end of a client's stream.
     fn hang_up(&mut self, at: usize, cx: &mut Context) {
         let Some(session) = &mut self.sessions[at] else { return };
         session.is_leaked |= session.nr_flights > 0 && cx.plants(NbdPlant::LeakConnection);
@@ -205,7 +207,7 @@ impl Server {
         }
     }
 
-    /// One message of a client, or a part of what is skipped or filled.
+    /// Handles one message of a client, or a part of a payload that is skipped or received.
     fn step(&mut self, at: usize, disk: &mut Disk, cx: &mut Context) -> Step {
         let Some(session) = &mut self.sessions[at] else { return Step::Stuck };
         if session.is_closing || session.input.is_empty() {
@@ -242,7 +244,7 @@ impl Server {
         }
     }
 
-    /// Nothing is left of any connection.
+    /// Checks that nothing is left of any connection.
     pub(crate) fn check_drained(&self, rule: &'static str) -> Verdict {
         let nr_sessions = self.sessions.iter().flatten().count();
         let nr_flights = self.flights.iter().flatten().count();

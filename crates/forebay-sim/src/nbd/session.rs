@@ -1,5 +1,4 @@
-//! A connection at the server: what came and is not taken apart yet, what has to go out, and what
-//! it has in flight.
+//! A connection at the server: input that is not parsed yet, output, and requests in flight.
 
 use super::context::Context;
 use super::server::FlightId;
@@ -7,34 +6,34 @@ use super::trace::Met;
 use forebay_nbd::server::{Handshake, TlsPolicy, Transmission};
 use std::collections::VecDeque;
 
-/// From so many bytes on nothing is added to what goes out.
+/// From so many bytes on no message is added to the output.
 const OUT_MAX: usize = 8 << 10;
 /// With so many bytes of replies no more requests are read.
 const REPLIES_MAX: usize = 64 << 10;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
     Handshake(Handshake),
     Transmission(Transmission),
 }
 
-/// A write whose payload is coming.
+/// A write whose payload is arriving.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filling {
     pub(crate) flight: FlightId,
-    /// How many bytes have come; and have gone to the disk.
+    /// The number of bytes that have arrived, and that have gone to the disk.
     pub(crate) filled: u64,
     pub(crate) submitted: u64,
     pub(crate) len: u64,
 }
 
-/// See the module.
+/// A connection at the server.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) phase: Phase,
     pub(crate) input: Vec<u8>,
-    /// Bytes of a payload that are still to be thrown away.
+    /// Bytes of a payload that are still to be skipped.
     pub(crate) skip: u64,
     pub(crate) filling: Option<Filling>,
     pub(crate) out: Vec<u8>,
@@ -42,11 +41,11 @@ pub(crate) struct Session {
     streams: Vec<VecDeque<Vec<u8>>>,
     nr_bytes: usize,
     pub(crate) nr_flights: usize,
-    /// Nothing more is read; it ends when all that is in flight has.
+    /// No more input is read; the session ends when all requests in flight have ended.
     pub(crate) is_closing: bool,
-    /// It has written since it last flushed.
+    /// A request has written since the last flush.
     pub(crate) has_written: bool,
-    /// Its end is forgotten: a planted bug.
+    /// The end of the connection is ignored: a planted bug.
     pub(crate) is_leaked: bool,
     is_stream_begun: bool,
 }
@@ -71,7 +70,7 @@ impl Session {
         }
     }
 
-    /// A reply goes out, some time.
+    /// Queues a reply.
     pub(crate) fn reply(&mut self, messages: VecDeque<Vec<u8>>) {
         self.nr_bytes += messages.iter().map(Vec::len).sum::<usize>();
         if !messages.is_empty() {
@@ -79,17 +78,17 @@ impl Session {
         }
     }
 
-    /// Whether it has so much to send that it is read no further.
+    /// Returns whether so much output is waiting that no more input is read.
     pub(crate) fn is_behind(&self) -> bool {
         self.nr_bytes + self.out.len() > REPLIES_MAX
     }
 
-    /// Whether everything was sent.
+    /// Returns whether everything was sent.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.streams.is_empty() && self.out.is_empty()
     }
 
-    /// Chooses what goes out next. Messages of different replies may come between each other.
+    /// Chooses the next messages to send. Messages of different replies may be interleaved.
     pub(crate) fn choose(&mut self, context: &mut Context) {
         while self.out.len() < OUT_MAX && !self.streams.is_empty() {
             let nth = context.random.below(self.streams.len() as u64) as usize;
@@ -107,7 +106,7 @@ impl Session {
         }
     }
 
-    /// The client is gone: nothing goes out any more.
+    /// Drops all output, because the client is gone.
     pub(crate) fn forget_output(&mut self) {
         self.streams.clear();
         self.out.clear();

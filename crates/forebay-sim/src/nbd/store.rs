@@ -1,24 +1,24 @@
-//! The sectors of a device with a volatile cache: what each holds, and what a power cut may leave.
+//! The sectors of a device with a volatile cache: their contents, and what a power cut may leave.
 
 use forebay_model::Random;
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
 
-/// Of a version that nobody was told of yet.
+/// The completion time of a version that the layer has no completion of yet.
 const NOT_TOLD: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Version {
     id: u64,
-    /// When the layer was told that it was written.
+    /// When the layer got the completion of the write.
     told: u64,
     /// A flush has failed since: no later one makes it durable.
     is_lost: bool,
     bytes: Vec<u8>,
 }
 
-/// See the module. Of each sector: the version that is durable, and those written since.
+/// The sectors. Each has its durable version, followed by the versions written since.
 #[derive(Debug)]
 pub(crate) struct Store {
     sectors: Vec<Vec<Version>>,
@@ -26,7 +26,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Sectors of zeroes.
+    /// Returns sectors of zeroes.
     pub(crate) fn new(nr_sectors: u64) -> Store {
         let zeroes = || Version { id: 0, told: 0, is_lost: false, bytes: vec![0; SECTOR as usize] };
         Store { sectors: (0..nr_sectors).map(|_| vec![zeroes()]).collect(), nr_versions: 0 }
@@ -36,13 +36,13 @@ impl Store {
         self.sectors.len() as u64
     }
 
-    /// What a sector holds.
+    /// Returns the contents of a sector.
     pub(crate) fn read(&self, sector: u64) -> &[u8] {
         let versions = &self.sectors[sector as usize];
         &versions.last().expect("a sector holds something").bytes
     }
 
-    /// Writes a sector. The number of this version.
+    /// Writes a sector, and returns the number of this version.
     pub(crate) fn write(&mut self, sector: u64, bytes: Vec<u8>) -> u64 {
         self.nr_versions += 1;
         let (id, told, is_lost) = (self.nr_versions, NOT_TOLD, false);
@@ -50,7 +50,7 @@ impl Store {
         id
     }
 
-    /// The layer hears that this version was written; with FUA it is durable.
+    /// Records that the layer gets the completion of this version. With FUA it is durable.
     pub(crate) fn told(&mut self, sector: u64, id: u64, told: u64, is_fua: bool) {
         let versions = &mut self.sectors[sector as usize];
         if let Some(at) = versions.iter().position(|version| version.id == id) {
@@ -61,7 +61,7 @@ impl Store {
         }
     }
 
-    /// A flush that began then is done.
+    /// Records that a flush is done that began at that time.
     pub(crate) fn flushed(&mut self, began: u64) {
         for versions in &mut self.sectors {
             let is_safe = |version: &Version| version.told < began && !version.is_lost;
@@ -71,20 +71,21 @@ impl Store {
         }
     }
 
-    /// A flush has failed, and what was in the cache is dropped from it some time.
+    /// Records a failed flush: the cached versions will be dropped some time.
     pub(crate) fn lose(&mut self) {
         let cached = self.sectors.iter_mut().flat_map(|versions| versions.iter_mut().skip(1));
         cached.for_each(|version| version.is_lost = true);
     }
 
-    /// Whoever was told of the flush that failed is gone. No later server can know of it, whose
-    /// flushes succeed: so what they are to make durable is not lost any more. (A kernel that drops
-    /// what it could not write loses it, in silence, and nothing above it can help.)
+    /// Forgets earlier losses, because the server that saw the failed flush is gone. A later server
+    /// cannot know of the failure, and its flushes succeed, so they must make these versions
+    /// durable. (A kernel that drops pages which it could not write loses them silently, and no
+    /// layer above can help.)
     pub(crate) fn forget_losses(&mut self) {
         self.sectors.iter_mut().flatten().for_each(|version| version.is_lost = false);
     }
 
-    /// The power is gone, and back. How many sectors have lost something.
+    /// Cuts the power and restores it. Returns how many sectors have lost something.
     pub(crate) fn cut(&mut self, random: &mut Random) -> u64 {
         let mut nr_lost = 0;
         for versions in &mut self.sectors {

@@ -1,4 +1,4 @@
-//! What happened: a hash over all of it, the last events, and how often each kind was met.
+//! The trace of a run: a hash over all events, the last events, and the count of each kind.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ const NR_SHOWN: usize = 60;
 
 macro_rules! met {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// A kind of event. Together the seeds must meet all of them.
+        /// A kind of event. All seeds together must produce every kind.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Met {
             $($(#[$doc])* $name),*
@@ -20,7 +20,7 @@ macro_rules! met {
 }
 
 met! {
-    /// A bug shows. (The first, which is not met without one.)
+    /// A planted bug shows. It is the first kind, because `counts` leaves it out.
     Plant,
     Connect,
     Simple,
@@ -93,7 +93,7 @@ met! {
 
 const NR_KINDS: usize = Met::NAMES.len();
 
-/// An event: when, which, and two numbers that say more.
+/// An event: time, kind, and two numbers with details.
 type Entry = (u64, Met, u64, u64);
 
 /// The trace of one run.
@@ -119,7 +119,7 @@ impl Trace {
         self.last.push_back((self.now, met, a, b));
     }
 
-    /// Takes bytes into the hash.
+    /// Adds bytes to the hash.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -132,7 +132,7 @@ impl Trace {
         self.hash
     }
 
-    /// How often each kind was met.
+    /// Returns how often each kind of event happened.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         Met::NAMES.iter().copied().zip(self.counts).skip(1).collect()
     }

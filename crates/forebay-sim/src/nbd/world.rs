@@ -1,5 +1,4 @@
-//! The world: clients, connections, the server and its disk; the loop that drives them; and what
-//! happens when the power goes.
+//! The simulated world: clients, connections, the server and its disk; the event loop; and crashes.
 
 use super::client::{Client, Shared};
 use super::context::{Context, Event, Way};
@@ -15,7 +14,7 @@ use crate::check::{Broken, Verdict, broken};
 use crate::sectors::{Anomaly, Crash, Rule, Sectors, Value};
 use forebay_core::{Policy, QueueLimits};
 
-/// Events after which a run that has not come to its end never will.
+/// The limit of events: a run that has not ended by then never will.
 const NR_EVENTS_MAX: u64 = 10_000_000;
 
 /// A connection.
@@ -24,7 +23,7 @@ pub(crate) struct Conn {
     pub(crate) up: Pipe,
     pub(crate) down: Pipe,
     client: usize,
-    /// The client is gone, and whatever is sent to it, too.
+    /// The client is gone, and all data on the way to it is lost.
     pub(crate) is_gone: bool,
     piece_max: u64,
     pipe_ns: u64,
@@ -38,7 +37,7 @@ impl Conn {
         }
     }
 
-    /// Something was put into a pipe, or it was closed.
+    /// Schedules the transport after a pipe was written or closed.
     pub(crate) fn start(&mut self, at: usize, way: Way, cx: &mut Context) {
         let pipe_ns = self.pipe_ns;
         if !std::mem::replace(&mut self.pipe(way).is_moving, true) {
@@ -46,7 +45,7 @@ impl Conn {
         }
     }
 
-    /// The client is gone.
+    /// Closes both pipes, because the client is gone.
     pub(crate) fn hang_up(&mut self, at: usize, cx: &mut Context) {
         self.is_gone = true;
         self.up.close();
@@ -55,7 +54,7 @@ impl Conn {
     }
 }
 
-/// See the module.
+/// The simulated world of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cx: Context,
@@ -107,7 +106,7 @@ impl World {
         Ok(())
     }
 
-    /// Until nothing happens any more, or the end comes.
+    /// Runs until no event is left, or the phase ends.
     fn phase(&mut self, ending: Ending) -> Verdict {
         let nr_answers_max = match ending {
             Ending::Quiet => u64::MAX,
@@ -138,7 +137,7 @@ impl World {
             Event::Work(worker) => {
                 let World { server, conns, disk, cx, .. } = self;
                 server.work(worker, conns, disk, cx);
-                // There may be room in the pipes again.
+                // The pipes may have room again.
                 (0..self.clients.len()).try_for_each(|client| self.pump(client))
             }
             Event::Done(hctx, tag) => {
@@ -160,7 +159,7 @@ impl World {
         self.server.accept(&mut self.cx);
     }
 
-    /// A piece of a stream arrives.
+    /// Delivers a piece of a stream.
     fn advance(&mut self, at: usize, way: Way) -> Verdict {
         let conn = &mut self.conns[at];
         let piece_max = conn.piece_max;
@@ -180,7 +179,7 @@ impl World {
         }
     }
 
-    /// A client reads and writes what it can.
+    /// Lets a client read and write as much as it can.
     fn pump(&mut self, client: usize) -> Verdict {
         let client = &mut self.clients[client];
         let Some(live) = &client.live else { return Ok(()) };
@@ -189,13 +188,13 @@ impl World {
         let had_arrived = conn.down.has_arrived();
         client.pump(conn, &mut self.shared, &mut self.cx)?;
         if had_arrived && !conn.down.has_arrived() {
-            // The server may go on.
+            // The server may write again.
             self.server.wake(at, &mut self.cx);
         }
         Ok(())
     }
 
-    /// Nothing happens any more: so everybody must be at the end.
+    /// Checks the final state: no event is left, so every client must have finished.
     fn check_quiet(&mut self) -> Verdict {
         for client in &self.clients {
             if !client.is_over() {
@@ -212,7 +211,7 @@ impl World {
         Ok(())
     }
 
-    /// The power goes, or the server dies; and what is found then has to be right.
+    /// Cuts the power or kills the server, and then checks what the disk holds.
     fn crash(&mut self, ending: Ending) -> Verdict {
         let World { disk, server, cx, .. } = self;
         let is_busy = disk.nr_in_layer() > 0;
@@ -239,13 +238,13 @@ impl World {
         Ok(())
     }
 
-    /// What every sector holds.
+    /// Returns the value of every sector.
     fn found(&self) -> Vec<Value> {
         let store = &self.disk.device.store;
         (0..store.nr_sectors()).map(|sector| Value::of(sector, store.read(sector))).collect()
     }
 
-    /// A new server on the same device.
+    /// Starts a new server on the same device.
     fn restart(&mut self) {
         self.cx.forget();
         self.conns.clear();

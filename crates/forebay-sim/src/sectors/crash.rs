@@ -1,31 +1,32 @@
-//! What a crash may leave of each sector, and how the log goes on behind it.
+//! Crashes: the values that a crash may leave in each sector, and the log after a crash.
 //!
-//! A crash may undo what is not durable: writes in any choice. So what is there is the data of some
-//! write which no durable one must have followed. That a write was followed by another is known by
-//! their times, by reads that saw the one and then the other, or by a value that lay between both
-//! (`Zones::latest`, `earliest`).
+//! A crash may undo any subset of the writes that are not durable. So a sector then holds the data
+//! of some write that no durable write must have followed. Three facts show that a write was
+//! followed by another: their times, reads that saw the one and then the other, or a value that lay
+//! between both (`Zones::latest`, `earliest`).
 
 use super::row::{Read, Row, Write};
 use super::zones::{Zone, Zones};
 use super::{Anomaly, End, Op, Rule, Sectors, Value};
 
-/// What is lost.
+/// The kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The server died, and what is below it lives on: all that it acknowledged is there.
+    /// The server died, and the layers below it survive: every acknowledged write is there.
     Server,
-    /// The power failed: what was not flushed may be gone.
+    /// The power failed: writes that were not flushed may be gone.
     Power,
 }
 
 impl Sectors {
-    /// Whether a log that ends with a crash can be explained, and what was found behind it, one
-    /// value for each sector. From then on this is the disk behind the crash. Behind a server's
-    /// death what was never answered may yet come, and what was not flushed still is not; behind a
-    /// loss of power all that was found is durable, and what was undone does not come back.
+    /// Checks whether a log that ends with a crash can be explained, together with the values found
+    /// afterwards, one for each sector. From then on `self` is the disk after the crash. After the
+    /// death of a server, operations that were never answered may still take effect, and unflushed
+    /// writes are still not durable. After a loss of power all found values are durable, and undone
+    /// writes do not come back.
     ///
     /// # Errors
-    /// What cannot be, of the lowest sector.
+    /// The anomaly of the lowest sector that cannot be explained.
     ///
     /// # Panics
     /// As [`check`](Sectors::check), and if there is not one value for each sector.
@@ -54,7 +55,7 @@ impl Sectors {
         Ok(())
     }
 
-    /// A time behind all of a log.
+    /// Returns a time after the end of a log.
     fn end_of(&self, ops: &[Op]) -> u64 {
         let last = ops.iter().map(|op| match op.end {
             End::Ok(ended) => ended,
@@ -85,10 +86,10 @@ impl Row {
 }
 
 impl Zones {
-    /// A durable value that must have been written after that of `write`.
+    /// Returns a durable value that must have been written after that of `write`.
     fn is_followed(&self, write: &Write, has_one_zero: bool) -> Option<Value> {
         let all = || self.forward.iter().chain(&self.others);
-        // Zeroes have a zone for each write of them, or one for all.
+        // Zeroes have one zone for each write of them, or one zone in all.
         let is_own = |zone: &&Zone| {
             let is_same = (zone.start, zone.finish) == (write.began, write.ended);
             zone.value == write.value && (zone.value != Value::Zero || is_same || has_one_zero)

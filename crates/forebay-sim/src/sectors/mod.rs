@@ -1,18 +1,19 @@
-//! Each sector is a linearizable register (P3), and what was flushed outlives a crash (P2): whether
-//! a log of what clients did to a disk can be explained by such registers.
+//! A checker of disk logs: each sector is a linearizable register (P3), and flushed data survives a
+//! crash (P2). It checks whether such registers can explain a log of client operations.
 //!
-//! Every write has a [`Stamp`] of its own, so a read names the write that it saw, and nothing has
-//! to be searched. The times are any clock's that all clients share: an operation lies somewhere
-//! between when it began and when it ended. One that never ended, or failed, may have been done at
-//! any time since it began, or never: it stays open for ever.
+//! Every write has a unique [`Stamp`]. So a read identifies the write that it saw, and no search is
+//! needed. The times come from any clock that all clients share: an operation takes effect at some
+//! moment between its start and its end. An operation that never ended, or failed, may have taken
+//! effect at any time since it began, or never: it stays open for ever.
 //!
-//! This knows nothing of the core: the same check serves the simulator, the drivers and servers.
-//! The simulator has another register (`check/register.rs`), which looks at each event as it comes.
+//! The checker does not depend on the core: it serves the simulator, the drivers and the servers.
+//! The simulator also has another register (`check/register.rs`), which checks each event as it
+//! happens.
 //!
-//! - [`stamp`](Stamp): what is written into a sector, and what is read back;
-//! - `row`: what happened to one sector;
-//! - `zones`: whether that can be explained, in O(n log n);
-//! - `crash`: what may be there after one.
+//! - [`stamp`](Stamp): the contents of a sector, written and read back;
+//! - `row`: the history of one sector;
+//! - `zones`: whether the history can be explained, in O(n log n);
+//! - `crash`: the values that a sector may hold after a crash.
 //!
 //! Source: P. Gibbons, E. Korach, "Testing Shared Memories", SIAM J. Comput. 26 (1997): with unique
 //! values the operations on each value form a zone, and zones alone decide.
@@ -32,111 +33,111 @@ use row::Row;
 /// One operation of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What was asked for, and what a read brought.
+    /// The requested operation; for a read, also its result.
     pub kind: Kind,
     /// The first sector; a flush has none.
     pub first: u64,
-    /// When it was asked for.
+    /// When the client began it.
     pub began: u64,
-    /// What became of it.
+    /// The result.
     pub end: End,
 }
 
-/// What an operation does.
+/// The type of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Every sector gets the stamp, which no other write of that sector has.
+    /// Every sector gets the stamp, which is unique among the writes of that sector.
     Write {
-        /// What is written.
+        /// The stamp of the write.
         stamp: Stamp,
-        /// Of so many sectors.
+        /// The number of sectors.
         nr_sectors: u64,
-        /// It is durable when it has ended.
+        /// The write is durable when it has ended.
         fua: bool,
     },
     /// Every sector reads as zeroes from then on.
     Zero {
-        /// Of so many sectors.
+        /// The number of sectors.
         nr_sectors: u64,
-        /// It is durable when it has ended.
+        /// The write is durable when it has ended.
         fua: bool,
     },
-    /// Every sector reads as zeroes from then on, or is as it was.
+    /// Every sector reads as zeroes from then on, or keeps its data.
     Trim {
-        /// Of so many sectors.
+        /// The number of sectors.
         nr_sectors: u64,
     },
-    /// What was read, for each sector.
+    /// The values read, one for each sector.
     Read(Vec<Value>),
-    /// What had ended before it began is durable once it has ended well.
+    /// A successful flush makes durable every write that had ended before the flush began.
     Flush,
 }
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Well, at that time.
+    /// Success, at that time.
     Ok(u64),
-    /// It was refused, and nothing of it was done or will be.
+    /// The operation was refused: no part of it was or will be done.
     Refused,
-    /// Nobody knows: it failed, or its client or server was gone.
+    /// Unknown: the operation failed, or its client or server was gone.
     Unknown,
 }
 
-/// Why a log cannot be explained.
+/// A contradiction in a log, for which it cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Of this sector.
+    /// The sector.
     pub sector: u64,
-    /// Which promise is broken.
+    /// The broken rule.
     pub rule: Rule,
     /// The operations that contradict each other.
     pub what: String,
 }
 
-/// What a sector is held to.
+/// The rules for a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A read brings one write's data, whole, and meant for that sector.
+    /// A read returns the whole data of one write to that sector.
     Whole,
-    /// What is read was written, or is being written.
+    /// A read returns data that was written, or is being written.
     Written,
-    /// Nobody reads what was overwritten, nor anything older than what somebody has read.
+    /// A read returns no overwritten data, and nothing older than an earlier read returned.
     Fresh,
-    /// After a crash nothing is older than what was flushed.
+    /// After a crash no sector holds data older than the last flush.
     Durable,
 }
 
-/// How much a check has looked at, so that a test can say that it was enough.
+/// Counts of checked operations, so that a test can require enough of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Reads of one sector each.
     pub reads: u64,
     /// Writes and zeroes of one sector each.
     pub writes: u64,
-    /// Reads of a sector that another operation wrote meanwhile.
+    /// Reads of a sector that another operation wrote at the same time.
     pub racing_reads: u64,
 }
 
-/// A disk's sectors: what they may hold when a log begins.
+/// The sectors of a disk, with the values that they may hold when a log begins.
 #[derive(Clone, Debug)]
 pub struct Sectors {
     rows: Vec<Row>,
-    /// The time of the next log's beginning. Not 0 behind a server's death, which ends no row.
+    /// The start time of the next log. It is not 0 after the death of a server, which ends no row.
     start: u64,
 }
 
 impl Sectors {
-    /// A disk of zeroes.
+    /// Returns a disk of zeroes.
     pub fn new(nr_sectors: u64) -> Sectors {
         let rows = (0..nr_sectors).map(|_| Row::starting_with(Value::Zero)).collect();
         Sectors { rows, start: 0 }
     }
 
-    /// Whether a log can be explained. The operations may come in any order.
+    /// Checks whether a log can be explained. The operations may be in any order.
     ///
     /// # Errors
-    /// What cannot be, of the lowest sector.
+    /// The anomaly of the lowest sector that cannot be explained.
     ///
     /// # Panics
     /// If an operation goes beyond the disk, or a stamp was used twice for a sector.
@@ -151,7 +152,7 @@ impl Sectors {
         Ok(tally)
     }
 
-    /// The rows, with what the log says of each.
+    /// Returns the rows with the operations of the log added.
     fn told(&self, ops: &[Op]) -> Vec<Row> {
         let mut rows = self.rows.clone();
         let good_flushes =

@@ -1,8 +1,8 @@
-//! What happened to one sector: its writes and its reads, with their times.
+//! History of one sector: its writes and its reads, with their times.
 
 use super::{End, Kind, Op, Value};
 
-/// The end of what never ends.
+/// The end time of an operation that never ends.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// A write of the sector.
@@ -11,13 +11,13 @@ pub(super) struct Write {
     pub(super) value: Value,
     pub(super) began: u64,
     pub(super) ended: u64,
-    /// It was done when it ended. A trim may have done nothing.
+    /// The write had certainly taken effect when it ended. A trim may have done nothing.
     pub(super) is_certain: bool,
-    /// It outlives a crash.
+    /// The write survives a crash.
     pub(super) is_durable: bool,
 }
 
-/// A read of the sector that ended well.
+/// A successful read of the sector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub(super) value: Value,
@@ -25,7 +25,7 @@ pub(super) struct Read {
     pub(super) ended: u64,
 }
 
-/// One sector. The first write is what it started with.
+/// One sector. The first write is the initial value.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) writes: Vec<Write>,
@@ -38,15 +38,15 @@ impl Row {
         Row { writes: vec![start], reads: Vec::new() }
     }
 
-    /// There was a flush that began then.
+    /// Records a successful flush that began at that time.
     pub(super) fn flush(&mut self, began: u64) {
         for write in &mut self.writes {
             write.is_durable |= write.is_certain && write.ended < began;
         }
     }
 
-    /// Adds the part of an operation that concerns this sector, its `nth`. Its times count from
-    /// `start` on.
+    /// Adds the part of an operation that concerns this sector, its `nth`. Its times are relative
+    /// to `start`.
     pub(super) fn add(&mut self, op: &Op, nth: usize, start: u64) {
         let began = start + op.began;
         let (value, fua, may_do) = match &op.kind {

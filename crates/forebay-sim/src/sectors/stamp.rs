@@ -1,51 +1,53 @@
-//! What is written into a sector, so that a read can say whose it is: the same sixteen bytes over
-//! and over, the write's number and the sector's. A sector that is torn has two of them.
+//! Contents of a sector: the same sixteen bytes repeated, the write's number and the sector's
+//! number. So a read shows which write filled the sector, and a torn sector has two different
+//! patterns.
 
 use std::fmt;
 
-/// The number of a write: who wrote, and which of its writes it was.
+/// Identifies a write: the writer, and the sequence number of the write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
-/// What the upper bits of a sector's number hold, so that other data is told from ours.
+/// The upper bits of a sector's number, to distinguish foreign data.
 const MARK: u64 = 0x0f0b << SECTOR_BITS;
 const SECTOR_BITS: u32 = 48;
 const SEQUENCE_BITS: u32 = 48;
 const PAIR_BYTES: usize = 16;
 
-/// What a sector holds.
+/// The contents of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Nothing but zeroes.
     Zero,
-    /// The data of a write, whole.
+    /// The whole data of one write.
     Stamp(Stamp),
     /// The data of a write to another sector.
     Misdirected(Stamp, u64),
-    /// Parts of two writes, or of one and none.
+    /// Parts of two writes, or a part of one write.
     Torn,
-    /// What no write of ours can have left.
+    /// Data that none of the writes can have left.
     Foreign,
-    /// Nobody looked, or what was seen proves nothing: never what a sector holds.
+    /// Not read, or the read proves nothing. A sector never holds this value.
     Unseen,
 }
 
 impl Stamp {
-    /// `sequence` counts the writes of `writer`; both are any numbers, of 16 and 48 bits.
+    /// Returns the stamp of a write. `writer` and `sequence` are arbitrary numbers; `sequence`
+    /// counts the writes of `writer` and has 48 bits.
     ///
     /// # Panics
-    /// If the sequence has more bits.
+    /// If the sequence has more than 48 bits.
     pub fn new(writer: u16, sequence: u64) -> Stamp {
         assert!(sequence < (1 << SEQUENCE_BITS), "a sequence has 48 bits");
         Stamp(u64::from(writer) << SEQUENCE_BITS | sequence)
     }
 
-    /// Who wrote.
+    /// Returns the writer.
     pub fn writer(self) -> u16 {
         (self.0 >> SEQUENCE_BITS) as u16
     }
 
-    /// Which of its writes it was.
+    /// Returns the sequence number among the writer's writes.
     pub fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
@@ -53,7 +55,7 @@ impl Stamp {
     /// Fills a sector with the stamp.
     ///
     /// # Panics
-    /// If its length is no multiple of 16 bytes.
+    /// If the length is not a multiple of 16 bytes.
     pub fn fill(self, sector: u64, bytes: &mut [u8]) {
         assert_eq!(bytes.len() % PAIR_BYTES, 0, "stamps are 16 bytes long");
         for pair in bytes.chunks_exact_mut(PAIR_BYTES) {
@@ -70,10 +72,10 @@ impl fmt::Debug for Stamp {
 }
 
 impl Value {
-    /// What a sector's bytes say.
+    /// Returns the value of a sector's bytes.
     ///
     /// # Panics
-    /// If their number is not a multiple of 16, or there are none.
+    /// If the length is not a multiple of 16 bytes, or is 0.
     pub fn of(sector: u64, bytes: &[u8]) -> Value {
         assert_eq!(bytes.len() % PAIR_BYTES, 0, "stamps are 16 bytes long");
         let mut pairs = bytes.chunks_exact(PAIR_BYTES);

@@ -1,5 +1,5 @@
-//! The check against its definition: all orders of few operations, tried one by one; and against
-//! disks that lie, each in one way.
+//! Tests of the checker: against its definition, by trying all orders of a few operations; and
+//! against faulty disks, each with one kind of fault.
 
 mod by_hand;
 mod every_order;

@@ -1,18 +1,18 @@
-//! Whether the reads and writes of one sector can be put in an order.
+//! Zones: whether the reads and writes of one sector can be put in an order.
 //!
-//! All operations on one value, its write and the reads that saw it, stay together in any such
-//! order: between two of them there is no other write. Let `finish` be when the first of them
-//! ended, and `start` when the last of them began.
+//! In any such order all operations on one value, its write and the reads that saw it, are
+//! adjacent: no other write is between two of them. Let `finish` be the time when the first of them
+//! ended, and `start` the time when the last of them began.
 //!
-//! - If `finish < start`, the sector held the value from the one to the other: a *forward* zone.
-//! - Otherwise all of them can be put to one moment between `start` and `finish`.
+//! - If `finish < start`, the sector held the value from `finish` to `start`: a *forward* zone.
+//! - Otherwise all of them can take effect at one moment between `start` and `finish`.
 //!
-//! There is an order if, and only if, no two forward zones overlap, and no other zone lies within
-//! one. A read must not end before its write began, besides.
+//! An order exists if, and only if, no two forward zones overlap and no other zone lies within a
+//! forward one. In addition, a read must not end before its write began.
 //!
-//! Zeroes can be written more than once, and then a read does not say which of them it saw. It must
-//! have seen one of those that can have been the last; that it forbids others what is older is not
-//! checked then.
+//! Zeroes can be written more than once, and then a read does not show which write it saw. It must
+//! have seen a write of zeroes that can have been the last write. That such a read forbids older
+//! values to others is not checked in this case.
 
 use super::row::{NEVER, Read, Row, Write};
 use super::{Anomaly, Rule, Stamp, Value};
@@ -32,7 +32,7 @@ impl Zone {
         self.finish < self.start
     }
 
-    /// Whether the sector held the value without a break at that time and around it.
+    /// Returns whether the sector held the value without interruption at that time and around it.
     fn covers(&self, time: u64) -> bool {
         self.finish < time && time < self.start
     }
@@ -41,13 +41,13 @@ impl Zone {
 /// The zones of a sector.
 #[derive(Debug)]
 pub(super) struct Zones {
-    /// By when they begin. They do not overlap.
+    /// Ordered by start. They do not overlap.
     pub(super) forward: Vec<Zone>,
     pub(super) others: Vec<Zone>,
 }
 
 impl Row {
-    /// Whether there is an order.
+    /// Checks that an order exists, and returns the zones.
     pub(super) fn check(&self, sector: u64) -> Result<Zones, Box<Anomaly>> {
         let anomaly = |rule, what| Box::new(Anomaly { sector, rule, what });
         for read in &self.reads {
@@ -63,7 +63,7 @@ impl Row {
         Ok(zones)
     }
 
-    /// Whether zero is a value like others: what the sector started with, and nobody wrote.
+    /// Returns whether zero is a value like others: the initial value, and never written.
     pub(super) fn has_one_zero(&self) -> bool {
         self.writes[0].value == Value::Zero
             && self.writes[1..].iter().all(|write| write.value != Value::Zero)
@@ -111,8 +111,9 @@ impl Row {
         Ok(Zones { forward, others })
     }
 
-    /// A read of zeroes saw one that began before the read ended, and ended after the last write
-    /// began that the read must not have missed.
+    /// Checks the reads of zeroes. Such a read saw a write of zeroes that began before the read
+    /// ended. That write ended after the start of every write that had certainly taken effect
+    /// before the read.
     fn check_zero_reads(&self) -> Result<(), String> {
         let latest_begins = Running::new(
             self.writes.iter().filter(|write| write.is_certain).map(|w| (w.ended, w.began)),
@@ -133,7 +134,7 @@ impl Row {
 }
 
 impl Row {
-    /// How many reads overlap a write that ended.
+    /// Returns the number of reads that overlap a write that ended.
     pub(super) fn racing_reads(&self) -> u64 {
         let ended = self.writes[1..].iter().filter(|write| write.ended != NEVER);
         let latest_ends = Running::new(ended.map(|write| (write.began, write.ended)));
@@ -168,24 +169,24 @@ impl Zones {
         Ok(())
     }
 
-    /// The forward zone that covers a time.
+    /// Returns the forward zone that covers a time.
     fn around(&self, time: u64) -> Option<&Zone> {
         let after = self.forward.partition_point(|zone| zone.finish < time);
         self.forward[..after].last().filter(|zone| zone.covers(time))
     }
 
-    /// The last time at which a value can have been the last one written.
+    /// Returns the last time at which a value can have been the last one written.
     pub(super) fn latest(&self, zone: &Zone) -> u64 {
         self.around(zone.finish).map_or(zone.finish, |outer| outer.finish)
     }
 
-    /// The first time at which a value must have been written.
+    /// Returns the first time at which a value must have been written.
     pub(super) fn earliest(&self, zone: &Zone) -> u64 {
         self.around(zone.start).map_or(zone.start, |outer| outer.start)
     }
 }
 
-/// Pairs of a time and a number: the largest number of all earlier times.
+/// A running maximum: for each time, the largest number up to that time.
 struct Running(Vec<(u64, u64)>);
 
 impl Running {

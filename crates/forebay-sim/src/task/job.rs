@@ -1,4 +1,4 @@
-//! A task that does what a fio job says: fio's main loop, in virtual time.
+//! A task that runs a fio job: fio's main loop, in virtual time.
 
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
@@ -32,7 +32,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
     while !is_over {
         is_over = submit(&mut thread, &job, &mut generator, block, &mut nr_writes).await;
         is_over |= world.now() >= end_ns;
-        // As fio does: when the queue is full it is drained to `iodepth_low`, in batches.
+        // As in fio, a full queue is drained to `iodepth_low`, in batches.
         let low = if is_over { 0 } else { job.iodepth_low as usize };
         let min = (job.iodepth_batch_complete_min as usize).max(1);
         let max = (job.iodepth_batch_complete_max as usize).max(min);
@@ -51,7 +51,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
     tally(&world, id, &mut ended);
 }
 
-/// Submits a batch, in a plug. Says whether the job has nothing more.
+/// Submits a batch, in a plug. Returns whether the job has no more I/O.
 async fn submit(
     thread: &mut Thread,
     job: &Job,

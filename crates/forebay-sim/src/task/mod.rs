@@ -1,4 +1,4 @@
-//! What tasks do: draw their next action from the seed, or what a fio job says.
+//! Tasks: one draws its actions from the seed, the other runs a fio job.
 
 pub(crate) mod job;
 pub(crate) mod random;

@@ -1,4 +1,4 @@
-//! A task that draws what it does.
+//! A task that draws its actions.
 
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
@@ -7,30 +7,30 @@ use forebay_core::{BioFlags, Gate, Op, UnplugCause};
 use forebay_model::Random;
 use std::rc::Rc;
 
-/// How many bios a task keeps in the layer at most.
+/// The maximum number of a task's bios in the layer.
 const IN_LAYER_MAX: usize = 200;
 
-/// What a task may do, and how often; percentages.
+/// The actions of a task, and how often it performs them; percentages.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) nr_bios: u32,
     /// The logical block size.
     pub(crate) block: u64,
-    /// The blocks that are used.
+    /// The number of blocks that are used.
     pub(crate) nr_blocks: u64,
     pub(crate) ops: Vec<Op>,
     pub(crate) fua: u32,
     pub(crate) preflush: u32,
-    /// How often a flush is up to a durable point.
+    /// How often a flush has a durable point as its limit.
     pub(crate) up_to: u32,
     pub(crate) nomerge: u32,
     pub(crate) nowait: u32,
     pub(crate) reserved: u32,
     pub(crate) background: u32,
-    /// How often the task changes how many tags may be in use, of so many.
+    /// How often the task changes the limit of tags in use, whose maximum is `queue_depth`.
     pub(crate) resizes: u32,
     pub(crate) queue_depth: u32,
-    /// How often a bio is a neighbour of the last one.
+    /// How often a bio is adjacent to the last one.
     pub(crate) sequential: u32,
     /// How often the task closes a gate.
     pub(crate) gates: u32,
@@ -38,16 +38,16 @@ pub(crate) struct Load {
     pub(crate) reopens: u32,
     /// How often a plug is left open.
     pub(crate) forget: u32,
-    /// How often memory is in several segments.
+    /// How often memory has several segments.
     pub(crate) cut: u32,
-    /// Whether segments may end within a logical block.
+    /// Segments may end within a logical block.
     pub(crate) may_cut_anywhere: bool,
     /// The longest bio, blocks.
     pub(crate) nr_max: u64,
     pub(crate) burst_max: u64,
 }
 
-/// Runs until its bios have been submitted, and have ended.
+/// Runs until all bios of the task have been submitted and have ended.
 pub(crate) async fn run(world: Rc<World>, id: usize, load: Load, mut random: Random) {
     world.scheduler.sleep(id, random.below(20_000)).await;
     world.note(Kind::Start, id as u64, id as u64);
@@ -70,9 +70,9 @@ struct RandomTask {
     thread: Thread,
     load: Load,
     random: Random,
-    /// Bios that are still to be submitted.
+    /// The number of bios that are still to be submitted.
     left: u32,
-    /// The last bio: what it does, its first block, and the block after it.
+    /// The last bio: its operation, its first block, and the block after it.
     last: (Op, (u64, u64)),
     ended: Vec<Ended>,
 }
@@ -137,7 +137,7 @@ impl RandomTask {
         self.thread.reap(min, max, &mut self.ended).await;
     }
 
-    /// Several bios, within plugs or not.
+    /// Submits several bios, within plugs or not.
     async fn burst(&mut self) {
         let nr = self.random.between(1, self.load.burst_max).min(self.left.into());
         for _ in 0..self.random.below(4) {
@@ -164,7 +164,7 @@ impl RandomTask {
         }
     }
 
-    /// Tags for the next bios, of which there are so many (T10).
+    /// Takes tags of the budget for at most `nr` of the next bios (T10).
     async fn charge(&mut self, nr: u64) -> Vec<forebay_core::Tag> {
         let need_max = self.thread.world.budget.as_ref().map_or(1, |budget| budget.need_max());
         self.thread.charge(nr.min(need_max.into()) as u32).await
@@ -176,7 +176,7 @@ impl RandomTask {
         let nr = random.between(1, load.nr_max);
         let mut block = random.below(load.nr_blocks - nr + 1);
         if random.chance(load.sequential, 100) {
-            // Beside the last one, in front of it or behind it, and of the same kind.
+            // Adjacent to the last one, before or after it, and with the same operation.
             let (first, end) = self.last.1;
             let is_before = random.chance(1, 5) && nr <= first;
             let is_after = end + nr <= load.nr_blocks;
@@ -219,7 +219,7 @@ fn flags(load: &Load, random: &mut Random, op: Op) -> BioFlags {
     flags
 }
 
-/// Where memory of this length is cut: at one place at most in each logical block.
+/// Returns the offsets at which memory of this length is split: at most one in each logical block.
 fn cuts(load: &Load, random: &mut Random, len: u64) -> Vec<u64> {
     let within = |random: &mut Random| match load.may_cut_anywhere {
         true => 16 * random.below(load.block / 16),

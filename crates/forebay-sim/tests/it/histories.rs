@@ -1,10 +1,10 @@
-//! Every short history on a device with a volatile cache, and a crash at each of its moments.
+//! Every short history on a device with a volatile cache, with a crash after each event.
 //!
-//! Those that are ignored take minutes, optimized: `cargo xtask histories` runs them.
+//! The ignored tests take minutes in an optimized build: `cargo xtask histories` runs them.
 
 use forebay_sim::histories::{Bug, Kinds, Report, Scope, Setting, explore};
 
-/// Tries all of it, and says how much that was.
+/// Tries all histories of a scope, and prints how many there were.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 fn try_all(scope: Scope) -> Report {
     let report = explore(&scope, &Setting::all()).unwrap_or_else(|fault| panic!("{fault}"));
@@ -12,7 +12,7 @@ fn try_all(scope: Scope) -> Report {
     report
 }
 
-/// Four bios, and at most so many writes and flushes that fail.
+/// Returns the scope of four bios, with at most so many failed writes and flushes.
 const fn four(failures_max: u32, one_of: u64) -> Scope {
     Scope {
         failures_max,
@@ -48,7 +48,8 @@ fn a_device_that_lies_is_caught() {
             let lengths = 1..=if bug == Bug::LyingFlush { 2 } else { 1 };
             let fault = lengths.map(|length| explore(&Scope::all(length), &[setting]));
             let is_found = fault.filter_map(Result::err).any(|fault| fault.rule.contains("P2"));
-            // Where nothing is elided in vain, and FUA is the device's own.
+            // `LyingFua` is a bug of native FUA. A script of one FUA write does not depend on
+            // elision and queueable flushes, so it is tried only with both.
             let shows = match bug {
                 Bug::LyingFlush => true,
                 _ => setting.fua && setting.elide && setting.flush_queueable,
@@ -76,7 +77,7 @@ fn write_back_error_of_a_file_is_reported_in_every_short_history() {
     let mut native = Setting::files();
     native.retain(|setting| setting.fua && !setting.elide);
     try_files(Scope::file(3, 1, Kinds::Syncs), &native);
-    // Commands fail by themselves as well.
+    // Commands fail on their own as well.
     let failing = Scope { failures_max: 1, one_of: 29, ..Scope::file(2, 2, Kinds::All) };
     try_files(failing, &Setting::files());
 }

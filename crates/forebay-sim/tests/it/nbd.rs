@@ -1,17 +1,17 @@
-//! NBD sessions in the simulator: seeds that break no rule, what they have met, and planted bugs,
-//! which clients of either kind find alone.
+//! NBD sessions in the simulator: seeds must break no rule and produce every kind of event. Clients
+//! of either kind alone must find the planted bugs.
 
 use crate::plants::{Found, look_for};
 use forebay_sim::nbd::{NbdClient, NbdOptions, NbdPlant, run_nbd_seed};
 use std::collections::BTreeMap;
 
 const NR_SEEDS: u64 = 250;
-/// And by `cargo xtask sessions`.
+/// Seeds of `cargo xtask sessions`.
 const NR_SEEDS_OF_GATE: u64 = 20_000;
 /// Within how many seeds a planted bug must be found.
 const NR_SEEDS_PLANTED: u64 = 1000;
 
-/// Runs seeds, and says what was never met.
+/// Runs seeds, and checks that every kind of event happened.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 fn run_all(seeds: std::ops::Range<u64>) {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
@@ -79,7 +79,7 @@ fn check_all_found(client: NbdClient) {
     }
 }
 
-/// After how many seeds it is found, and by which rule.
+/// Returns after how many seeds the bug is found, and by which rule.
 fn find(plant: NbdPlant, client: NbdClient) -> Found {
     let options = NbdOptions { plant: Some(plant), client: Some(client), ..NbdOptions::default() };
     (0..NR_SEEDS_PLANTED).find_map(|seed| {

@@ -1,4 +1,4 @@
-//! Planted bugs: each is found within some seeds, and by the rule that it breaks.
+//! Planted bugs: each is found within some seeds, by the rule that it breaks.
 
 use forebay_sim::{Options, Plant, RULES, run_seed};
 use std::fmt::Debug;
@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 /// Within how many seeds a bug must be found.
 const NR_SEEDS: u64 = 1000;
 
-/// What a search for a planted bug has found: after how many seeds, and by which rule.
+/// Result of a search for a planted bug: after how many seeds it was found, and by which rule.
 pub(crate) type Found = Option<(u64, String)>;
 
-/// Looks for each of the bugs, and prints what was found. Assertions are expected to fail
-/// meanwhile; their messages come with the violations. One search at a time: the hook for them is
-/// the process's.
+/// Searches for each of the bugs, and prints the results. Assertions are expected to fail during a
+/// search; the violations contain their messages. Only one search runs at a time, because the panic
+/// hook is global.
 #[allow(clippy::print_stdout, reason = "a test says which rule has found what")]
 pub(crate) fn look_for<P: Copy + Debug>(
     plants: impl IntoIterator<Item = P>,
@@ -54,7 +54,7 @@ fn every_rule_of_tags_and_of_runs_has_a_planted_bug() {
     }
 }
 
-/// After how many seeds it is found, and by which rule.
+/// Returns after how many seeds the bug is found, and by which rule.
 fn find(plant: Plant) -> Found {
     let options = Options { plant: Some(plant), ..Options::default() };
     (0..NR_SEEDS).find_map(|seed| {

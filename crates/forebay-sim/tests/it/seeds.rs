@@ -1,4 +1,4 @@
-//! Swarm seeds that break no rule; the same seed does the same; and what the seeds have met.
+//! Swarm seeds: they break no rule, are reproducible, and together produce every kind of event.
 
 use forebay_sim::{Options, Reached, run_seed};
 

@@ -1,9 +1,9 @@
 //! Check for write-back errors that a place's file has not reported yet.
 //!
 //! O3: a check and the record of its loss are one step for other checks. The kernel reports an
-//! error once per open file, and all checks of a place use the same one. So a second check finds
-//! nothing, and its caller may then move the durable point. Hence each check holds a lock until its
-//! loss is recorded.
+//! error once per open file, and all checks of a place use the same open file. So a second check
+//! finds nothing, and its caller may then move the durable point. Hence each check holds a lock
+//! until its loss is recorded.
 // `sync_file_range` is not in the standard library.
 #![allow(unsafe_code)]
 
@@ -19,12 +19,12 @@ pub(super) struct WriteBackCheck {
     probe: Mutex<ErrorProbe>,
 }
 
-/// How to find an error that the file has not reported yet.
+/// Method of finding an error that the file has not reported yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorProbe {
-    /// By a wait for the write-back of a range without pages.
+    /// Waits for the write-back of a range without pages.
     WaitForRange,
-    /// By a sync.
+    /// Syncs the file.
     Sync,
 }
 
@@ -67,12 +67,12 @@ impl WriteBackCheck {
     }
 }
 
-/// Returns whether the file reports an error now. Changes `probe` if the system refuses it.
+/// Returns whether the file reports an error now. Changes `probe` if the system refuses its method.
 fn has_error(file: &File, probe: &mut ErrorProbe, may_sync: bool) -> bool {
     if *probe == ErrorProbe::WaitForRange {
         match wait_for_nothing(file).map_err(|error| error.raw_os_error()) {
             Ok(()) => return false,
-            // The call is missing or forbidden; these are no write-back errors.
+            // The call is missing or forbidden; these are not write-back errors.
             Err(Some(libc::ENOSYS | libc::EPERM)) => *probe = ErrorProbe::Sync,
             Err(_) => return true,
         }
@@ -80,11 +80,11 @@ fn has_error(file: &File, probe: &mut ErrorProbe, may_sync: bool) -> bool {
     may_sync && file.sync_data().is_err()
 }
 
-/// Fails if an error of a write-back has not been reported to this open file. Does not block.
+/// Fails if a write-back error has not been reported to this open file. Does not block.
 fn wait_for_nothing(file: &File) -> io::Result<()> {
-    /// No file has a page there that is written back.
+    /// An offset at which no file has a page in write-back.
     const LAST: i64 = i64::MAX - 1;
-    // SAFETY: the call takes only numbers.
+    // SAFETY: integer arguments only.
     match unsafe {
         libc::sync_file_range(file.as_raw_fd(), LAST, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
     } {
@@ -108,7 +108,8 @@ mod models {
             let state =
                 Arc::new((WriteBackCheck::new(ErrorProbe::Sync), backing, AtomicBool::new(true)));
             let run = |(check, backing, error): &(WriteBackCheck, Backing, AtomicBool)| {
-                // Relaxed: the kernel's error word, whose order is its own.
+                // Relaxed: this stands for the kernel's error word, which orders nothing for its
+                // users.
                 let finds_error = |_: &mut ErrorProbe| error.swap(false, Ordering::Relaxed);
                 check.run_by(backing.durability(), true, finds_error);
                 assert_eq!(backing.durability().nr_failures(), 1, "the loss is recorded");

@@ -1,8 +1,8 @@
-//! `exclusive=on`: keeps other programs away from a file or block device.
+//! Exclusive use of a file or block device by one disk (`exclusive=on`).
 //!
-//! A file is locked as a whole, by a lock of the open file description (`F_OFD_SETLK`), which is
-//! advisory. A block device is opened with `O_EXCL`, which fails while it is mounted, part of
-//! another device, or open so by another program.
+//! A file is locked as a whole by an open-file-description lock (`F_OFD_SETLK`), which is advisory.
+//! A block device is opened with `O_EXCL`, which fails while it is mounted, part of another device,
+//! or opened with `O_EXCL` by another program.
 use super::ofd_lock::{self, Range};
 use super::place::{Name, open_again};
 use crate::error::OpenError;
@@ -11,24 +11,25 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Why a disk of this process is in the way of `exclusive=on`.
+/// The reason if a disk of this process prevents `exclusive=on`.
 pub(super) const HERE: &str =
     "this process has it open already; close that disk first, or use a clone of it";
 
-/// The error of `exclusive=on`.
+/// Returns the error of `exclusive=on`.
 pub(super) fn not_exclusive(path: &Path, why: impl Into<String>) -> OpenError {
     OpenError::Exclusive { path: path.to_owned(), why: why.into() }
 }
 
-/// How often a device that is in use is tried, and the pause between two tries: a child of a fork
-/// has all descriptors until it executes a program, including those that were closed here.
+/// Number of attempts to open a device that is in use, and the pause between two attempts. A child
+/// of a fork keeps all descriptors open until it executes a program, even those that were closed
+/// here.
 const NR_FORK_TRIES: u32 = 20;
 const FORK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Opens the file at `path` once more, and locks it.
+/// Opens the file at `path` again, and locks it.
 ///
 /// # Errors
-/// It is in use, or cannot be locked.
+/// Fails if the file is in use, or cannot be locked.
 pub(super) fn open_alone(path: &Path, name: Name, read_only: bool) -> Result<File, OpenError> {
     let is_device = matches!(name, Name::BlockDevice(_));
     let open = || open_again(path, name, read_only, if is_device { libc::O_EXCL } else { 0 });
@@ -59,8 +60,8 @@ pub(super) fn open_alone(path: &Path, name: Name, read_only: bool) -> Result<Fil
     Ok(alone)
 }
 
-/// Locks the whole file. A file that is open for reading alone can have a read lock only, and
-/// other programs may have such locks, too: so it must be the only lock.
+/// Locks the whole file. A file that is open read-only can have a read lock only, which other
+/// programs may hold too. So this also checks that there is no other lock.
 fn lock_all(file: &File, read_only: bool) -> io::Result<()> {
     let kind = if read_only { libc::F_RDLCK } else { libc::F_WRLCK };
     ofd_lock::set(file, Range::ALL, kind)?;
@@ -71,14 +72,15 @@ fn lock_all(file: &File, read_only: bool) -> io::Result<()> {
     }
 }
 
-/// Unlocks a file. A child of a fork may have the descriptor as well, so to close it may not do.
+/// Unlocks a file. Closing it may not suffice, because a child of a fork may have the descriptor
+/// too.
 pub(super) fn unlock(file: &File) {
-    // A device has no lock, and there is nothing to do about a failure.
+    // A device has no lock. A failure has no remedy, so it is ignored.
     let _ = ofd_lock::set(file, Range::ALL, libc::F_UNLCK);
 }
 
-/// Returns whether another program has locked all of the file. Locks of some bytes have a meaning
-/// that only the programs know that use them.
+/// Returns whether another program has locked the whole file. Locks of single bytes are ignored:
+/// their meaning is private to the programs that use them.
 pub(super) fn is_locked(file: &File) -> bool {
     // A file system without such locks has none.
     ofd_lock::conflict(file, Range::ALL, libc::F_RDLCK).is_ok_and(|found| {

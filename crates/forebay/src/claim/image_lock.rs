@@ -1,21 +1,22 @@
 //! QEMU's image locks: byte-range locks that keep a virtual machine and a disk apart.
 //!
 //! QEMU locks single bytes of every image that it opens, so that two programs do not write to one
-//! image at once. Forebay takes the same locks. Each permission has a number `n` and two bytes:
+//! image at the same time. Forebay takes the same locks. Each permission has a number `n` and two
+//! bytes:
 //!
-//! - a lock on byte `100 + n` says that its holder uses the permission;
-//! - a lock on byte `200 + n` says that its holder does not share the permission with others.
+//! - a lock on byte `100 + n` means that its holder uses the permission;
+//! - a lock on byte `200 + n` means that its holder does not share the permission with others.
 //!
 //! All locks are shared (read) locks, so any number of programs may hold a byte. A program first
-//! locks its bytes, and then tests the opposite byte of each: a permission that it uses must not be
-//! unshared by another program, and one that it does not share must not be in use. Two programs
-//! that start at the same time may both find a conflict; both then back off, and neither has the
-//! image. Forebay tests before it locks as well: an open that waits for an image then gets into
-//! the way of no third program.
+//! locks its bytes, and then tests the opposite byte of each. A permission that it uses must not be
+//! unshared by another program, and a permission that it does not share must not be in use. Two
+//! programs that start at the same time may both find a conflict; then both back off, and neither
+//! gets the image. Forebay also tests before it locks, so that an open that waits for an image does
+//! not block a third program.
 //!
-//! The locks are open-file-description locks (`F_OFD_SETLK`) on a descriptor of their own, one for
-//! each file and process: locks of one description never conflict, so any number of disks of this
-//! process may share a file. They are advisory: only programs that ask are kept away.
+//! The locks are open-file-description locks (`F_OFD_SETLK`) on a dedicated descriptor, one per
+//! file and process. Locks of one description never conflict, so any number of disks of this
+//! process may share a file. The locks are advisory: they exclude only programs that test them.
 //!
 //! Source: QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE`, `RAW_LOCK_SHARED_BASE`), its
 //! `docs/devel/` pages on permissions, and fcntl(2).
@@ -24,14 +25,14 @@ use super::ofd_lock::{self, Range};
 use std::fs::File;
 use std::io;
 
-/// The permissions that have bytes. The numbers are QEMU's.
+/// The permissions that have lock bytes. The numbers are QEMU's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     /// Reads return the data that was written last.
     ConsistentRead = 0,
     /// Changes data.
     Write = 1,
-    /// Writes data that is there already, as a repair does.
+    /// Rewrites existing data without changing it, as a repair does.
     WriteUnchanged = 2,
     /// Changes the length.
     Resize = 3,
@@ -42,7 +43,7 @@ use Permission::{ConsistentRead, Resize, Write, WriteUnchanged};
 const NR_PERMISSIONS: usize = 4;
 const ALL: [Permission; NR_PERMISSIONS] = [ConsistentRead, Write, WriteUnchanged, Resize];
 
-/// The byte of permission 0, for each [`Role`].
+/// The offset of permission 0, for each [`Role`].
 const BASES: [libc::off_t; 2] = [100, 200];
 
 /// The meaning of a locked byte.
@@ -52,14 +53,14 @@ enum Role {
     Unshared = 1,
 }
 
-/// How a disk uses an image.
+/// The permissions that a disk needs on an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    /// Whether it writes.
+    /// The disk writes.
     pub(super) writes: bool,
-    /// Whether it may change the length of the file.
+    /// The disk may change the length of the file.
     pub(super) resizes: bool,
-    /// Whether other programs may write meanwhile.
+    /// Other programs may write at the same time.
     pub(super) shares_writes: bool,
 }
 
@@ -73,7 +74,8 @@ impl Access {
         }
     }
 
-    /// A reader lets others repair what is there, a writer lets others only read.
+    /// Returns whether others are denied the permission. A reader allows others to rewrite existing
+    /// data; a writer allows others only to read.
     fn withholds(self, permission: Permission) -> bool {
         let exclusive = match permission {
             ConsistentRead => false,
@@ -83,7 +85,7 @@ impl Access {
         exclusive && !self.shares_writes
     }
 
-    /// The bytes that stand for it.
+    /// Returns the bytes that the access locks.
     fn bytes(self) -> impl Iterator<Item = Byte> {
         let used = ALL.into_iter().filter(move |p| self.uses(*p)).map(|p| Byte(Role::Used, p));
         let unshared = ALL.into_iter().filter(move |p| self.withholds(*p));
@@ -91,7 +93,7 @@ impl Access {
     }
 }
 
-/// One byte of the file that may be locked.
+/// A byte of the file that may be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Byte(Role, Permission);
 
@@ -100,7 +102,7 @@ impl Byte {
         BASES[self.0 as usize] + self.1 as libc::off_t
     }
 
-    /// The byte that must not be locked by another program.
+    /// Returns the byte that must not be locked by another program.
     fn opposite(self) -> Byte {
         let role = match self.0 {
             Role::Used => Role::Unshared,
@@ -110,16 +112,16 @@ impl Byte {
     }
 }
 
-/// Why an image cannot be had.
+/// Why the locks of an image cannot be taken.
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// Another program and this one need what the other does not share.
+    /// This program and another need a permission that the other does not share.
     Conflict(Conflict),
-    /// Another program has locked the whole file for itself.
+    /// Another program has locked the whole file.
     LockedWhole,
     /// The file system has no such locks.
     Unsupported(io::Error),
-    /// The system has not answered whether another program has the image.
+    /// The system could not report whether another program has the image.
     Failed(io::Error),
 }
 
@@ -135,14 +137,14 @@ impl From<io::Error> for Denied {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
-    /// Another program uses the permission, and this one would not share it.
+    /// Another program uses the permission, and this one does not share it.
     InUse(Permission),
-    /// Another program does not share the permission, and this one would use it.
+    /// Another program does not share the permission, and this one uses it.
     NotShared(Permission),
 }
 
 impl Conflict {
-    /// Returns what the other program does, as the end of a sentence about it.
+    /// Returns what the other program does, to complete a sentence about it.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Conflict::InUse(Write) => "writes to it",
@@ -153,21 +155,21 @@ impl Conflict {
     }
 }
 
-/// The byte locks that this process holds on a file, for all of its disks there.
+/// The byte locks that this process holds on a file, for all of its disks.
 ///
-/// Not safe for concurrent use by itself: the place that owns it has a mutex around it.
+/// Not synchronized: the place that owns it holds it in a mutex.
 #[derive(Debug, Default)]
 pub(super) struct ImageLocks {
-    /// How many disks need each byte locked.
+    /// Number of disks that need each byte locked.
     nr_needed: [[u32; NR_PERMISSIONS]; 2],
 }
 
 impl ImageLocks {
-    /// Takes the locks for one more disk, on `file`: always the same one, open for reading.
+    /// Takes the locks for one more disk, on `file`: always the same open file, readable.
     ///
     /// # Errors
-    /// Another program has the image, the file system has no locks, or it has failed. The locks
-    /// are as before.
+    /// Fails if another program has the image, or if the file system has no locks or has failed.
+    /// The locks are then unchanged.
     pub(super) fn add(&mut self, file: &File, access: Access) -> Result<(), Denied> {
         let wanted: Vec<_> = access.bytes().filter(|byte| self.needed(*byte) == 0).collect();
         let test_all = || wanted.iter().try_for_each(|byte| test(file, *byte));
@@ -175,11 +177,12 @@ impl ImageLocks {
         let lock_all = || {
             wanted.iter().try_for_each(|byte| set(file, *byte, libc::F_RDLCK).map_err(Denied::from))
         };
-        // All are locked before one is tested: of two programs at least one sees the other.
+        // All bytes are locked before one is tested: of two programs at least one sees the other.
         let result = lock_all().and_then(|()| test_all());
         match result {
             Ok(()) => access.bytes().for_each(|byte| *self.needed_mut(byte) += 1),
-            // Those that were not locked yet, too. Unlocking fails only where locking does.
+            // Also unlocks bytes that were not locked yet. Unlocking fails only where locking
+            // fails.
             Err(_) => wanted.iter().for_each(|byte| {
                 let _ = set(file, *byte, libc::F_UNLCK);
             }),
@@ -187,7 +190,7 @@ impl ImageLocks {
         result
     }
 
-    /// Gives back the locks of a disk that [`add`](Self::add) took for it.
+    /// Releases the locks that [`add`](Self::add) took for a disk.
     pub(super) fn remove(&mut self, file: &File, access: Access) {
         for byte in access.bytes() {
             let needed = self.needed_mut(byte);
@@ -212,8 +215,8 @@ fn set(file: &File, byte: Byte, kind: i32) -> io::Result<()> {
     ofd_lock::set(file, Range::byte(byte.offset()), kind)
 }
 
-/// Fails if another program has the opposite of `byte` locked. Locks of this description do not
-/// count.
+/// Fails if another program has locked the opposite of `byte`. Locks of this description do not
+/// conflict with it.
 fn test(file: &File, byte: Byte) -> Result<(), Denied> {
     let range = Range::byte(byte.opposite().offset());
     let found = ofd_lock::conflict(file, range, libc::F_WRLCK)?;
@@ -236,7 +239,7 @@ mod tests {
     const WRITER: Access = Access { writes: true, resizes: false, shares_writes: false };
     const SHARED: Access = Access { writes: true, resizes: false, shares_writes: true };
 
-    /// An open file description and its locks, as a program has them.
+    /// A program: an open file description and its locks.
     struct Program(File, ImageLocks);
 
     impl Program {
@@ -249,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Two programs with one file.
+    /// Returns two programs that have opened one file.
     fn pair() -> (Program, Program) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || Program(File::open(file.path()).unwrap(), ImageLocks::default());

@@ -1,20 +1,20 @@
-//! The files and block devices that this process has open as disks, and who may use each.
+//! Registry of the files and block devices that this process has open as disks, and their locks.
 //!
-//! Two disks on the same file are two queues to one thing: a write through one of them that is not
-//! flushed is not durable for the other either. So a file is known by its device and inode, and a
+//! Two disks on the same file are two queues to one device: an unflushed write through one of them
+//! is not durable for the other either. So a file is identified by its device and inode, and a
 //! block device by its number, whatever the path. Disks that are open on it at the same time share
-//! a [`Place`]. A partition and the disk that it is on are two places, as they have two caches in
-//! the kernel.
+//! a [`Place`]. A partition and its whole disk are two places, because they have two caches in the
+//! kernel.
 //!
-//! - [`place`]: the state that the disks share, and how no error of a write-back is missed;
-//! - [`image_lock`]: byte locks, by which a disk and a virtual machine of QEMU avoid each other;
-//! - [`exclusive`]: how other programs are kept away altogether;
-//! - [`ofd_lock`]: the system calls of both; [`report`]: what `forebay info` shows of a claim.
+//! - [`place`]: the state that the disks share, and how no write-back error is missed;
+//! - [`image_lock`]: byte locks, by which a disk and a QEMU virtual machine exclude each other;
+//! - [`exclusive`]: exclusive use against all other programs;
+//! - [`ofd_lock`]: the system calls of both; [`report`]: the text of `forebay info` about a claim.
 //!
-//! By default a disk takes the byte locks for its time. With `exclusive=on` there is one disk on a
-//! place, and other programs are kept away as far as the system does that. All locks are on the
-//! place's own descriptor, which no ring has: so they end with the disk or the place, and not when
-//! the kernel has taken a ring apart.
+//! By default a disk holds the byte locks while it is open. With `exclusive=on` there is one disk
+//! on a place, and other programs are excluded as far as the system supports that. All locks are on
+//! the place's own descriptor, which is not registered with any ring. So they end with the disk or
+//! the place, and not only when the kernel has torn down a ring.
 
 mod check;
 mod exclusive;
@@ -32,39 +32,39 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The right of a disk to use its file or device, for its lifetime.
+/// A disk's right to use its file or device, for its lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// None: memory of its own, or remote.
+    /// `None` for a disk in memory, or a remote one.
     seat: Option<Arc<Seat>>,
-    /// Others may write to it, whatever is done here.
+    /// Other clients may write to the device, whatever is locked here.
     is_remote: bool,
 }
 
-/// How a disk uses its file.
+/// Use of a file by a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    /// Nothing else may use it: `exclusive=on`.
+    /// No other user is allowed: `exclusive=on`.
     pub(crate) exclusive: bool,
     pub(crate) read_only: bool,
-    /// Whether a write beyond its end makes the file longer.
+    /// A write beyond the end of the file extends it.
     pub(crate) grows: bool,
     pub(crate) image_lock: ImageLock,
 }
 
-/// Which byte locks a disk takes: the key `lock`.
+/// The byte locks of a disk: the key `lock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageLock {
-    /// Other programs may read the file, and may not write to it.
+    /// Other programs may read the file, but not write to it.
     On,
-    /// Other programs may write, too.
+    /// Other programs may write too.
     Shared,
-    /// None.
+    /// No locks.
     Off,
 }
 
 impl ImageLock {
-    /// Reads the value of the key.
+    /// Parses the value of the key.
     pub(crate) fn parse(value: &str) -> Option<ImageLock> {
         match value {
             "on" => Some(ImageLock::On),
@@ -76,7 +76,7 @@ impl ImageLock {
 }
 
 impl Use {
-    /// The byte locks of such a disk. A file that is locked as a whole needs none.
+    /// Returns the byte locks of such a disk. A file that is locked as a whole needs none.
     fn access(self, name: Name) -> Option<Access> {
         let is_whole = self.exclusive && matches!(name, Name::File(..));
         (self.image_lock != ImageLock::Off && !is_whole).then_some(Access {
@@ -87,19 +87,19 @@ impl Use {
     }
 }
 
-/// A disk's part of its place.
+/// A disk's share of its place.
 #[derive(Debug)]
 struct Seat {
     place: Arc<Place>,
     locks: Locks,
 }
 
-/// The byte locks of a disk.
+/// State of a disk's byte locks.
 #[derive(Debug)]
 enum Locks {
     Held(Access),
     NotAsked,
-    /// The file system has none, for this reason.
+    /// The file system has no locks, for this reason.
     Unsupported(String),
 }
 
@@ -113,15 +113,15 @@ impl Drop for Seat {
     }
 }
 
-/// How long an open waits for another program to end, such as a server that is restarted, and the
-/// shortest pause between two tries.
+/// Time that an open waits for another program to exit, such as a server that restarts, and the
+/// shortest pause between two attempts.
 const RESTART_PATIENCE: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(20);
 
 impl Drop for Claim {
-    /// Under the lock: an open that comes next finds either the place, or nothing of it left. Not
-    /// in a child of a fork, which does not find it, and where another thread may have had the lock
-    /// for ever.
+    /// Drops the seat under the lock of the list: a later open finds either the place, or nothing
+    /// of it. A child of a fork skips this: it does not use the place, and another thread of the
+    /// parent may have held the lock at the fork.
     fn drop(&mut self) {
         if let Some(seat) = self.seat.take_if(|seat| !seat.place.origin.is_elsewhere()) {
             let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,32 +131,32 @@ impl Drop for Claim {
     }
 }
 
-/// Returns a time up to [`RESTART_PAUSE`], so that two programs that wait for one image do not try
-/// in step.
+/// Returns a time up to [`RESTART_PAUSE`], so that two programs that wait for one image do not
+/// retry in step.
 fn jitter() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     RESTART_PAUSE * (now.subsec_nanos() % 1024) / 1024
 }
 
-/// All that are open.
+/// All open places.
 static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 
 impl Claim {
-    /// The claim of a disk that nothing else can write to.
+    /// Returns the claim of a disk that nothing else can write to.
     pub(crate) fn memory() -> Claim {
         Claim { seat: None, is_remote: false }
     }
 
-    /// The claim of a disk of another machine or program, which decides itself who may use it.
+    /// Returns the claim of a disk of another machine or program, which controls its use itself.
     pub(crate) fn remote() -> Claim {
         Claim { seat: None, is_remote: true }
     }
 
-    /// The claim of a disk on `file`, which was opened by `path` and has `nr_hctxs` hardware
-    /// contexts. While another program has locked the file, tries again for up to 3 s.
+    /// Claims `file`, which was opened by `path`, for a disk with `nr_hctxs` hardware contexts.
+    /// While another program has locked the file, retries for up to 3 s.
     ///
     /// # Errors
-    /// Another disk or program has it, or it cannot be opened once more.
+    /// Fails if another disk or program uses the file, or if the file cannot be opened again.
     pub(crate) fn of_file(
         file: &File,
         path: &Path,
@@ -185,7 +185,7 @@ impl Claim {
         let Use { exclusive, read_only, .. } = wanted;
         let system = |call| move |source| OpenError::System { path: path.to_owned(), call, source };
         let name = Name::of(&file.metadata().map_err(system("fstat"))?);
-        // Held until the new one is there: of two that want it for themselves one gets it.
+        // Held until the new place is listed: of two concurrent exclusive opens, one succeeds.
         let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|place| place.strong_count() > 0);
         let is_it = |place: &Arc<Place>| place.name == name && !place.origin.is_elsewhere();
@@ -216,8 +216,8 @@ impl Claim {
         Claim::on(place, path, wanted)
     }
 
-    /// Takes the byte locks for one more disk. The caller holds the list: no other open may take
-    /// the place for one without locks meanwhile.
+    /// Takes the byte locks for one more disk. The caller holds the lock of the list, so that no
+    /// concurrent open takes the place for one without locks.
     fn on(place: Arc<Place>, path: &Path, wanted: Use) -> Result<Claim, OpenError> {
         let locks = match wanted.access(place.name) {
             None => Locks::NotAsked,
@@ -244,25 +244,25 @@ impl Claim {
         self.seat.as_deref().map(|seat| &*seat.place)
     }
 
-    /// Records a loss that the files which were opened just now will not report. To be called when
-    /// a file of the disk was opened later than the place, before anything is done through it.
+    /// Records a loss that the files opened just now will not report. Called after a file of the
+    /// disk was opened later than the place, and before it is used.
     pub(crate) fn check_after_open(&self) {
         if let Some(place) = self.place() {
             place.check(true);
         }
     }
 
-    /// Records a loss that is known to the kernel and not to the place. If a loss is recorded
-    /// already, waits for a sync where that is the only way. The losses are acknowledged next: so a
-    /// file that is opened later reports none of them again.
+    /// Records a loss that the kernel knows and the place does not. If a loss is already recorded,
+    /// waits for a sync where only a sync finds errors. The caller acknowledges the losses next, so
+    /// a file that is opened later must not report one of them again.
     pub(crate) fn check_before_acknowledging(&self) {
         if let Some(place) = self.place() {
             place.check(place.backing().durability().lost().is_some());
         }
     }
 
-    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the
-    /// durable points and the retries.
+    /// Creates the state of a disk with `nr_hctxs` hardware contexts. All disks on one place share
+    /// the durable points and the retries.
     pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
         match self.backing() {
             Some(backing) => DeviceState::on(backing, nr_hctxs),
@@ -275,7 +275,7 @@ impl Claim {
         self.place().map(Place::backing)
     }
 
-    /// Returns whether nothing else writes to it, as far as can be known.
+    /// Returns whether nothing else writes to the device, as far as this process can detect.
     pub(crate) fn is_sole(&self) -> bool {
         !self.is_remote && self.place().is_none_or(|place| place.is_sole)
     }

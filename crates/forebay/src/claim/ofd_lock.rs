@@ -1,4 +1,4 @@
-//! Locks of an open file description on ranges of a file: `F_OFD_SETLK`, `F_OFD_GETLK`; fcntl(2).
+//! Open-file-description locks on byte ranges: `F_OFD_SETLK`, `F_OFD_GETLK`; fcntl(2).
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Bytes of a file: the first, and how many.
+/// A byte range of a file: offset and length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) start: libc::off_t,
@@ -14,34 +14,34 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The whole file, however long it is or grows.
+    /// The whole file, whatever its length.
     pub(super) const ALL: Range = Range { start: 0, len: 0 };
 
-    /// One byte.
+    /// Returns the range of one byte.
     pub(super) fn byte(start: libc::off_t) -> Range {
         Range { start, len: 1 }
     }
 }
 
-/// Changes the lock of `range` to `kind`, `F_RDLCK`, `F_WRLCK` or `F_UNLCK`, and does not wait.
+/// Sets the lock of `range` to `kind`: `F_RDLCK`, `F_WRLCK` or `F_UNLCK`. Does not wait.
 ///
 /// # Errors
-/// Another description has a lock in the way (EAGAIN or EACCES), the file system has no locks
-/// ([`is_unsupported`]), or its server has failed.
+/// Fails if a lock of another description conflicts (EAGAIN or EACCES), if the file system has no
+/// locks ([`is_unsupported`]), or if its server has failed.
 pub(super) fn set(file: &File, range: Range, kind: i32) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, range, kind).map(drop)
 }
 
-/// Returns the lock of another description that is in the way of a lock of `kind`, or one of type
+/// Returns a lock of another description that conflicts with a lock of `kind`, or one of type
 /// `F_UNLCK` if there is none.
 ///
 /// # Errors
-/// The file system has no locks ([`is_unsupported`]), or its server has failed.
+/// Fails if the file system has no locks ([`is_unsupported`]), or if its server has failed.
 pub(super) fn conflict(file: &File, range: Range, kind: i32) -> io::Result<libc::flock> {
     call(file, libc::F_OFD_GETLK, range, kind)
 }
 
-/// Returns whether this error of a call means that the file system has no locks.
+/// Returns whether the error means that the file system has no locks.
 pub(super) fn is_unsupported(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
     matches!(errno, Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP))
@@ -61,7 +61,7 @@ fn call(file: &File, command: i32, range: Range, kind: i32) -> io::Result<libc::
             return Ok(lock);
         }
         let error = io::Error::last_os_error();
-        // FUSE and network file systems ask a server, and a signal may end that.
+        // FUSE and network file systems ask a server, and a signal may interrupt that.
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }

@@ -1,38 +1,39 @@
-//! A file or block device that is open, and what all disks on it share.
+//! An open file or block device, and the state that all disks on it share.
 //!
-//! # Errors of a write-back
+//! # Write-back errors
 //!
 //! The disks on one place share their durable points, and each hardware context flushes through an
 //! open file of its own. The kernel keeps one error word per file (`errseq_t`) and reports an error
-//! once to each open file. But an open file that is opened after an error was reported to some
-//! other open file, of any program, never gets that error: its flush succeeds over lost data. So:
+//! once to each open file. But if an error was already reported to some open file, of any program,
+//! a file that is opened later never gets that error: its flush succeeds over lost data. So:
 //!
 //! - O1 A place has an open file of its own. It is opened before any disk on the place writes, is
-//!   used for nothing but checks, and stays open as long as any disk on the place. So a disk that
-//!   is closed takes no error with it.
+//!   used only for checks, and stays open as long as any disk on the place. So a disk that is
+//!   closed takes no error with it.
 //! - O2 An open file that is opened later moves no durable point before a check has followed its
 //!   opening. A check takes the error that the place's file has not reported yet.
 //! - O3 A check and the record of its loss are one step for other checks, by a lock (`check.rs`).
 //!
-//! Why a flush through an open file D never makes a lost write A durable. A's write-back fails at
-//! a time e, before D's flush ends without an error (the flush itself writes what is still cached).
+//! Proof that a flush through an open file D never makes a lost write A durable. A's write-back
+//! fails at a time e, before D's flush ends without an error (the flush itself writes the data that
+//! is still cached).
 //!
-//! - D was opened before e, or while the error was not reported to anyone: then D reports it once,
-//!   and not to this flush. It was an earlier sync through D, of the same context, which ended in
-//!   an error and recorded the loss before this flush ends (F1 and F8 of the core).
-//! - D was opened after e, and the error had been reported: then the check after D's opening found
+//! - D was opened before e, or before the error was reported to any open file. Then D reports it
+//!   once, but not to this flush. So an earlier sync through D, of the same context, ended in an
+//!   error and recorded the loss before this flush ends (F1 and F8 of the core).
+//! - D was opened after e, and the error had been reported. Then the check after D's opening found
 //!   it, or an earlier check did, and the loss was recorded under the lock (O1, O3), before D's
 //!   context issued anything (O2).
 //!
-//! Either way the loss is recorded before the durable point can pass A; and if A has not ended by
-//! then, its context finds that a flush has failed and adds A to the loss.
+//! In both cases the loss is recorded before the durable point can pass A. If A has not ended by
+//! then, its context finds that a flush has failed, and adds A to the loss.
 //!
 //! A check costs 2 to 5 us: it waits for the write-back of a range that has no pages. On file
-//! systems that keep errors elsewhere (another machine, a lower layer, a server) it is a sync, in
-//! the thread that opens the file.
+//! systems that keep errors elsewhere (another machine, a lower layer, a server) the check is a
+//! sync, in the thread that opens the file.
 //!
-//! When the last disk on a place is closed its points end, and what was written and not flushed is
-//! as durable as after `close`. The disk that is opened next begins with points of its own.
+//! When the last disk on a place is closed, its durable points end. Unflushed writes are then as
+//! durable as after `close`. The next disk that is opened starts with durable points of its own.
 use super::check::{ErrorProbe, WriteBackCheck};
 use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
@@ -45,12 +46,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The same however it was found.
+/// Identity of a file or block device, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// Device and inode.
     File(u64, u64),
-    /// The device's number.
+    /// The device number.
     BlockDevice(u64),
 }
 
@@ -63,20 +64,20 @@ impl Name {
     }
 }
 
-/// See the module.
+/// An open file or block device; see the module docs.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) name: Name,
     pub(super) origin: Origin,
-    /// Opened with the first disk, and never replaced: locks of the place are on it.
+    /// Opened with the first disk, and never replaced: the locks of the place are on it.
     file: File,
     is_read_only: bool,
-    /// The same, opened for writing with the first disk that may write, where `file` is not: a
-    /// sync of a file that is open for reading alone may be none (overlay).
+    /// The same file, opened for writing with the first disk that may write, if `file` is
+    /// read-only. A sync of a read-only file may do nothing (overlay).
     writable: OnceLock<File>,
-    /// There is one disk on it.
+    /// The place admits one disk only.
     pub(super) is_sole: bool,
-    /// The byte locks of all disks, on `file`.
+    /// The byte locks of all disks, held on `file`.
     image_locks: Mutex<ImageLocks>,
     backing: Backing,
     check: WriteBackCheck,
@@ -91,7 +92,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// The place of a file that is open for it alone, for reading alone if that is so.
+    /// Creates a place on `file`, which was opened for it only, and is read-only if `is_read_only`.
     pub(super) fn new(
         name: Name,
         (file, is_read_only): (File, bool),
@@ -113,7 +114,7 @@ impl Place {
         }
     }
 
-    /// Returns the state that its disks share in the core.
+    /// Returns the state of the core that the place's disks share.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing
     }
@@ -121,22 +122,22 @@ impl Place {
     /// Takes the byte locks of one more disk.
     ///
     /// # Errors
-    /// Another program has the file, or the file system has no such locks.
+    /// Fails if another program has the file, or if the file system has no such locks.
     pub(super) fn lock_image(&self, access: Access) -> Result<(), Denied> {
         let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.add(&self.file, access)
     }
 
-    /// Gives back the byte locks of a disk.
+    /// Releases the byte locks of a disk.
     pub(super) fn unlock_image(&self, access: Access) {
         let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.remove(&self.file, access);
     }
 
-    /// Prepares it for one more disk, which was opened by `path` and has not written yet.
+    /// Prepares the place for one more disk, which was opened by `path` and has not written yet.
     ///
     /// # Errors
-    /// The file cannot be opened for writing.
+    /// Fails if the file cannot be opened for writing.
     pub(super) fn join(&self, path: &Path, read_only: bool) -> io::Result<()> {
         if self.is_read_only && !read_only && self.writable.get().is_none() {
             let _ = self.writable.set(open_again(path, self.name, false, 0)?);
@@ -152,10 +153,10 @@ impl Place {
     }
 }
 
-/// Opens what is at `path` once more, with these flags besides.
+/// Opens the file at `path` again, with additional `flags`.
 ///
 /// # Errors
-/// The system's, or it is not what `name` says any more.
+/// Fails if the file cannot be opened, or is no longer the one that `name` identifies.
 pub(super) fn open_again(path: &Path, name: Name, read_only: bool, flags: i32) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path)?;
     match Name::of(&file.metadata()?) == name {

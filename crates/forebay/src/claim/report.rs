@@ -1,4 +1,4 @@
-//! The part of `forebay info` that a claim answers.
+//! Description of a claim for `forebay info`.
 
 use super::image_lock::Access;
 use super::place::{Name, Place};

@@ -1,8 +1,8 @@
 //! Group commit: threads that need durability share the syncs of a file, without timers.
 //!
 //! This is the flush machine reduced to what one file needs, for programs that do not use the rest
-//! of the layer. One sync runs at a time, and there are two generations of callers: the *running*
-//! one, whose tickets were taken before the sync began, and the *pending* one. Rules:
+//! of the layer. One sync runs at a time, and there are two generations of callers. The *running*
+//! generation took its tickets before the sync began; the *pending* one took them later. Rules:
 //!
 //! - G1: a ticket is covered by a sync that began after the ticket was taken. A caller that arrives
 //!   during a sync waits for the next one, because the running sync may have passed its write
@@ -70,12 +70,12 @@ pub use thread::{CommitFuture, CommitThread};
 /// and marks the pages clean. Data written and not committed when the failed sync ended may be
 /// lost. Only writing it again helps.
 ///
-/// So a loss is sticky. [`commit`](GroupCommit::commit) does not know when the write began. It
-/// fails until [`acknowledge_loss`](GroupCommit::acknowledge_loss) is called.
-/// [`commit_since`](GroupCommit::commit_since) does know: it fails if a sync has failed since the
-/// point that was taken before the write, acknowledged or not. It does not fail for syncs that had
-/// already failed by then. Prefer it if threads may be writing while another thread acknowledges a
-/// loss.
+/// So a loss is sticky. [`commit`](GroupCommit::commit) has no record of when the write began, so
+/// it fails until [`acknowledge_loss`](GroupCommit::acknowledge_loss) is called.
+/// [`commit_since`](GroupCommit::commit_since) has the point that was taken before the write. It
+/// fails if a sync has failed since that point, acknowledged or not. It does not fail for syncs
+/// that had already failed by then. Prefer it if threads may be writing while another thread
+/// acknowledges a loss.
 ///
 /// All syncs of the open file have to go through one `GroupCommit`: the kernel reports an error to
 /// one caller of `fsync` on an open file, and to no other.
@@ -241,7 +241,7 @@ impl<F: SyncFile> GroupCommit<F> {
         lock(&self.state).stats
     }
 
-    /// Returns the generation whose outcome is that of a write that has ended and began after
+    /// Returns the generation that decides the outcome of a write that has ended and began after
     /// `point`. Without a point the write may have begun at any time, so any loss may concern it.
     fn join(&self, point: Option<CommitPoint>) -> Arc<Generation> {
         let mut state = lock(&self.state);
@@ -301,14 +301,14 @@ impl<F: SyncFile> GroupCommit<F> {
         running.end(&outcome);
         let mut lost_too = None;
         if outcome.is_err() {
-            // G3. `join` handles writes of now whose tickets are taken later.
+            // G3. `join` fails tickets that are taken later for writes that have already begun.
             let pending = state.next_generation();
             pending.end(&outcome);
             lost_too = Some(pending);
             state.stats.losses += 1;
             state.lost = Some(Arc::clone(&running));
         }
-        // This comes first, so that the next sync begins soon.
+        // Called first, so that the next sync begins soon.
         if state.pending.call() {
             state.leader = Leader::Called;
         }
@@ -319,7 +319,7 @@ impl<F: SyncFile> GroupCommit<F> {
     }
 }
 
-/// A running sync. It reports its end to all waiters in any case, also on a panic (G4).
+/// A running sync. It reports its end to all waiters in every case, even on a panic (G4).
 struct RunningSync<'a, F: SyncFile> {
     commit: &'a GroupCommit<F>,
     result: Option<io::Result<()>>,

@@ -1,8 +1,8 @@
-//! Models of group commit over a device that forgets. A sync makes durable only what it saw when it
-//! began, and a failed sync loses everything written before its end.
+//! Models of group commit on a device with a volatile cache. A sync makes durable only the writes
+//! that it saw when it began, and a failed sync loses all writes before its end.
 //!
-//! Only group commit itself orders anything here. The device's words are relaxed, so a leader that
-//! did not see a write of its generation would not make it durable either.
+//! The order comes from group commit alone. The device's words are relaxed, so a leader that did
+//! not see a write of its generation would not make it durable either.
 
 #[cfg(blk_loom)]
 use super::Ticket;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 struct Device {
     cache: AtomicU64,
     media: AtomicU64,
-    /// Syncs that are still to fail.
+    /// Number of syncs that will still fail.
     nr_failures: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ impl Device {
 impl SyncFile for Device {
     fn sync(&self, _: SyncKind) -> io::Result<()> {
         let seen = self.cache.load(Relaxed);
-        // One sync at a time, so these two are one.
+        // Only one sync runs at a time, so the load and the store need not be one step.
         let nr_failures = self.nr_failures.load(Relaxed);
         if nr_failures > 0 {
             self.nr_failures.store(nr_failures - 1, Relaxed);
@@ -55,8 +55,8 @@ fn commit(nr_failures: u64) -> Commit {
     Arc::new(GroupCommit::new(Device { cache, media, nr_failures }))
 }
 
-/// A thread that writes and commits, twice or more: what is committed is there. Returns how many
-/// were.
+/// Spawns a thread that writes and commits each bit. Checks that committed bits are on the media.
+/// The thread returns the number of committed bits.
 fn writer(commit: &Commit, bits: Vec<u64>) -> thread::JoinHandle<usize> {
     let commit = Arc::clone(commit);
     thread::spawn(move || bits.into_iter().filter(|&bit| write(&commit, bit)).count())
@@ -70,7 +70,7 @@ fn write(commit: &GroupCommit<Device>, bit: u64) -> bool {
     is_durable
 }
 
-/// Writers that write one bit each.
+/// Runs `nr` writers of one bit each. Returns the number of committed bits.
 fn write_each(commit: &Commit, nr: u64) -> usize {
     let threads: Vec<_> = (1..nr).map(|nth| writer(commit, vec![1 << nth])).collect();
     let mine = usize::from(write(commit, 1));
@@ -88,7 +88,7 @@ fn what_two_threads_commit_is_durable() {
     });
 }
 
-/// The third comes while one syncs and one waits: somebody is called, and one alone.
+/// The third thread arrives while one syncs and one waits: exactly one waiter is called.
 #[test]
 fn what_three_threads_commit_is_durable() {
     check_within(3, || {
@@ -108,7 +108,8 @@ fn threads_that_commit_again_do_not_wait_for_ever() {
     });
 }
 
-/// G3: whatever the failed sync may have given up is told so; what began after it is not.
+/// G3: every write that the failed sync may have lost is reported as lost. A write that began later
+/// is not.
 #[test]
 fn nobody_rests_on_a_sync_after_one_that_failed() {
     check_within(3, || {
@@ -120,7 +121,7 @@ fn nobody_rests_on_a_sync_after_one_that_failed() {
     });
 }
 
-/// Without a point before the write, all commits fail until somebody acknowledges.
+/// Without a point before the write, all commits fail until the loss is acknowledged.
 #[test]
 fn a_commit_without_a_point_fails_until_the_loss_is_acknowledged() {
     check(|| {
@@ -142,7 +143,7 @@ fn a_commit_without_a_point_fails_until_the_loss_is_acknowledged() {
     });
 }
 
-/// A task that is a thread.
+/// A task on its own thread.
 struct Task(Sleeper);
 
 impl Wake for Task {
@@ -188,7 +189,7 @@ fn a_thread_that_ends_leaves_no_future_behind() {
     });
 }
 
-/// The planted bug: a ticket for the sync that runs.
+/// The planted bug: a ticket for the running sync.
 #[cfg(blk_loom)]
 fn join_running(commit: &GroupCommit<Device>) -> Ticket<'_, Device> {
     let state = crate::runtime::primitive::lock(&commit.state);

@@ -1,10 +1,9 @@
 //! Futures of a group commit, and the thread that makes their syncs.
 //!
 //! A sync blocks, so no task may make it. A thread sleeps until a future depends on the pending
-//! generation, and then waits for that generation like any other thread (G2). So it leads, or
-//! another thread does, and this code need not know which. Futures are made through the thread's
-//! handle only. When the handle is dropped, the thread ends after the syncs of the remaining
-//! futures.
+//! generation, and then waits for that generation like any other thread (G2). Either it or another
+//! thread leads; this code works in both cases. Futures are created only through the thread's
+//! handle. When the handle is dropped, the thread ends once no future depends on it.
 
 use super::generation::Generation;
 use super::{CommitError, CommitPoint, GroupCommit, SyncFile};
@@ -18,7 +17,8 @@ use std::task::{Context, Poll};
 
 /// A thread that makes syncs for futures. Waiting threads and futures share the same syncs.
 ///
-/// Dropping it waits until all futures that it has made are ready.
+/// Dropping it waits for the syncs that the thread has to make for its futures. If another thread
+/// makes the sync of a future, the future may become ready later.
 ///
 /// ```
 /// use forebay::{CommitThread, GroupCommit};

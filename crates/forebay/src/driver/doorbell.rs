@@ -1,7 +1,7 @@
-//! What it costs to tell a device that there is work: a write to its doorbell, or a system call.
+//! Simulated cost of notifying a device of work: a doorbell write, or a system call.
 //!
-//! `null` and `ram` need neither. With `kick_ns` they keep whoever commits busy for as long, so
-//! that what batches are worth can be seen without a device.
+//! `null` and `ram` need neither. With `kick_ns` they keep the committing thread busy for that
+//! time. So the benefit of batches can be measured without a device.
 
 use super::take_ns;
 use crate::error::SpecError;
@@ -12,7 +12,7 @@ use crate::runtime::clock;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doorbell {
     kick_ns: u64,
-    /// Something was queued since it rang last.
+    /// A request was queued since the last ring.
     due: bool,
 }
 
@@ -22,13 +22,13 @@ impl Doorbell {
         Ok(Doorbell { kick_ns: take_ns(keys, "kick_ns")?, due: false })
     }
 
-    /// Something was queued.
+    /// Records that a request was queued.
     #[inline]
     pub(super) fn queued(&mut self) {
         self.due = true;
     }
 
-    /// Tells the device, if something was queued.
+    /// Notifies the device if a request was queued.
     #[inline]
     pub(super) fn ring(&mut self) {
         if std::mem::take(&mut self.due) && self.kick_ns > 0 {

@@ -3,9 +3,9 @@
 //! [`mod@rule`] parses and applies the rules.
 //!
 //! A request that completes here can be reaped at once. The inner driver never gets it, and its
-//! waiter does not count it. It need not: `has_ready` reports it to the thread that issued,
-//! which reaps it in the same turn, and kicks the thread that waits if that waits for it. Late
-//! completions are in [`mod@delay`], and failed write-backs in [`mod@write_back`].
+//! waiter does not count it. It need not: `has_ready` reports it to the issuing thread, which reaps
+//! it in the same turn and kicks the waiting thread if that waits for it. Delayed completions are
+//! in [`mod@delay`], and failed write-backs in [`mod@write_back`].
 
 mod delay;
 mod rule;
@@ -36,24 +36,24 @@ struct FaultDevice {
     inner: Arc<dyn Device>,
     limits: QueueLimits,
     rules: Arc<Mutex<Rules>>,
-    /// Some rule says that completions come late.
+    /// At least one rule delays completions.
     delays: bool,
-    /// Some rule lets write-backs fail.
+    /// The shared error state; present if at least one rule makes write-backs fail.
     inode: Option<Arc<Inode>>,
 }
 
 struct FaultDriver {
     inner: Box<dyn Driver>,
-    /// The inner driver's.
+    /// The inner driver's waiter.
     waiter: Arc<dyn Waiter>,
     block: u64,
     rules: Arc<Mutex<Rules>>,
-    /// Completions of requests that the inner driver never saw.
+    /// Completions of requests that the inner driver never got.
     ready: Vec<(Tag, Result<u64, BlockStatus>)>,
     delays: Delays,
-    /// Its open file, if write-backs fail.
+    /// The queue's open file description, if write-backs fail.
     description: Option<Description>,
-    /// Flushes and durable writes are the inner driver's; otherwise its writes are durable.
+    /// The inner driver gets flushes and durable writes; otherwise its writes are durable.
     has_inner_cache: bool,
 }
 
@@ -95,10 +95,10 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     Ok(Opened { device: Arc::new(device), features, ..opened })
 }
 
-/// The limits of a disk with these rules, on one of the limits `inner`.
+/// Returns the limits of a disk with these rules, above a disk with the limits `inner`.
 fn limits(inner: QueueLimits, rules: &[Rule]) -> QueueLimits {
-    // What a rule cuts off never reaches the device, so that these counts are exact. Of its own
-    // ones nothing is known that tells them apart, and they are taken for as good.
+    // The part that a rule cuts off never reaches the device, so these counts are exact. The
+    // device's own short counts cannot be distinguished from them, and count as exact too.
     let exact_counts = inner.exact_counts || rules.iter().any(Rule::shortens);
     let limits = QueueLimits { exact_counts, ..inner };
     match rules.iter().any(Rule::strikes) {
@@ -161,8 +161,8 @@ impl Device for FaultDevice {
 }
 
 impl FaultDriver {
-    /// Hands a request to the wrapped disk, or completes a flush for which that has no use. The
-    /// completion comes `delay_ns` later than from there.
+    /// Passes a request to the wrapped disk, or completes a flush that the wrapped disk does not
+    /// need. Its completion is delayed by `delay_ns`.
     fn issue(&mut self, rq: &IssuedRequest<'_>, last: bool, delay_ns: u64) -> Issue {
         let Some(description) = &mut self.description else {
             return self.issue_inner(rq, last, delay_ns);
@@ -224,7 +224,7 @@ impl Driver for FaultDriver {
             Some(Effect::WriteBack(status)) => {
                 let description = self.description.as_mut().expect("a rule strikes");
                 description.inode().strike(status);
-                // Its own sync finds the error.
+                // Its own sync reports the error.
                 let result = if rq.fua { description.sync(Ok(rq.len)) } else { Ok(rq.len) };
                 self.complete(rq.tag, result)
             }
@@ -262,7 +262,7 @@ impl Driver for FaultDriver {
                 None => self.inner.wait(nr_others),
                 Some(due_ns) => {
                     self.inner.commit_rqs();
-                    // No wait tells of what the commit has completed.
+                    // No wait reports completions that the commit has brought.
                     if self.inner.has_ready() {
                         return;
                     }

@@ -1,8 +1,8 @@
-//! Where the data of a file is, by `SEEK_DATA` and `SEEK_HOLE`.
+//! Data and holes of a file, through `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! These calls move the offset of the open file, which is all queues'. Nobody relies on that: each
-//! call says where it looks from, as does every read and write of the drivers.
-// It makes system calls that the standard library has no name for.
+//! These calls move the offset of the open file, which all queues share. No code relies on that
+//! offset: each of these calls, and every read and write of the drivers, gives its own.
+// It makes system calls that the standard library does not wrap.
 #![allow(unsafe_code)]
 
 use crate::errno;
@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Tells what is in a file from `offset` on: one system call for each extent, and two more. A block
-/// device is data, and so is what is beyond the end of a file.
+/// Adds the extents of a file from `offset` on: one system call for each extent, and two more. A
+/// block device is data, and so is the range beyond the end of a file.
 pub(super) fn of_file(
     file: &File,
     offset: u64,
@@ -25,7 +25,7 @@ pub(super) fn of_file(
     while extents.left() > 0 && at < end {
         let data = match seek(file, at, libc::SEEK_DATA) {
             Ok(data) => data.clamp(at, end),
-            // Nothing but a hole up to the end, which may have moved meanwhile.
+            // A hole up to the end, which may have moved meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end,
             Err(error) => return Err(status(&error)),
         };
@@ -39,7 +39,7 @@ pub(super) fn of_file(
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end,
             Err(error) => return Err(status(&error)),
         };
-        // What was data a moment ago may be a hole now: then nothing more is known.
+        // Data may have become a hole since the first call. Then no more extents are known.
         if hole <= at {
             break;
         }
@@ -50,8 +50,8 @@ pub(super) fn of_file(
 }
 
 fn seek(file: &File, offset: u64, whence: i32) -> io::Result<u64> {
-    // It is below the size of the file, which is a positive `off_t`.
-    // SAFETY: an open descriptor; nothing is handed over.
+    // The offset is below the size of the file, which is a positive `off_t`.
+    // SAFETY: an open descriptor and numbers.
     let at = unsafe { libc::lseek(file.as_raw_fd(), offset as libc::off_t, whence) };
     u64::try_from(at).map_err(|_| io::Error::last_os_error())
 }

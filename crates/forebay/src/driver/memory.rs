@@ -1,8 +1,8 @@
-//! The memory of a disk in memory, used by all its queues at once.
+//! Bytes of a disk in memory, which all its queues use at once.
 //!
-//! Each region of it has a lock (several regions share one), held while bytes of the region move.
-//! No logical block crosses from one region into another, so a block is written whole and read
-//! whole, as from a disk; a longer request is not one piece, no more than there.
+//! Each region has a lock (several regions share one), which is held while bytes of the region
+//! move. No logical block crosses a region boundary, so a block is written and read as a whole, as
+//! on a disk. A longer request is not atomic, as on a disk.
 // It follows the addresses of segments, and maps memory.
 #![allow(unsafe_code)]
 
@@ -11,13 +11,13 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The unit in which memory is given back to the system, bytes.
+/// The unit in which memory is returned to the system, bytes.
 const PAGE: u64 = 4096;
 
-/// What one lock covers, bytes: a multiple of the page and of every logical block.
+/// The range of one lock, bytes: a multiple of the page and of every logical block.
 pub(super) const REGION: u64 = 64 << 10;
 
-/// How many locks there are: region `n` has lock `n % NR_LOCKS`.
+/// The number of locks: region `n` has lock `n % NR_LOCKS`.
 pub(super) const NR_LOCKS: usize = 256;
 
 /// Zeroed memory that is backed page by page as it is written.
@@ -28,16 +28,16 @@ pub(super) struct Memory {
     locks: Box<[Lock]>,
 }
 
-/// One lock, in a cache line of its own (processors fetch them in pairs). It is held for a copy of
-/// a region at most, or rarely while memory is given back, so who waits for it spins, and lets
-/// others run meanwhile. A lock of the standard library costs twice as much, 5 % of a small read.
+/// One lock, in a cache line of its own (processors fetch lines in pairs). It is held for a copy of
+/// at most one region, or rarely while memory is returned to the system. So a waiter spins and
+/// yields. A lock of the standard library costs twice as much, 5 % of a small read.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Lock {
     is_held: AtomicBool,
 }
 
-/// Lets a lock go when it is dropped.
+/// Releases the lock when it is dropped.
 struct Held<'a>(&'a Lock);
 
 impl Lock {
@@ -73,12 +73,12 @@ impl Drop for Held<'_> {
 
 // SAFETY: the mapping belongs to no thread.
 unsafe impl Send for Memory {}
-// SAFETY: its bytes are read and written under the locks of their regions alone.
+// SAFETY: its bytes are read and written only under the locks of their regions.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(super) fn new(len: u64) -> io::Result<Memory> {
-        // Miri knows no other flags.
+        // Miri supports no other flags.
         let no_reserve = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -94,10 +94,10 @@ impl Memory {
         Ok(Memory { base, len, locks })
     }
 
-    /// The address of byte `start`, of which `len` bytes are used.
+    /// Returns the address of byte `start`, of which `len` bytes are used.
     fn at(&self, start: u64, len: u64) -> *mut u8 {
         assert!(start <= self.len && len <= self.len - start, "the layer checks the range");
-        // SAFETY: inside of the mapping, as just asserted.
+        // SAFETY: inside the mapping, as just asserted.
         unsafe { self.base.as_ptr().add(start as usize) }
     }
 
@@ -108,9 +108,9 @@ impl Memory {
     /// Moves the data of a read or write.
     pub(super) fn move_data(&self, rq: &IssuedRequest<'_>) {
         // SAFETY of both: both sides are valid for `len` bytes: the device's by `at`, the segment's
-        // by the layer's promise K2. They may be the same memory only by the caller's breach of it.
-        // Of the device's side, nobody writes what is read here, or uses what is written, by the
-        // lock of its region, which `each_piece` holds.
+        // by the layer's promise K2. They can overlap only if the caller breaks it. The lock of the
+        // region, which `each_piece` holds, excludes concurrent access on the device's side: no
+        // other thread writes the bytes read here, or uses the bytes written here.
         match rq.op {
             Op::Read => self.each_piece(rq, |device, memory, len| {
                 // SAFETY: see above.
@@ -123,9 +123,9 @@ impl Memory {
         }
     }
 
-    /// Calls `copy` for each piece of a request that is in one segment and one region, under the
-    /// region's lock, which is held from the first to the last piece of the region: a block may be
-    /// in several segments. One lock is held at a time, so they need no order.
+    /// Calls `copy` for each piece of a request that is in one segment and one region. The region's
+    /// lock is held from the first to the last piece of the region, because a block may be in
+    /// several segments. One lock is held at a time, so the locks need no order.
     #[inline]
     fn each_piece(&self, rq: &IssuedRequest<'_>, copy: impl Fn(*mut u8, *mut u8, usize)) {
         let mut held: Option<(u64, Held<'_>)> = None;
@@ -147,12 +147,12 @@ impl Memory {
         assert!(start == rq.start + rq.len, "a request's segments are as long as it is");
     }
 
-    /// Makes a range zero. Whole pages are given back to the system.
+    /// Zeroes a range. Whole pages are returned to the system.
     pub(super) fn zero(&self, start: u64, len: u64) {
         let end = start + len;
         if len >= REGION * NR_LOCKS as u64 {
-            // One call for what all locks cover. They are taken in order, and who moves data holds
-            // one alone, so nobody waits in a circle.
+            // One call for a range that needs all locks. It takes them in order, and a thread that
+            // moves data holds only one, so no deadlock is possible.
             let _all: [_; NR_LOCKS] = std::array::from_fn(|nth| self.locks[nth].hold());
             self.zero_locked(start, end);
             return;
@@ -167,18 +167,18 @@ impl Memory {
         }
     }
 
-    /// As [`zero`](Self::zero), by who holds the locks of all regions of the range.
+    /// Zeroes a range as [`zero`](Self::zero) does. The caller holds the locks of all its regions.
     fn zero_locked(&self, start: u64, end: u64) {
         let (first, last) = (start.next_multiple_of(PAGE).min(end), end - end % PAGE);
-        // Miri does not know how.
+        // Miri does not support it.
         let given_back = first < last && !cfg!(miri) && {
             let at = self.at(first, last - first).cast();
-            // SAFETY: whole pages of our own private mapping; they read as zeroes afterwards.
+            // SAFETY: whole pages of this private mapping; they read as zeroes afterwards.
             unsafe { libc::madvise(at, (last - first) as usize, libc::MADV_DONTNEED) == 0 }
         };
         let edges = if given_back { [(start, first), (last, end)] } else { [(start, end), (0, 0)] };
         for (from, to) in edges {
-            // SAFETY: inside of the mapping, by `at`; nobody else uses it, by the locks.
+            // SAFETY: inside the mapping, by `at`; no other thread uses it, by the locks.
             unsafe { self.at(from, to - from).write_bytes(0, (to - from) as usize) };
         }
     }
@@ -186,7 +186,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
+        // SAFETY: the mapping belongs to this value, and nothing uses it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len as usize) };
     }
 }

@@ -1,7 +1,7 @@
 //! The `null` driver: every request completes at once, and no byte moves.
 //!
-//! It measures the layer alone. A read leaves its buffer as it was. With `kick_ns` each commit
-//! takes its time, as it does where a device is told of it.
+//! It measures the layer alone. A read leaves its buffer unchanged. With `kick_ns` each commit
+//! takes this time, as it does for a device that must be notified.
 
 use super::doorbell::Doorbell;
 use super::timer::Timer;

@@ -1,12 +1,12 @@
-//! An open file of its own for each queue.
+//! Separate open file descriptions for queues.
 //!
-//! The kernel reports a failed write-back once to each open file (`errseq_t`), to the next sync of
-//! it. If two hardware contexts flushed one open file at once, one of them would get the error, and
-//! the other would call lost data durable. So a queue that one thread owns opens the file anew.
-//! An error that was reported before that is not reported to the new file: the disk checks for
-//! such errors before it uses the queue (`claim/place.rs`). Where the file cannot be opened anew
-//! there is no such queue, and its thread shares that of the disk.
-// Its flags are asked for by a system call.
+//! The kernel reports a failed write-back once to each open file description (`errseq_t`), at its
+//! next sync. If two hardware contexts flushed one description at once, one of them would get the
+//! error, and the other would report lost data as durable. So a queue that one thread owns opens
+//! the file again. The new description does not report an error that was reported before. The disk
+//! checks for such errors before it uses the queue (`claim/place.rs`). If the file cannot be opened
+//! again, there is no such queue, and its thread uses the shared queue of the disk.
+// It reads the flags of the file with a system call.
 #![allow(unsafe_code)]
 
 use crate::driver::Mode;
@@ -16,19 +16,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-/// What an open file keeps of the flags that it was opened with.
+/// The open flags that the new description keeps.
 const KEPT: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME;
 
-/// The file for a queue: the disk's, or the same opened anew, with the same flags.
+/// Returns the file for a queue: the disk's own, or the same file opened again with the same flags.
 ///
 /// # Errors
-/// The system's, where it cannot be opened anew: without `/proc`, or by a process that may not open
-/// it any more.
+/// Returns the system's error if the file cannot be opened again: without `/proc`, or if the
+/// process may no longer open it.
 pub(in crate::driver) fn for_queue(file: &Arc<File>, mode: Mode) -> io::Result<Arc<File>> {
     if mode == Mode::Shared {
         return Ok(Arc::clone(file));
     }
-    // SAFETY: an open descriptor; nothing is handed over.
+    // SAFETY: an open descriptor; the call takes no memory.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());

@@ -1,22 +1,22 @@
-//! Timer slack: how late the kernel may wake a thread that sleeps by the clock, so as to wake
-//! several at once. Usually it is 50 us, which is as long as a device takes that is modelled.
+//! Timer slack: how late the kernel may wake a sleeping thread so that it can wake several at once.
+//! The default is 50 us, which is as long as a modelled device takes.
 // It makes system calls.
 #![allow(unsafe_code)]
 
-/// While this lives, the calling thread is woken as soon as its time has come. What its owner has
-/// set is put back at the end. It takes three system calls, of some 0.1 us each.
+/// While this lives, the calling thread wakes as soon as its time has come. Dropping it restores
+/// the previous slack. It costs three system calls of about 0.1 us each.
 #[derive(Debug)]
 pub(super) struct NoSlack {
-    /// What was set before, ns; None where nothing was changed.
+    /// The previous slack, ns; `None` if nothing was changed.
     before_ns: Option<libc::c_ulong>,
 }
 
-/// The least that can be set, ns: 0 would mean the default.
+/// The minimum slack, ns: 0 would select the default.
 const LEAST_NS: libc::c_ulong = 1;
 
 impl NoSlack {
     pub(super) fn begin() -> NoSlack {
-        // A kernel or a filter that refuses leaves the thread as it is: then it is late, no more.
+        // If the kernel or a filter refuses, the thread keeps its slack: it wakes late, no more.
         let before_ns = get().filter(|&before_ns| before_ns > LEAST_NS && set(LEAST_NS));
         NoSlack { before_ns }
     }
@@ -36,7 +36,7 @@ fn get() -> Option<libc::c_ulong> {
     }
     // SAFETY: numbers only; it reads a value of the calling thread.
     let ns = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-    // Of a slack above two seconds it returns something else; then nothing is changed.
+    // For a slack above two seconds it returns something else; then nothing is changed.
     libc::c_ulong::try_from(ns).ok()
 }
 

@@ -1,4 +1,4 @@
-//! What the drivers' tests share: devices from specs, requests as the layer makes them.
+//! Support for the drivers' tests: devices from specs, and requests in the layer's form.
 // It makes system calls.
 #![allow(unsafe_code)]
 
@@ -18,10 +18,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many tags the tests' queues have.
+/// The number of tags of the tests' queues.
 pub(super) const DEPTH: u32 = 64;
 
-/// The device of a spec.
+/// Opens the device of a spec.
 pub(super) fn device(spec: &str) -> Arc<dyn Device> {
     let spec = Spec::parse(spec).expect("a good spec");
     let mut keys = Keys::of(&spec);
@@ -31,17 +31,17 @@ pub(super) fn device(spec: &str) -> Arc<dyn Device> {
     opened.device
 }
 
-/// A queue of the device of a spec.
+/// Opens a queue of the device of a spec.
 pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
     device(spec).open_queue(DEPTH, mode).expect("a queue")
 }
 
-/// Those of a file of a fixed size.
+/// Returns the ranges of a fixed-size file.
 pub(super) fn ranges() -> Ranges {
     Ranges { grows: false, discard: zeroing::PUNCH_HOLE, way: Way::default(), goes_on: true }
 }
 
-/// A new file of 1 MiB as the target of calls, and its limits.
+/// Creates a file of 1 MiB. Returns it as the target of calls, and its limits.
 pub(super) fn target() -> (Target, QueueLimits) {
     let file = tempfile::tempfile().expect("a scratch file");
     file.set_len(1 << 20).expect("room for it");
@@ -53,7 +53,7 @@ pub(super) fn target() -> (Target, QueueLimits) {
     (Target::new(Arc::new(file), ranges()), limits)
 }
 
-/// A bio that reads or writes `buf`, in segments of at most `segment` bytes.
+/// Returns a bio that reads or writes `buf`, in segments of at most `segment` bytes.
 pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
     let segments = buf.chunks_mut(segment).map(|part| Segment {
         addr: part.as_mut_ptr().expose_provenance(),
@@ -63,10 +63,10 @@ pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
     Bio { segments, ..Bio::range(op, start, buf.len() as u64) }
 }
 
-/// Gives a driver the request that the layer makes of a bio, under a tag of the test's choice. The
-/// one place where the tests of drivers rest on the layer.
+/// Passes the request that the layer makes of a bio to a driver, under a tag that the test chooses.
+/// Only this function of the drivers' tests depends on the layer.
 pub(super) fn issue(driver: &mut dyn Driver, tag: usize, bio: Bio) -> Issue {
-    // Everything reaches the driver, and memory may be anywhere: what is tested is not the layer.
+    // Every bio reaches the driver, and memory may be anywhere: the layer is not under test.
     let limits = QueueLimits {
         volatile_cache: true,
         fua: true,
@@ -88,7 +88,7 @@ pub(super) fn issue(driver: &mut dyn Driver, tag: usize, bio: Bio) -> Issue {
     through.answer.expect("a turn issues what was queued")
 }
 
-/// Passes the request of a turn on, and nothing else.
+/// Passes the request of a turn on and does nothing else.
 struct Through<'a> {
     driver: &'a mut dyn Driver,
     tag: usize,
@@ -112,14 +112,14 @@ impl Driver for Through<'_> {
     fn wait(&mut self, _: u32) {}
 }
 
-/// What can be reaped now.
+/// Returns the completions that can be reaped now.
 pub(super) fn reap(driver: &mut dyn Driver) -> Vec<Completed> {
     let mut done = Completions::new(DEPTH);
     driver.reap(&mut done, Look::Hard);
     done.drain().collect()
 }
 
-/// Whether a descriptor is readable, or becomes so in time.
+/// Returns whether a descriptor is readable, or becomes so before the timeout.
 pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor, open, and one structure that the kernel may write to.
@@ -127,7 +127,7 @@ pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     nr == 1 && poll.revents & libc::POLLIN != 0
 }
 
-/// Lets the page cache forget a file, as far as it does so.
+/// Drops the clean pages of a file from the page cache, as far as the kernel does it.
 pub(super) fn forget(path: &Path) {
     let file = File::open(path).expect("a scratch file");
     file.sync_all().expect("a scratch file");
@@ -137,11 +137,11 @@ pub(super) fn forget(path: &Path) {
     }
 }
 
-/// A stream of numbers (xorshift64).
+/// A pseudo-random number generator (xorshift64).
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    /// The next, below `bound`.
+    /// Returns the next number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

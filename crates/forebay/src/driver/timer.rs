@@ -1,4 +1,5 @@
-//! Waiting for a device that works by the clock, or at once, while others give it work.
+//! Timed waits for a device that completes by the clock, or at once, while other threads issue to
+//! it.
 
 use crate::driver::Waiter;
 use crate::driver::slack::NoSlack;
@@ -7,40 +8,40 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A wait shorter than this spins: the scheduler's own delay would be a large part of it.
+/// A wait shorter than this spins, because the scheduler's delay would be a large part of it, ns.
 pub(super) const SPIN_NS: u64 = 60_000;
 
-/// The same of a thread that the kernel wakes without slack: measured, 2.4 to 2.9 us late from 5 us
-/// to 1 ms of sleep, on an idle virtual machine of two cores. What is left is spent spinning.
+/// The same for a thread that wakes without timer slack, ns. Measured: 2.4 to 2.9 us late after 5
+/// us to 1 ms of sleep, on an idle virtual machine with two cores. The thread spins for the rest.
 const PUNCTUAL_SPIN_NS: u64 = 2_000;
 
-/// Nothing is due.
+/// The due time if nothing is due.
 const NEVER: u64 = u64::MAX;
 
-/// When the first completion of a queue is due, and the thread that waits for it.
+/// The due time of a queue's first completion, and the thread that waits for it.
 #[derive(Debug)]
 pub(super) struct Timer {
     spin_ns: u64,
-    /// Whether who waits sleeps without slack.
+    /// The waiting thread sleeps without timer slack.
     is_punctual: bool,
     due_ns: AtomicU64,
     kicked: AtomicBool,
-    /// Whether the waiting thread sleeps. Whoever makes it due earlier, or kicks, does so first and
-    /// takes this lock then; the thread looks again under the lock before it sleeps. So either it
-    /// sees what came, or is seen asleep.
+    /// The waiting thread sleeps. A thread that makes it due earlier, or kicks it, does that first
+    /// and then takes this lock. The waiting thread checks again under the lock before it sleeps.
+    /// So it either sees the change or is seen asleep.
     asleep: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Timer {
-    /// One whose last [`SPIN_NS`] are spent spinning: the right one for short waits, by a thread
-    /// that nobody keeps from its processor.
+    /// Creates a timer that spins for the last [`SPIN_NS`] of a wait: for short waits on a thread
+    /// that other work does not preempt.
     pub(super) fn new() -> Timer {
         Timer::with(SPIN_NS, false)
     }
 
-    /// One that is as exact, for three more system calls per sleep, and hardly spins: for a device
-    /// that makes the processors' own work wait if its thread spins.
+    /// Creates a timer that is as exact but hardly spins, for three more system calls per sleep:
+    /// for a device with a thread that would take processor time from other work if it spun.
     pub(super) fn punctual() -> Timer {
         Timer::with(PUNCTUAL_SPIN_NS, true)
     }
@@ -56,7 +57,7 @@ impl Timer {
         }
     }
 
-    /// Says when the first completion is due that [`Driver::has_ready`] does not tell of.
+    /// Sets the due time of the first completion that [`Driver::has_ready`] does not report.
     ///
     /// [`Driver::has_ready`]: forebay_core::Driver::has_ready
     pub(super) fn set(&self, due_ns: Option<u64>) {
@@ -66,7 +67,7 @@ impl Timer {
         }
     }
 
-    /// Makes the thread that waits return, now or when it next waits.
+    /// Ends the wait of the waiting thread, now or when it next waits.
     pub(super) fn kick(&self) {
         self.kicked.store(true, Ordering::Release);
         self.wake_sleeper();
@@ -78,9 +79,9 @@ impl Timer {
         }
     }
 
-    /// Sleeps until a time, unless something came since `due_ns` was read. May return early.
+    /// Sleeps for `len`, unless a change came since `due_ns` was read. May return early.
     fn sleep(&self, len: Duration, due_ns: u64) {
-        // Only for what is due: a wait that ends by its time limit alone may be late.
+        // Only for a due completion: a wait that ends by its timeout may be late.
         let is_due = self.is_punctual && due_ns != NEVER;
         let _no_slack = is_due.then(NoSlack::begin);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);

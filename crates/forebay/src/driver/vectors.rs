@@ -1,31 +1,31 @@
-//! Stretches of memory as the kernel wants them: `struct iovec`.
+//! Vectors: memory in the kernel's format, `struct iovec`.
 // It vouches for addresses that go to other threads.
 #![allow(unsafe_code)]
 
 use forebay_core::Segment;
 
-/// One stretch of memory.
+/// One contiguous range of memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(super) struct Vector(libc::iovec);
 
-// SAFETY: an address and a length; only the kernel follows them, on whose behalf the memory is
-// valid, in whatever thread, until its request's completion was reaped (K2).
+// SAFETY: an address and a length. Only the kernel follows them, in any thread; the memory stays
+// valid until the request's completion is reaped (K2).
 unsafe impl Send for Vector {}
 
 impl Vector {
-    /// Of nothing.
+    /// An empty vector.
     pub(super) const EMPTY: Vector =
         Vector(libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 });
 
-    /// Of bytes that stay where they are as long as the kernel may read them.
+    /// Returns a vector of bytes that do not move as long as the kernel may read them.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Vector {
         let iov_base = std::ptr::with_exposed_provenance_mut(bytes.as_ptr().expose_provenance());
         Vector(libc::iovec { iov_base, iov_len: bytes.len() })
     }
 
-    /// Of bytes that the kernel may write to; likewise.
+    /// Returns a vector of bytes that do not move as long as the kernel may write to them.
     #[inline]
     pub(super) fn of_mut(bytes: &mut [u8]) -> Vector {
         let addr = bytes.as_mut_ptr().expose_provenance();
@@ -33,10 +33,10 @@ impl Vector {
         Vector(libc::iovec { iov_base, iov_len: bytes.len() })
     }
 
-    /// What is left without the first `nr` bytes, at most `max` of it.
+    /// Returns this vector without its first `nr` bytes, and at most `max` bytes of that.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// Panics if it has fewer than `nr` bytes.
     #[inline]
     pub(super) fn part(&self, nr: usize, max: usize) -> Vector {
         assert!(nr <= self.0.iov_len);
@@ -54,7 +54,7 @@ impl Vector {
         self.0.iov_len
     }
 
-    /// The end of this stretch is the beginning of that one.
+    /// Returns whether this vector ends where `next` begins.
     #[inline]
     fn touches(&self, next: &Vector) -> bool {
         self.0.iov_base.wrapping_byte_add(self.0.iov_len) == next.0.iov_base
@@ -69,8 +69,8 @@ impl From<Segment> for Vector {
     }
 }
 
-/// Fills a list with a request's memory, from its beginning on; neighbours in memory become one.
-/// Says how many there are.
+/// Fills a list with a request's memory from its beginning on, and merges adjacent segments.
+/// Returns the number of vectors.
 #[inline]
 pub(super) fn fill(list: &mut [Vector], segments: impl Iterator<Item = Segment>) -> usize {
     let mut nr = 0;
@@ -87,13 +87,13 @@ pub(super) fn fill(list: &mut [Vector], segments: impl Iterator<Item = Segment>)
     nr
 }
 
-/// The first of a list, for the kernel.
+/// Returns the pointer to a list for the kernel.
 #[inline]
 pub(super) fn as_ptr(list: &[Vector]) -> *const libc::iovec {
     list.as_ptr().cast()
 }
 
-/// The memory of one request, in a list that is used again.
+/// The vectors of one request, in a reusable list.
 #[derive(Debug)]
 pub(super) struct Vectors {
     list: Box<[Vector]>,
@@ -105,7 +105,7 @@ impl Vectors {
         Vectors { list: vec![Vector::EMPTY; max_segments as usize].into(), nr: 0 }
     }
 
-    /// Takes those of a request in place of others.
+    /// Replaces the vectors by those of a request.
     #[inline]
     pub(super) fn fill(&mut self, segments: impl Iterator<Item = Segment>) {
         self.nr = fill(&mut self.list, segments);

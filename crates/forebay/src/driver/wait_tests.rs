@@ -1,5 +1,5 @@
-//! Waits beside the drivers of files, whichever does the I/O, and beside a modelled device, which
-//! works by the clock: no completion and no kick is missed.
+//! Tests of waits beside all drivers of files, whatever engine does the I/O, and beside a modelled
+//! device, which completes by the clock: no completion and no kick is missed.
 
 use super::nbd_server::{NbdServer, export};
 use super::testing::{DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap};
@@ -12,24 +12,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Long enough that only a wait that nothing ends lasts as long.
+/// A wait that nothing ends lasts this long; no other wait does.
 const LONG: Duration = Duration::from_secs(100);
 
 const FILES: [&str; 3] = ["file", "aio", "psync"];
 
-/// Those that have a descriptor.
+/// Drivers that have a poll descriptor.
 const POLLED: [&str; 4] = ["file", "aio", "psync", "nbd"];
 
-/// Those that a thread waits for.
+/// Drivers that a thread waits for.
 const ALL: [&str; 5] = ["file", "aio", "psync", "model", "nbd"];
 
-/// What a disk is on.
+/// The backing of a disk.
 struct Place {
     folder: tempfile::TempDir,
     _server: Option<NbdServer>,
 }
 
-/// The spec of a new disk of 1 MiB; and the folder that it is in, if it is a file, or its server.
+/// Returns the spec of a new disk of 1 MiB, and its folder if it is a file, or its server.
 fn scratch(driver: &str) -> (String, Place) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     if driver == "nbd" {
@@ -45,7 +45,7 @@ fn scratch(driver: &str) -> (String, Place) {
     (format!("{driver}:{}", path.display()), folder)
 }
 
-/// A bio of any kind, on the tag's own 4 KiB.
+/// Returns a bio of any kind, on the tag's own 4 KiB.
 fn any_bio(kind: u64, tag: usize, buf: &mut [u8]) -> Bio {
     let at = tag as u64 * 4096;
     match kind % 8 {
@@ -84,14 +84,14 @@ fn one_waits_while_others_submit_and_reap() {
                     if numbers.below(3) == 0 {
                         turn(None);
                     }
-                    // The one tag is free when its request was reaped, by whomever.
+                    // The only tag is free when its request was reaped, by either thread.
                     while nr_done.load(Ordering::Acquire) <= nth {
                         thread::yield_now();
                     }
                 }
             });
             while nr_done.load(Ordering::Acquire) < NR {
-                // The submitter may take the last one itself: no wait without end.
+                // The submitter may reap the last one itself, so this wait has a timeout.
                 waiter.wait(Some(Duration::from_millis(20)));
                 turn(None);
             }
@@ -108,7 +108,8 @@ fn a_wait_sees_what_was_complete_before_it_began() {
         for _ in 0..100 {
             issue(&mut *driver, 0, Bio::flush());
             driver.commit_rqs();
-            // The first may take a signal back; what is there and not reaped ends all others.
+            // The first wait may clear a signal; a completion that is not reaped ends all later
+            // ones.
             (0..3).for_each(|_| waiter.wait(Some(LONG)));
             assert_eq!(reap(&mut *driver).len(), 1);
         }
@@ -158,14 +159,15 @@ fn no_kick_is_missed() {
                 for _ in 0..rounds {
                     waiter.wait(Some(LONG));
                     let round = nr_back.fetch_add(1, Ordering::AcqRel) + 1;
-                    // Until what ended it was reaped: it would end the next as well.
+                    // Waits until the completion was reaped, which would end the next wait as well.
                     while nr_back.load(Ordering::Acquire) == round {
                         thread::yield_now();
                     }
                 }
             });
             for round in 0..rounds {
-                // Before the wait, on its way into the kernel, and when it sleeps.
+                // The kick comes before the wait, on its way into the kernel, or when the thread
+                // sleeps.
                 for _ in 0..numbers.below(if round % 8 == 0 { 30_000 } else { 1000 }) {
                     std::hint::spin_loop();
                 }
@@ -233,7 +235,7 @@ fn a_descriptor_tells_of_every_completion() {
             let (spec, _folder) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&spec, mode);
             let mut buf = Buf::new(4096);
-            // Of this one nobody was asked to tell.
+            // This request precedes the descriptor, which must become readable for it as well.
             issue(&mut *driver, 9, Bio::flush());
             driver.commit_rqs();
             let fd = waiter.poll_fd().expect("a descriptor");
@@ -245,7 +247,7 @@ fn a_descriptor_tells_of_every_completion() {
             }
             assert!(reap(&mut *driver).is_empty());
             for kind in 0..200 {
-                // A signal may come late, when what it tells of was taken.
+                // A signal may come late, after its completions were reaped.
                 let mut nr_late = 0;
                 while is_readable(fd, 0) {
                     waiter.told();
@@ -257,7 +259,7 @@ fn a_descriptor_tells_of_every_completion() {
                 driver.commit_rqs();
                 let mut nr = 0;
                 while nr == 0 {
-                    // What is ready after a commit the layer asks for.
+                    // The layer checks `has_ready` after a commit.
                     if !driver.has_ready() {
                         assert!(is_readable(fd, 100_000), "{spec} {mode:?} {kind}");
                         waiter.told();
@@ -277,7 +279,7 @@ fn what_a_thread_leaves_behind_is_done() {
             let DriverQueue { mut driver, waiter } = queue(&(spec.clone() + keys), Mode::Shared);
             let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
             for round in 0..30 {
-                // Reads of what is not in the page cache go on when it is, and who read is gone.
+                // Reads of uncached data continue in the kernel after the reading thread has ended.
                 forget(&folder.folder.path().join("disk.img"));
                 thread::scope(|scope| {
                     scope.spawn(|| {
@@ -297,7 +299,7 @@ fn what_a_thread_leaves_behind_is_done() {
                 while nr < DEPTH as usize {
                     waiter.wait(Some(LONG));
                     for done in reap(&mut *driver) {
-                        // The file system may not zero ranges; everything else works.
+                        // The file system may be unable to zero ranges; everything else works.
                         let is_good = matches!(done.result, Ok(_) | Err(BlockStatus::NotSupported));
                         assert!(is_good, "{spec}{keys} {done:?}");
                         nr += 1;

@@ -1,48 +1,49 @@
-//! Changing a range of a file or block device: the ways to do it, and which follows which.
+//! Ways to change a range of a file or block device, and their order.
 //!
-//! A range is zeroed with one call where the file system can do that; otherwise a hole is punched;
-//! and where there are no holes, zeroes are written. Zeroes behind the end of a file that grows
-//! make it grow, as a write would; a hole cannot, so the range is allocated before it.
+//! A range is zeroed with one call if the file system can do that. Otherwise a hole is punched. If
+//! there are no holes, zeroes are written. Zeroes behind the end of a growing file extend it, as a
+//! write does. A hole cannot extend a file, so the range is allocated first.
 //!
 //! A range is discarded by punching a hole, or on a block device by the device's own command.
-//! Devices without a queue of their own (zram, some of the device mapper) refuse a command that
-//! must not wait, as io_uring gives it at first; a worker of the kernel gives it without that.
+//! Devices without a queue of their own (zram, some device mapper targets) refuse a command that
+//! must not wait. io_uring first issues it like that; a kernel worker then issues it without that
+//! restriction.
 
 use crate::buf::Buf;
 use forebay_core::Segment;
 use std::sync::LazyLock;
 
-/// Punches a hole, which is also how a range is discarded.
+/// Punches a hole, which is also a way to discard a range.
 pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
-/// Allocates, which makes the file longer where it ends before the range, and never shorter.
+/// Allocates the range. A file that ends before the range grows; no file shrinks.
 const GROW: i32 = 0;
-/// No mode of `fallocate`: zeroes are written.
+/// Not a mode of `fallocate`: zeroes are written.
 pub(super) const WRITE: i32 = -1;
-/// No mode of `fallocate`: the device discards (`BLKDISCARD`).
+/// Not a mode of `fallocate`: the device discards (`BLKDISCARD`).
 pub(super) const DISCARD: i32 = -2;
-/// As [`DISCARD`], where io_uring has a worker of the kernel give the command.
+/// As [`DISCARD`], but io_uring passes the command to a kernel worker.
 pub(super) const DISCARD_BY_WORKER: i32 = -3;
 
-/// The best way to zero a range that a file system has, as far as is known; best first.
+/// The best way to zero a range that a file system is known to have; best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Way {
-    /// In one call.
+    /// With one call.
     #[default]
     ZeroRange,
-    /// By a hole.
+    /// By punching a hole.
     PunchHole,
     /// By writing zeroes.
     Write,
 }
 
 impl Way {
-    /// All, in their order.
+    /// All ways, best first.
     pub(super) const ALL: [Way; 3] = [Way::ZeroRange, Way::PunchHole, Way::Write];
 
-    /// The way that a mode of zeroing is taken for.
+    /// Returns the way that a mode belongs to.
     pub(super) fn of(mode: i32) -> Way {
         match mode {
             GROW | PUNCH_HOLE => Way::PunchHole,
@@ -52,22 +53,22 @@ impl Way {
     }
 }
 
-/// How the ranges of one file or device are changed.
+/// The ways to change ranges of one file or device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranges {
-    /// Whether zeroes behind its end make it grow, as a write does.
+    /// Zeroes behind its end extend it, as a write does.
     pub(super) grows: bool,
-    /// How a range is discarded, as far as is known: [`PUNCH_HOLE`], [`DISCARD`] or
+    /// The mode that discards a range, as far as known: [`PUNCH_HOLE`], [`DISCARD`] or
     /// [`DISCARD_BY_WORKER`].
     pub(super) discard: i32,
-    /// How a range is zeroed, as far as is known at first.
+    /// The best way to zero a range, as far as known at open.
     pub(super) way: Way,
-    /// Whether zeroes that were written in part are gone on with: not where more of them may have
-    /// been written than were counted. Others may have written there since.
+    /// A partial write of zeroes is continued. False if more zeroes may have been written than were
+    /// counted, because other data may have been written there since.
     pub(super) goes_on: bool,
 }
 
-/// The mode of the first call that zeroes a range, where this way is known to be the best.
+/// Returns the mode of the first call that zeroes a range, if this way is known to be the best.
 pub(super) fn first(grows: bool, way: Way) -> i32 {
     match (way, grows) {
         (Way::ZeroRange, true) => ZERO_AND_GROW,
@@ -78,8 +79,9 @@ pub(super) fn first(grows: bool, way: Way) -> i32 {
     }
 }
 
-/// The mode of the call that goes on where one came back with the error `failed`, or with none.
-/// None: that was the last. From here on no better way than that of the mode is known.
+/// Returns the mode of the next call after one that ended with the error `failed`, or with none.
+/// Returns `None` if that was the last. From then on the way of the returned mode is the best
+/// known.
 pub(super) fn next(mode: i32, failed: Option<i32>) -> Option<i32> {
     match (mode, failed) {
         (ZERO_RANGE, Some(libc::EOPNOTSUPP)) => Some(PUNCH_HOLE),
@@ -90,7 +92,7 @@ pub(super) fn next(mode: i32, failed: Option<i32>) -> Option<i32> {
     }
 }
 
-/// The mode of the call that discards a range where one came back with the error `failed`.
+/// Returns the mode of the next call after a discard that ended with the error `failed`.
 pub(super) fn next_discard(mode: i32, failed: Option<i32>) -> Option<i32> {
     match (mode, failed) {
         (DISCARD, Some(libc::EOPNOTSUPP)) => Some(DISCARD_BY_WORKER),
@@ -98,13 +100,13 @@ pub(super) fn next_discard(mode: i32, failed: Option<i32>) -> Option<i32> {
     }
 }
 
-/// How many zeroes there are in memory, to be written again and again.
+/// The number of zeroes in memory, which are written repeatedly.
 const NR_ZEROES: usize = 64 << 10;
 
-/// They suit every device, as a buffer does. Made when they are needed.
+/// Aligned for every device, as any buffer is. Allocated at first use.
 static ZEROES: LazyLock<Buf> = LazyLock::new(|| Buf::new(NR_ZEROES));
 
-/// At most `max` segments of zeroes, and `len` bytes.
+/// Returns at most `max` segments of zeroes, of at most `len` bytes in total.
 pub(super) fn segments(len: u64, max: usize) -> impl Iterator<Item = Segment> {
     let part = NR_ZEROES as u64;
     let nr = len.div_ceil(part).min(max as u64);
@@ -116,7 +118,8 @@ pub(super) fn segments(len: u64, max: usize) -> impl Iterator<Item = Segment> {
 mod tests {
     use super::*;
 
-    /// The calls for one range, on a file system that has this way to zero one, and no better.
+    /// Returns the calls for one range, on a file system that has this way to zero one, and no
+    /// better.
     fn calls(grows: bool, known: Way, has: Way) -> Vec<i32> {
         let mut calls = vec![first(grows, known)];
         loop {

@@ -1,6 +1,6 @@
-//! Rather no process than one whose memory a device still writes to, or whose disk nobody turns.
+//! Abort guard: ends the process instead of freeing memory in flight or losing a token.
 
-/// Ends the process if a panic drops it: held where unwinding would free memory in flight.
+/// Ends the process if a panic drops it. Held while unwinding would free memory in flight.
 #[derive(Debug)]
 pub(crate) struct AbortOnUnwind(());
 
@@ -13,12 +13,12 @@ impl AbortOnUnwind {
         result
     }
 
-    /// From here on, unwinding ends the process.
+    /// Arms the guard: from here on, unwinding ends the process.
     pub(crate) fn arm() -> AbortOnUnwind {
         AbortOnUnwind(())
     }
 
-    /// The danger is over.
+    /// Disarms the guard.
     pub(crate) fn disarm(self) {
         std::mem::forget(self);
     }

@@ -1,14 +1,16 @@
 //! Alarm of a hardware context: wakes event loops when no completion will.
 //!
-//! A turn may leave work with nothing in flight: the driver was busy, or a gate is closed. Then the
-//! driver's descriptor stays silent, whichever thread made the turn. So each descriptor for an
-//! event loop also watches the alarm of its context ([`AnyOf`](super::event::AnyOf)): a timerfd for
-//! later, and an eventfd for now. Both stay readable until the alarm is cleared, so it wakes every
-//! loop of the context, and only a turn clears it: a loop that reaps without a turn is woken again.
+//! A turn may leave work with nothing in flight, because the driver was busy or a gate is closed.
+//! Then the driver's descriptor is not signalled, whichever thread made the turn. So each
+//! descriptor for an event loop also watches the alarm of its context
+//! ([`AnyOf`](super::event::AnyOf)): a timerfd for later, and an eventfd for now. Both stay
+//! readable until the alarm is cleared, so the alarm wakes every loop of the context. Only a turn
+//! clears it: a loop that reaps without a turn is woken again.
 //!
-//! The program may install a seccomp filter that forbids to set timers. If it came first, the alarm
-//! is not made, and the loop gets the error. If it came later, the alarm wakes the loops at once in
-//! place of later: they poll a busy driver, and no wake-up is lost.
+//! The program may install a seccomp filter that forbids setting timers. If the filter was
+//! installed first, the alarm is not created, and the loop gets the error. If it is installed
+//! later, the alarm wakes the loops immediately instead of later: they poll a busy driver, and no
+//! wake-up is lost.
 //!
 //! - B1 A turn clears the alarm before it reads the gates and the inbox.
 //! - B2 A turn that leaves work at a busy driver with nothing in flight sets the alarm, if the
@@ -19,7 +21,7 @@
 //! No wake-up is lost between B1 and B3. All changes of the alarm are made under one lock. If the
 //! opener's change comes before the turn's, the turn acquires the open gate by the lock, and runs
 //! the work. If it comes later, the alarm stays readable, and another turn follows. The same holds
-//! if the flag hides the opener's change from the turn: the turn then clears nothing.
+//! if the turn reads a stale flag and misses the opener's change: the turn then clears nothing.
 
 use crate::runtime::event::{Event, TimerFd};
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
@@ -44,7 +46,7 @@ struct Fds {
     event: Event,
 }
 
-/// What the next clear has to take back.
+/// The descriptors that the next clear has to reset.
 #[derive(Debug, Default)]
 struct Pending {
     /// The timer runs or has expired.
@@ -62,10 +64,10 @@ impl Alarm {
         }
     }
 
-    /// Returns the descriptors, which are made by the first call.
+    /// Returns the descriptors. The first call creates them.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor, or forbids to set a timer.
+    /// The OS error if a descriptor cannot be created, or setting a timer is forbidden.
     pub(crate) fn fds(&self) -> io::Result<[BorrowedFd<'_>; 2]> {
         let _change = lock(&self.change);
         if self.fds.get().is_none() {
@@ -75,7 +77,7 @@ impl Alarm {
         Ok([timer.fd(), event.fd()])
     }
 
-    /// Wakes the loops after `delay`, unless the alarm is set already (B2).
+    /// Wakes the loops after `delay`, unless the alarm is already set (B2).
     #[cold]
     pub(crate) fn set(&self, delay: Duration) {
         let mut pending = lock(&self.change);
@@ -104,7 +106,7 @@ impl Alarm {
         }
     }
 
-    /// A turn begins (B1).
+    /// Clears the alarm at the beginning of a turn (B1).
     #[inline]
     pub(crate) fn clear(&self) {
         if self.is_set() {
@@ -125,7 +127,7 @@ impl Alarm {
         self.is_set.store(pending.timer, Ordering::Relaxed);
     }
 
-    /// Returns whether the loops are woken now or later; a guess.
+    /// Returns whether the loops are woken now or later. The result is a guess.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)

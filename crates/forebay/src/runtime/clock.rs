@@ -1,15 +1,15 @@
-//! The real clock: nanoseconds since the first look at it.
+//! Clock of the layer: nanoseconds since its first use.
 //!
-//! Each I/O is stamped several times, so looking must cost little: where the kernel itself keeps
-//! time by the processor's time stamp counter, this reads the counter, and not the kernel's page
-//! beside it. The rate is measured once, against `CLOCK_MONOTONIC`, for a millisecond. It is known
-//! to some 20 parts in a million then, and is not steered afterwards: good for latencies and short
-//! waits, which is all that this clock is for.
+//! Each I/O is stamped several times, so reading the clock must be cheap. If the kernel itself
+//! keeps time by the processor's time stamp counter, this clock reads the counter directly, without
+//! the kernel's vDSO data. The rate is measured once, against `CLOCK_MONOTONIC`, for a millisecond.
+//! It is then accurate to some 20 parts in a million, and is not adjusted afterwards. That is
+//! enough for latencies and short waits, the only uses of this clock.
 //!
-//! A suspend to RAM may reset the counter, or let it run on while the kernel's clock stands still;
-//! the kernel goes on to keep time by it. So the counter is compared with the kernel's clock about
-//! twice a second of use, and whenever it has gone back. After a jump this clock is the kernel's,
-//! for as long as the process lives.
+//! A suspend to RAM may reset the counter, or let it run while the kernel's clock stands still; the
+//! kernel continues to keep time by it. So the counter is compared with the kernel's clock when
+//! [`STEP`] ticks have passed, and whenever it has gone back. After a jump this clock reads the
+//! kernel's clock, for the rest of the process's life.
 // It reads the processor's counter.
 #![allow(unsafe_code)]
 
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
 
-/// The time by the clock of the layer's own stamps: ns since the first look at it in this process.
+/// Returns the time of the clock that the layer's own timestamps use: nanoseconds since its first
+/// use in this process.
 ///
 /// It never goes backwards on a thread, runs at the rate of `CLOCK_MONOTONIC` to some 20 parts in a
 /// million, and costs a few nanoseconds. Any thread may call it.
@@ -55,7 +56,7 @@ impl Clock {
     }
 }
 
-/// The kernel's clock, from some time on.
+/// The kernel's clock, starting from `base_ns`.
 #[derive(Debug)]
 struct Kernel {
     base_ns: u64,
@@ -69,14 +70,14 @@ impl Kernel {
     }
 }
 
-/// After how many ticks the counter is compared with the kernel's clock: a third of a second at
-/// 3 GHz.
+/// Number of ticks after which the counter is compared with the kernel's clock: a third of a second
+/// at 3 GHz.
 const STEP: u64 = 1 << 30;
 
-/// The counters of processors agree, but for fewer ticks than this.
+/// The counters of the processors differ by less than this many ticks.
 const SKEW: u64 = 1 << 16;
 
-/// No counter comes within [`STEP`] of this value, which takes a century.
+/// A value that no counter comes within [`STEP`] of: reaching it takes a century.
 const JUMPED: u64 = 1 << 63;
 
 /// The processor's counter as a clock.
@@ -84,11 +85,11 @@ const JUMPED: u64 = 1 << 63;
 struct Counter {
     start: u64,
     rate: Rate,
-    /// The ticks of the last comparison less [`SKEW`]; or [`JUMPED`]. What is read from here to
-    /// [`STEP`] later is taken as it is, so that no time that was returned lies beyond.
+    /// Ticks of the last comparison minus [`SKEW`], or [`JUMPED`]. A counter value up to [`STEP`]
+    /// above this is used without a comparison, so no returned time is later than that.
     checked: AtomicU64,
     last: Mutex<Pair>,
-    /// The clock in use after a jump.
+    /// The clock used after a jump.
     kernel: OnceLock<Kernel>,
 }
 
@@ -106,7 +107,8 @@ impl Counter {
     /// Returns the time at which the counter shows `ticks`.
     #[inline]
     fn ns_at(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
-        // Relaxed: an older value leads to a comparison. Below the value the difference wraps.
+        // Relaxed: an older value leads to a comparison. Below the value the difference wraps
+        // around.
         if ticks.wrapping_sub(self.checked.load(Ordering::Relaxed)) < STEP {
             return self.ns_of(ticks);
         }
@@ -118,7 +120,7 @@ impl Counter {
         self.rate.ns(ticks.saturating_sub(self.start))
     }
 
-    /// Compares the counter with the kernel's clock.
+    /// Compares the counter with the kernel's clock, and returns the time.
     #[cold]
     fn compare(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
         let checked = self.checked.load(Ordering::Acquire);
@@ -126,13 +128,13 @@ impl Counter {
             std::hint::spin_loop();
             self.last.try_lock().ok()
         });
-        // After a jump nothing else counts.
+        // After a jump only the kernel's clock is used.
         if let Some(kernel) = self.kernel.get() {
             return kernel.ns_at(clocks.kernel());
         }
         let Some(mut last) = locked else {
-            // Another thread compares, and has lost its processor; or it was one of the parent's,
-            // in a child of a fork.
+            // Another thread is comparing and was preempted; or, in a child of a fork, the lock was
+            // held by a thread of the parent.
             return if ticks < checked { self.latest_ns(checked) } else { self.ns_of(ticks) };
         };
         let now = clocks.both();
@@ -145,27 +147,27 @@ impl Counter {
         let latest_ns = self.latest_ns(self.checked.load(Ordering::Relaxed));
         let base_ns = latest_ns.max(self.ns_of(last.ticks) + now.ns_since(&last));
         let kernel = self.kernel.get_or_init(|| Kernel { base_ns, base: now.at });
-        // Release, with the acquire above: who finds the mark finds that clock.
+        // Release, with the acquire above: a thread that sees the mark sees that clock.
         self.checked.store(JUMPED, Ordering::Release);
         kernel.ns_at(now.at)
     }
 
-    /// Returns a time that is not before any that was returned since a comparison.
+    /// Returns a time that is not before any time returned since a comparison.
     fn latest_ns(&self, checked: u64) -> u64 {
         self.ns_of(checked + STEP)
     }
 }
 
-/// How often a thread tries to make a comparison that another is making.
+/// Number of attempts to take the lock of a comparison that another thread is making.
 const NR_TRIES: u32 = 100;
 
-/// The source of the time.
+/// The source of the time, replaced in tests.
 trait Clocks {
     fn kernel(&self) -> Instant;
     fn both(&self) -> Pair;
 }
 
-/// The processor, and the kernel.
+/// The processor's counter and the kernel's clock.
 struct Hardware;
 
 impl Clocks for Hardware {
@@ -178,12 +180,13 @@ impl Clocks for Hardware {
     }
 }
 
-/// Nanoseconds for each tick, as a fraction of 2^32.
+/// Nanoseconds per tick, in units of 2^-32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rate(u64);
 
 impl Rate {
-    /// None where that is no rate of a processor's counter: below 100 MHz, or above 100 GHz.
+    /// Returns `None` if that is not a plausible rate of a processor's counter: below 100 MHz, or
+    /// above 100 GHz.
     fn of(ticks: u64, ns: u64) -> Option<Rate> {
         let is_sane = ns > 0 && ticks >= ns / 10 && ticks / 100 <= ns;
         is_sane.then(|| Rate(((u128::from(ns) << 32) / u128::from(ticks)) as u64))
@@ -195,7 +198,7 @@ impl Rate {
     }
 }
 
-/// Both clocks at one moment.
+/// Readings of both clocks at the same time.
 #[derive(Debug)]
 struct Pair {
     ticks: u64,
@@ -203,7 +206,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Of several tries the one that took the shortest: nothing came in between.
+    /// Reads both clocks several times and returns the quickest reading, which was not interrupted.
     fn read() -> Pair {
         let tries = (0..16).map(|_| {
             let before = counter();
@@ -226,8 +229,8 @@ impl Pair {
         self.at.duration_since(earlier.at).as_nanos() as u64
     }
 
-    /// Returns whether both clocks have gone on by the same time, but for the error of the rate,
-    /// the steering of the kernel's clock, and the time that a reading may be held up.
+    /// Returns whether both clocks have advanced by the same time. Tolerates the error of the rate,
+    /// the adjustment of the kernel's clock, and a delay of the reading.
     fn agrees_with(&self, earlier: &Pair, rate: Rate) -> bool {
         let Some(ticks) = self.ticks.checked_sub(earlier.ticks) else { return false };
         let kernel_ns = self.ns_since(earlier);
@@ -236,8 +239,8 @@ impl Pair {
     }
 }
 
-/// Whether the kernel keeps its own time by the counter: then it runs at one rate, also while the
-/// processor sleeps, and agrees between processors; the kernel watches over that.
+/// Returns whether the kernel keeps its own time by the counter. Then the counter runs at one rate,
+/// even while the processor sleeps, and agrees between processors; the kernel checks this.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_trusted() -> bool {
     let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -249,12 +252,12 @@ fn is_trusted() -> bool {
     false
 }
 
-/// The processor's counter, ticks. It is not ordered against what comes before and after: by so
-/// little a stamp may be wrong.
+/// Returns the processor's counter in ticks. The read is not ordered against the surrounding
+/// instructions: a timestamp may be off by that little.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 has the instruction, and it touches no memory.
+    // SAFETY: every x86-64 processor has the instruction, and it accesses no memory.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -296,7 +299,7 @@ mod tests {
             assert!(now >= last, "it went backwards");
             last = now;
         }
-        // The thread may be held up between the two looks, so only what is far off is found.
+        // The thread may be preempted between the two readings, so only a large error is found.
         let (ours, theirs) = (now_ns() - begin, kernel.elapsed().as_nanos() as u64);
         assert!(ours >= 20_000_000 * 99 / 100, "{ours} ns of {theirs}");
         assert!(ours <= theirs * 101 / 100, "{ours} ns of {theirs}");

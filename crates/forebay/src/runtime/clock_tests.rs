@@ -1,4 +1,4 @@
-//! The clock on a machine whose counter jumps.
+//! Tests of the clock on a machine with a counter that jumps.
 
 use super::{Clocks, Counter, Pair, Rate, SKEW, STEP};
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const SECOND: Duration = Duration::from_secs(1);
 const GHZ: u64 = 1_000_000_000;
 
-/// A counter of 1 GHz, and the kernel's clock.
+/// A machine with a counter of 1 GHz, and the kernel's clock.
 struct Machine {
     ticks: Cell<u64>,
     at: Cell<Instant>,
@@ -25,7 +25,7 @@ impl Machine {
         Counter::new(self.both(), rate)
     }
 
-    /// Time passes by both clocks; by the counter's, it is so many parts in a million more.
+    /// Advances both clocks by `time`, and the counter by `ppm` parts in a million more.
     fn pass(&self, time: Duration, ppm: i64) {
         let ns = time.as_nanos() as i64;
         self.ticks.set(self.ticks.get() + (ns + ns / 1_000_000 * ppm) as u64);
@@ -48,7 +48,8 @@ impl Clocks for Machine {
     }
 }
 
-/// Reads for a minute after a jump: the clock goes on from `before_ns`, at the kernel's rate.
+/// Reads for a minute after a jump. Checks that the clock continues from `before_ns`, at the
+/// kernel's rate.
 fn goes_on(machine: &Machine, clock: &Counter, before_ns: u64) {
     let begin = machine.read(clock);
     let skipped = begin.checked_sub(before_ns).expect("it goes back");
@@ -61,7 +62,7 @@ fn goes_on(machine: &Machine, clock: &Counter, before_ns: u64) {
 
 #[test]
 fn a_counter_that_a_suspend_resets_is_left_for_the_kernels_clock() {
-    // The process began long after the boot, or soon after it.
+    // The process started long after boot, or soon after it.
     for ago in [Duration::from_secs(100_000), Duration::from_millis(10)] {
         let machine = Machine::booted(ago);
         let clock = machine.clock();
@@ -73,13 +74,13 @@ fn a_counter_that_a_suspend_resets_is_left_for_the_kernels_clock() {
         machine.ticks.set(5 * GHZ);
         machine.pass(SECOND, 0);
         goes_on(&machine, &clock, before);
-        // The counter comes by its old values again.
+        // The counter passes through its old values again.
         machine.ticks.set(before - 30 * GHZ);
         goes_on(&machine, &clock, before + 60 * GHZ);
     }
 }
 
-/// The process slept until the counter was beyond its last value again.
+/// The process slept until the counter had passed its last value again.
 #[test]
 fn a_reset_that_nothing_has_seen_is_found_afterwards() {
     let machine = Machine::booted(SECOND);
@@ -115,7 +116,7 @@ fn a_counter_that_drifts_or_differs_between_processors_has_not_jumped() {
             for _ in 0..100 {
                 machine.pass(Duration::from_nanos(step), ppm);
                 machine.read(&clock);
-                // Another processor's is a little behind.
+                // The counter of another processor is slightly behind.
                 let behind = machine.ticks.get().saturating_sub(SKEW / 2);
                 clock.ns_at(behind, &machine);
             }
@@ -124,7 +125,7 @@ fn a_counter_that_drifts_or_differs_between_processors_has_not_jumped() {
     }
 }
 
-/// The kernel's clock costs several times what the counter costs.
+/// Reading the kernel's clock costs several times as much as reading the counter.
 #[test]
 fn the_kernels_clock_is_read_about_once_a_second() {
     let machine = Machine::booted(SECOND);

@@ -1,4 +1,4 @@
-//! A thread's part of a disk: its software queue, and the hardware context that it leads to.
+//! Per-thread state of a disk: the software queue and the hardware context that it maps to.
 
 use crate::runtime::blocking::Blocking;
 use crate::runtime::hctx::{Token, now_ns};
@@ -16,31 +16,31 @@ use std::sync::{Arc, Weak};
 
 /// The state of one thread for one disk. It stays on its thread.
 ///
-/// Counterpart in Linux: `struct blk_mq_ctx`, which is a processor's.
+/// Counterpart in Linux: `struct blk_mq_ctx`, which is per CPU.
 pub(crate) struct Ctx {
     shared: Weak<Shared>,
-    /// A handle for as long as the thread has queues on it: then the disk is open, and does not
-    /// have to be looked for.
+    /// A handle of the disk while the thread has queues on it: then the disk is open, and no
+    /// upgrade of `shared` is needed.
     kept: Cell<Option<Arc<Shared>>>,
     nr_queues: Cell<u32>,
-    /// The list of the queue that was made last: this thread's turns put its ends there.
+    /// The list of the queue that was created last: turns of this thread put its ended bios there.
     ready: RefCell<Option<Rc<RefCell<Ready>>>>,
-    /// That queue has asked for the turn that is under way, and will look.
+    /// That queue has requested the current turn, and checks the list afterwards.
     is_attended: Cell<bool>,
-    /// Which of the disk's hardware contexts.
+    /// Index of the hardware context.
     hctx: Cell<usize>,
     queue: RefCell<SoftwareQueue>,
     counters: Arc<PlugCounters>,
     plug_policy: PlugPolicy,
     kick: KickPolicy,
-    /// Whether a commit was put off.
+    /// Whether a commit was deferred.
     is_deferred: Cell<bool>,
     /// Whether the device counts a section of this thread (`kick=per-device`).
     in_device_section: Cell<bool>,
     is_timed: bool,
-    /// Whether the thread's plug knows of this disk.
+    /// Whether the thread's plug lists this disk.
     in_plug: Cell<bool>,
-    /// What the thread's blocking calls use, one at a time.
+    /// State of the thread's blocking calls, one at a time.
     blocking: Cell<Option<Blocking>>,
 }
 
@@ -73,7 +73,7 @@ impl Ctx {
         std::ptr::eq(self.shared.as_ptr(), Arc::as_ptr(shared))
     }
 
-    /// Whether the disk is open.
+    /// Returns whether the disk is open.
     pub(crate) fn is_live(&self) -> bool {
         self.shared.strong_count() > 0
     }
@@ -83,7 +83,7 @@ impl Ctx {
         self.hctx.get()
     }
 
-    /// The thread has one more queue on it.
+    /// Registers a new queue of this thread.
     pub(crate) fn open_queue(&self, shared: &Arc<Shared>, ready: &Rc<RefCell<Ready>>) {
         assert!(self.is_of(shared));
         *self.ready.borrow_mut() = Some(Rc::clone(ready));
@@ -91,7 +91,7 @@ impl Ctx {
         self.kept.set(Some(Arc::clone(shared)));
     }
 
-    /// The thread has one queue less on it.
+    /// Unregisters a queue of this thread.
     pub(crate) fn close_queue(&self, closed: &Rc<RefCell<Ready>>) {
         self.ready.borrow_mut().take_if(|ready| Rc::ptr_eq(ready, closed));
         self.nr_queues.update(|nr| nr - 1);
@@ -100,8 +100,8 @@ impl Ctx {
         }
     }
 
-    /// Does something with the disk, if it is open. What wakes somebody may come back here, and
-    /// open and close queues: so the handle is taken out meanwhile.
+    /// Runs `work` on the disk, if the disk is open. A waker may re-enter this `Ctx`, and open and
+    /// close queues, so the handle is taken out of the cell meanwhile.
     #[inline]
     fn with_shared<T>(&self, work: impl FnOnce(&Shared) -> T) -> Option<T> {
         let shared = self.kept.take().or_else(|| self.shared.upgrade())?;
@@ -112,18 +112,18 @@ impl Ctx {
         Some(result)
     }
 
-    /// What a blocking call uses. It is given back by [`Ctx::put_blocking`].
+    /// Takes the state for a blocking call. [`Ctx::put_blocking`] returns it.
     pub(crate) fn take_blocking(&self) -> Blocking {
         self.blocking.take().unwrap_or_else(Blocking::new)
     }
 
-    /// Keeps it for the next call.
+    /// Keeps the state for the next call.
     pub(crate) fn put_blocking(&self, blocking: Blocking) {
         self.blocking.set(Some(blocking));
     }
 
-    /// Takes a bio in: into the plug, or on its way to the hardware context. True: something is on
-    /// its way, and [`Ctx::turn`] is due.
+    /// Accepts a bio: into the plug, or into the list of outgoing requests. Returns true if there
+    /// are outgoing requests; then the caller calls [`Ctx::turn`].
     #[inline]
     pub(crate) fn queue_bio(
         self: &Rc<Ctx>,
@@ -139,9 +139,10 @@ impl Ctx {
         Ok(queue.has_outgoing())
     }
 
-    /// One turn, or several, of the hardware context, with what is outgoing; the first says what
-    /// is left. What is issued is committed when `commit` says, or by the disk's policy. None
-    /// where another thread holds the token, and turns in our place.
+    /// Runs one or more turns of the hardware context with the outgoing requests. Returns the
+    /// result of the first one. `commit` says when issued requests are committed; `None` uses the
+    /// disk's policy. Returns `None` if another thread holds the token: it turns in place of the
+    /// caller.
     #[inline]
     pub(crate) fn turn(
         self: &Rc<Ctx>,
@@ -154,7 +155,7 @@ impl Ctx {
         Some(turned)
     }
 
-    /// As [`Ctx::turn`], for a queue, which looks at its ends after it.
+    /// Same as [`Ctx::turn`], for a queue that checks its ended bios afterwards.
     #[inline]
     pub(crate) fn turn_for(
         self: &Rc<Ctx>,
@@ -166,14 +167,14 @@ impl Ctx {
         let is_last = self.ready.borrow().as_ref().is_some_and(|last| Rc::ptr_eq(last, ready));
         self.is_attended.set(is_last);
         let turned = self.turn_and_hold(shared, now, commit);
-        // Before wakers run.
+        // Cleared before wakers run.
         self.is_attended.set(false);
         let (token, turned) = turned?;
         token.finish();
         Some(turned)
     }
 
-    /// As [`Ctx::turn`], one turn, and keeps the token.
+    /// Same as [`Ctx::turn`], but runs one turn and keeps the token.
     #[inline]
     pub(crate) fn turn_and_hold<'a>(
         self: &Rc<Ctx>,
@@ -183,7 +184,8 @@ impl Ctx {
     ) -> Option<(Token<'a>, Turned)> {
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
-        // What was published before is taken in first; so nothing of this thread is overtaken.
+        // Requests published earlier are accepted first, so none of this thread's requests is
+        // overtaken.
         let (mut token, ctx) = match hctx.try_take() {
             Some(token) => (token, Some(&mut *queue)),
             None => {
@@ -196,7 +198,7 @@ impl Ctx {
         let nr_own = ctx.as_ref().map_or(0, |queue| queue.nr_outgoing()) as u32;
         let nr_before = token.core.nr_uncommitted();
         let turned = match &*self.ready.borrow() {
-            // Who waits in a shared context, as others do, waits for its mailbox.
+            // A thread that waits in a shared context, as others do, waits on its mailbox.
             Some(ready) if !hctx.is_shared || self.is_attended.get() => {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
@@ -210,7 +212,7 @@ impl Ctx {
         };
         drop(queue);
         if by_policy && commit == Commit::Later {
-            // What is put off is the thread's own; others may wait for what is theirs (I5).
+            // Only the thread's own requests are deferred. Others may wait for theirs (I5).
             match token.core.nr_uncommitted() {
                 0 => {}
                 nr if hctx.is_shared && nr > nr_before + nr_own => token.commit(),
@@ -220,11 +222,12 @@ impl Ctx {
         Some((token, turned))
     }
 
-    /// Whether a commit that could be made now is, by the disk's policy.
+    /// Returns when the disk's policy commits requests that could be committed now.
     #[inline]
     fn when_to_commit(&self, shared: &Shared) -> Commit {
         let later = match self.kick {
-            // What is let through level by level goes level by level, as it did before that patch.
+            // Under `plug=per-level` each level is committed separately, as in Linux before the
+            // patch that `PlugPolicy` cites.
             KickPolicy::Deferred => {
                 self.plug_policy != PlugPolicy::PerLevel && thread::nr_sections() > 0
             }
@@ -241,7 +244,7 @@ impl Ctx {
         if later { Commit::Later } else { Commit::Now }
     }
 
-    /// Puts the commit off. (D6: there are at most as many requests in it as tags.)
+    /// Defers the commit. (D6: it covers at most as many requests as there are tags.)
     fn put_off(self: &Rc<Ctx>, token: &mut Token<'_>) {
         if self.is_deferred.get() {
             return;
@@ -252,12 +255,12 @@ impl Ctx {
         }
     }
 
-    /// Whether commits are put off beyond the end of a section.
+    /// Returns whether commits are deferred beyond the end of a section.
     pub(crate) fn commits_at_wait(&self) -> bool {
         self.kick == KickPolicy::LoopEnd
     }
 
-    /// Makes a commit that was put off; or not, where the caller does so next.
+    /// Makes a deferred commit, or skips it if the caller commits next (`is_next`).
     pub(crate) fn commit_deferred(&self, is_next: bool) {
         self.is_deferred.set(false);
         // The disk may be closed (D7).
@@ -271,7 +274,7 @@ impl Ctx {
         });
     }
 
-    /// Commits what a turn with [`Commit::Later`] has issued.
+    /// Commits the requests that a turn with [`Commit::Later`] has issued.
     pub(crate) fn commit(&self, shared: &Shared) {
         let hctx = shared.hctx(self.hctx());
         match hctx.try_take() {
@@ -279,13 +282,13 @@ impl Ctx {
                 token.commit();
                 token.finish();
             }
-            // The holder turns once more, for this mark, and commits in that turn.
+            // The token holder turns once more, because of this mark, and commits in that turn.
             None => hctx.run_turn(),
         }
     }
 
-    /// Unplugs the requests of `level` and above and sends them. Says whether others stay in the
-    /// plug.
+    /// Unplugs the requests of `level` and above and sends them. Returns whether other requests
+    /// stay in the plug.
     pub(crate) fn unplug(self: &Rc<Ctx>, cause: UnplugCause, level: u32) -> bool {
         let now = now_ns(self.is_timed);
         let is_due = {
@@ -298,15 +301,15 @@ impl Ctx {
             let commit = self.ends_section(cause).then_some(Commit::Now);
             let turned = self.with_shared(|shared| self.turn(shared, now, commit));
             if turned.is_none() {
-                // Bios of futures that were dropped, as the disk was: they are forgotten.
+                // Bios of dropped futures of a disk that is closed: they are discarded.
                 self.queue.borrow_mut().outgoing().for_each(drop);
             }
         }
         self.in_plug.get()
     }
 
-    /// Whether the section that a commit would be put off to the end of ends with this plug: then
-    /// it is made at once.
+    /// Returns whether the end of this plug also ends the outermost section. Then the commit would
+    /// be deferred for nothing, and is made at once.
     fn ends_section(&self, cause: UnplugCause) -> bool {
         self.kick == KickPolicy::Deferred
             && cause == UnplugCause::Outermost
@@ -323,14 +326,15 @@ impl Ctx {
         self.plug_policy
     }
 
-    /// The thread ends: what it has plugged goes, and its hardware context is given up.
+    /// Cleans up when the thread ends: sends the plugged requests and gives up the hardware
+    /// context.
     pub(crate) fn retire(self: &Rc<Ctx>) {
         self.unplug(UnplugCause::Wait, 1);
         self.with_shared(|shared| {
             if shared.is_foreign() {
                 return;
             }
-            // D5: what was put off is done.
+            // D5: deferred commits are made.
             self.commit(shared);
             shared.retire(self.hctx.replace(0), &self.counters);
         });

@@ -1,5 +1,5 @@
-//! A descriptor that says "come and look": for event loops.
-// Its parts are system calls on descriptors of our own.
+//! Descriptors for event loops: eventfd, timerfd, and epoll.
+// It makes system calls on its own descriptors.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,39 +13,41 @@ pub(crate) struct Event(File);
 
 impl Event {
     pub(crate) fn new() -> io::Result<Event> {
-        // SAFETY: numbers only.
+        // SAFETY: integer arguments only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         owned(fd).map(|fd| Event(fd.into()))
     }
 
-    /// One that is not cleared before [`Event::never_block`]: then a wait is one system call.
+    /// Creates a blocking one, which must not be cleared before [`Event::never_block`]. A wait is
+    /// then one system call.
     pub(crate) fn new_blocking() -> io::Result<Event> {
-        // SAFETY: numbers only.
+        // SAFETY: integer arguments only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         owned(fd).map(|fd| Event(fd.into()))
     }
 
-    /// From now on it can be cleared, and watched by others.
+    /// Makes it non-blocking. From then on it may be cleared, and watched by others.
     pub(crate) fn never_block(&self) {
-        // SAFETY: numbers only.
+        // SAFETY: integer arguments only.
         let answer = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
     }
 
-    /// Waits for a signal, and clears it; or until the time has passed. May return early, on a
-    /// signal of the system's for instance. One thread at a time.
+    /// Waits for a signal and clears it, or until the timeout. May return early, for instance on a
+    /// POSIX signal. One thread at a time may call this.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         let refused = |answer: io::Result<usize>| {
             answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
         let must_poll = timeout.is_some() || refused((&self.0).read(&mut [0; 8]));
         if must_poll && self.is_readable(timeout) {
-            // It blocks only where nobody else clears it.
+            // The descriptor is blocking only while no other thread clears it, so this read does
+            // not wait.
             let _ = (&self.0).read(&mut [0; 8]);
         }
     }
 
-    /// Whether it is readable, now or before the time has passed.
+    /// Returns whether the event is readable, now or before the timeout.
     fn is_readable(&self, timeout: Option<Duration>) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit = timeout.map(|timeout| libc::timespec {
@@ -62,12 +64,12 @@ impl Event {
     }
 
     pub(crate) fn signal(&self) {
-        // Refused only where the count is full: then it is readable.
+        // Fails only if the counter is at its maximum: then it is readable.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
     pub(crate) fn clear(&self) {
-        // Refused only where it is clear.
+        // Fails only if it is clear already.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }
@@ -77,13 +79,13 @@ impl Event {
 pub(crate) struct TimerFd(File);
 
 impl TimerFd {
-    /// Makes one that does not run.
+    /// Creates a timer that is not running.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor, or forbids to set a timer.
+    /// The OS error if a descriptor cannot be created, or setting a timer is forbidden.
     pub(crate) fn new() -> io::Result<TimerFd> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: numbers only.
+        // SAFETY: integer arguments only.
         let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
         let timer = TimerFd(timer.into());
         timer.settime(Duration::ZERO).map_err(|error| {
@@ -100,16 +102,16 @@ impl TimerFd {
     /// Makes it readable after `delay`.
     ///
     /// # Errors
-    /// The system's error if a filter has come to forbid it. The timer goes on as before.
+    /// The OS error if a seccomp filter forbids it by now. The timer continues as before.
     pub(crate) fn start(&self, delay: Duration) -> io::Result<()> {
         // Zero would stop it.
         self.settime(delay.max(Duration::from_nanos(1)))
     }
 
-    /// Makes it unreadable. Returns false if it still runs, because a filter forbids to stop it: it
-    /// is readable later.
+    /// Makes it unreadable. Returns false if it still runs because a seccomp filter forbids
+    /// stopping it: it becomes readable later.
     pub(crate) fn stop(&self) -> bool {
-        // If it has expired, reading it makes it unreadable too.
+        // If the timer has expired, reading it makes it unreadable too.
         self.settime(Duration::ZERO).is_ok() || (&self.0).read(&mut [0; 8]).is_ok()
     }
 
@@ -134,12 +136,12 @@ pub(crate) struct AnyOf {
 }
 
 impl AnyOf {
-    /// Watches these descriptors, which stay open as long as the result.
+    /// Watches these descriptors, which must stay open as long as the result.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor or a watch.
+    /// The OS error if the epoll descriptor or a watch cannot be created.
     pub(crate) fn new<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<AnyOf> {
-        // SAFETY: numbers only.
+        // SAFETY: integer arguments only.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         for fd in fds {
             let mut what = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
@@ -152,8 +154,8 @@ impl AnyOf {
         Ok(AnyOf { epoll })
     }
 
-    /// From now on it is readable while `fd`, which is one of them, is so, if `for_input`; or has
-    /// room, if `for_room`.
+    /// Sets the events that are watched on `fd`, which is one of the descriptors: input if
+    /// `for_input`, room for output if `for_room`.
     pub(crate) fn change(&self, fd: BorrowedFd<'_>, for_input: bool, for_room: bool) {
         let flag = |wanted: bool, flag: i32| if wanted { flag as u32 } else { 0 };
         let events = flag(for_input, libc::EPOLLIN) | flag(for_room, libc::EPOLLOUT);
@@ -162,8 +164,8 @@ impl AnyOf {
             // SAFETY: open descriptors, and a structure that the kernel reads.
             unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), call, fd.as_raw_fd(), &raw mut what) }
         };
-        // Without any of them it would still tell of a connection that is gone: so it is taken away
-        // then, and comes back with the next.
+        // With an empty event mask epoll would still report a hang-up. So the descriptor is removed
+        // then, and added again with the next change.
         match events {
             0 => change(libc::EPOLL_CTL_DEL),
             _ if change(libc::EPOLL_CTL_MOD) == 0 => 0,
@@ -176,10 +178,10 @@ impl AnyOf {
     }
 }
 
-/// A descriptor that a system call gave, or why it did not.
+/// Returns the descriptor that a system call has created, or its error.
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     match fd {
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: the descriptor is new, and has no other owner.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,8 +1,8 @@
 //! Freeze, quiesce and stop: three ways to hold a disk.
 //!
-//! A freeze waits for I/O that another hold may keep from ending: a request that was admitted, and
-//! is not at the driver, ends only when nothing quiesces or stops the disk any more. Such a request
-//! is stranded. A freeze that finds one gives up, since the other hold may be its own caller's.
+//! A freeze waits for I/O that another hold may keep from ending. An admitted request that is not
+//! at the driver ends only when no other hold quiesces or stops the disk any more. Such a request
+//! is stranded. A freeze that finds one fails, because the other hold may belong to its own caller.
 
 use crate::error::FreezeError;
 use crate::runtime::hctx::Hctx;
@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to leave threads alone that are to drain their contexts.
+/// Sleep between two checks, for threads that have to drain their own contexts.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// Keeps a disk frozen, quiesced or stopped until it is dropped. Several holds may exist at once.
-/// When the last of a kind is dropped, the I/O that it held goes on: in the thread that drops it,
-/// or in the thread that owns the hardware context, whose event loops are woken.
+/// When the last hold of a kind is dropped, the I/O that it held continues: in the dropping thread,
+/// or in the thread that owns the hardware context, after its event loops are woken.
 #[must_use = "a hold that is not kept ends at once"]
 pub struct Hold {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Closes a gate on all contexts. Turns that are under way may not have seen it.
+    /// Closes a gate on all contexts. A turn that is under way may not have seen it.
     pub(crate) fn new(shared: &Arc<Shared>, gate: Gate) -> Hold {
         let mut counts = lock(&shared.holds);
         counts[gate as usize] += 1;
@@ -38,7 +38,7 @@ impl Hold {
         Hold { shared: Arc::clone(shared), gate }
     }
 
-    /// Waits until no turn is under way that began before the gate was closed (R5).
+    /// Waits until every turn that began before the gate was closed is over (R5).
     pub(crate) fn await_turns(&self) {
         for hctx in self.shared.hctxs() {
             while hctx.run.is_running() && !self.shared.is_foreign() {
@@ -47,11 +47,11 @@ impl Hold {
         }
     }
 
-    /// Waits until nothing is left in any context that was admitted before the gate was closed; at
-    /// most for `timeout`, if there is one.
+    /// Waits until every request that was admitted before the gate was closed has left its context;
+    /// at most for `timeout`, if given.
     ///
     /// # Errors
-    /// Which hold keeps admitted requests from ending; or that the time has passed.
+    /// The hold that keeps admitted requests from ending, or a timeout.
     pub(crate) fn await_drained(&self, timeout: Option<Duration>) -> Result<(), FreezeError> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         for (at, hctx) in self.shared.hctxs().iter().enumerate() {
@@ -74,11 +74,11 @@ impl Hold {
         if self.shared.is_foreign() {
             return Ok(true);
         }
-        // A shared context, and one of our own, may have nobody else to turn it.
+        // A shared context, or one that this thread owns, may have no other thread to turn it.
         if hctx.is_shared || crate::runtime::thread::owns(&self.shared, at) {
             hctx.run_turn();
         }
-        // Once no turn is under way, every later one finds the gate closed, and lets nothing in.
+        // Once no turn is under way, every later turn finds the gate closed, and admits nothing.
         if hctx.run.is_running() {
             return Ok(false);
         }
@@ -110,7 +110,7 @@ impl Drop for Hold {
         }
         self.shared.hctxs().iter().for_each(|hctx| hctx.run.open(self.gate));
         drop(counts);
-        // What was left behind the gate has no other to look for it (R4).
+        // No other thread runs the requests that the gate held back (R4).
         for hctx in self.shared.hctxs() {
             match hctx.is_shared {
                 true => hctx.run_turn(),

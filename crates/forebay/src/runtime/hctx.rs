@@ -1,5 +1,5 @@
-//! A hardware context at run time: the token, the inbox, and what only the token's holder touches.
-//! What that holder does is in [`token`].
+//! Hardware context at run time: the token, the inbox, and the state that only the token holder
+//! accesses. The token's operations are in [`token`].
 // The token gives access to a cell.
 #![allow(unsafe_code)]
 
@@ -26,49 +26,50 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
-// For counts, from which nothing is concluded: models need not look at them.
+// For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use pool::PoolUser;
 use tags::{TagCalls, TagLists};
 pub(crate) use token::Token;
 
-/// Capacity of the list of bios that one turn ends, before it grows.
+/// Initial capacity of the list of bios that one turn ends.
 const NR_ENDS_USUAL: usize = 256;
-/// Capacity of the list of threads that follow a leader, before it grows.
+/// Initial capacity of the list of followers.
 const NR_FOLLOWERS_USUAL: usize = 32;
 
 /// One of a disk's hardware contexts.
 ///
-/// The first of a disk is *shared*: any thread may hold its token, and one more may wait in the
-/// driver meanwhile. The others are *owned*: by one thread at a time from its first use of the disk
-/// to its end, which alone takes their token, pushes into their inbox, and waits in their driver.
+/// The first context of a disk is *shared*: any thread may hold its token, and one more may wait in
+/// the driver meanwhile. The others are *owned*, by one thread at a time, from its first use of the
+/// disk until the thread ends. Only the owner takes the token, pushes into the inbox, and waits in
+/// the driver of its context.
 pub(crate) struct Hctx {
     pub(crate) run: RunState,
     pub(crate) is_shared: bool,
-    /// The delayed run of a shared context at a busy driver: for whoever leads. Set by who holds
-    /// the token.
+    /// Delayed run of a shared context with a busy driver. Set by the token holder, and run by the
+    /// leader.
     pub(crate) timer: RunTimer,
-    /// Under `run_queue=always`, of a shared context.
+    /// Present in a shared context under `run_queue=always`.
     pub(crate) run_work: Option<Arc<RunWork>>,
-    /// Whether turns are given the time.
+    /// Whether turns need the current time.
     is_timed: bool,
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
-    /// Runs that found the token taken, and left them to its holder.
+    /// Number of runs that found the token taken and left the work to its holder.
     nr_skipped: AtomicU64,
     origin: Origin,
-    /// An event loop watches a descriptor: turns leave nothing that it would not tell of. Set by
-    /// [`Hctx::watch`], and never cleared.
+    /// Whether an event loop watches a descriptor. Then a turn leaves nothing behind that the
+    /// descriptor does not report. Set by [`Hctx::watch`], and never cleared.
     is_polled: AtomicBool,
     pub(crate) alarm: Alarm,
-    /// What the last turn left: [`DRAINED`], [`STUCK`], both or none.
+    /// State after the last turn: [`DRAINED`], [`STUCK`], both or none.
     left: AtomicU8,
-    /// System calls of its drivers until the last turn: of those that are gone, and of all.
+    /// System calls until the last turn: those of earlier drivers, and the total.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
     tags: TagCalls,
-    /// Those that wait for bios of this context, and would lead.
+    /// Mailboxes of threads that wait for bios of this context and can become leader.
     followers: Mutex<Vec<Arc<Mailbox>>>,
     inner: UnsafeCell<Option<Inner>>,
 }
@@ -78,28 +79,28 @@ const DRAINED: u8 = 1 << 0;
 /// The last turn left requests, and nothing in flight.
 const STUCK: u8 = 1 << 1;
 
-/// Returns whether a turn has left requests that no completion moves on: the driver was busy, or a
-/// gate is closed.
+/// Returns whether a turn has left requests that no completion moves on, because the driver was
+/// busy or a gate is closed.
 #[inline]
 fn is_stuck(turned: Turned) -> bool {
     turned.work_left && turned.nr_in_flight == 0
 }
 
-// SAFETY: `inner` is reached through the token alone, which one thread holds at a time and hands
-// over with the ordering of the run word; and through `&mut`. All of it is `Send`. The rest is
-// `Sync` by itself.
+// SAFETY: `inner` is reached only through the token, which one thread holds at a time and hands
+// over with the ordering of the run word; or through `&mut`. Everything in `inner` is `Send`. The
+// other fields are `Sync`.
 unsafe impl Sync for Hctx {}
 
-/// What the holder of the token has.
+/// State that only the token holder accesses.
 pub(crate) struct Inner {
     pub(crate) core: HardwareContext,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) waiter: Arc<dyn Waiter>,
-    /// What the last turn ended; empty between turns.
+    /// Bios that the last turn ended; empty between turns.
     ended: Vec<Box<QueuedBio>>,
-    /// A waiting thread was kicked, and is not back yet.
+    /// A waiting thread was kicked and has not returned yet.
     is_kicked: bool,
-    /// Its share, if other disks use the same tags.
+    /// The context's share of the tags, if other disks use the same set.
     pub(crate) pool: Option<PoolUser>,
     lists: TagLists,
 }
@@ -135,14 +136,14 @@ impl Hctx {
         }
     }
 
-    /// Puts the inner part in place, or takes it away. The caller owns the context, or is the only
-    /// one that knows of it.
+    /// Replaces the inner part. The caller owns the context, or no other thread has access to it
+    /// yet.
     pub(crate) fn set_inner(&self, inner: Option<Inner>) -> Option<Inner> {
         if inner.as_ref().is_some_and(|inner| inner.core.has_lines()) {
             self.tags.reserve();
         }
         let token = self.try_take().expect("nobody else is at a context without an inner part");
-        // Relaxed, here and where it is read: a count.
+        // Relaxed, here and in the readers: a count.
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
@@ -150,10 +151,10 @@ impl Hctx {
         before
     }
 
-    /// Asks for a turn after something was published; see [`RunState::run`].
+    /// Requests a turn after something was published; see [`RunState::run`].
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
-        // In a child of a fork nobody gets a token: what it stands for is the parent's.
+        // No thread gets a token in a child of a fork: the inner part belongs to the parent.
         if self.origin.is_elsewhere() {
             return None;
         }
@@ -165,7 +166,7 @@ impl Hctx {
         None
     }
 
-    /// Asks for a turn, and makes it, unless it is left to the holder of the token.
+    /// Requests a turn, and makes it unless the token holder does.
     pub(crate) fn run_turn(&self) {
         if let Some(mut token) = self.run() {
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
@@ -179,12 +180,13 @@ impl Hctx {
         (!self.origin.is_elsewhere() && self.run.try_take()).then(|| Token::of(self))
     }
 
-    /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
-    /// gives it the token, since nobody holds it any more, and a turn is due.
+    /// Announces that the leader, which does not hold the token, is about to wait beside the
+    /// driver. Returns the token instead if it is free by now: then a turn is due.
     pub(crate) fn block(&self) -> Option<Token<'_>> {
         self.run.block();
-        // The mark comes after: the holder turns once more, and that turn finds us blocked. It may
-        // leave nothing at the device that a wait would tell of, but work: a busy driver.
+        // The mark comes after the announcement: a token holder turns once more, and that turn
+        // finds this thread blocked. The turn may find a busy driver, and leave work with nothing
+        // in flight, which no wait would report.
         let token = self.run();
         if token.is_some() {
             self.run.unblock();
@@ -192,25 +194,26 @@ impl Hctx {
         token
     }
 
-    /// A turn has left work at a busy driver with nothing in flight: another is due after a while.
+    /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.
     fn delay_run(&self) {
         self.timer.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
     }
 
-    /// How long a leader waits at most: until the delayed run, if one is due.
+    /// Returns how long the leader may wait at most: until the delayed run, if one is armed.
     pub(crate) fn delay_left(&self) -> Option<Duration> {
-        // Nobody is told of a mark that is set after this look: who sets one kicks the leader.
+        // A delayed run armed after this load is not missed: arming it kicks the leader.
         let left_ns = || self.timer.left_ns(clock::now_ns());
         self.timer.is_set().then(left_ns).flatten().map(Duration::from_nanos)
     }
 
-    /// Returns a descriptor for an event loop: readable when a descriptor of `fds` is, or the alarm
-    /// of this context. The descriptors stay open as long as the result.
+    /// Returns a descriptor for an event loop. It is readable when a descriptor of `fds` is
+    /// readable, or the alarm of this context. Those descriptors must stay open as long as the
+    /// result.
     ///
     /// A turn is due afterwards: earlier turns have set no alarm.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor.
+    /// The OS error if the descriptor cannot be created.
     pub(crate) fn watch<'a>(
         &'a self,
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
@@ -221,18 +224,18 @@ impl Hctx {
         Ok(any)
     }
 
-    /// Wakes the event loops of the context, which turn it. (Other waits of the owner of a context
-    /// end by themselves, after [`RESOURCE_DELAY`].)
+    /// Wakes the event loops of the context, which then run a turn. (Other waits of an owner end
+    /// without this, after [`RESOURCE_DELAY`].)
     pub(crate) fn wake_loops(&self) {
         if !self.origin.is_elsewhere() {
             self.alarm.fire();
         }
     }
 
-    /// The context was stopped or quiesced: nothing that was to be run later is (R4).
+    /// Cancels the delayed runs of a context that was stopped or quiesced (R4).
     pub(crate) fn cancel_runs(&self) {
         self.timer.cancel();
-        // In a child of a fork nobody may hold the lock any more, and nobody give it back.
+        // In a child of a fork the lock may be held by a thread that does not exist there.
         if let Some(work) = &self.run_work
             && !self.origin.is_elsewhere()
         {
@@ -240,50 +243,50 @@ impl Hctx {
         }
     }
 
-    /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
+    /// Publishes requests for the token holder. The caller calls [`Hctx::run`] afterwards.
     pub(crate) fn push_outgoing(&self, ctx: &mut SoftwareQueue) {
         self.inbox.push_all(ctx.outgoing().map(forebay_core::Request::into_bios));
     }
 
-    /// Returns whether the last turn left no admitted request in it. The caller has found that no
-    /// turn is under way, by a load that acquires what the turn did.
+    /// Returns whether the last turn left no admitted request in the context. The caller has
+    /// checked that no turn is under way, with a load that acquires the effects of that turn.
     pub(crate) fn is_drained(&self) -> bool {
         self.left.load(Ordering::Relaxed) & DRAINED != 0
     }
 
-    /// Returns whether the last turn left admitted requests, none of them at the driver: no
-    /// completion moves them on. Called as [`Hctx::is_drained`].
+    /// Returns whether the last turn left admitted requests with none in flight: no completion
+    /// moves them on. Same precondition as [`Hctx::is_drained`].
     pub(crate) fn is_stranded(&self) -> bool {
         self.left.load(Ordering::Relaxed) == STUCK
     }
 
-    /// How many system calls its drivers have made, until the last turn.
+    /// Returns the number of system calls made by the context's drivers until the last turn.
     pub(crate) fn nr_syscalls(&self) -> u64 {
         self.nr_syscalls.load(Ordering::Relaxed)
     }
 
-    /// How many runs were left to a holder of the token.
+    /// Returns the number of runs that were left to a token holder.
     pub(crate) fn nr_skipped(&self) -> u64 {
         self.nr_skipped.load(Ordering::Relaxed)
     }
 
-    /// Notes that the owner of a mailbox is about to park, and would lead if asked. It looks for a
-    /// leader after this (W2).
+    /// Lists the owner of a mailbox as a follower: it is about to park, and can become leader. The
+    /// owner checks for a leader afterwards (W2).
     pub(crate) fn list_follower(&self, mailbox: &Arc<Mailbox>) {
-        // AcqRel: if it is on the list, or was until a moment ago, who takes it off does so in a
-        // later change of this flag, and sees that its owner is parked.
+        // AcqRel: if the mailbox is on the list, or was until just now, the thread that removes it
+        // changes this flag later, and sees that the owner is parked.
         if !mailbox.is_listed.swap(true, Ordering::AcqRel) {
             let mut followers = lock(&self.followers);
             if followers.len() == followers.capacity() {
-                // Those of threads that have ended are nobody's any more.
+                // Drop the entries of threads that have ended.
                 followers.retain(|follower| Arc::strong_count(follower) > 1);
             }
             followers.push(Arc::clone(mailbox));
         }
     }
 
-    /// Makes a follower the leader in place of the caller; without one, there is no leader then.
-    /// Returns whether another thread leads, which owes a turn (W6).
+    /// Makes a follower the leader in place of the caller. Without a follower the context has no
+    /// leader afterwards. Returns whether another thread leads now, which then owes a turn (W6).
     pub(crate) fn hand_off(&self) -> bool {
         loop {
             let next = lock(&self.followers).pop();
@@ -295,7 +298,8 @@ impl Hctx {
                 continue;
             }
             self.run.resign();
-            // Who announced itself before that did not see us gone: look once more (W2).
+            // A follower that listed itself before the resignation still saw a leader: check again
+            // (W2).
             if lock(&self.followers).is_empty() {
                 return false;
             }
@@ -312,7 +316,7 @@ impl fmt::Debug for Hctx {
     }
 }
 
-/// The time of a turn, for stamps and for how long flushes wait; 0 where neither is needed.
+/// Returns the time of a turn, for timestamps and flush delays; 0 if neither is needed.
 #[inline]
 pub(crate) fn now_ns(is_timed: bool) -> u64 {
     if is_timed { clock::now_ns() } else { 0 }

@@ -1,4 +1,4 @@
-//! Models of the token: two threads that send through one hardware context.
+//! Models of the token: two threads send through one hardware context.
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::gates::Hold;
@@ -12,13 +12,13 @@ use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{Commit, Gate, QueuedBio};
 use std::sync::Arc;
 
-/// What a thread has sent and not seen the end of.
+/// The bios that a thread has sent and not taken back.
 struct Sent {
     mailbox: Arc<Mailbox>,
     pages: Vec<Box<Page>>,
 }
 
-/// Sends `nr` bios, one by one; waits for none.
+/// Sends `nr` bios, one by one, without waiting.
 fn send(shared: &Arc<Shared>, nr: u32) -> Sent {
     let ctx = Ctx::new(shared, SHARED);
     let mailbox = Arc::new(Mailbox::of_thread());
@@ -32,8 +32,8 @@ fn send(shared: &Arc<Shared>, nr: u32) -> Sent {
     Sent { mailbox, pages }
 }
 
-/// Two threads send; whoever comes last, a turn reaps what is left. Nothing is lost, whichever
-/// thread's turn did it.
+/// Two threads send, and a last turn reaps the remaining completions. No bio is lost, whichever
+/// thread's turn handled it.
 fn two_send(how: How, nr: u32) {
     let shared = Toy::disk(how);
     let other = {
@@ -43,7 +43,8 @@ fn two_send(how: How, nr: u32) {
     let mine = send(&shared, nr);
     let sents = [mine, other.join().unwrap()];
     assert!(!shared.hctx(SHARED).run.is_running(), "who held the token gave it back");
-    // Everything was issued by now; the last turn of each found no completion of its own yet.
+    // Everything is issued by now. The last turn of each thread did not find its own completion
+    // yet.
     let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
     let turned = token.turn(0, Commit::Now, None, None);
     assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
@@ -68,8 +69,8 @@ fn several_bios_of_two_threads_end_once() {
     check_within(4, || two_send(AT_ONCE, 2));
 }
 
-/// With one tag the other's request waits in the backlog for the first one's completion, which the
-/// last turn reaps.
+/// With one tag, one thread's request waits in the backlog for the completion of the other's, which
+/// the last turn reaps.
 #[test]
 fn one_tag_is_shared_by_two_threads() {
     check(|| {
@@ -86,9 +87,9 @@ fn one_tag_is_shared_by_two_threads() {
     });
 }
 
-/// A thread sends beside a leader, and waits for nothing, as the task of a future does. On a device
-/// whose completions no wait tells of, a turn ends them: its own, or one that comes after the kick
-/// of the leader, which keeps others from reaping (W6).
+/// A thread sends while another leads, and does not wait, as the task of a future does. The device
+/// reports completions through no wait, so a turn ends the bios: the sender's own, or one after the
+/// kick of the leader, because other threads do not reap while it is kicked (W6).
 #[test]
 fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
     check_within(3, || {
@@ -98,7 +99,7 @@ fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || Caller::new(&shared).read(&shared))
         };
-        // It ends the read of a leader that waits already, and kicks it.
+        // This ends the read of a leader that waits already, and kicks it.
         drop(hold);
         let sent = send(&shared, 1);
         other.join().unwrap();
@@ -107,8 +108,8 @@ fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
     });
 }
 
-/// The delayed run of a context at a busy device is the context's: it is there for whoever leads,
-/// whoever met the device; and a stop takes it away, since the start runs at once (R4).
+/// The delayed run of a busy device belongs to the context: any leader finds it, whichever thread
+/// found the device busy. A stop cancels it, because the start runs at once (R4).
 #[cfg(not(blk_shuttle))]
 #[test]
 fn a_delayed_run_stays_with_its_context_until_it_is_stopped() {

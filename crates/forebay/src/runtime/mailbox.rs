@@ -1,13 +1,13 @@
-//! Where the ends of bios wait for those who asked for them, and what wakes these.
+//! Mailbox: delivers ended bios to their owner and wakes it.
 //!
-//! Any thread that holds a token delivers; one thread (or task) owns a mailbox, and takes. The
-//! state is one word: how many bios were delivered, ever, and what the owner is doing. A delivery
-//! changes both in one exchange, *which is its last touch of the mailbox*: a thread whose last bio
-//! is delivered may return and free its mailbox at once. What it takes to wake the owner is taken
-//! out before.
+//! Any thread that holds a token delivers. One thread (or task) owns a mailbox and takes bios from
+//! it. The state is one word: the total number of bios delivered, and what the owner is doing. A
+//! delivery changes both in one exchange, *which is its last access to the mailbox*: a thread whose
+//! last bio is delivered may return and free its mailbox at once. So the delivery copies what it
+//! needs to wake the owner out of the mailbox before the exchange.
 //!
-//! W2: the owner says that it is going to sleep (an exchange of the word), then looks at the count
-//! (the same word). A delivery that comes before is seen in the count; one that comes after sees
+//! W2: the owner announces that it is about to sleep (an exchange of the word), then reads the
+//! count (the same word). The owner sees an earlier delivery in the count. A later delivery sees
 //! that the owner sleeps. So no fence is needed.
 // Bios carry the address of their mailbox.
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ use std::task::Waker;
 
 pub(crate) use tags::TAGS;
 
-/// What the owner of a mailbox is doing.
+/// State of a mailbox's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// Not waiting.
@@ -38,7 +38,7 @@ pub(crate) enum Doing {
     Told = 3,
     /// It was parked, and is the leader now (W3).
     Baton = 4,
-    /// A future that was dropped: the delivery frees the mailbox.
+    /// A dropped future: the delivery frees the mailbox.
     Abandoned = 5,
 }
 
@@ -59,52 +59,52 @@ impl Doing {
     }
 }
 
-/// Who is woken.
+/// The owner of a mailbox, which deliveries wake.
 #[derive(Debug)]
 enum Owner {
     Thread(Sleeper),
-    /// A future: the waker of whoever polled it last, and the buffer of one that was dropped.
+    /// A future: the waker of its last poll, and the buffer if the future was dropped.
     Task {
         waker: Mutex<Option<Waker>>,
         buf: Mutex<Option<Buf>>,
     },
 }
 
-/// The ends of one owner's bios.
+/// Ended bios of one owner.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     ended: BioStack,
-    /// How many were delivered, and what the owner is doing.
+    /// The number of bios delivered, and the state of the owner.
     word: AtomicU64,
-    /// The count that the owner waits for; written by the owner while it is awake.
+    /// The count that the owner waits for. Written by the owner while it is awake.
     goal: AtomicU64,
-    /// Whether it is in the list of a hardware context's followers.
+    /// Whether the mailbox is in a hardware context's list of followers.
     pub(crate) is_listed: AtomicBool,
-    /// Whether the owner's bios wait in its line for tags; written by the holder of the token.
+    /// Whether bios of the owner wait for tags in the owner's queue. Written by the token holder.
     lacks_tags: AtomicBool,
-    /// Tells a descriptor's holder of deliveries.
+    /// Signalled by each delivery, for an event loop.
     event: OnceLock<Arc<Event>>,
     owner: Owner,
 }
 
-/// What a delivery leaves to do.
+/// Wake-up that a delivery requires from its caller.
 #[derive(Debug)]
 pub(crate) enum Delivered {
     /// Nothing.
     Quietly,
-    /// The owner leads, and what it waits for has come: it must be kicked out of the driver.
+    /// The owner leads, and its goal is reached: the caller kicks it out of the driver.
     ToLeader,
-    /// The owner sleeps, and this wakes it.
+    /// The owner sleeps: the caller wakes it by this.
     ToSleeper(Wake),
 }
 
 impl Mailbox {
-    /// A mailbox of this thread.
+    /// Creates a mailbox of the calling thread.
     pub(crate) fn of_thread() -> Mailbox {
         Mailbox::new(Owner::Thread(Sleeper::of_this_thread()))
     }
 
-    /// A mailbox of a future.
+    /// Creates a mailbox of a future.
     pub(crate) fn of_task() -> Mailbox {
         Mailbox::new(Owner::Task { waker: Mutex::new(None), buf: Mutex::new(None) })
     }
@@ -121,25 +121,26 @@ impl Mailbox {
         }
     }
 
-    /// The name under which bios know it.
+    /// Returns the owner ID that bios carry: the address of the mailbox.
     pub(crate) fn owner(self: &Arc<Mailbox>) -> u64 {
         Arc::as_ptr(self).expose_provenance() as u64
     }
 
-    /// Delivers bios, one at least, to the mailbox of that name.
+    /// Delivers bios, at least one, to the mailbox with this owner ID.
     ///
-    /// It takes a name because its last touch may not be the last use of a reference: the compiler
-    /// may rely on an argument's until it returns. And a reference would not do to make a handle.
+    /// Takes an ID and no reference, because the mailbox may be freed before this returns: the
+    /// compiler may assume that a reference in an argument is valid until the return. A reference
+    /// also would not have the provenance to make an `Arc`.
     ///
     /// # Safety
-    /// The mailbox has not been freed, and will not be before these bios are counted.
+    /// The mailbox has not been freed, and is not freed before these bios are counted.
     #[inline]
     pub(crate) unsafe fn deliver(
         owner: u64,
         bios: impl Iterator<Item = Box<QueuedBio>>,
     ) -> Delivered {
         let place = ptr::with_exposed_provenance::<Mailbox>(owner as usize);
-        // SAFETY: the name came from `owner`, and the caller vouches for the rest.
+        // SAFETY: the ID came from `owner`, and the caller vouches for the rest.
         let this = unsafe { &*place };
         let mut nr = 0;
         this.ended.push_all(bios.inspect(|_| nr += 1));
@@ -150,28 +151,29 @@ impl Mailbox {
         loop {
             let (count, doing) = ((word >> DOING_BITS) + nr, Doing::of(word));
             let is_waiting = matches!(doing, Doing::Parked | Doing::Leading);
-            // The goal was written before the owner said that it waits.
+            // The owner wrote the goal before it announced the wait.
             let is_reached = is_waiting && count >= this.goal.load(Ordering::Relaxed);
             let next = if is_reached { Doing::Told } else { doing };
             if is_reached && doing == Doing::Parked {
                 match &this.owner {
                     Owner::Thread(thread) => wake = Some(Wake::Thread(thread.clone())),
-                    // Its waker is taken when the token was given back: it may change until then.
+                    // The waker is taken after the token is released: it may change until then.
                     Owner::Task { .. } if task.is_none() => {
-                        // SAFETY: it is in an `Arc`, which is there until these are counted.
+                        // SAFETY: the mailbox is in an `Arc`, which lives until these bios are
+                        // counted.
                         task = Some(unsafe { Mailbox::hold(place) });
                     }
                     Owner::Task { .. } => {}
                 }
             }
-            // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
+            // AcqRel: an owner that sees the count sees the bios. See also `begin_wait`.
             let (old, new) = (word, count << DOING_BITS | next as u64);
             match this.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
-                // The mailbox may be gone from here on; or it is ours to free.
+                // From here on the mailbox may be freed, unless this delivery has to free it.
                 Ok(_) if doing == Doing::Abandoned => {
-                    // SAFETY: `abandon` left its count behind for this.
+                    // SAFETY: `abandon` left its reference count to this delivery.
                     let mailbox = unsafe { Arc::from_raw(place) };
-                    // Not freed in a turn: a large buffer takes its time.
+                    // Not freed within a turn: freeing a large buffer takes time.
                     return Delivered::ToSleeper(Wake::Nobody(mailbox));
                 }
                 Ok(_) => {
@@ -186,15 +188,15 @@ impl Mailbox {
                 Err(now) => word = now,
             }
         }
-        // Where the owner was told meanwhile, by another, this wakes it once more.
+        // If another delivery has changed the state meanwhile, this wakes the task once more.
         let wake = task.map(Wake::Task).or(wake);
         wake.map_or(Delivered::Quietly, Delivered::ToSleeper)
     }
 
-    /// One more handle on it.
+    /// Returns one more handle of the mailbox.
     ///
     /// # Safety
-    /// It is the place of a mailbox in an `Arc`, and one handle is there meanwhile.
+    /// `place` is the address of a mailbox in an `Arc`, and another handle exists during the call.
     unsafe fn hold(place: *const Mailbox) -> Arc<Mailbox> {
         // SAFETY: the caller vouches for it.
         unsafe {
@@ -203,34 +205,35 @@ impl Mailbox {
         }
     }
 
-    /// How many were delivered, ever.
+    /// Returns the total number of bios delivered.
     #[inline]
     pub(crate) fn nr_delivered(&self) -> u64 {
         self.word.load(Ordering::Acquire) >> DOING_BITS
     }
 
-    /// Takes what was delivered, oldest first.
+    /// Takes the delivered bios, oldest first.
     #[inline]
     pub(crate) fn take(&self) -> Option<BioList> {
         (!self.ended.is_empty()).then(|| self.ended.take_all())
     }
 
-    /// For the owner: it is going to wait until `goal` were delivered, parked or leading. It looks
-    /// at the count after this. Only its owner changes a mailbox from `Awake`.
+    /// Announces that the owner is about to wait until `goal` bios were delivered, parked or
+    /// leading. Called by the owner, which reads the count afterwards. Only the owner changes the
+    /// state from `Awake`.
     pub(crate) fn begin_wait(&self, goal: u64, doing: Doing) {
         self.goal.store(goal, Ordering::Relaxed);
-        // AcqRel: the goal is seen by who sees that we wait. W2: as the module says.
+        // AcqRel: a delivery that sees the wait sees the goal. W2: see the module docs.
         let before = self.word.fetch_or(doing as u64, Ordering::AcqRel);
         assert!(Doing::of(before) == Doing::Awake, "who waits was awake");
     }
 
-    /// For the owner: it is awake again. Says what it was doing meanwhile.
+    /// Ends the owner's wait. Called by the owner. Returns the state that it was in.
     pub(crate) fn end_wait(&self) -> Doing {
         Doing::of(self.word.fetch_and(!DOING_MASK, Ordering::AcqRel))
     }
 
-    /// For the owner, a thread that has announced that it parks: sleeps until it is told, or given
-    /// the baton.
+    /// Sleeps until a delivery reaches the goal, or the owner receives the baton. Called by the
+    /// owner, a thread, after it has announced that it parks.
     pub(crate) fn park(&self) {
         let Owner::Thread(thread) = &self.owner else { unreachable!("a task does not park") };
         while Doing::of(self.word.load(Ordering::Acquire)) == Doing::Parked {
@@ -238,14 +241,15 @@ impl Mailbox {
         }
     }
 
-    /// For the owner: an event that every delivery signals from now on.
+    /// Sets an event that every delivery signals from now on. Called by the owner.
     pub(crate) fn set_event(&self, event: &Arc<Event>) {
         let _ = self.event.set(Arc::clone(event));
     }
 
-    /// For the owner, a future that is dropped while its bio is in the layer: the buffer is kept
-    /// until the bio has ended. The waker goes at the end of this, in its own thread: it is code of
-    /// others, and whoever delivers the bio may be the leader, or have made promises.
+    /// Gives the mailbox up. Called by the owner, a future that is dropped while its bio is in
+    /// flight. The mailbox keeps the buffer until the bio has ended. The waker is dropped at the
+    /// end of this function, on the owner's thread. It is foreign code, which must not run on the
+    /// delivering thread: that thread may be the leader, or may have offered help.
     pub(crate) fn abandon(self: Arc<Mailbox>, kept: Option<Buf>) {
         let _waker = match &self.owner {
             Owner::Task { waker, buf } => {
@@ -256,10 +260,11 @@ impl Mailbox {
         };
         self.end_wait();
         let mailbox = Arc::into_raw(self);
-        // SAFETY: the count that was just taken out is given back here, or by the delivery that
+        // SAFETY: the reference count taken out here is given back below, or by the delivery that
         // finds the mailbox abandoned.
         let this = unsafe { &*mailbox };
-        // AcqRel: the delivery sees the buffer. One that came before has left its count.
+        // AcqRel: the delivery sees the buffer. If the delivery came first, the count is not 0, and
+        // the exchange fails.
         let swap = (Ordering::AcqRel, Ordering::Acquire);
         let abandoned = Doing::Abandoned as u64;
         if this.word.compare_exchange(0, abandoned, swap.0, swap.1).is_err() {
@@ -268,9 +273,10 @@ impl Mailbox {
         }
     }
 
-    /// For the owner, a thread that has taken `nr` bios, ever: waits until they are counted too, so
-    /// that nobody who delivered them touches the mailbox any more. (What is taken may have been
-    /// pushed, and its delivery not be over.) True: it has the baton now.
+    /// Waits until the `nr` bios that the owner has taken in total are counted too. Called by the
+    /// owner, a thread. After this no delivery accesses the mailbox: a bio can be taken after its
+    /// push but before its delivery is finished. Returns true if the owner received the baton
+    /// meanwhile.
     #[must_use]
     pub(crate) fn settle(&self, nr: u64) -> bool {
         while self.nr_delivered() < nr {
@@ -285,14 +291,14 @@ impl Mailbox {
         false
     }
 
-    /// For the owner, a future: whom to wake. Before [`Mailbox::begin_wait`].
+    /// Sets the waker of a future. Called by the owner before [`Mailbox::begin_wait`].
     pub(crate) fn set_waker(&self, waker: &Waker) {
         if let Owner::Task { waker: place, .. } = &self.owner {
             *lock(place) = Some(waker.clone());
         }
     }
 
-    /// Makes an owner that is parked the leader, and wakes it. False where it is not parked.
+    /// Makes a parked owner the leader and wakes it. Returns false if the owner is not parked.
     pub(crate) fn give_baton(&self) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         while Doing::of(word) == Doing::Parked {
@@ -311,25 +317,25 @@ impl Mailbox {
     }
 }
 
-/// What wakes an owner. It outlives the mailbox.
+/// Handle that wakes an owner. It outlives the mailbox.
 #[derive(Debug)]
 pub(crate) enum Wake {
     Thread(Sleeper),
-    /// The mailbox of a future, which has the waker.
+    /// The mailbox of a future, which holds the waker.
     Task(Arc<Mailbox>),
-    /// The mailbox of a future that was dropped: it is freed.
+    /// The mailbox of a dropped future, which is to be freed.
     Nobody(Arc<Mailbox>),
 }
 
 impl Wake {
-    /// Wakes a thread; does nothing for a task.
+    /// Wakes a thread. Does nothing for a task.
     pub(crate) fn fire_thread(&self) {
         if let Wake::Thread(thread) = self {
             thread.wake();
         }
     }
 
-    /// Wakes a task, or frees the mailbox of a dropped future; does nothing for a thread.
+    /// Wakes a task, or frees the mailbox of a dropped future. Does nothing for a thread.
     pub(crate) fn fire_task(self) {
         match self {
             Wake::Thread(_) => {}

@@ -1,8 +1,10 @@
-//! Models of the mailbox: its owner wakes, and may free it as soon as its goal is delivered.
+//! Models of the mailbox: its owner is woken, and may free the mailbox as soon as its goal is
+//! reached.
 //!
-//! Loom does not see memory that is freed. So its owner does not free a mailbox but changes its
-//! words, as nobody may who is not alone: then loom rejects a later touch. Miri sees the free.
-// It shares a cell, and claims a mailbox for itself.
+//! Loom does not detect a use after free. So the owner modifies the words of the mailbox through an
+//! exclusive access instead of freeing it: then loom rejects a later access. Miri detects the free
+//! itself.
+// It shares a cell, and takes exclusive access to a mailbox.
 #![allow(unsafe_code)]
 
 use super::{Delivered, Doing, Mailbox};
@@ -13,16 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
-/// What a deliverer did before it delivered.
+/// A write of a deliverer before its delivery.
 #[derive(Default)]
 struct Work(UnsafeCell<u64>);
 
-// SAFETY: written before a delivery, read by who has seen it.
+// SAFETY: written before a delivery, and read by a thread that has seen the delivery.
 unsafe impl Sync for Work {}
 
 impl Work {
     fn done(&self) {
-        // SAFETY: its reader waits for the delivery.
+        // SAFETY: the reader waits for the delivery.
         self.0.with_mut(|nr| unsafe { *nr += 1 });
     }
 
@@ -32,14 +34,15 @@ impl Work {
     }
 }
 
-/// Ends the life of a mailbox: no other thread touches it from now on.
+/// Frees a mailbox: no other thread accesses it from now on.
 ///
-/// Under loom the memory stays, for who comes too late to find, until what is returned is dropped.
+/// Under loom the memory stays until the result is dropped, so that loom can detect a late access.
 pub(crate) fn free(mailbox: Arc<Mailbox>) -> Option<Arc<Mailbox>> {
-    // Else it is on a list of followers, and somebody may yet try to give it a baton.
+    // Otherwise the mailbox is on a list of followers, and another thread may still offer it a
+    // baton.
     #[cfg(blk_loom)]
     if Arc::strong_count(&mailbox) == 1 {
-        // SAFETY: loom looks whether we are alone.
+        // SAFETY: loom checks that the access is exclusive.
         let alone = unsafe { &mut *Arc::as_ptr(&mailbox).cast_mut() };
         alone.word.with_mut(|_| ());
         alone.goal.with_mut(|_| ());
@@ -47,9 +50,10 @@ pub(crate) fn free(mailbox: Arc<Mailbox>) -> Option<Arc<Mailbox>> {
     cfg!(blk_loom).then_some(mailbox)
 }
 
-/// Delivers to the mailbox of that name, and wakes whom that is about.
+/// Delivers to the mailbox with this owner ID, and wakes its owner. Returns whether the owner leads
+/// and must be kicked.
 fn deliver(owner: u64, number: u32) -> bool {
-    // SAFETY: models free a mailbox when this was delivered, and no sooner.
+    // SAFETY: models free a mailbox only after this delivery.
     match unsafe { Mailbox::deliver(owner, once(QueuedBio::new(0, number))) } {
         Delivered::Quietly => false,
         Delivered::ToLeader => true,
@@ -61,8 +65,8 @@ fn deliver(owner: u64, number: u32) -> bool {
     }
 }
 
-/// A thread that does some work, and delivers a bio to the mailbox of that name. True: the owner
-/// leads, and is to be kicked.
+/// Spawns a thread that writes its `Work`, then delivers a bio to the mailbox with this owner ID.
+/// The thread returns true if the owner leads and must be kicked.
 fn deliverer(owner: u64, number: u32) -> (thread::JoinHandle<bool>, Arc<Work>) {
     let work = Arc::new(Work::default());
     let mine = Arc::clone(&work);
@@ -73,7 +77,7 @@ fn deliverer(owner: u64, number: u32) -> (thread::JoinHandle<bool>, Arc<Work>) {
     (thread, work)
 }
 
-/// As a follower waits, but that nobody leads.
+/// Waits as a follower does, but without a leader.
 fn wait_parked(mailbox: &Mailbox, goal: u64) -> Doing {
     mailbox.begin_wait(goal, Doing::Parked);
     if mailbox.nr_delivered() < goal {
@@ -82,7 +86,7 @@ fn wait_parked(mailbox: &Mailbox, goal: u64) -> Doing {
     mailbox.end_wait()
 }
 
-/// W2, and the last touch: the owner waits, takes, and frees.
+/// W2, and the last access: the owner waits, takes, and frees.
 fn deliver_and_free(nr: u32) {
     let mailbox = Arc::new(Mailbox::of_thread());
     let deliverers: Vec<_> = (0..nr).map(|number| deliverer(mailbox.owner(), number)).collect();
@@ -108,7 +112,8 @@ fn two_that_deliver_wake_an_owner_that_waits_for_both() {
     check_within(3, || deliver_and_free(2));
 }
 
-/// W4: a leader finds the delivery when it looks, or its deliverer is told to kick; or both.
+/// W4: the leader sees the delivery when it checks the count, or the delivery requests a kick; or
+/// both.
 #[test]
 fn a_leader_sees_its_goal_or_is_to_be_kicked() {
     check(|| {
@@ -123,8 +128,8 @@ fn a_leader_sees_its_goal_or_is_to_be_kicked() {
     });
 }
 
-/// One that delivers and one that gives the baton: an owner that parks gets one of the two, and
-/// who gave the baton knows.
+/// One thread delivers and another gives the baton. An owner that parks receives one of the two,
+/// and the giver of the baton learns whether it was accepted.
 fn told_or_baton(goal: u64) {
     let mailbox = Arc::new(Mailbox::of_thread());
     let (thread, _) = deliverer(mailbox.owner(), 0);
@@ -150,8 +155,8 @@ fn an_owner_is_told_or_gets_the_baton() {
     check_within(4, || told_or_baton(1));
 }
 
-/// A goal out of reach, so only the baton ends the wait. It may come too early: then the owner is
-/// not parked yet, and nobody has promised to wake it.
+/// The baton may come before the owner parks. Then it is refused, and only the delivery wakes the
+/// owner.
 #[test]
 fn a_baton_for_who_is_not_parked_is_refused() {
     check(|| {
@@ -169,8 +174,8 @@ fn a_baton_for_who_is_not_parked_is_refused() {
     });
 }
 
-/// An owner that takes what it finds, before it is counted, and is gone when it has it all. It has
-/// to wait for the count before it frees the mailbox.
+/// The owner takes the bio before it is counted, and then ends. It must wait for the count before
+/// it frees the mailbox.
 #[test]
 fn an_owner_that_takes_early_waits_for_the_count() {
     check(|| {
@@ -188,7 +193,7 @@ fn an_owner_that_takes_early_waits_for_the_count() {
     });
 }
 
-/// A task's waker: notes that it was woken.
+/// A task's waker that records the wake-up.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -198,7 +203,8 @@ impl Wake for Woken {
     }
 }
 
-/// Two that deliver to a task: the waker that was there when it said that it waits is not lost.
+/// Two threads deliver to a task. The waker that was set before the task announced its wait is not
+/// lost.
 #[test]
 fn two_that_deliver_wake_a_task() {
     check_within(4, || {

@@ -1,18 +1,20 @@
-//! How bios of many threads get through the core.
+//! Runtime of the layer: carries bios of many threads through the core.
 //!
-//! - [`thread`], [`ctx`], [`mod@plug`]: what a thread keeps: its plug, and its part of each disk;
-//! - [`shared`]: what all handles of an open disk share; [`gates`] hold it, [`service`] is a thread
-//!   that turns it, [`run_queue`] another, of a twin that runs it too often; [`fork`] knows it in a
-//!   child of its process;
-//! - [`hctx`]: a hardware context, and its token at work; [`tag_pool`]: tags that contexts of
-//!   several disks share;
-//! - [`wait`]: who waits for it, who leads, and who is woken (W1-W6); [`blocking`] calls wait so;
-//! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
-//!   and what of a queue has ended and was not reaped;
-//! - [`clock`], [`event`], [`abort`]: the time, descriptors, and rather no process than a lost
-//!   token; [`alarm`]: wakes event loops when no completion will;
-//! - [`primitive`]: what all of it is made of, here and under the model checkers, which run it over
-//!   the device of `toy`.
+//! - [`thread`], [`ctx`], [`mod@plug`]: per-thread state: the plug, and the state of each disk;
+//! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
+//!   it; [`service`] is a thread that makes progress on it; [`run_queue`] is a worker that re-runs
+//!   it on every completion, for comparison; [`fork`] detects a child of the process that opened
+//!   it;
+//! - [`hctx`]: a hardware context, and the operations of its token; [`tag_pool`]: tags shared by
+//!   contexts of several disks;
+//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W6); [`blocking`] calls use
+//!   it;
+//! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
+//!   bios, and the list of a queue's bios that are not reaped;
+//! - [`clock`], [`event`], [`abort`]: the time, descriptors, and a guard that aborts before a token
+//!   is lost; [`alarm`]: wakes event loops when no completion will;
+//! - [`primitive`]: the concurrency primitives, of std or of the model checkers, which run the
+//!   runtime over the device of `toy`.
 
 pub(crate) mod abort;
 pub(crate) mod alarm;

@@ -48,9 +48,9 @@ impl Drop for PlugGuard {
     }
 }
 
-/// Opens a section on this thread. The drivers receive submitted I/O at once. They begin when the
-/// outermost section ends, once per hardware context, or when the thread is about to wait. A plug
-/// is a section too; use a section alone if I/O should not wait for neighbours.
+/// Opens a section on this thread. The drivers receive submitted I/O at once, but do not start it
+/// until the outermost section ends, once per hardware context, or until the thread is about to
+/// wait. A plug is a section too. Use a section alone if I/O should not be held back for merging.
 ///
 /// Effective with `kick=deferred`, the default.
 ///

@@ -1,19 +1,18 @@
-//! The primitives of concurrent code: std's, or those of a model checker in their place.
+//! Concurrency primitives: those of std, or those of a model checker in their place.
 //!
-//! Code that threads share takes its primitives from here and from nowhere else, so that the same
+//! Code that runs on several threads takes its primitives only from this module, so that the same
 //! code runs under three back ends:
-//!
 //! - std: the product, and Miri and ThreadSanitizer;
 //! - loom (`--cfg blk_loom`): every interleaving of a small model, weak memory included;
 //! - shuttle (`--cfg blk_shuttle`): random schedules of a large one, sequentially consistent.
 //!
-//! What holds for all of them is the least that each can do:
+//! The back ends share only the features that each of them has:
 //!
-//! - Nothing here can be made in a `static`: loom's constructors are no constants.
-//! - Nothing here has a time limit: in a model no time passes, so such a wait never ends.
-//! - A thread sleeps by [`Sleeper`], not by `thread::park`: loom forgets the token of a thread that
-//!   meets a lock, or yields, between `unpark` and `park`, and then reports a deadlock.
-//! - Under loom and shuttle the primitives live inside of a model only: see [`check`].
+//! - No primitive can be in a `static`: loom's constructors are not `const`.
+//! - No wait has a timeout: no time passes in a model, so such a wait never ends.
+//! - A thread sleeps by [`Sleeper`], not by `thread::park`: loom loses the token of a thread that
+//!   takes a lock, or yields, between `unpark` and `park`, and then reports a deadlock.
+//! - Under loom and shuttle the primitives exist only inside a model: see [`check`].
 
 #[cfg(blk_loom)]
 pub(crate) use self::on_loom::*;
@@ -33,7 +32,7 @@ mod on_std {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread;
 
-    /// As std's, with accesses that a model checker can see the beginning and the end of.
+    /// Same as std's, but a model checker can see where an access begins and ends.
     #[derive(Debug, Default)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -42,13 +41,13 @@ mod on_std {
             UnsafeCell(std::cell::UnsafeCell::new(value))
         }
 
-        /// For reading: nobody writes meanwhile.
+        /// Runs a read access. No other thread may write meanwhile.
         #[inline]
         pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
             access(self.0.get())
         }
 
-        /// For writing: nobody else reads or writes meanwhile.
+        /// Runs a write access. No other thread may read or write meanwhile.
         #[inline]
         pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
             access(self.0.get())
@@ -74,12 +73,12 @@ mod on_shuttle {
     use std::cell::Cell;
     use std::time::Duration;
 
-    /// Shuttle has none. This one lets others run in the midst of an access, and fails when one of
-    /// them gets at the value too.
+    /// Shuttle has no `UnsafeCell`. This one lets other threads run in the middle of an access, and
+    /// panics if one of them accesses the value in conflict.
     #[derive(Debug, Default)]
     pub(crate) struct UnsafeCell<T> {
         value: std::cell::UnsafeCell<T>,
-        /// Readers; or -1, a writer.
+        /// Number of readers; -1 for a writer.
         users: Cell<i32>,
     }
 
@@ -108,21 +107,21 @@ mod on_shuttle {
     }
 }
 
-/// A thread, to sleep and to be woken. A wake that comes before the sleep is kept, one; what was
-/// written before a wake is seen after the sleep that it ends.
+/// Handle to park and wake a thread. One wake that comes before the sleep is kept. Writes before a
+/// wake are visible after the sleep that it ends.
 #[cfg(not(blk_loom))]
 #[derive(Debug, Clone)]
 pub(crate) struct Sleeper(thread::Thread);
 
 #[cfg(not(blk_loom))]
 impl Sleeper {
-    /// The calling thread.
+    /// Returns a handle of the calling thread.
     pub(crate) fn of_this_thread() -> Sleeper {
         Sleeper(thread::current())
     }
 
-    /// Sleeps until woken, on the thread that made this. May return without reason, so ask for
-    /// yours in a loop.
+    /// Sleeps until woken. Only the thread that created this may call it. May return spuriously, so
+    /// the caller checks its condition in a loop.
     pub(crate) fn sleep(&self) {
         thread::park();
     }
@@ -132,7 +131,7 @@ impl Sleeper {
     }
 }
 
-/// A thread, to sleep and to be woken. The token is ours, since loom's gets lost.
+/// Handle to park and wake a thread, with its own token, since loom loses the token of `park`.
 #[cfg(blk_loom)]
 #[derive(Debug, Clone)]
 pub(crate) struct Sleeper(Arc<(Mutex<bool>, Condvar)>);
@@ -159,7 +158,8 @@ impl Sleeper {
     }
 }
 
-/// Locks. What a panic has left behind is whole: nothing of ours panics under a lock.
+/// Locks a mutex and ignores poisoning: no code of this crate panics while it holds a lock, so the
+/// data is consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -173,15 +173,16 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Runs a test's `body` as the back end does: in every interleaving, in many random ones, or as it
-/// happens. At most five threads and few steps under loom; loops that spin end under none of them.
+/// Runs a test's `body` under the back end: in every interleaving (loom), in many random ones
+/// (shuttle), or repeatedly (std). Loom supports at most five threads and few steps. A busy loop
+/// ends under no model checker.
 #[cfg(test)]
 pub(crate) fn check(body: impl Fn() + Send + Sync + 'static) {
     check_within(None, body);
 }
 
-/// As [`check`]; but loom tries only the interleavings with at most `preemptions` switches away
-/// from a thread that could have gone on. Races want few: most need one or two.
+/// Same as [`check`], but loom explores only the interleavings with at most `preemptions` switches
+/// away from a runnable thread. Few switches find most races: one or two usually suffice.
 #[cfg(test)]
 pub(crate) fn check_within(
     preemptions: impl Into<Option<usize>>,
@@ -191,18 +192,18 @@ pub(crate) fn check_within(
     #[cfg(blk_loom)]
     {
         if std::env::var_os("LOOM_LOG").is_some() {
-            // Only this one logs. The bound is LOOM_MAX_PREEMPTIONS then.
+            // Only this function enables loom's log. The bound is then LOOM_MAX_PREEMPTIONS.
             return loom::model(body);
         }
         let mut model = loom::model::Builder::new();
-        // What the environment says goes first.
+        // The environment variable takes precedence.
         model.preemption_bound = model.preemption_bound.or(_bound);
         model.max_branches = 100_000;
         model.check(body);
     }
     #[cfg(blk_shuttle)]
     {
-        // The seed of both is what `cargo xtask shuttle` printed.
+        // The seed of both runs is the one that `cargo xtask shuttle` printed.
         let nr = std::env::var("BLK_SHUTTLE_SCHEDULES")
             .ok()
             .map_or(5_000, |nr| nr.parse().expect("BLK_SHUTTLE_SCHEDULES is a number"));

@@ -1,5 +1,5 @@
-//! The primitives that are ours, under every back end.
-// It shares a cell, to see that a model checker minds it.
+//! Tests of this crate's own primitives, under every back end.
+// It shares a cell, to check that a model checker detects a conflict.
 #![allow(unsafe_code)]
 
 use super::{Arc, AtomicBool, Mutex, Ordering, Sleeper, UnsafeCell, check, thread};
@@ -9,7 +9,7 @@ struct Handed {
     ready: AtomicBool,
 }
 
-// SAFETY: `value` is written before `ready` is set, and read after it was seen.
+// SAFETY: `value` is written before `ready` is set, and read after `ready` was seen.
 unsafe impl Sync for Handed {}
 
 #[test]
@@ -21,7 +21,7 @@ fn what_was_written_before_a_wake_is_seen_after_the_sleep() {
         let giver = {
             let handed = Arc::clone(&handed);
             thread::spawn(move || {
-                // SAFETY: the reader waits for `ready`, which comes after.
+                // SAFETY: the reader waits for `ready`, which is set afterwards.
                 handed.value.with_mut(|value| unsafe { *value = 7 });
                 // Pairs with the load below.
                 handed.ready.store(true, Ordering::Release);

@@ -1,7 +1,7 @@
-//! What has ended of a queue's bios, and was not reaped.
+//! List of a queue's bios that have ended and are not reaped.
 //!
-//! A turn of the queue's own thread puts its ends here at once; what turns of other threads ended
-//! comes through the mailbox.
+//! Turns of the queue's own thread put ended bios here directly. Bios that turns of other threads
+//! ended arrive through the mailbox.
 
 use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
@@ -11,21 +11,21 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The list of a queue. It stays on its thread.
+/// The list of one queue. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Ready {
     mailbox: Arc<Mailbox>,
     owner: u64,
     /// Oldest first.
     ended: VecDeque<Box<QueuedBio>>,
-    /// How many came through the mailbox, ever.
+    /// Total number of bios that came through the mailbox.
     nr_mailed: u64,
-    /// Tells a descriptor's holder of ends.
+    /// Signalled when a bio ends, for an event loop.
     event: Option<Arc<Event>>,
 }
 
 impl Ready {
-    /// That of a new queue of this thread.
+    /// Creates the list of a new queue of this thread.
     pub(crate) fn of_thread() -> Rc<RefCell<Ready>> {
         let mailbox = Arc::new(Mailbox::of_thread());
         let owner = mailbox.owner();
@@ -42,20 +42,20 @@ impl Ready {
         &self.mailbox
     }
 
-    /// The name under which bios know the queue.
+    /// Returns the owner ID of the queue's bios.
     #[inline]
     pub(crate) fn owner(&self) -> u64 {
         self.owner
     }
 
-    /// From now on every end signals this; or, where the owner looks after each call of its own,
-    /// `is_attended`, those that others deliver.
+    /// Sets the event that every ended bio signals from now on. If `is_attended`, the owner checks
+    /// the list after each of its own calls, and only deliveries by other threads signal the event.
     pub(crate) fn set_event(&mut self, event: &Arc<Event>, is_attended: bool) {
         self.mailbox.set_event(event);
         self.event = (!is_attended).then(|| Arc::clone(event));
     }
 
-    /// After a turn of this thread that the queue itself did not ask for.
+    /// Signals the event after a turn of this thread that the queue itself did not request.
     #[inline]
     pub(crate) fn signal(&self) {
         if let Some(event) = &self.event
@@ -75,17 +75,18 @@ impl Ready {
         self.ended.is_empty()
     }
 
-    /// Makes room for so many in all, so that no end allocates.
+    /// Reserves room for `nr` bios in total, so that no ended bio allocates.
     pub(crate) fn make_room(&mut self, nr: usize) {
         self.ended.reserve(nr.saturating_sub(self.ended.len()));
     }
 
-    /// How many came through the mailbox, ever.
+    /// Returns the total number of bios that came through the mailbox.
     pub(crate) fn nr_mailed(&self) -> u64 {
         self.nr_mailed
     }
 
-    /// Takes what turns of others have delivered. What a turn of this thread ends comes after.
+    /// Takes the bios that turns of other threads have delivered. Bios that a later turn of this
+    /// thread ends come after them.
     #[inline]
     pub(crate) fn take_mail(&mut self) {
         if let Some(mail) = self.mailbox.take() {
@@ -95,13 +96,13 @@ impl Ready {
         }
     }
 
-    /// Takes all of `bios`, if all of them are the queue's.
+    /// Takes all of `bios` if all of them belong to the queue.
     #[inline]
     pub(crate) fn take_all(&mut self, bios: &mut Vec<Box<QueuedBio>>) -> bool {
         if bios.iter().any(|bio| bio.owner() != self.owner) {
             return false;
         }
-        // One by one costs less than a drain, where it is one.
+        // For one bio, a pop costs less than a drain.
         match bios.len() {
             1 => self.ended.extend(bios.pop()),
             _ => self.ended.extend(bios.drain(..)),
@@ -109,7 +110,7 @@ impl Ready {
         true
     }
 
-    /// Takes a bio, if it is the queue's.
+    /// Takes a bio if it belongs to the queue. Returns it otherwise.
     pub(crate) fn take(&mut self, bio: Box<QueuedBio>) -> Option<Box<QueuedBio>> {
         if bio.owner() != self.owner {
             return Some(bio);
@@ -118,7 +119,7 @@ impl Ready {
         None
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest bio.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Box<QueuedBio>> {
         self.ended.pop_front()

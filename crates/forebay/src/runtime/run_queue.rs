@@ -1,23 +1,25 @@
-//! Runs that completions ask for and a worker makes (`run_queue=always`).
+//! Worker that runs the queue after each completion (`run_queue=always`).
 //!
 //! Emulates the state *before* "blk-mq: avoid repeatedly scheduling the same work to run hardware
 //! queue" (linux-block, 2019), to measure what deduplication gains. There each completion calls
-//! `blk_mq_run_hw_queues` with `async`, hence `mod_delayed_work` with no delay: it takes a lock,
-//! removes the work from the list if it is there, adds it again, and wakes the kworker if that
+//! `blk_mq_run_hw_queues` with `async`, hence `mod_delayed_work` with no delay. That call takes a
+//! lock, removes the work from the list if it is queued, adds it again, and wakes the kworker if it
 //! sleeps. With many requests in flight the work is nearly always queued already, and the effort is
 //! wasted.
 //!
-//! Here each completion that is reaped does so ([`Rearming`]), and the worker is a thread of the
-//! disk. It takes the work off the list, asks for the token as everybody does, and turns. Nothing
-//! waits for it: whoever publishes work asks for a turn as under `run_queue=dedupe`, so results are
-//! the same without it, and any of its runs may be dropped. Hence:
+//! Here each reaped completion does the same ([`Rearming`]), and the worker is a thread of the
+//! disk. It takes the work off the list, requests the token like any other thread, and turns. No
+//! thread waits for the worker: a thread that publishes work requests a turn, as under
+//! `run_queue=dedupe`. So results are the same without the worker, and any of its runs may be
+//! dropped. Hence:
 //!
-//! - a gate that stops or quiesces takes the work off the list (R4), and needs no word with the
-//!   worker: a turn under way is found by the token, like any other (R5);
-//! - closing ends it, whatever is on the list;
-//! - a child of a fork has no such thread, and none of its functions is called there.
+//! - A gate that stops or quiesces takes the work off the list (R4). It need not synchronize with
+//!   the worker: a turn under way holds the token, like any other (R5).
+//! - Closing the disk ends the worker, whatever is on the list.
+//! - A child of a fork has no such thread, and calls none of its functions.
 //!
-//! There is one work, that of the shared context: the token of an owned one is its owner's alone.
+//! There is one work item, that of the shared context: only its owner takes the token of an owned
+//! context.
 
 use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
@@ -29,33 +31,33 @@ use crate::runtime::thread::reserve_spare;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look};
 use std::io;
 use std::sync::Arc;
-// For counts, from which nothing is concluded: models need not look at them.
+// For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::AtomicU64;
 
-/// The work of a context, and the list that it is on.
+/// The work item of a context, and the list that it is on.
 #[derive(Debug, Default)]
 pub(crate) struct RunWork {
     list: Mutex<List>,
     /// Wakes the worker.
     queued: Condvar,
-    // Written under the lock of the list, and read at any time, in a child of a fork as well.
+    // Written under the lock of the list. Read at any time, even in a child of a fork.
     nr_arms: AtomicU64,
     nr_rearms: AtomicU64,
     nr_cancels: AtomicU64,
     nr_worker_runs: AtomicU64,
 }
 
-/// Of at most one work, since there is one.
+/// The list, of at most one work item.
 #[derive(Debug, Default)]
 struct List {
     is_queued: bool,
-    /// The worker sleeps, and nobody has woken it since.
+    /// The worker sleeps and has not been woken since.
     is_asleep: bool,
     is_over: bool,
 }
 
 impl RunWork {
-    /// Queues the work, though it may be queued. Counterpart in Linux: `mod_delayed_work`.
+    /// Queues the work, even if it is queued already. Counterpart in Linux: `mod_delayed_work`.
     fn arm(&self) {
         let mut list = lock(&self.list);
         let was_queued = std::mem::take(&mut list.is_queued);
@@ -69,23 +71,23 @@ impl RunWork {
         }
     }
 
-    /// The context was stopped or quiesced (R4). Who opens it asks for a turn.
+    /// Dequeues the work: the context was stopped or quiesced (R4). The thread that reopens it
+    /// requests a turn.
     pub(crate) fn cancel(&self) {
         let mut list = lock(&self.list);
         let was_queued = std::mem::take(&mut list.is_queued);
         count(&self.nr_cancels, was_queued.into());
     }
 
-    /// Takes the work off the list, for the worker, which sleeps until it is there. False: the disk
-    /// is closed.
+    /// Takes the work off the list, for the worker, which sleeps until the work is queued. Returns
+    /// false if the disk is closed.
     fn take(&self) -> bool {
         let mut list = lock(&self.list);
         loop {
             if list.is_over {
                 return false;
             }
-            // It is off the list before the context is looked at (R1): who completes something
-            // after that queues it again.
+            // The work is dequeued before the turn (R1): a later completion queues it again.
             if std::mem::take(&mut list.is_queued) {
                 count(&self.nr_worker_runs, 1);
                 return true;
@@ -111,19 +113,20 @@ impl RunWork {
     }
 }
 
-/// One writer at a time, by the lock: no locked instruction.
+/// Adds to a counter. The lock allows one writer at a time, so no atomic read-modify-write is
+/// needed.
 fn count(counter: &AtomicU64, nr: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nr, Ordering::Relaxed);
 }
 
-/// A driver each of whose completions queues the work. (A wrapper, so that a turn under the other
-/// setting pays nothing, not even a look at the setting.)
+/// A driver that queues the work for each completion. (A wrapper, so that turns under the other
+/// setting do not even check the setting.)
 struct Rearming {
     inner: Box<dyn Driver>,
     work: Arc<RunWork>,
 }
 
-/// The queue of a shared context whose completions queue the work.
+/// Wraps the driver of a shared context so that its completions queue the work.
 pub(crate) fn rearming(queue: DriverQueue, work: &Arc<RunWork>) -> DriverQueue {
     let driver = Rearming { inner: queue.driver, work: Arc::clone(work) };
     DriverQueue { driver: Box::new(driver), waiter: queue.waiter }
@@ -165,14 +168,14 @@ impl Driver for Rearming {
     }
 }
 
-/// The thread that makes the runs.
+/// The worker thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     thread: thread::JoinHandle<()>,
     work: Arc<RunWork>,
 }
 
-/// Starts the worker of a disk that nobody else knows of yet.
+/// Starts the worker of a disk that no other thread uses yet.
 pub(crate) fn start(hctxs: &Arc<[Hctx]>, work: &Arc<RunWork>) -> io::Result<Worker> {
     let (hctxs, of_thread) = (Arc::clone(hctxs), Arc::clone(work));
     let serve = move || {
@@ -187,8 +190,8 @@ pub(crate) fn start(hctxs: &Arc<[Hctx]>, work: &Arc<RunWork>) -> io::Result<Work
 }
 
 impl Worker {
-    /// The disk is closed: the thread ends, and makes no turn after this. (But where it is the
-    /// caller, because it woke somebody who dropped the last handle: it is between two turns then.)
+    /// Ends the worker, because the disk is closed: it makes no turn afterwards. The caller may be
+    /// the worker itself, between two turns, if a waker that it ran dropped the last handle.
     pub(crate) fn end(self) {
         self.work.end();
         if self.thread.thread().id() != thread::current().id() {

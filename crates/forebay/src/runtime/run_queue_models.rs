@@ -1,4 +1,4 @@
-//! Models of the worker of `run_queue=always`: its list; and a disk that has one, which is read,
+//! Models of the worker of `run_queue=always`: its list, and a disk with a worker that is read,
 //! held and closed. (The disk starts and ends its worker as a real one does.)
 
 use super::RunWork;
@@ -10,7 +10,7 @@ use forebay_core::{Gate, RunQueuePolicy};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A worker that sleeps, or is about to, is woken by the one completion that there is.
+/// The only completion wakes a worker that sleeps or is about to.
 #[test]
 fn a_worker_that_sleeps_is_woken() {
     check(|| {
@@ -25,8 +25,8 @@ fn a_worker_that_sleeps_is_woken() {
     });
 }
 
-/// R1, R6: after each completion the worker looks, or the work is queued; and the counts add up,
-/// though a stop takes the work away.
+/// R1, R6: after each completion the worker checks for completions, or the work is queued. The
+/// counts add up even though a stop removes the work.
 #[test]
 fn what_completes_is_looked_at_or_queued_and_counts_add_up() {
     check_within(3, || {
@@ -61,7 +61,7 @@ fn what_completes_is_looked_at_or_queued_and_counts_add_up() {
     });
 }
 
-/// Threads read from a disk with a worker, and the last of them closes it.
+/// Threads read from a disk with a worker. The last thread closes the disk.
 fn read_and_close(how: How, nr_threads: usize) {
     let how = How { run_queue: RunQueuePolicy::Always, ..how };
     let toy = Toy::new(how);
@@ -80,7 +80,7 @@ fn read_and_close(how: How, nr_threads: usize) {
     others.into_iter().for_each(|thread| thread.join().unwrap());
     let work = shared.hctx(SHARED).run_work.as_ref().expect("it was asked for");
     assert_eq!(work.stats().arms, nr_threads as u64, "one for each completion");
-    // It joins the worker: one that does not end is a deadlock.
+    // The drop joins the worker: a worker that does not end is a deadlock.
     drop(shared);
 }
 
@@ -110,8 +110,8 @@ fn two_threads_beside_a_worker() {
     check_within(1, || read_and_close(AT_ONCE, 2));
 }
 
-/// R4: a disk is quiesced while its worker may run, which takes the worker's run away. That hangs
-/// neither who quiesces nor who reads.
+/// R4: a disk is quiesced while its worker may run, which cancels the worker's run. Neither the
+/// quiescing thread nor the reader hangs.
 #[test]
 fn a_disk_is_quiesced_beside_its_worker() {
     check_within(1, || {

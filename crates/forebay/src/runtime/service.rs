@@ -1,18 +1,19 @@
-//! Thread of a disk that makes progress when no other thread is inside.
+//! Service thread of a disk: makes progress when no other thread is inside.
 //!
 //! It leads the shared context: it waits in the driver, and all other waiters follow. Submitters
-//! still turn the context themselves. `service=on` starts it with the disk. Otherwise the first
-//! future starts it, if no event loop drives the disk ([`Shared::drive`]).
+//! still turn the context themselves. `service=on` starts the thread with the disk. Otherwise the
+//! first future starts it, if no event loop drives the disk ([`Shared::drive`]).
 //!
-//! - V1 A thread that is started beside a leader follows it, and becomes the leader by its baton
-//!   (W3), like any waiter. It keeps the baton until it steps down, or has wakers to run (V4).
+//! - V1 A thread that is started while another thread leads follows it, and becomes the leader when
+//!   it receives the baton (W3), like any waiter. It keeps the baton until it steps down, or has
+//!   wakers to run (V4).
 //! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
-//!   closed. A thread that follows steps down once it leads. A leader that steps down passes the
+//!   closed. If it is a follower, it steps down once it leads. If it is the leader, it passes the
 //!   baton, then wakes the event loops. Work that arrived while it was kicked was left to it (W6).
-//!   The next turn of an event loop, or of the thread that closes the disk, finds it.
+//!   The next turn of an event loop, or of the thread that closes the disk, finds that work.
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
-//!   thread has the baton, gets it, or runs wakers, and comes to its end.
-//! - V4 It passes the baton before it runs wakers, and leads again, or follows, after them. A waker
+//!   service thread has the baton, receives it, or runs wakers, and then ends.
+//! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
 //!
 //! [`Shared::drive`]: super::shared::Shared::drive
@@ -32,7 +33,7 @@ use std::sync::Arc;
 /// A goal that no number of deliveries reaches.
 const NEVER: u64 = u64::MAX - 1;
 
-/// The thread, and what it shares with the disk.
+/// The service thread, and its state shared with the disk.
 #[derive(Debug)]
 pub(crate) struct Service {
     thread: thread::JoinHandle<()>,
@@ -41,19 +42,19 @@ pub(crate) struct Service {
 
 #[derive(Debug)]
 struct State {
-    /// The thread is to step down.
+    /// Requests that the thread steps down.
     is_over: AtomicBool,
-    /// The thread leads the context, or will: it has the baton. Written by the thread itself, or by
-    /// the thread that closes the disk without it.
+    /// The thread leads the context, or has received the baton and is about to. Written by the
+    /// thread itself, or by the thread that closes the disk without it.
     is_leading: AtomicBool,
-    /// The thread touches the disk no more. A guess, hence the product's own kind.
+    /// The thread no longer accesses the disk. Only a hint, so it is std's type even in models.
     is_gone: std::sync::atomic::AtomicBool,
 }
 
-/// Starts the thread of a disk.
+/// Starts the service thread of a disk.
 ///
 /// # Errors
-/// The system's error if it starts no thread.
+/// The OS error if the thread cannot be started.
 pub(crate) fn start(
     hctxs: &Arc<[Hctx]>,
     waiter: &Arc<dyn Waiter>,
@@ -79,10 +80,10 @@ pub(crate) fn start(
 }
 
 impl Service {
-    /// Has the thread step down (V2). It does so after this.
+    /// Requests that the thread steps down (V2). Returns before the thread has done so.
     pub(crate) fn step_down(&self, hctx: &Hctx) {
-        // Release, with the acquire in `is_over`. The kick comes later, so the thread that it wakes
-        // reads this.
+        // Release: pairs with the acquire in `is_over`. The kick comes later, so the thread that it
+        // wakes sees this store.
         self.state.is_over.store(true, Ordering::Release);
         loop {
             if let Some(token) = hctx.try_take() {
@@ -98,9 +99,11 @@ impl Service {
         self.thread.join().expect("no panic");
     }
 
-    /// The disk is closed: the thread ends, and has passed the baton.
+    /// Ends the thread when the disk is closed. The thread does not lead any more when this
+    /// returns.
     pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
-        // It may be this one: it runs a waker that has dropped the last handle, and leads no more.
+        // The caller may be the service thread itself: it runs a waker that dropped the last
+        // handle, and no longer leads.
         if self.thread.thread().id() != thread::current().id() {
             self.step_down(hctx);
             if !waiter.misses_kicks() || self.is_gone_soon() {
@@ -108,9 +111,10 @@ impl Service {
                 let _ = self.thread.join();
                 return;
             }
-            // It sleeps in the driver for as long as the process lives.
+            // The thread sleeps in the driver until the process ends.
         }
-        // The caller goes on to drain the disk. What follows in `run` is done now.
+        // The caller then drains the disk. The last steps of `run` are done here in place of the
+        // thread.
         self.state.is_over.store(true, Ordering::Release);
         // AcqRel: only one of the two threads resigns.
         if self.state.is_leading.swap(false, Ordering::AcqRel) {
@@ -123,7 +127,7 @@ impl Service {
 }
 
 impl Service {
-    /// Returns whether the thread comes to its end without a kick.
+    /// Returns whether the thread ends without a kick.
     #[cold]
     fn is_gone_soon(&self) -> bool {
         let is_gone = || self.state.is_gone.load(Ordering::Relaxed);
@@ -134,7 +138,7 @@ impl Service {
     }
 }
 
-/// What the thread works with.
+/// State that the thread uses.
 struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
@@ -160,7 +164,7 @@ impl Server {
             }
             self.follow(hctx, &mailbox);
         }
-        // False after wakers, and if the disk was closed while no kick could end the wait.
+        // False after wakers ran, and if the disk was closed while no kick could end the wait.
         if self.state.is_leading.swap(false, Ordering::AcqRel) {
             hctx.run.unblock();
             hctx.hand_off();
@@ -175,8 +179,8 @@ impl Server {
         self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
-    /// Turns and waits in the driver. Returns the token if giving it back runs wakers; or None if
-    /// the thread is to step down, and it has announced a wait then.
+    /// Turns and waits in the driver. Returns the token if releasing it runs wakers. Returns `None`
+    /// if the thread has to step down; it has then announced a wait.
     fn lead<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
         loop {
             let token = self.turn(hctx);
@@ -194,15 +198,16 @@ impl Server {
         }
     }
 
-    /// Turns until nothing was published meanwhile, and announces the wait; or returns the token
-    /// after a turn with wakers to run.
+    /// Turns until nothing was published meanwhile, and announces the wait. Returns the token
+    /// instead after a turn with wakers to run.
     fn turn<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
         let token = hctx.try_take().or_else(|| {
-            // Until its holder has reaped, the driver says that there is something to reap.
+            // Until the token holder has reaped, the driver reports that there is something to
+            // reap.
             thread::yield_now();
             hctx.block()
         });
-        // Without the token another thread turns, and finds this one blocked.
+        // If another thread has the token, that thread turns, and finds this one blocked.
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timer.begin();
@@ -215,8 +220,8 @@ impl Server {
         None
     }
 
-    /// Passes the baton, then gives the token back, which runs wakers (V4). No turn is owed (W6):
-    /// the caller has made one since it waited.
+    /// Passes the baton, then releases the token, which runs wakers (V4). No turn is owed (W6): the
+    /// caller has made one since it last waited.
     fn run_wakers(&self, hctx: &Hctx, token: Token<'_>) {
         self.state.is_leading.store(false, Ordering::Relaxed);
         hctx.hand_off();

@@ -1,5 +1,5 @@
-//! The state of an open disk: what all its handles and threads share.
-// It passes on what its callers vouch for.
+//! State of an open disk, shared by all its handles and threads.
+// The unsafe functions pass their callers' obligations on.
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
@@ -38,30 +38,31 @@ pub(crate) struct Shared {
     device: Arc<dyn Device>,
     state: Arc<DeviceState>,
     hctxs: Arc<[Hctx]>,
-    /// Which of the contexts have an owner.
+    /// Whether each hardware context has an owner.
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
-    /// The descriptor for an event loop, once it was asked for.
+    /// Poll descriptor for event loops. Created on first use.
     poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
-    /// The thread that makes progress when no other is inside: of a disk with `service=on`, or
-    /// started by a future. It stays here after it has stepped down, until the disk is closed.
+    /// The service thread: makes progress when no other thread is inside. Started by `service=on`,
+    /// or by the first future. The value stays here after the thread has stepped down, until the
+    /// disk is closed.
     service: Mutex<Option<Service>>,
-    /// It was asked for by `service=on`: it does not step down.
+    /// Set by `service=on`: the service thread does not step down.
     keeps_service: bool,
-    /// A thread of the disk or an event loop makes progress on the shared context. Never cleared,
-    /// and set under the lock of `service`.
+    /// The service thread or an event loop makes progress on the shared context. Never cleared. Set
+    /// under the lock of `service`.
     is_driven: AtomicBool,
-    /// The thread of a disk with `run_queue=always`.
+    /// The worker thread of a disk with `run_queue=always`.
     worker: Option<Worker>,
-    /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
-    /// there for what it costs.
+    /// Number of threads in a section of this device (`kick=per-device`). The value is never read:
+    /// only the cost of maintaining it matters.
     nr_sections: Mutex<u32>,
-    /// How many holds there are on each gate.
+    /// Number of holds on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
-    /// Ends after all else: nobody gets the file before nothing of this disk is left.
+    /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
 }
 
@@ -69,13 +70,13 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Plugs {
     live: Vec<Arc<PlugCounters>>,
-    /// Of threads that have ended.
+    /// The sum over threads that have ended.
     retired: PlugCounters,
 }
 
 impl Shared {
-    /// An open disk on a device; with a thread of its own, if wanted; with tags that it shares with
-    /// others, if there are such.
+    /// Opens a disk on a device: starts a service thread if `with_service`, and takes tags from the
+    /// shared set `tags` if there is one.
     pub(crate) fn new(
         info: DiskInfo,
         device: Arc<dyn Device>,
@@ -141,10 +142,10 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The disk, which nobody has used yet, is one of those that share a set of tags.
+    /// Makes this disk, which is not in use yet, a user of a shared tag set.
     fn share_tags(self: &Arc<Shared>, pool: &Arc<TagPool>) {
         let user = PoolUser::new(pool, &Arc::downgrade(self));
-        // A thread of the disk may be at it.
+        // A thread of the disk may hold the token.
         let mut token = loop {
             match self.hctxs[SHARED].try_take() {
                 Some(token) => break token,
@@ -155,18 +156,19 @@ impl Shared {
         token.finish();
     }
 
-    /// Makes the progress that tags of a set, which others have put, allow. `woken` are others, for
-    /// which there are tags then.
+    /// Makes the progress that is possible because other disks have put tags into the shared set.
+    /// Adds the disks that are woken in turn to `woken`.
     pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
         self.hctxs[SHARED].run_for_tags(woken);
     }
 
-    /// `kick=per-device`: a turn in a section, the first of it or another.
+    /// `kick=per-device`: records a turn in a section; `is_first` for the first turn of the
+    /// section.
     pub(crate) fn note_section(&self, is_first: bool) {
         *lock(&self.nr_sections) += u32::from(is_first);
     }
 
-    /// `kick=per-device`: a thread's section ends.
+    /// `kick=per-device`: records the end of a thread's section.
     pub(crate) fn end_section(&self) {
         *lock(&self.nr_sections) -= 1;
     }
@@ -190,7 +192,7 @@ impl Shared {
         &*self.device
     }
 
-    /// Memory that is registered with the device.
+    /// Returns the arena that is registered with the device.
     pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
         self.device.arena()
     }
@@ -201,13 +203,14 @@ impl Shared {
         &self.claim
     }
 
-    /// Records a loss that a file which was opened just now will not report (O2).
+    /// Records a loss that a file opened just now will not report (O2).
     fn check_after_open(&self) {
         self.claim.check_after_open();
         self.device.check_for_errors(self.state.durability());
     }
 
-    /// Records the losses that the kernel has recorded and not reported, and acknowledges all.
+    /// Records the losses that the kernel has recorded and not reported, and acknowledges all of
+    /// them.
     pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
         if !self.is_foreign() {
             self.claim.check_before_acknowledging();
@@ -233,7 +236,7 @@ impl Shared {
         &self.waiter
     }
 
-    /// Whether it was opened by an ancestor of this process, and cannot be used.
+    /// Returns whether an ancestor of this process opened the disk, which makes it unusable here.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         self.origin.is_elsewhere()
@@ -265,20 +268,20 @@ impl Shared {
         counters
     }
 
-    /// Returns whether a thread of the disk makes progress on the shared context. It may be about
-    /// to step down if the driver has a descriptor.
+    /// Returns whether the service thread exists. It may be about to step down if the driver has a
+    /// descriptor.
     pub(crate) fn has_service(&self) -> bool {
         lock(&self.service).is_some()
     }
 
-    /// Makes sure that something makes progress on the shared context while tasks sleep: starts the
-    /// thread of the disk, unless there is one, or an event loop has asked for the disk's
-    /// descriptor. Nothing is needed if every request ends in the turn that issues it.
+    /// Ensures progress on the shared context while tasks sleep: starts the service thread, unless
+    /// it already exists or an event loop has asked for the poll descriptor. Does nothing if every
+    /// request completes in the turn that issues it.
     ///
     /// # Errors
-    /// The system's error if it starts no thread.
+    /// The OS error if the thread cannot be started.
     pub(crate) fn drive(&self) -> io::Result<()> {
-        // Relaxed: a false is looked at again under the lock; a true needs nothing else.
+        // Relaxed: `false` is checked again under the lock; `true` needs nothing else.
         match self.is_driven.load(Ordering::Relaxed) || self.device.ends_at_once() {
             true => Ok(()),
             false => self.start_service(),
@@ -300,13 +303,13 @@ impl Shared {
         Ok(())
     }
 
-    /// The hardware context for a thread that uses the disk for the first time: one of its own, if
-    /// one is left.
+    /// Assigns a hardware context to a thread that uses the disk for the first time: an owned one
+    /// if one is free, otherwise the shared one.
     pub(crate) fn assign(&self) -> usize {
         if self.is_foreign() {
             return SHARED;
         }
-        // Acquire, with the release in `retire`: what the last owner has left is seen.
+        // Acquire: pairs with the release in `retire`, so the writes of the last owner are visible.
         let claim = |owned: &AtomicBool| {
             let swap = (Ordering::Acquire, Ordering::Relaxed);
             owned.compare_exchange(false, true, swap.0, swap.1).is_ok()
@@ -316,14 +319,14 @@ impl Shared {
         };
         match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
-                // Its file was opened later than others on the same place.
+                // The queue's file was opened later than other files of the same device.
                 self.check_after_open();
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));
                 at
             }
-            // Short of memory or descriptors: the shared one does as well.
+            // Out of memory or descriptors: the thread uses the shared context instead.
             Err(_) => {
                 self.is_owned[at].store(false, Ordering::Release);
                 SHARED
@@ -331,7 +334,8 @@ impl Shared {
         }
     }
 
-    /// A thread ends: its counters are kept, and what it owned is free for another, drained.
+    /// Releases the per-thread state of a thread that ends: keeps its counters, and drains and
+    /// frees the context that it owned.
     pub(crate) fn retire(&self, at: usize, counters: &Arc<PlugCounters>) {
         {
             let mut plugs = lock(&self.plugs);
@@ -346,8 +350,8 @@ impl Shared {
         self.is_owned[at].store(false, Ordering::Release);
     }
 
-    /// Runs an owned context, by its owner, until nothing is in it. (Bios of a queue that was
-    /// forgotten, for instance.)
+    /// Drains an owned context, on its owner thread. It may still hold bios of a queue that was
+    /// leaked, for instance.
     fn drain_owned(&self, at: usize) {
         let is_timed = self.info.is_timed();
         loop {
@@ -361,22 +365,25 @@ impl Shared {
         }
     }
 
-    /// Makes the progress that can be made at once on the shared context.
+    /// Runs a turn of the shared context, which makes all progress that is possible without
+    /// waiting.
     pub(crate) fn poll_shared(&self) {
         self.hctxs[SHARED].run_turn();
     }
 
-    /// Says how many tags of each context may be in use. An owned context hears of it at its next
-    /// turn.
+    /// Sets the number of tags of each context that may be in use. An owned context applies it in
+    /// its next turn.
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
         self.hctxs.iter().for_each(|hctx| hctx.set_nr_requests(nr_requests));
         self.poll_shared();
     }
 
     /// Returns a descriptor that is readable when a turn of the shared context is due. It is
-    /// readable at first, for the turn that sees that it exists. None if the driver has no
-    /// descriptor, or the system has no room for one; and in a child of a fork, where the
-    /// descriptor is the parent's, and so are the threads that may hold its locks.
+    /// readable at first, so that the first turn sees that the descriptor exists.
+    ///
+    /// Returns `None` if the driver has no descriptor, or the system cannot create another one.
+    /// Returns `None` in a child of a fork too: the descriptor belongs to the parent, and the
+    /// parent's threads may hold its locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.is_foreign() {
             return None;
@@ -387,15 +394,15 @@ impl Shared {
         self.poll.get().map(AnyOf::fd)
     }
 
-    /// Makes the descriptor, if it can be made. From then on an event loop drives the disk, and the
-    /// thread that a future has started steps down.
+    /// Creates the descriptor, if possible. From then on an event loop drives the disk, and the
+    /// service thread that a future has started steps down.
     #[cold]
     fn begin_poll(&self) {
         let service = lock(&self.service);
         let hctx = &self.hctxs[SHARED];
         let watched = self.waiter.poll_fd().and_then(|fd| hctx.watch([fd]).ok());
         let Some(any) = watched else { return };
-        // It fails if another thread came first.
+        // Fails if another thread was first.
         if self.poll.set(any).is_err() {
             return;
         }
@@ -406,11 +413,11 @@ impl Shared {
         hctx.wake_loops();
     }
 
-    /// Takes a bio in, and waits for its end. Says what became of it.
+    /// Submits a bio, waits for its end and returns its result.
     ///
     /// # Safety
-    /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
-    /// excludes, until this returns.
+    /// The memory of `bio` is valid for the operation until this returns. Until then no other code
+    /// accesses it in a way that conflicts with the operation.
     pub(crate) unsafe fn run(
         self: &Arc<Shared>,
         bio: Bio,
@@ -419,21 +426,22 @@ impl Shared {
             return Err(Refusal::Forked);
         }
         let ctx = match bio.op {
-            // Whatever the thread owns: in one machine all of them share what is flushed.
+            // The shared context even if the thread owns one: its flush machine serves all threads,
+            // so they share flushes.
             Op::Flush => thread::shared_ctx_of(self),
             _ => thread::blocking_ctx_of(self),
         };
-        // Unwinding would give the memory back while a device may still use it.
+        // Unwinding would free the memory while a device may still use it.
         AbortOnUnwind::guard(|| {
             // SAFETY: the caller's obligations are passed on.
             unsafe { self.run_in(&ctx, bio) }
         })
     }
 
-    /// As [`run`](Self::run), in what is the thread's part of this disk.
+    /// Same as [`run`](Self::run), with the thread's per-disk state given by the caller.
     ///
     /// # Safety
-    /// As [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub(crate) unsafe fn run_in(
         &self,
         ctx: &Rc<Ctx>,
@@ -457,8 +465,8 @@ impl Shared {
         Ok(result)
     }
 
-    /// Waits until `goal` bios were delivered to `mailbox`, ever. What `ctx` has detached goes
-    /// first.
+    /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the
+    /// requests that `ctx` has detached first.
     pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
         if self.hctx(ctx.hctx()).is_shared {
             return wait::wait_shared(self, ctx, mailbox, goal);
@@ -479,11 +487,11 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// Waits for what is in flight: of futures that were dropped. (Whoever else has bios in flight
-    /// has a handle, too.)
+    /// Waits for the bios in flight. They belong to dropped futures: all other submitters of bios
+    /// in flight hold a handle of the disk.
     fn drop(&mut self) {
         if self.is_foreign() {
-            // Rings and requests are the parent's.
+            // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));
             std::mem::forget(self.worker.take());
             return std::mem::forget(std::mem::take(&mut self.service));

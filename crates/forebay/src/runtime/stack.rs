@@ -1,10 +1,10 @@
-//! A lock-free stack of boxed bios: many threads push, one at a time takes all.
+//! Lock-free stack of boxed bios: many threads push, one at a time takes all.
 //!
-//! It carries bios between threads: into a hardware context (its inbox), and back to whoever asked
-//! for them (a mailbox). Bios are linked through a field of their own, so nothing is allocated.
+//! It carries bios between threads: into a hardware context (its inbox), and back to their
+//! submitters (a mailbox). Bios are linked through a field of their own, so nothing is allocated.
 //!
-//! There is no single pop, and so no ABA problem: a push compares the top only with what it has
-//! just linked to, and a take leaves nothing behind. Source: R. K. Treiber, "Systems Programming:
+//! There is no single pop, and so no ABA problem: a push compares the top only with the bio that it
+//! has just linked to, and a take removes everything. Source: R. K. Treiber, "Systems Programming:
 //! Coping with Parallelism", IBM RJ 5118, 1986.
 // It turns boxes into pointers and back.
 #![allow(unsafe_code)]
@@ -13,10 +13,10 @@ use crate::runtime::primitive::{AtomicPtr, Ordering};
 use forebay_core::QueuedBio;
 use std::ptr;
 
-/// The stack.
+/// A stack of bios.
 #[derive(Debug)]
 pub(crate) struct BioStack {
-    /// The newest, linked to the one before it. What it points to belongs to the stack.
+    /// The newest bio, linked to the one before it. The stack owns the bios that it points to.
     top: AtomicPtr<QueuedBio>,
 }
 
@@ -25,14 +25,14 @@ impl BioStack {
         BioStack { top: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Whether there is nothing to take. Acquire: what came before a push that is missed here is
-    /// told by other means.
+    /// Returns whether the stack is empty. Acquire: if this misses a push, the pusher's later
+    /// signal (the run word or the mailbox word) reports it.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.top.load(Ordering::Acquire).is_null()
     }
 
-    /// Pushes all, in order, at once.
+    /// Pushes all bios in one exchange, in order.
     #[inline]
     pub(crate) fn push_all(&self, bios: impl Iterator<Item = Box<QueuedBio>>) {
         let (mut oldest, mut newest) = (ptr::null_mut::<QueuedBio>(), ptr::null_mut());
@@ -48,10 +48,10 @@ impl BioStack {
         }
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            // SAFETY: made from a box above, and nobody else's until the exchange succeeds.
+            // SAFETY: made from a box above, and not shared until the exchange succeeds.
             unsafe { *(*oldest).link_mut() = top };
-            // Release: who takes the bios sees what is in them. A failure tells only what to
-            // link to, which is not followed here.
+            // Release: the thread that takes the bios sees their contents. A failure only returns
+            // the new top to link to, which is not dereferenced here.
             let swap = (Ordering::Release, Ordering::Relaxed);
             match self.top.compare_exchange_weak(top, newest, swap.0, swap.1) {
                 Ok(_) => return,
@@ -60,15 +60,16 @@ impl BioStack {
         }
     }
 
-    /// Takes everything, oldest first.
+    /// Takes all bios, oldest first.
     #[inline]
     pub(crate) fn take_all(&self) -> BioList {
-        // Acquire: with the release of each push (every exchange in between is part of the
-        // release sequence of those before it).
+        // Acquire: pairs with the release of each push (every exchange in between is part of the
+        // release sequence of the earlier ones).
         let mut newer = self.top.swap(ptr::null_mut(), Ordering::Acquire);
         let mut older = ptr::null_mut();
         while !newer.is_null() {
-            // SAFETY: the swap took the whole list: every bio in it came from a box, and is ours.
+            // SAFETY: the swap took the whole list: every bio in it came from a box, and now
+            // belongs to this call.
             let next = unsafe { std::mem::replace((*newer).link_mut(), older) };
             older = newer;
             newer = next;

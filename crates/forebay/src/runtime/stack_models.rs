@@ -1,19 +1,20 @@
-//! Models of the stack: what is pushed is taken, once, in each pusher's order, with what was
-//! written before.
-// It shares cells, to see what happens before what.
+//! Models of the stack: each pushed bio is taken once, in its pusher's order, and with the writes
+//! that its pusher made before.
+// It shares cells, to check the happens-before order.
 #![allow(unsafe_code)]
 
 use super::BioStack;
 use crate::runtime::primitive::{Arc, UnsafeCell, check, check_within, thread};
 use forebay_core::QueuedBio;
 
-/// A stack, and a cell for each of two pushers, which it writes before it pushes.
+/// A stack, and a cell for each of two pushers. Each pusher writes its cell before it pushes.
 struct Pushed {
     stack: BioStack,
     cells: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: a cell is written before its pusher pushes, and read by who has taken what it pushed.
+// SAFETY: a pusher writes its cell before it pushes. A thread reads the cell after it has taken
+// that push.
 unsafe impl Sync for Pushed {}
 
 impl Pushed {
@@ -28,19 +29,19 @@ impl Pushed {
         self.stack.push_all((0..nr).map(|number| QueuedBio::new(pusher as u64, number)));
     }
 
-    /// Takes everything that is there. Each pusher's come in order, `next` says from which on.
+    /// Takes all bios. Checks that each pusher's bios come in order, starting at `next`.
     fn take(&self, next: &mut [u32; 2]) {
         for bio in self.stack.take_all() {
             let pusher = bio.owner() as usize;
             assert_eq!(bio.number(), next[pusher]);
             next[pusher] += 1;
-            // SAFETY: its writer has pushed since.
+            // SAFETY: the cell's writer has pushed since.
             self.cells[pusher].with(|cell| assert!(unsafe { *cell } > bio.number()));
         }
     }
 }
 
-/// Two pushers, of one push of `first` and `second` bios, and a taker that takes while they push.
+/// Two pushers make one push each, of `first` and `second` bios. A taker takes meanwhile.
 fn push_and_take(first: u32, second: u32) {
     let pushed = Pushed::new();
     let pushers = [(0, first), (1, second)].map(|(pusher, nr)| {
@@ -83,7 +84,7 @@ fn several_pushes_of_one_thread_stay_in_order() {
     });
 }
 
-/// Two takers, as when the token goes from one thread to another: each bio goes to one of them.
+/// Two takers, as when the token moves from one thread to another: each bio goes to one of them.
 #[test]
 fn two_takers_share_what_there_is() {
     check(|| {
@@ -100,7 +101,7 @@ fn two_takers_share_what_there_is() {
     });
 }
 
-/// What is left in a stack is freed with it: Miri and loom would tell.
+/// The bios left in a stack are freed with it: Miri and loom would report a leak.
 #[test]
 fn what_is_left_is_freed() {
     check(|| {

@@ -11,13 +11,13 @@ use crate::runtime::wait::models::read_from;
 use forebay_core::{Gate, Tag, WaitId, WakePolicy};
 use std::sync::{Arc, Weak};
 
-/// The policies under which threads wait. They differ in core, which Miri need not look at.
+/// The policies under which threads wait. They differ only in the core, so Miri runs one.
 #[cfg(not(miri))]
 const POLICIES: [WakePolicy; 3] = [WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single];
 #[cfg(miri)]
 const POLICIES: [WakePolicy; 1] = [WakePolicy::Batch];
 
-/// With one tag for all.
+/// Reads with one tag for all threads.
 fn one_tag(how: How, nr_threads: usize, bound: usize) {
     for wake in POLICIES {
         let how = How { queue_depth: 1, wake, ..how };
@@ -50,7 +50,7 @@ fn three_threads_wait_for_one_tag() {
     one_tag(AT_ONCE, 3, 1);
 }
 
-/// T6: two threads read while a third one takes a tag away, and gives it back.
+/// T6: two threads read while a third one removes a tag, and restores it.
 fn resized(wake: WakePolicy, nr_reads: usize) {
     let toy = Toy::new(How { queue_depth: 2, wake, ..AT_ONCE });
     let shared = Toy::open(&toy);
@@ -76,12 +76,12 @@ fn the_number_of_tags_changes_while_threads_wait() {
     }
 }
 
-/// Checks that a disk never found a tag of a shared set that it should have been woken for.
+/// Checks that a disk never found a tag of a shared set without the wake-up that it was due.
 fn check_wake_ups(disk: &Arc<Shared>) {
     assert_eq!(disk.hctx(SHARED).nr_tag_rescues(), 0, "a wake-up was lost");
 }
 
-/// T1, T2: each of two disks is read by a thread, and both share one tag.
+/// T1, T2: two disks share one tag, and a thread reads from each.
 fn shared_tags(nr_reads: usize, how: How) {
     let pool = Arc::new(TagPool::new("", 1));
     let work = move |pool: &Arc<TagPool>| {
@@ -103,7 +103,7 @@ fn two_disks_share_one_tag() {
     check_within(2, || shared_tags(1, AT_ONCE));
 }
 
-/// A user of a set with one tag, which takes and puts the tag by hand.
+/// A user of a set with one tag, which the model takes and puts directly.
 struct Hand {
     pool: Arc<TagPool>,
     id: WaitId,
@@ -123,7 +123,7 @@ impl Hand {
     /// Puts the tag, and returns the disks that this wakes.
     fn put(self) -> Woken {
         let mut woken = Woken::new();
-        // As in `share_tags` in `hctx/pool.rs`.
+        // Same order as `share_tags` in `hctx/pool.rs`.
         self.is_putting.store(true, Ordering::Relaxed);
         self.pool.set.put(self.tag);
         self.pool.put(self.id, 1, 0, &mut woken);
@@ -132,14 +132,15 @@ impl Hand {
     }
 }
 
-/// Runs the disks that were woken, and those that these wake in turn.
+/// Runs the woken disks, and those that they wake in turn.
 fn run(mut woken: Woken) {
     while let Some(disk) = woken.pop() {
         disk.upgrade().expect("the disk is open").run_for_tags(&mut woken);
     }
 }
 
-/// Two disks that share one tag, which is in use, and a read on each of them that waits for it.
+/// Opens two disks that share one tag, which is in use, and submits a read on each that waits for
+/// it.
 #[cfg(not(blk_shuttle))]
 fn two_in_line() -> (Hand, [Arc<Shared>; 2], [Posted; 2]) {
     let pool = Arc::new(TagPool::new("", 1));
@@ -150,7 +151,7 @@ fn two_in_line() -> (Hand, [Arc<Shared>; 2], [Posted; 2]) {
     (hand, disks, reads)
 }
 
-/// Shuttle wants two threads.
+/// Shuttle needs two threads.
 #[cfg(not(blk_shuttle))]
 #[test]
 fn each_tag_that_is_put_wakes_one_disk() {
@@ -165,7 +166,7 @@ fn each_tag_that_is_put_wakes_one_disk() {
     });
 }
 
-/// T13: a disk that has all tags gives up those over its share, one by one, and no more.
+/// T13: a disk that has all tags gives up those above its share, one by one, and no more.
 #[cfg(not(blk_shuttle))]
 #[test]
 fn a_disk_that_has_all_tags_keeps_its_share_of_them() {
@@ -178,19 +179,19 @@ fn a_disk_that_has_all_tags_keeps_its_share_of_them() {
         let reads = [0, 1].map(|at: usize| [0; 2 * DEPTH].map(|_| Posted::submit(&disks[at])));
         let has = || [toys[0].nr_at_device(), toys[1].nr_at_device()];
         assert_eq!(has(), [DEPTH, 0]);
-        // What the first disk ends goes to the second, until each has half of the tags.
+        // Each tag that the first disk frees goes to the second, until both have half of the tags.
         for nr_ended in 1..=DEPTH / 2 {
             toys[0].complete_one();
             disks[0].poll_shared();
             assert_eq!(has(), [DEPTH - nr_ended, nr_ended]);
         }
-        // From then on each replaces what it ends.
+        // From then on each disk reuses the tags that it frees.
         for at in [0, 1, 0, 0, 1, 1] {
             toys[at].complete_one();
             disks[at].poll_shared();
             assert_eq!(has(), [DEPTH / 2, DEPTH / 2]);
         }
-        // Once the second disk wants no more, the first has all.
+        // Once the second disk wants no more tags, the first has all of them.
         while has()[1] > 0 {
             toys[1].complete_one();
             disks[1].poll_shared();
@@ -205,7 +206,7 @@ fn a_disk_that_has_all_tags_keeps_its_share_of_them() {
     });
 }
 
-/// T5: a wake-up of a disk that cannot use the tag goes to the next in line.
+/// T5: a wake-up of a disk that cannot use the tag goes to the next disk in the wait queue.
 #[cfg(not(blk_shuttle))]
 #[test]
 fn a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on() {
@@ -221,7 +222,7 @@ fn a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on() {
     });
 }
 
-/// The same, while a thread joins the line.
+/// The same, while a thread joins the wait queue.
 #[test]
 fn a_wake_up_is_passed_on_to_a_disk_that_joins_the_line() {
     check_within(2, || {
@@ -243,14 +244,14 @@ fn a_wake_up_is_passed_on_to_a_disk_that_joins_the_line() {
     });
 }
 
-/// What is too large for loom, and too long for Miri.
+/// Models that are too large for loom and too slow for Miri.
 #[cfg(not(any(blk_loom, miri)))]
 mod many {
     use super::{AT_ONCE, By, How, POLICIES, WakePolicy, read_from, resized, shared_tags};
     use crate::runtime::primitive::check;
 
-    /// Three for each tag. Ten took three times as long, as each that is woken in vain asks again;
-    /// core's own models have seven.
+    /// Three threads per tag. Ten took three times as long, because each thread that is woken in
+    /// vain asks again. The models in the core have seven.
     const THREADS: usize = 6;
 
     #[test]

@@ -1,12 +1,13 @@
-//! A set of tags that several disks share (`tag_set=NAME`), and who of them waits for some.
+//! Tag set shared by several disks (`tag_set=NAME`), and the disks that wait for its tags.
 //!
-//! The users are the disks' shared contexts. What one does not use is in the set; who finds none
-//! waits here, as a value: when tags are put that it may have, the thread that has put them makes a
-//! turn of its context. So nobody sleeps for tags. (But each such disk has a thread, so that what
-//! has tags makes progress whether its users are there or not.)
+//! The users are the shared contexts of the disks. Tags that a user does not need are in the set. A
+//! user that finds no free tag joins a wait queue here, as a value. When tags are put back that it
+//! may have, the thread that puts them runs a turn of its context. So no thread sleeps for tags.
+//! (Each such disk has a service thread, so requests with tags make progress even without a thread
+//! of the user.)
 //!
-//! The steps are those of core's `tag/shared.rs`; T1, T2 and T13 are argued there. A user's own
-//! state (out, in line, or woken) is under the lock as well.
+//! The protocol is that of `tag/shared.rs` in the core, which proves T1, T2 and T13. The state of
+//! each user (out, in line, or woken) is under the lock as well.
 
 use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
@@ -16,14 +17,14 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// See the module.
+/// A tag set shared by several disks; see the module docs.
 pub(crate) struct TagPool {
     name: String,
     origin: Origin,
     pub(crate) set: Arc<TagSet>,
-    /// Those in line.
+    /// Number of users in the wait queue.
     count: WaiterCount,
-    /// Those that want tags, in line or woken.
+    /// Number of users that want tags, in the wait queue or woken.
     hungry: WaiterCount,
     state: Mutex<State>,
 }
@@ -33,7 +34,7 @@ struct State {
     shares: TagShares,
     users: Vec<User>,
     next_id: u64,
-    /// How often a user was woken.
+    /// Total number of wake-ups of users.
     nr_wake_ups: u64,
 }
 
@@ -46,7 +47,7 @@ struct User {
     is_putting: Arc<AtomicBool>,
 }
 
-/// Where a user stands.
+/// Place of a user in the wait protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Out,
@@ -54,7 +55,7 @@ enum Place {
     Woken,
 }
 
-/// Disks whose contexts are to be run, since there are tags for them.
+/// Disks to be run because tags are available for them.
 pub(crate) type Woken = Vec<Weak<Shared>>;
 
 thread_local! {
@@ -63,13 +64,13 @@ thread_local! {
     static HAS_LISTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lists in use at once: that of a token, that of the loop that runs its disks, and that of the
-/// token of one of these disks.
+/// Number of lists in use at once: that of a token, that of the loop that runs its disks, and that
+/// of the token of one of these disks.
 const NR_LISTS: usize = 3;
-/// Capacity of a list, in disks, before it grows.
+/// Initial capacity of a list, in disks.
 const NR_DISKS_USUAL: usize = 8;
 
-/// Makes the lists of this thread, which runs turns of disks that share tags.
+/// Creates the lists of this thread, which runs turns of disks that share tags.
 pub(crate) fn make_lists() {
     if !HAS_LISTS.replace(true) {
         let make = || Woken::with_capacity(NR_DISKS_USUAL);
@@ -77,12 +78,12 @@ pub(crate) fn make_lists() {
     }
 }
 
-/// Returns an empty list, with the memory of a kept one if there is any.
+/// Returns an empty list, with the allocation of a kept one if there is any.
 pub(crate) fn take_list() -> Woken {
     SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
-/// Keeps the memory of a list, which is empty.
+/// Keeps the allocation of an empty list.
 pub(crate) fn keep_list(list: Woken) {
     assert!(list.is_empty());
     if list.capacity() > 0 {
@@ -90,7 +91,7 @@ pub(crate) fn keep_list(list: Woken) {
     }
 }
 
-/// All sets with a name.
+/// All named sets.
 static POOLS: std::sync::Mutex<Vec<Weak<TagPool>>> = std::sync::Mutex::new(Vec::new());
 
 impl TagPool {
@@ -111,9 +112,9 @@ impl TagPool {
         }
     }
 
-    /// The set of this name, which is made if no open disk has it; or the depth that it has, if
-    /// that is another. A parent's is not a child's: what was in use when it forked never comes
-    /// back there.
+    /// Returns the set with this name, and creates it if no open disk uses it. If it exists with
+    /// another depth, returns that depth as the error. A child of a fork does not use a set of its
+    /// parent: tags that were in use at the fork would never be put back there.
     pub(crate) fn named(name: &str, depth: u32) -> Result<Arc<TagPool>, u32> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
@@ -142,15 +143,15 @@ impl TagPool {
         id
     }
 
-    /// A user is gone, which has no tags any more.
+    /// Removes a user, which holds no tags any more.
     pub(crate) fn leave(&self, id: WaitId) {
         self.lock().users.retain(|user| user.id != id);
     }
 
-    /// How many tags a user that has `nr_held` may have in its next turn.
+    /// Returns how many tags a user that has `nr_held` may have in its next turn.
     #[inline]
     pub(crate) fn limit(&self, id: WaitId, nr_held: u32) -> u32 {
-        // A hint: who does not see that others want some may take one turn's tags more.
+        // A hint: a user that misses another user's demand may take more tags, for one turn.
         if !self.hungry.seems_waited() {
             return u32::MAX;
         }
@@ -158,7 +159,8 @@ impl TagPool {
         state.limit(id, nr_held)
     }
 
-    /// A user has put tags back (T2), and has `nr_held`. Adds to `woken` who may have them.
+    /// Wakes users that may have the `nr_put` tags that a user has put back (T2). That user has
+    /// `nr_held` left. Adds the woken disks to `woken`.
     #[inline]
     pub(crate) fn put(&self, id: WaitId, nr_put: u32, nr_held: u32, woken: &mut Woken) {
         if nr_put > 0 && self.count.anybody_waits() {
@@ -170,8 +172,8 @@ impl TagPool {
         }
     }
 
-    /// A user wants more than it has found. It is in line after this, and tries once more, up to
-    /// the limit that this returns.
+    /// Adds a user to the wait queue, because it wants more tags than it has found. The user then
+    /// tries once more, up to the limit that this returns.
     pub(crate) fn want(&self, id: WaitId, nr_held: u32) -> u32 {
         let mut state = self.lock();
         let wait = Wait { id, need: 1 };
@@ -192,7 +194,8 @@ impl TagPool {
         state.limit(id, nr_held)
     }
 
-    /// A user that was in line has all it wants. A wake-up that it may not have used goes on (T5).
+    /// Ends the wait of a user that has all the tags that it wants. Passes on a wake-up that it may
+    /// not have used (T5).
     pub(crate) fn is_content(&self, id: WaitId, nr_held: u32, woken: &mut Woken) {
         let mut state = self.lock();
         let before = std::mem::replace(&mut state.user(id).place, Place::Out);
@@ -211,20 +214,21 @@ impl TagPool {
         });
     }
 
-    /// For a user that holds no tag, before a turn: returns how many wake-ups there were, if the
-    /// user is in line and no wake-up is on its way to another.
+    /// Returns the total number of wake-ups, before a turn of a user that holds no tag. Returns
+    /// `None` if the user is not in the wait queue, or a woken user has not run yet.
     pub(crate) fn before_turn_in_line(&self, id: WaitId) -> Option<u64> {
         let mut state = self.lock();
         let is_woken = state.users.iter().any(|user| user.place == Place::Woken);
         (!is_woken && state.user(id).place == Place::InLine).then_some(state.nr_wake_ups)
     }
 
-    /// Returns whether a wake-up was lost (T1), for a user that was in line before its latest turn,
-    /// when there were `nr_wake_ups`, and got tags in that turn. It has `nr_held` now.
+    /// Returns whether a wake-up was lost (T1). The user was in the wait queue before its latest
+    /// turn, when there had been `nr_wake_ups`. It got tags in that turn, and has `nr_held` now.
     ///
-    /// One was, if no other user holds a tag or is putting some, and none was woken meanwhile: the
-    /// tag was free, and nothing would have woken this user. It is exact: whoever puts a tag sets
-    /// `is_putting` before, and clears it when it has woken another, so this finds either.
+    /// A wake-up was lost if no other user holds a tag or is putting some, and none was woken
+    /// meanwhile: the tag was free, and nothing would have woken this user. The result is exact: a
+    /// user that puts a tag sets `is_putting` first, and clears it after it has woken another user.
+    /// So this finds one or the other.
     pub(crate) fn lost_wake_up(&self, id: WaitId, nr_wake_ups: u64, nr_held: u32) -> bool {
         let state = self.lock();
         // Acquire: pairs with the release that follows `put`.
@@ -234,7 +238,7 @@ impl TagPool {
             && !state.users.iter().any(is_putting)
     }
 
-    /// Lets the line say whom something wakes.
+    /// Runs `act` on the wait queue and records the users that it wakes.
     fn wake(
         &self,
         state: &mut State,
@@ -263,8 +267,9 @@ impl State {
         user.expect("who uses the set has joined")
     }
 
-    /// How many tags a user may have in its next turn: its share, if another has less than its own
-    /// and wants more. What it has over that it keeps, and does not replace.
+    /// Returns how many tags a user may have in its next turn: its share, if another user has less
+    /// than its share and wants more. A user over its share keeps its tags, but does not replace
+    /// them.
     fn limit(&mut self, id: WaitId, nr_held: u32) -> u32 {
         self.note_held(id, nr_held);
         match self.shares.allowance(id, nr_held) {
@@ -273,7 +278,7 @@ impl State {
         }
     }
 
-    /// How many tags a user has. Shares are among those that have some, or want some.
+    /// Records how many tags a user has. Shares are computed over users that have or want tags.
     fn note_held(&mut self, id: WaitId, nr_held: u32) {
         self.user(id).nr_held = nr_held;
         self.shares.hold(id, nr_held);

@@ -1,18 +1,17 @@
 //! Models of a leader that leaves requests to its next wait, and then does not wait (W5).
 //!
-//! Nothing begins these requests but the leader itself: their submitters do not wait, and no thread
-//! follows that would lead next.
+//! Only the leader itself begins these requests: their submitters do not wait, and there is no
+//! follower that would lead next.
 
 use crate::runtime::primitive::{check_within, thread};
 use crate::runtime::shared::SHARED;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
 use std::sync::Arc;
 
-/// One tag, a device with a thread of its own, and waits that begin what was left to them.
+/// One tag, a device with its own thread, and waits that begin the requests left to them.
 const ONE_TAG: How = How { queue_depth: 1, by: By::Thread, begins: true, ..AT_ONCE };
 
-/// A leader reaps the end of its own read, gives the tag to another thread's read in the same turn,
-/// and stops.
+/// A leader reaps its own read, gives the tag to another thread's read in the same turn, and stops.
 fn stop_with_a_request_left() {
     let toy = Toy::new(ONE_TAG);
     let disk = Toy::open(&toy);

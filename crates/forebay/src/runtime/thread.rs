@@ -1,12 +1,12 @@
-//! What a thread keeps: its plug, and its part of each disk.
+//! Per-thread state: the plug, and the state of each disk.
 //!
-//! The plug is one, whatever the nesting, over all disks:
+//! There is one plug per thread, for all disks and nesting levels:
 //!
-//! - I1 a thread has at most one active plug; the end of an inner guard unplugs nothing (but under
-//!   `plug=per-level`).
-//! - I4 whoever is about to wait calls [`unplug_all`] first.
-//! - A guard that is forgotten leaves the level too high. Then the bios go when the thread next
-//!   waits, and at the latest when it ends.
+//! - I1 A thread has at most one active plug. The end of an inner guard unplugs nothing (except
+//!   under `plug=per-level`).
+//! - I4 A thread that is about to wait calls [`unplug_all`] first.
+//! - A leaked guard leaves the level too high. Then the bios are sent when the thread next waits,
+//!   and at the latest when it ends.
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::mailbox::Wake;
@@ -16,24 +16,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The state of a thread.
+/// State of a thread.
 struct ThreadState {
-    /// How many plugs are open.
+    /// Number of open plugs.
     level: Cell<u32>,
     /// The disks with bios in the plug.
     plugged: RefCell<Vec<Rc<Ctx>>>,
-    /// The contexts that are to be committed at the end of the section.
+    /// The contexts to be committed at the end of the section.
     deferred: RefCell<Defer<Deferred>>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
-    /// An empty list, kept for its memory.
+    /// An empty list, kept for its allocation.
     spare: RefCell<Vec<Wake>>,
 }
 
-/// Capacity of a list of wake-ups, in threads and tasks, before it grows.
+/// Initial capacity of a list of wake-ups, in threads and tasks.
 const NR_WAKES_USUAL: usize = 32;
 
-/// A commit that was put off. It holds the thread's part of the disk, so that stays (D7).
+/// A deferred commit. It keeps the thread's state of the disk alive (D7).
 struct Deferred(Rc<Ctx>);
 
 impl PartialEq for Deferred {
@@ -64,7 +64,7 @@ thread_local! {
     };
 }
 
-/// How many plugs are open on this thread.
+/// Returns the number of open plugs of this thread.
 #[inline]
 pub(crate) fn level() -> u32 {
     THREAD.try_with(|thread| thread.level.get()).unwrap_or(0)
@@ -97,7 +97,7 @@ pub(crate) fn begin_section() {
     let _ = THREAD.try_with(|thread| thread.deferred.borrow_mut().begin());
 }
 
-/// Ends the innermost section; with the outermost, what was put off is done.
+/// Ends the innermost section. If it is the outermost, makes the deferred commits.
 pub(crate) fn end_section() {
     let is_due = THREAD.try_with(|thread| {
         let mut deferred = thread.deferred.borrow_mut();
@@ -108,14 +108,14 @@ pub(crate) fn end_section() {
     }
 }
 
-/// How many sections are open on this thread.
+/// Returns the number of open sections of this thread.
 #[inline]
 pub(crate) fn nr_sections() -> u32 {
     THREAD.try_with(|thread| thread.deferred.borrow().nesting()).unwrap_or(0)
 }
 
-/// Puts the commit of a context off: to the end of the section, or to the next wait. False where
-/// the thread is ending, and keeps nothing.
+/// Defers the commit of a context to the end of the section, or to the next wait. Returns false if
+/// the thread is ending and keeps no state.
 pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
     let put_off = |thread: &ThreadState| {
         thread.deferred.borrow_mut().put_off(Deferred(Rc::clone(ctx)));
@@ -123,8 +123,8 @@ pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
     THREAD.try_with(put_off).is_ok()
 }
 
-/// Does what was put off (D4); where the thread is about to wait (D5), all of it, but not for
-/// `waiter`, which commits and waits with one call.
+/// Makes the deferred commits (D4). If the thread is about to wait (D5), makes all of them, except
+/// that of `waiter`, which commits and waits with one call.
 fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
     if is_nothing_deferred() {
         return;
@@ -158,13 +158,14 @@ fn is_nothing_deferred() -> bool {
     THREAD.try_with(|thread| thread.deferred.borrow().is_empty()).unwrap_or(true)
 }
 
-/// Notes that a disk has bios in this thread's plug.
+/// Records that a disk has bios in this thread's plug.
 pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
-    // The level was above 0 a moment ago, so the thread's state is there.
+    // The level was above 0 just now, so the thread's state exists.
     THREAD.with(|thread| thread.plugged.borrow_mut().push(Rc::clone(ctx)));
 }
 
-/// Unplugs everything. `waiter`, which waits for its own bios next, is left to make its own turn.
+/// Unplugs everything. For `waiter`, which waits for its own bios next, leaves the turn to the
+/// caller.
 pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
     while let Ok(Some(ctx)) = THREAD.try_with(|thread| thread.plugged.borrow_mut().pop()) {
         match waiter {
@@ -178,7 +179,7 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
     }
 }
 
-/// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
+/// Ends an inner plug: under `per-level`, unplugs the bios that were queued on its level.
 fn unplug_level(level: u32) {
     let goes = |ctx: &Rc<Ctx>| ctx.plug_policy() == PlugPolicy::PerLevel;
     if !THREAD.try_with(|thread| thread.plugged.borrow().iter().any(goes)).unwrap_or(false) {
@@ -188,14 +189,15 @@ fn unplug_level(level: u32) {
     ctxs.retain(|ctx| {
         ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
     });
-    // A waker may have plugged others meanwhile.
+    // A waker may have plugged bios of other disks meanwhile.
     let _ = THREAD.try_with(|thread| {
         let others = thread.plugged.replace(ctxs);
         thread.plugged.borrow_mut().extend(others);
     });
 }
 
-/// This thread's part of a disk for a queue: with a hardware context of its own, if one is left.
+/// Returns this thread's state of a disk, for a queue. It has an owned hardware context if one is
+/// free.
 pub(crate) fn queue_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     if let Some(ctx) = find(shared, |ctx| ctx.hctx() != SHARED) {
         return ctx;
@@ -206,13 +208,13 @@ pub(crate) fn queue_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     }
 }
 
-/// This thread's part of a disk for a blocking call: its own context if it has one, or the shared
-/// one, where those who wait wait together.
+/// Returns this thread's state of a disk, for a blocking call. It maps to the thread's owned
+/// context if there is one, otherwise to the shared one, where waiters elect a leader.
 pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     find(shared, |ctx| ctx.hctx() != SHARED).unwrap_or_else(|| shared_ctx_of(shared))
 }
 
-/// This thread's part of a disk that leads to the shared context.
+/// Returns this thread's state of a disk that maps to the shared context.
 pub(crate) fn shared_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     let known = find(shared, |ctx| ctx.hctx() == SHARED);
     known.unwrap_or_else(|| keep(shared, Ctx::new(shared, SHARED)))
@@ -226,12 +228,12 @@ fn find(shared: &Arc<Shared>, fits: impl Fn(&Ctx) -> bool) -> Option<Rc<Ctx>> {
     known.ok().flatten()
 }
 
-/// Keeps a part until the thread ends. One that is ending keeps nothing, and gives up at once what
-/// it would own.
+/// Keeps the state until the thread ends. A thread that is ending keeps nothing, and gives its
+/// owned context up at once.
 fn keep(shared: &Arc<Shared>, ctx: Rc<Ctx>) -> Rc<Ctx> {
     let kept = THREAD.try_with(|thread| {
         let mut ctxs = thread.ctxs.borrow_mut();
-        // Disks that were closed meanwhile are forgotten here.
+        // Drop the state of disks that were closed meanwhile.
         ctxs.retain(|ctx| ctx.is_live());
         ctxs.push(Rc::clone(&ctx));
     });
@@ -242,7 +244,7 @@ fn keep(shared: &Arc<Shared>, ctx: Rc<Ctx>) -> Rc<Ctx> {
     ctx
 }
 
-/// Whether this thread owns a context of a disk.
+/// Returns whether this thread owns the context `at` of a disk.
 pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
     let owns = |thread: &ThreadState| {
         thread.ctxs.borrow().iter().any(|ctx| ctx.is_of(shared) && ctx.hctx() == at)
@@ -250,17 +252,17 @@ pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
     THREAD.try_with(owns).unwrap_or(false)
 }
 
-/// An empty list of those to wake, with the memory of the last one.
+/// Returns an empty list of wake-ups, with the allocation of the last one.
 pub(crate) fn take_spare() -> Vec<Wake> {
     THREAD.try_with(|thread| thread.spare.take()).unwrap_or_default()
 }
 
-/// Makes room in the spare list of wake-ups. A thread calls it before its first turn.
+/// Reserves room in the spare list of wake-ups. A thread calls this before its first turn.
 pub(crate) fn reserve_spare() {
     let _ = THREAD.try_with(|thread| thread.spare.borrow_mut().reserve(NR_WAKES_USUAL));
 }
 
-/// Keeps the memory of a list.
+/// Keeps the allocation of an empty list.
 pub(crate) fn put_spare(list: Vec<Wake>) {
     assert!(list.is_empty());
     let _ = THREAD.try_with(|thread| thread.spare.replace(list));

@@ -1,16 +1,18 @@
-//! A disk for models: its device completes when the model says, and waits by what a checker sees.
+//! Toy disk for models: the model decides when its device completes requests, and the device waits
+//! through primitives that a checker sees.
 //!
-//! It is as strict as a driver may be, and as the ring of `file` is. A wait returns when more was
-//! completed, ever, than had been reaped when it began. A kick is a completion of the device's own:
-//! one that is reaped before the wait begins wakes nobody, which K8 excludes.
+//! It is as strict as a driver may be, and as the ring of `file` is. A wait returns as soon as the
+//! total number of posted completions exceeds the number that had been reaped when the wait began.
+//! A kick is a completion of the device's own: a kick that is reaped before the wait begins wakes
+//! no thread, which K8 excludes.
 //!
-//! No time passes in a model. A wait with a time limit returns at once if the device is busy at
-//! times ([`How::nr_busy`]): then only the limit ends it. Otherwise the limit never ends a wait: a
+//! No time passes in a model. A wait with a timeout returns at once if the device is busy at times
+//! ([`How::nr_busy`]): then only the timeout ends it. Otherwise the timeout never ends a wait: a
 //! lost wake-up must show as a deadlock, and not be hidden by a leader that tries again every 3 ms.
 //!
 //! Each bio has a page, which the device writes when it completes the request. So a checker sees
-//! whether the device's work happens before what the bio's owner does after its end.
-// It follows the addresses of segments.
+//! whether the device's write happens before the owner's read after the bio has ended.
+// It dereferences the addresses of segments.
 #![allow(unsafe_code)]
 
 use crate::claim::Claim;
@@ -31,39 +33,40 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a toy works.
+/// Behaviour of a toy device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     /// The first hardware context is shared, the others are owned.
     pub(crate) nr_hw_queues: u32,
     pub(crate) queue_depth: u32,
-    /// It completes so many at once, when it has them, the newest first.
+    /// Number of requests that the device completes at once, the newest first.
     pub(crate) batch: usize,
-    /// So many times, to begin with, it is busy.
+    /// Number of times that the device is busy at first.
     pub(crate) nr_busy: u32,
     pub(crate) by: By,
-    /// A wait begins what was left to it. Not for [`By::Silence`].
+    /// A wait begins the requests that were left to it. Not for [`By::Silence`].
     pub(crate) begins: bool,
     pub(crate) wake: WakePolicy,
     pub(crate) run_queue: RunQueuePolicy,
-    /// It has a volatile cache, and takes a flush only by itself.
+    /// The device has a volatile cache, and accepts a flush only when no other command is in
+    /// flight.
     pub(crate) flushes_alone: bool,
-    /// It has a descriptor, which is never readable: see [`Toy::has_done`] in its place.
+    /// The device has a descriptor, which is never readable: models call [`Toy::has_done`] instead.
     pub(crate) has_fd: bool,
 }
 
-/// Who completes a request.
+/// Completion mode of a toy device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Whoever commits it; the completion wakes who waits.
+    /// The thread that commits it. The completion wakes the waiting thread.
     Commit,
-    /// As `Commit`, but no wait tells of it ([`Driver::has_ready`]).
+    /// Same as `Commit`, but no wait reports the completion ([`Driver::has_ready`]).
     Silence,
     /// A thread of the device, which runs [`Toy::work`].
     Thread,
 }
 
-/// At once, one by one, when it is committed.
+/// Completes each request on its own, when it is committed.
 pub(crate) const AT_ONCE: How = How {
     nr_hw_queues: 1,
     queue_depth: 8,
@@ -77,11 +80,11 @@ pub(crate) const AT_ONCE: How = How {
     has_fd: false,
 };
 
-/// The device.
+/// A toy device.
 pub(crate) struct Toy {
     how: How,
     state: Mutex<State>,
-    /// Wakes who waits beside the driver.
+    /// Wakes the thread that waits beside the driver.
     completed: Condvar,
     /// Wakes the device's thread.
     committed: Condvar,
@@ -89,53 +92,53 @@ pub(crate) struct Toy {
 
 #[derive(Default)]
 struct State {
-    /// Left to the next wait, which begins it.
+    /// Requests left to the next wait, which begins them.
     left: Vec<AtDevice>,
-    /// Of that, what the next reap begins: there was no such wait.
+    /// Requests left to a wait that did not follow. The next reap begins them.
     taken_back: Vec<AtDevice>,
     at_device: Vec<AtDevice>,
     done: Vec<AtDevice>,
     is_kicked: bool,
-    /// Completions, and kicks, ever.
+    /// Total number of completions and kicks.
     nr_posted: u64,
     nr_reaped: u64,
 }
 
 struct AtDevice {
     tag: Tag,
-    /// None of a flush.
+    /// `None` for a flush.
     page: Option<usize>,
     len: u64,
 }
 
-/// What a bio reads into.
+/// The buffer of a read.
 #[derive(Default)]
 pub(crate) struct Page(UnsafeCell<u64>);
 
-// SAFETY: the device has it from submit to end, its owner before and after.
+// SAFETY: the device accesses it from submission to end, and its owner before and after.
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// A bio that reads into it.
+    /// Returns a bio that reads into it.
     pub(crate) fn bio(&self) -> Bio {
         let addr = std::ptr::from_ref(self).expose_provenance();
         Bio::data(Op::Read, 0, Segment { addr, len: 512 })
     }
 
-    /// How often it was written.
+    /// Returns how often the device wrote it.
     pub(crate) fn nr_written(&self) -> u64 {
-        // SAFETY: by the owner, who has seen the end of the bio.
+        // SAFETY: called by the owner, which has seen the end of the bio.
         self.0.with(|nr| unsafe { *nr })
     }
 
-    /// By the device.
+    /// Writes the page. Called by the device.
     ///
     /// # Safety
-    /// `addr` is that of a page, whose bio is at the device.
+    /// `addr` is the address of a page with a bio that is at the device.
     unsafe fn write(addr: usize) {
         // SAFETY: the caller's obligation.
         let page = unsafe { &*std::ptr::with_exposed_provenance::<Page>(addr) };
-        // SAFETY: the device has it.
+        // SAFETY: the device has exclusive access to the page.
         page.0.with_mut(|nr| unsafe { *nr += 1 });
     }
 }
@@ -146,7 +149,7 @@ impl Toy {
         Arc::new(Toy { how, state, completed, committed })
     }
 
-    /// A disk on a device that works so.
+    /// Opens a disk on a new device with this behaviour.
     pub(crate) fn disk(how: How) -> Arc<Shared> {
         Toy::open(&Toy::new(how))
     }
@@ -155,7 +158,7 @@ impl Toy {
         Toy::open_with(toy, None)
     }
 
-    /// As [`Toy::open`], with tags that other disks use as well.
+    /// Same as [`Toy::open`], with a tag set that other disks use as well.
     pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
         let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
         let iostats = false;
@@ -176,14 +179,14 @@ impl Toy {
             .expect("a toy has no system to fail")
     }
 
-    /// Returns whether the descriptor of a driver would be readable: a completion or a kick was
-    /// posted. Always false under [`By::Silence`].
+    /// Returns whether the driver's descriptor would be readable, because a completion or a kick
+    /// was posted. Always false under [`By::Silence`].
     pub(crate) fn has_done(&self) -> bool {
         let state = lock(&self.state);
         self.how.by != By::Silence && state.nr_posted > state.nr_reaped
     }
 
-    /// The device's thread: completes `nr` requests, as they come.
+    /// Completes `nr` requests, as they come. Called by the device's thread.
     pub(crate) fn work(&self, nr: usize) {
         let mut nr_done = 0;
         while nr_done < nr {
@@ -197,7 +200,7 @@ impl Toy {
         }
     }
 
-    /// For the device's thread: waits until a request was begun.
+    /// Waits until a request was begun. Called by the device's thread.
     pub(crate) fn await_request(&self) {
         let mut state = lock(&self.state);
         while state.at_device.is_empty() {
@@ -205,12 +208,12 @@ impl Toy {
         }
     }
 
-    /// How many requests were begun, and have not completed.
+    /// Returns the number of requests that were begun and have not completed.
     pub(crate) fn nr_at_device(&self) -> usize {
         lock(&self.state).at_device.len()
     }
 
-    /// Begins all that was committed, taken back, or left to a wait.
+    /// Begins all requests that were committed, taken back, or left to a wait.
     fn begin(&self, state: &mut State) {
         let State { left, taken_back, at_device, .. } = state;
         at_device.append(taken_back);
@@ -222,7 +225,7 @@ impl Toy {
         }
     }
 
-    /// For the device's thread: completes the request that was begun first.
+    /// Completes the request that was begun first. Called by the device's thread.
     #[cfg(not(blk_shuttle))]
     pub(crate) fn complete_one(&self) {
         Toy::complete_batch(&mut lock(&self.state), 1);
@@ -233,7 +236,7 @@ impl Toy {
         let State { at_device, done, nr_posted, .. } = state;
         for rq in at_device.drain(..nr).rev() {
             if let Some(page) = rq.page {
-                // SAFETY: it is at the device.
+                // SAFETY: the request is at the device.
                 unsafe { Page::write(page) };
             }
             done.push(rq);
@@ -270,7 +273,7 @@ impl Device for ToyDevice {
     fn open_queue(&self, _: u32, mode: Mode) -> std::io::Result<DriverQueue> {
         let toy = match mode {
             Mode::Shared => Arc::clone(&self.0),
-            // Tags are those of one context: each has a part of the device for itself.
+            // Tags belong to one context, so each owned context has a device of its own.
             Mode::Owned => Toy::new(self.0.how),
         };
         let event = toy.how.has_fd.then(|| Event::new().expect("a descriptor"));
@@ -285,7 +288,7 @@ struct ToyDriver {
     toy: Arc<Toy>,
     queued: Vec<AtDevice>,
     nr_busy: u32,
-    /// Completions that no wait tells of.
+    /// Number of completions that no wait reports.
     nr_ready: usize,
 }
 
@@ -302,7 +305,7 @@ impl Driver for ToyDriver {
 
     fn commit_rqs(&mut self) {
         let mut state = lock(&self.toy.state);
-        // What was left to a wait goes first, in the order in which it was queued.
+        // Requests left to a wait go first, in the order in which they were queued.
         state.left.append(&mut self.queued);
         self.toy.begin(&mut state);
         self.nr_ready = state.done.len();
@@ -378,31 +381,31 @@ impl Waiter for ToyWaiter {
     }
 }
 
-/// A thread that makes blocking calls on a disk. What it keeps is here and not with the thread: a
-/// model's threads may be coroutines of one thread of the system, and share its thread-locals.
+/// A thread that makes blocking calls on a disk. Its state is here and not in thread-locals: a
+/// model's threads may be coroutines of one OS thread, and share its thread-locals.
 pub(crate) struct Caller {
     ctx: Rc<Ctx>,
     page: Box<Page>,
 }
 
 impl Caller {
-    /// Of this thread.
+    /// Creates the state for the calling thread.
     pub(crate) fn new(shared: &Arc<Shared>) -> Caller {
         Caller { ctx: Ctx::new(shared, SHARED), page: Box::default() }
     }
 
-    /// One blocking read; checks that the page was written, once.
+    /// Makes one blocking read. Checks that the page was written once.
     pub(crate) fn read(&mut self, shared: &Shared) {
         let nr_written = self.page.nr_written();
-        // SAFETY: the page lives as long as this, and is not looked at meanwhile.
+        // SAFETY: the page lives as long as `self`, and is not accessed meanwhile.
         let result = unsafe { shared.run_in(&self.ctx, self.page.bio()) };
         assert_eq!(result, Ok(Ok(512)));
         assert_eq!(self.page.nr_written(), nr_written + 1);
     }
 
-    /// One blocking flush.
+    /// Makes one blocking flush.
     pub(crate) fn flush(&mut self, shared: &Shared) {
-        // SAFETY: there is no memory.
+        // SAFETY: a flush has no memory.
         let result = unsafe { shared.run_in(&self.ctx, Bio::flush()) };
         assert_eq!(result, Ok(Ok(0)));
     }
@@ -411,7 +414,7 @@ impl Caller {
 /// A read that its submitter does not wait for.
 pub(crate) struct Posted {
     disk: Arc<Shared>,
-    // Not a `Box`: to move one claims its contents, which are the device's.
+    // Not a `Box`: moving a `Box` asserts unique access to its contents, which the device accesses.
     kept: Option<Arc<(Page, Arc<Mailbox>)>>,
 }
 
@@ -432,8 +435,8 @@ impl Posted {
         self.kept.as_ref().is_some_and(|kept| kept.1.nr_delivered() == 1)
     }
 
-    /// Checks that the read has ended, or that only its completion is left to reap; and that it has
-    /// written its page once.
+    /// Checks that the read has ended, or that only its completion is left to reap. Checks that the
+    /// device has written the page once.
     pub(crate) fn check(mut self) {
         self.disk.poll_shared();
         assert!(self.has_ended(), "a read has not ended");
@@ -446,8 +449,8 @@ impl Posted {
 }
 
 impl Drop for Posted {
-    /// Leaks what a read that is in the layer uses, and its disk, whose end would wait for it: a
-    /// check has failed then.
+    /// Leaks the memory that a read in flight uses, and its disk, because closing the disk would
+    /// wait for the read. This happens only after a check has failed.
     fn drop(&mut self) {
         if let Some(kept) = self.kept.take() {
             std::mem::forget((kept, Arc::clone(&self.disk)));

@@ -1,14 +1,14 @@
 //! Models of waiting in a shared context: leader, followers, hand-off and kick (W1 to W5).
 //!
-//! A model that is wrong shows as a deadlock, or as a thread that runs for ever.
+//! A failure shows as a deadlock, or as a thread that never ends.
 
 use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
 use std::sync::Arc;
 
-/// `nr_threads` of `nr_reads` blocking reads each; the device's own thread, if it has one, is
-/// beside them.
+/// Runs `nr_threads` threads of `nr_reads` blocking reads each, and the device's own thread if it
+/// has one.
 pub(crate) fn read_from(how: How, nr_threads: usize, nr_reads: usize) {
     let toy = Toy::new(how);
     let shared = Toy::open(&toy);
@@ -30,7 +30,7 @@ pub(crate) fn read_from(how: How, nr_threads: usize, nr_reads: usize) {
     assert!(!run.is_running() && !run.has_leader() && !run.is_kicked(), "all is given back");
 }
 
-/// Shuttle wants two threads.
+/// Shuttle needs two threads.
 #[cfg(not(blk_shuttle))]
 #[test]
 fn one_thread_alone_leads_and_stops() {
@@ -54,7 +54,7 @@ fn two_threads_of_two_reads_each() {
     check_within(2, || read_from(AT_ONCE, 2, 2));
 }
 
-/// One is issued and stays at the device until the other's is; then the last comes back first.
+/// One request stays at the device until the other is issued; then the last one completes first.
 #[test]
 fn two_threads_whose_bios_complete_together_and_reversed() {
     check_within(2, || read_from(How { batch: 2, ..AT_ONCE }, 2, 1));
@@ -75,8 +75,9 @@ fn two_threads_with_one_tag() {
     check_within(3, || read_from(How { queue_depth: 1, ..AT_ONCE }, 2, 1));
 }
 
-/// Two threads, the other of which flushes `nr_flushes` times, and this does what `work` says. The
-/// machine issues the next flush in the turn that ends the one before, whosever turn that is.
+/// Runs two threads: the other one flushes `nr_flushes` times, and this one does `work`. The flush
+/// machine issues the next flush in the turn that ends the previous one, whichever thread makes
+/// that turn.
 fn beside_flushes(how: How, nr_flushes: usize, work: fn(&mut Caller, &Shared)) {
     let shared = Toy::disk(How { flushes_alone: true, ..how });
     let other = {
@@ -109,7 +110,7 @@ fn what_is_held_while_a_flush_runs_goes_on() {
     check_within(2, || beside_flushes(BY_WAIT, 1, Caller::read));
 }
 
-/// As `AT_ONCE`, by a device whose waits begin what was left to them.
+/// Same as `AT_ONCE`, on a device with waits that begin the requests left to them.
 const BY_WAIT: How = How { begins: true, ..AT_ONCE };
 
 #[cfg(not(blk_shuttle))]
@@ -145,7 +146,8 @@ fn three_threads_whose_waits_begin_their_bios() {
     check_within(1, || read_from(BY_WAIT, 3, 1));
 }
 
-/// A leader that waits beside the token's holder must hear of a device that is busy with nothing.
+/// A leader that waits beside the token holder must be woken for a device that is busy with nothing
+/// in flight.
 #[test]
 fn two_threads_at_a_busy_device() {
     check_within(2, || read_from(How { nr_busy: 2, ..AT_ONCE }, 2, 1));
@@ -156,7 +158,7 @@ fn three_threads_whose_bios_complete_at_once() {
     check_within(1, || read_from(AT_ONCE, 3, 1));
 }
 
-/// Who waited for one disk, and may still be on its list, waits for another.
+/// A thread that waited on one disk, and may still be on its list of followers, waits on another.
 fn go_from_disk_to_disk(nr_threads: usize, nr_reads: usize) {
     let disks = [Toy::disk(AT_ONCE), Toy::disk(AT_ONCE)];
     let work = move |disks: &[Arc<Shared>; 2], first: usize| {
@@ -180,7 +182,7 @@ fn two_threads_go_from_disk_to_disk() {
     check_within(2, || go_from_disk_to_disk(2, 2));
 }
 
-/// What is too large for loom: shuttle, ThreadSanitizer, and, as far as it goes, Miri.
+/// Models that are too large for loom: for shuttle, ThreadSanitizer, and partly Miri.
 #[cfg(not(blk_loom))]
 mod many {
     use super::{AT_ONCE, BY_WAIT, By, How, check, go_from_disk_to_disk, read_from};

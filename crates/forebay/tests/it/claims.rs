@@ -1,5 +1,5 @@
-//! Who may have a file or block device open, and whose flushes may be skipped.
-// It locks a file as another program would, by a system call.
+//! Exclusive opens and locks of files and block devices, and when `elide=on` may skip a flush.
+// These tests lock a file with a system call, as another program does.
 #![allow(unsafe_code)]
 
 use crate::common::{LoopDevice, Scratch, feature, open};
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The words of the refusal.
+/// Returns the error message of a refused open.
 #[track_caller]
 fn refusal(spec: &str) -> String {
     match Disk::open(spec) {
@@ -19,7 +19,7 @@ fn refusal(spec: &str) -> String {
     }
 }
 
-/// Each driver of files, as the begin of a spec.
+/// The drivers that open files, each as the prefix of a spec.
 const DRIVERS: [&str; 4] = ["file:", "aio:", "psync:", "fault:psync:"];
 
 #[test]
@@ -39,7 +39,7 @@ fn a_file_that_is_open_for_one_disk_is_refused_to_others_by_name() {
                 )
             );
         }
-        // The same file by another name.
+        // The same file under another name.
         let link = scratch.path.with_file_name("link");
         std::fs::hard_link(&scratch.path, &link).expect("a link");
         assert!(refusal(&link.display().to_string()).contains("has it open with exclusive=on"));
@@ -93,16 +93,16 @@ fn a_file_that_another_program_has_locked_is_refused() {
     );
     assert!(refusal(&scratch.spec("read_only=on")).contains("another program has locked it"));
     let reader = open(&scratch.spec("read_only=on&lock=off"));
-    // Nor does a writer join the reader.
+    // A writer is refused even with `lock=off`.
     assert!(refusal(&scratch.spec("lock=off")).contains("another program has locked it"));
     drop(reader);
-    // A lock of other bytes matters only to a disk that wants the whole file.
+    // A lock on other bytes conflicts only with a disk that needs the whole file.
     lock(&other, libc::F_UNLCK, 0);
     lock(&other, libc::F_WRLCK, 100);
     open(&scratch.spec(""));
     assert!(refusal(&scratch.spec("exclusive=on")).contains("another program has locked it"));
     drop(other);
-    // And the other way round.
+    // The other program cannot lock the file while the disk has it.
     let _disk = open(&scratch.spec("exclusive=on"));
     let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
     assert!(!try_lock(&other, libc::F_RDLCK, 0));
@@ -112,7 +112,7 @@ fn a_file_that_another_program_has_locked_is_refused() {
 fn exclusive_reader_is_refused_while_another_program_has_any_lock() {
     let scratch = Scratch::new(1 << 20);
     let other = File::open(&scratch.path).expect("the file");
-    // A lock of the first bytes, as a virtual machine takes, and a lock of the whole file.
+    // Covers a lock on the first bytes, as QEMU takes, and a lock on the whole file.
     for len in [101, 0] {
         lock(&other, libc::F_RDLCK, len);
         let error = refusal(&scratch.spec("exclusive=on&read_only=on"));
@@ -128,7 +128,8 @@ fn lock(file: &File, kind: i32, len: i64) {
     assert!(try_lock(file, kind, len), "{}", std::io::Error::last_os_error());
 }
 
-/// A lock of the open file (OFD): it conflicts with others' of the same process, too.
+/// Tries to take an open file description (OFD) lock. It also conflicts with other such locks of
+/// the same process.
 fn try_lock(file: &File, kind: i32, len: i64) -> bool {
     let lock = libc::flock {
         l_type: kind as libc::c_short,
@@ -137,7 +138,7 @@ fn try_lock(file: &File, kind: i32, len: i64) -> bool {
         l_len: len,
         l_pid: 0,
     };
-    // SAFETY: the kernel reads this structure.
+    // SAFETY: the kernel only reads this structure.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0 }
 }
 
@@ -208,7 +209,7 @@ fn disks_on_one_file_share_what_is_durable() {
     assert!(!one.is_durable(point) && !other.is_durable(point));
     other.flush().expect("a flush");
     assert!(one.is_durable(point) && other.is_durable(point));
-    // Another file has points of its own.
+    // Another file has its own durable points.
     let elsewhere = Scratch::new(1 << 20);
     let third = open(&elsewhere.spec(""));
     third.write_at(&[1; 4096], 0).expect("a write");
@@ -228,13 +229,13 @@ fn a_loss_is_told_to_every_disk_on_the_file() {
     let failed = IoError::Ended(BlockStatus::Io);
     assert_eq!(failing.flush(), Err(failed));
     assert!(one.lost_writes().is_some());
-    // Another flush proves nothing of what was lost.
+    // A second flush proves nothing about the lost writes.
     assert!(one.flush().is_err() && failing.flush().is_err());
     let lost = one.acknowledge_loss();
     assert!(lost.is_some());
     assert_eq!(failing.lost_writes(), None);
     one.flush().expect("the loss is known");
-    // One that is opened anew, when no other is open, knows of nothing.
+    // A disk that is opened while no other disk has the file open reports no loss.
     drop((one, failing));
     assert_eq!(open(&scratch.spec("")).lost_writes(), None);
 }
@@ -278,7 +279,7 @@ fn file_whose_locks_fail_is_refused_since_another_program_may_have_it() {
     open_where_locks_fail(libc::EIO, &scratch.spec("lock=off")).expect("no lock is needed");
 }
 
-/// Opens a disk where no file can be locked, with this error.
+/// Opens a disk while `fcntl(F_OFD_SETLK)` fails with this error.
 fn open_where_locks_fail(errno: i32, spec: &str) -> Result<DiskInfo, String> {
     let fail =
         Refused { call: libc::SYS_fcntl, argument: Some((1, libc::F_OFD_SETLK as u32)), errno };

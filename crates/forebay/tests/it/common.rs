@@ -1,11 +1,12 @@
-//! What the tests of the library share: scratch files and devices, and a small stream of numbers.
+//! Helpers that the integration tests share: scratch files and devices, and a random number
+//! generator.
 
 use crate::skip::skip;
 use forebay::{BioQueue, Completion, Disk, DiskInfo, FeatureState, Io};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A scratch file on the file system of the build, where direct I/O works.
+/// A scratch file in the build's file system, which supports direct I/O.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) path: PathBuf,
@@ -21,20 +22,20 @@ impl Scratch {
         Scratch { path, _folder: folder }
     }
 
-    /// The spec of this file with these keys.
+    /// Returns the spec of this file with these keys.
     pub(crate) fn spec(&self, keys: &str) -> String {
         format!("{}?{keys}", self.path.display())
     }
 }
 
-/// What is said of one feature of a disk.
+/// Returns the state that a disk reports for one feature.
 #[track_caller]
 pub(crate) fn feature<'a>(info: &'a DiskInfo, name: &str) -> &'a FeatureState {
     let feature = info.features.iter().find(|feature| feature.name == name);
     &feature.unwrap_or_else(|| panic!("no feature is called {name}")).state
 }
 
-/// A loop device on a scratch file.
+/// A loop device backed by a scratch file.
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
     pub(crate) node: String,
@@ -42,7 +43,7 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches a loop device to a scratch file of `len` bytes. Without one, the test is skipped.
+    /// Attaches a loop device to a scratch file of `len` bytes. Skips the test if that fails.
     #[track_caller]
     pub(crate) fn or_skip(test: &str, len: u64) -> Option<LoopDevice> {
         let skipped = |why: String| skip(test, &format!("there is no loop device: {why}"));
@@ -71,10 +72,10 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Marks a process that [`run_again`] has started.
+/// Environment variable that marks a process started by [`run_again`].
 const CHILD: &str = "FOREBAY_TEST_CHILD";
 
-/// Runs the test of this name (with its module) alone in a process of its own, with these variables
+/// Runs the test with this name (including its module) alone in a new process, with these variables
 /// added to its environment. Returns its output, or `None` in that process.
 pub(crate) fn run_again(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if std::env::var_os(CHILD).is_some() {
@@ -86,7 +87,7 @@ pub(crate) fn run_again(test: &str, variables: &[(&str, &str)]) -> Option<Output
     Some(command.output().expect("a process"))
 }
 
-/// A compressed device in memory, where that can be had. It refuses commands that must not wait.
+/// A compressed RAM device (zram), on machines that support it. It refuses I/O that must not wait.
 #[derive(Debug)]
 pub(crate) struct ZramDevice {
     pub(crate) node: String,
@@ -94,8 +95,8 @@ pub(crate) struct ZramDevice {
 }
 
 impl ZramDevice {
-    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
-    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
+    /// Sets up a device of `len` bytes for `test`. If that fails, skips the test with a message and
+    /// returns `None`; under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
     pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
         match ZramDevice::set_up(len) {
             Ok(device) => Some(device),
@@ -123,7 +124,7 @@ impl Drop for ZramDevice {
     }
 }
 
-/// A stream of numbers: SplitMix64 (Steele, Lea, Flood, 2014).
+/// A random number generator: SplitMix64 (Steele, Lea, Flood, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 
@@ -136,7 +137,7 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -150,7 +151,7 @@ pub(crate) fn submit(queue: &mut BioQueue, io: Io) {
     queue.submit(io).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Reaps everything that is in the layer, in the order of ending.
+/// Reaps until the queue is empty. Returns the completions in the order in which they were reaped.
 pub(crate) fn reap_all(queue: &mut BioQueue) -> Vec<Completion> {
     let mut done = Vec::new();
     while !queue.is_empty() {

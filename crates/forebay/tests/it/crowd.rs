@@ -1,6 +1,6 @@
-//! A crowd at few tags: a thousand threads that read, refuse to wait, give up, and leave, while
-//! others freeze the disk and change how many tags there are. All of it ends, and in the end every
-//! tag is there. Each policy has one crowd, or as many as come in `FOREBAY_SOAK_SECONDS`.
+//! Stress test with 1024 threads and few tags. The threads read, refuse to wait, drop their I/O,
+//! and exit, while others freeze the disk and change the number of tags. Every bio ends, and at the
+//! end every tag is free. Each policy runs once, or as often as `FOREBAY_SOAK_SECONDS` allows.
 
 use crate::common::{Numbers, open, submit};
 use forebay::{BlockStatus, Buf, Disk, Io, Op};
@@ -13,18 +13,18 @@ const DEPTH: u32 = 16;
 const BLOCK: usize = 16 << 10;
 const NR_BLOCKS: u64 = 1024;
 
-/// One of the crowd.
+/// One of the threads.
 struct Visitor<'a> {
     disk: &'a Disk,
     numbers: Numbers,
-    /// Bios that have begun, by anybody.
+    /// Number of bios that all threads have begun.
     nr_begun: &'a AtomicU64,
 }
 
 impl Visitor<'_> {
     fn io(&mut self) -> Io {
         self.nr_begun.fetch_add(1, Ordering::Relaxed);
-        // Four tags, or one.
+        // The I/O takes four tags, or one.
         let len = if self.numbers.below(2) == 0 { BLOCK } else { 4096 };
         let io = Io::read(Buf::new(len), self.numbers.below(NR_BLOCKS) * BLOCK as u64);
         match self.numbers.below(8) {
@@ -40,7 +40,7 @@ impl Visitor<'_> {
         assert_eq!(self.disk.read_at(&mut buf, at), Ok(BLOCK as u64));
     }
 
-    /// Some of it may not wait.
+    /// Some of the I/O may not wait.
     fn queues(&mut self) {
         let mut queue = self.disk.queue();
         for _ in 0..1 + self.numbers.below(6) {
@@ -55,7 +55,7 @@ impl Visitor<'_> {
         assert!(done.iter().all(|done| is_fine(done.result)));
     }
 
-    /// Begins what it does not wait for: a queue that is dropped waits itself, a future does not.
+    /// Starts I/O and does not wait for it. Dropping a queue waits, dropping a future does not.
     fn gives_up(&mut self) {
         let mut queue = self.disk.queue();
         let io = self.io();
@@ -122,7 +122,7 @@ fn crowd(wake: &str, seed: u64) {
     check_all_tags(&disk, wake);
 }
 
-/// Whether as many as there are tags find one at once, and one more does not.
+/// Checks that `DEPTH` reads get a tag without waiting, and that one more does not.
 fn check_all_tags(disk: &Disk, wake: &str) {
     disk.set_nr_requests(DEPTH).expect("the depth");
     let mut queue = disk.queue();

@@ -1,4 +1,5 @@
-//! Data through every driver: what was written is read, whatever is merged, split or cut short.
+//! Data integrity through every driver: reads return what was written, across merges, splits and
+//! short counts.
 
 use crate::common::{LoopDevice, Numbers, Scratch, ZramDevice, feature, open, reap_all, submit};
 use crate::skip::skip;
@@ -7,7 +8,7 @@ use forebay::{Buf, Disk, FeatureState, Io};
 const LEN: u64 = 4 << 20;
 const UNIT: u64 = 4096;
 
-/// One operation of a script, on a range that no other of its batch touches.
+/// One operation of a script, on a range that no other operation of its batch touches.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     kind: u64,
@@ -16,7 +17,7 @@ struct Step {
     stamp: u8,
 }
 
-/// Batches of operations on disjoint ranges, many of them neighbours.
+/// Generates batches of operations on disjoint ranges, many of them adjacent.
 fn script(seed: u64, nr_batches: usize) -> Vec<Vec<Step>> {
     let mut numbers = Numbers(seed);
     let batch = |numbers: &mut Numbers| {
@@ -32,7 +33,7 @@ fn script(seed: u64, nr_batches: usize) -> Vec<Vec<Step>> {
             steps.push(Step { kind: numbers.below(16), start: at, len, stamp });
             at += len;
         }
-        // Neighbours meet from both sides.
+        // Adjacent ranges merge at the front and at the back.
         if numbers.below(2) == 0 {
             steps.reverse();
         }
@@ -41,7 +42,7 @@ fn script(seed: u64, nr_batches: usize) -> Vec<Vec<Step>> {
     (0..nr_batches).map(|_| batch(&mut numbers)).collect()
 }
 
-/// Runs a script on a disk and on plain memory, and compares every read.
+/// Runs a script on a disk and on plain memory, and compares the results of all reads.
 fn check(disk: &Disk, script: &[Vec<Step>]) {
     let mut model = vec![0u8; LEN as usize];
     disk.write_zeroes(0, LEN).expect("zeroes to begin with");
@@ -74,7 +75,7 @@ fn check(disk: &Disk, script: &[Vec<Step>]) {
                     let read = completion.buf.expect("a read has its buffer");
                     assert!(model[range] == *read, "{step:?} of {}", disk.info().spec);
                 }
-                // What a discard leaves is the disk's choice; these all leave zeroes.
+                // A device may leave any data after a discard; these drivers all leave zeroes.
                 7 | 8 => model[range].fill(0),
                 _ => fill(&mut model[range], step),
             }
@@ -85,7 +86,7 @@ fn check(disk: &Disk, script: &[Vec<Step>]) {
     assert!(*image == *model, "the whole of {}", disk.info().spec);
 }
 
-/// A pattern in which every 8 bytes differ.
+/// Fills `bytes` with a pattern in which every 8 bytes differ.
 fn fill(bytes: &mut [u8], step: &Step) {
     for (nth, word) in bytes.chunks_mut(8).enumerate() {
         let value = (step.start + nth as u64 * 8) ^ (u64::from(step.stamp) << 56);
@@ -93,7 +94,7 @@ fn fill(bytes: &mut [u8], step: &Step) {
     }
 }
 
-/// Every policy that decides how bios become requests.
+/// Every policy that affects how bios become requests.
 const POLICIES: [&str; 6] = [
     "nomerges=0",
     "nomerges=1&max_sectors_kb=64",
@@ -109,7 +110,7 @@ fn check_all_policies(spec: impl Fn(&str) -> String) {
     }
 }
 
-/// The drivers of files.
+/// The drivers that use files.
 const FILES: [&str; 3] = ["file", "aio", "psync"];
 
 #[test]
@@ -179,7 +180,7 @@ fn zeroes_behind_the_end_make_a_growing_file_grow() {
 
 #[test]
 fn a_file_system_that_zeroes_no_ranges_gets_holes() {
-    // tmpfs knows punched holes only.
+    // tmpfs can punch holes, but not zero ranges.
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         let test = "a_file_system_that_zeroes_no_ranges_gets_holes";
         return skip(test, "there is no tmpfs at /dev/shm");
@@ -230,7 +231,7 @@ fn device_that_must_wait_to_discard_discards_with_each_engine() {
         let mut back = Buf::new(LEN as usize);
         back.fill(9);
         assert_eq!(disk.write_at(&back, 0), Ok(LEN));
-        // By the shared context, and by a queue of this thread, twice each.
+        // Two discards through the shared context, and two through a queue of this thread.
         let step = LEN / 8;
         for nth in 0..2 {
             disk.discard(nth * step, step).unwrap_or_else(|error| panic!("{engine}: {error}"));

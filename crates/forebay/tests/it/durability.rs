@@ -1,4 +1,4 @@
-//! Durable points, shared flushes, and losses, through the library.
+//! Durable points, shared flushes and losses, through the public API.
 
 use crate::common::{Scratch, open};
 use crate::event_loop::run;
@@ -119,7 +119,7 @@ fn threads_whose_flushes_were_held_back_share_two_at_most() {
         let disk = open_image(&image, spec, "?nr_hw_queues=1");
         disk.write_at(&[1; PAGE], 0).expect("a write");
         let all_asked = Barrier::new(NR_THREADS + 1);
-        // Nothing is issued until all of them have asked.
+        // No flush is issued until all threads have submitted one.
         let quiesced = disk.quiesce();
         std::thread::scope(|scope| {
             for _ in 0..NR_THREADS {
@@ -139,17 +139,18 @@ fn threads_whose_flushes_were_held_back_share_two_at_most() {
         let nr_all = NR_THREADS as u64;
         assert_eq!(stats.flushes_asked, nr_all, "{spec}");
         assert_eq!(stats.flushes_issued + stats.flushes_joined, nr_all, "{spec}");
-        // What was in the backlog when the gate opened leaves it one by one: the first goes alone.
+        // When the gate opens, flushes leave the backlog one by one, so the first may be issued
+        // alone.
         assert!(stats.flushes_issued <= 2, "{spec}: {} flushes", stats.flushes_issued);
     }
 }
 
-/// A disk whose device keeps flushes until it is told to answer them, one by one.
+/// A disk whose device holds flushes until the test answers them, one by one.
 struct HeldFlushes {
     disk: Disk,
-    /// Flushes that have reached the device.
+    /// Receives a message for each flush that reaches the device.
     come: Receiver<()>,
-    /// Answers to give. Once this is dropped, every flush is answered at once.
+    /// Results for the held flushes. Once this is dropped, the device answers every flush at once.
     go: Sender<()>,
     _server: NbdServer,
 }
@@ -186,7 +187,7 @@ impl HeldFlushes {
         HeldFlushes { disk: open(&server.uri()), come, go, _server: server }
     }
 
-    /// Waits until so many flushes were asked for.
+    /// Waits until `nr` flushes have been submitted.
     fn await_asked(disk: &Disk, nr: u64) {
         while disk.stats().queue.flushes_asked < nr {
             std::thread::yield_now();

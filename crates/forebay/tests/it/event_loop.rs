@@ -1,4 +1,4 @@
-//! What an event loop or a minimal executor does between polls.
+//! Helpers that poll descriptors and futures as an event loop or a minimal executor does.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Unparks a thread.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -38,25 +38,26 @@ pub(crate) fn await_readable(fd: BorrowedFd<'_>, whose: &str) {
     await_any(&[fd], whose);
 }
 
-/// Waits until one of these is readable, as [`await_readable`].
+/// Waits until one of these descriptors is readable, like [`await_readable`].
 pub(crate) fn await_any(fds: &[BorrowedFd<'_>], whose: &str) {
     let ready = poll_any(fds, Duration::from_secs(20));
     assert!(ready.contains(&true), "{whose}: readable in time");
 }
 
-/// Waits until one of these is readable, for at most `timeout`. Returns which are.
+/// Waits up to `timeout` for one of these descriptors. Returns which of them are readable.
 #[expect(unsafe_code, reason = "poll is a system call")]
 pub(crate) fn poll_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> Vec<bool> {
     let events = libc::POLLIN;
     let poll = |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     let mut polls: Vec<_> = fds.iter().map(poll).collect();
     let (nr, timeout) = (polls.len() as libc::nfds_t, timeout.as_millis() as i32);
-    // SAFETY: open descriptors, and as many structures that the kernel may write to.
+    // SAFETY: the descriptors are open, and `polls` has as many structures as the kernel may write
+    // to.
     unsafe { libc::poll(polls.as_mut_ptr(), nr, timeout) };
     polls.iter().map(|poll| poll.revents != 0).collect()
 }
 
-/// A waker that an event loop watches.
+/// A waker that signals an eventfd, for an event loop.
 pub(crate) struct EventFd(File);
 
 impl EventFd {

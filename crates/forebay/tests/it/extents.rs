@@ -1,4 +1,4 @@
-//! What is told of ranges: against a naive reading of the same bytes.
+//! Block status: the reported extents, compared with the bytes of the file.
 
 use crate::common::{Numbers, Scratch, feature, open};
 use forebay::{Disk, Extent, ExtentKind};
@@ -6,9 +6,9 @@ use forebay::{Disk, Extent, ExtentKind};
 const LEN: u64 = 8 << 20;
 const UNIT: u64 = 64 << 10;
 
-/// The extents of a range.
+/// Returns the extents of a range.
 fn told(disk: &Disk, offset: u64, len: u64, max: usize) -> Vec<Extent> {
-    // What it holds is of no matter.
+    // The call replaces these stale entries.
     let mut extents = vec![Extent { len: 1, kind: ExtentKind::Zero }; 3];
     disk.block_status(offset, len, max, &mut extents).expect("it can tell");
     extents
@@ -18,8 +18,8 @@ fn data(len: u64) -> [Extent; 1] {
     [Extent { len, kind: ExtentKind::Data }]
 }
 
-/// Compares what is told of a range with its bytes: extents have no gaps, neighbours differ, what
-/// is called zero is zero. Says how many bytes they cover.
+/// Checks the extents of a range against its bytes: there are no gaps, adjacent extents differ in
+/// kind, and every extent reported as zero reads as zero. Returns the number of bytes covered.
 fn check(disk: &Disk, bytes: &[u8], offset: u64, len: u64, max: usize) -> u64 {
     let extents = told(disk, offset, len, max);
     assert!(extents.len() <= max);
@@ -41,14 +41,14 @@ fn what_is_told_of_a_sparse_file_is_true_of_its_bytes() {
         let scratch = Scratch::new(LEN);
         let disk = open(&format!("{driver}{}", scratch.spec("")));
         let mut numbers = Numbers(7);
-        // Every other unit or so.
+        // Writes about every other unit.
         for unit in (0..LEN / UNIT).filter(|_| numbers.below(2) == 0) {
             disk.write_at(&[0xA5; UNIT as usize], unit * UNIT).expect("a write");
         }
         disk.flush().expect("a flush");
         let bytes = std::fs::read(&scratch.path).expect("the file");
         let nr_all = told(&disk, 0, LEN, usize::MAX).len();
-        // File systems without holes say that all is data, which is true as well.
+        // A file system without holes reports all as data, which is also correct.
         assert!(nr_all > 20 || told(&disk, 0, LEN, 9) == data(LEN), "{nr_all} extents");
         assert_eq!(check(&disk, &bytes, 0, LEN, usize::MAX), LEN);
         for _ in 0..60 {

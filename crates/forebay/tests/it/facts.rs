@@ -1,11 +1,11 @@
-//! What programs decide by ([`forebay::DiskFacts`]): said by each driver, and taken back by
-//! settings.
+//! [`forebay::DiskFacts`], from which programs choose operations: the facts that each driver
+//! reports, and the settings that turn a fact off.
 
 use crate::common::{Scratch, open};
 use crate::nbd_server::{NbdServer, export};
 use forebay::DiskFacts;
 
-/// Keeps data, discards to zeroes, zeroes fast, uses TCP.
+/// Returns `keeps_data`, `discards_to_zeroes`, `zeroes_fast` and `uses_tcp`.
 fn facts(spec: &str) -> [bool; 4] {
     let DiskFacts { keeps_data, discards_to_zeroes, zeroes_fast, uses_tcp, .. } =
         open(spec).info().facts;
@@ -50,7 +50,8 @@ fn reads_fill_a_cache_where_there_is_a_page_cache_or_a_server() {
     }
 }
 
-/// A server that knows fast zeroes has slow ones, too, which it would refuse if it were asked.
+/// A server that offers fast zeroes may also zero slowly. It refuses a slow request only if the
+/// client sends `FAST_ZERO`.
 #[test]
 fn nobody_knows_whether_a_server_zeroes_fast() {
     for can_fast_zero in [true, false] {

@@ -1,4 +1,5 @@
-//! Where the kernel refuses io_uring, or AIO too: what is used instead, and what is said of it.
+//! Fallback when the kernel refuses io_uring, or AIO as well: which engine the disk uses, and what
+//! it reports.
 
 use crate::common::{LoopDevice, Scratch, feature, open, reap_all, submit};
 use crate::seccomp;
@@ -8,7 +9,7 @@ use std::thread;
 const URING: i64 = libc::SYS_io_uring_setup;
 const AIO: i64 = libc::SYS_io_setup;
 
-/// Runs `body` in a thread whose system calls fail so.
+/// Runs `body` in a thread in which these system calls fail with these errors.
 pub(crate) fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let work = || {
@@ -19,7 +20,7 @@ pub(crate) fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
     });
 }
 
-/// Writes and reads, by a queue and by blocking calls, and looks at the file itself.
+/// Writes and reads through a queue and with blocking calls, and checks the file itself.
 fn use_it(disk: &Disk, scratch: &Scratch) {
     let mut queue = disk.queue();
     for nth in 0..64u64 {
@@ -47,7 +48,7 @@ fn check_feature(info: &DiskInfo, name: &str, expected: Result<&str, &str>) {
     }
 }
 
-/// Every refusal that means that there is none, and what is said then.
+/// Every errno that means that the interface is unavailable, and the reason that is reported.
 const REFUSALS: [(i32, &str); 4] = [
     (libc::EPERM, "not permitted (EPERM; "),
     (libc::ENOSYS, "not there (ENOSYS; "),
@@ -133,7 +134,7 @@ fn without_a_durable_write_a_flush_follows_the_write() {
         reap_all(&mut queue).pop().expect("an end").result
     };
     let spec = |scratch: &Scratch| format!("psync:{}", scratch.spec("fua=on"));
-    // An answer of its own shows by which calls it goes.
+    // Each refused call fails with its own errno, so the result shows which calls the driver makes.
     for (calls, expected) in [
         (&[(libc::SYS_pwritev2, libc::EIO)][..], Err(BlockStatus::Io)),
         (&[(libc::SYS_fdatasync, libc::EIO)], Ok(4096)),
@@ -142,7 +143,7 @@ fn without_a_durable_write_a_flush_follows_the_write() {
             &[(libc::SYS_pwritev2, libc::ENOSYS), (libc::SYS_fdatasync, libc::ENOSPC)],
             Err(BlockStatus::NoSpace),
         ),
-        // The error may be that of an earlier write, and no flush would report it again.
+        // The errno may belong to an earlier write, and no flush would report it again.
         (&[(libc::SYS_pwritev2, libc::EOPNOTSUPP)], Err(BlockStatus::NotSupported)),
     ] {
         under(calls, || {
@@ -218,7 +219,7 @@ fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
             sevens.fill(7);
             assert_eq!(disk.write_at(&sevens, 0), Ok(4 << 20));
             disk.write_zeroes(4096, 3 << 20).expect("zeroes");
-            // Several calls.
+            // The range needs several calls.
             let end = 4096 + (3 << 20);
             let file = std::fs::read(&scratch.path).expect("the file");
             assert!(file[4096..end].iter().all(|byte| *byte == 0), "{driver}");

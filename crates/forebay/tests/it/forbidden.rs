@@ -1,5 +1,5 @@
-//! A program that forbids `io_uring_enter` by a seccomp filter, after it has opened a disk: I/O
-//! ends with a status, the disk says why, and it can be closed.
+//! A seccomp filter that forbids `io_uring_enter` after a disk was opened: I/O ends with a status,
+//! the disk reports the reason, and it can be closed.
 
 use crate::common::{Scratch, open, reap_all, submit};
 use crate::event_loop::await_readable;
@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Runs `use_it` in a thread, with and after a filter that forbids the call there.
+/// Calls `before`, installs the filter, and calls `after`, all in one new thread.
 fn forbid(disk: &Disk, before: impl FnOnce() + Send, after: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let work = || {
@@ -23,7 +23,7 @@ fn forbid(disk: &Disk, before: impl FnOnce() + Send, after: impl FnOnce() + Send
         };
         scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
-    // No thread gets at a device that is gone.
+    // Other threads cannot use the failed device either.
     let refused = disk.read_at(&mut Buf::new(4096), 0);
     assert_eq!(refused, Err(IoError::Ended(BlockStatus::Offline)));
 }
@@ -37,7 +37,7 @@ fn a_blocking_call_ends_as_offline() {
         let disk = open(&scratch.spec(keys));
         let read = || disk.read_at(&mut Buf::new(4096), 0);
         let before = || assert_eq!(read(), Ok(4096));
-        // Some kinds of rings read from the page cache without a call.
+        // Some rings read from the page cache without a system call.
         let flush = || assert_eq!(disk.flush(), Err(IoError::Ended(BlockStatus::Offline)));
         forbid(&disk, before, flush);
         drop(disk);
@@ -84,7 +84,8 @@ fn a_queue_ends_as_offline_and_its_descriptor_says_so() {
     }
 }
 
-/// The thread of the disk waits in the kernel already, by a call that nothing can end any more.
+/// The disk's thread is already waiting in the kernel, in a call that nothing can interrupt any
+/// more.
 #[test]
 fn a_future_ends_as_offline_and_the_disk_can_be_closed() {
     let scratch = Scratch::new(1 << 20);
@@ -98,7 +99,7 @@ fn a_future_ends_as_offline_and_the_disk_can_be_closed() {
     }
 }
 
-/// Runs `use_it` in another thread, and panics if it does not return.
+/// Runs `use_it` in another thread, and panics if it does not return in time.
 fn within_time(disk: &Disk, use_it: impl FnOnce(&Disk) + Send + 'static, whose: &str) {
     let (disk, (end, ended)) = (disk.clone(), channel());
     let thread = thread::spawn(move || {
@@ -106,21 +107,21 @@ fn within_time(disk: &Disk, use_it: impl FnOnce(&Disk) + Send + 'static, whose: 
         drop(disk);
         end.send(()).expect("the test waits");
     });
-    // It ends too if the thread panics.
+    // A panic of the thread also closes the channel.
     let is_late = ended.recv_timeout(Duration::from_secs(20))
         == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
     assert!(!is_late, "{whose}: a call does not return");
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// One context of a disk has an owner whose ring has ended. Another thread uses the shared context:
-/// before the owner reaps, or after it has reaped and revived the disk.
+/// One context of a disk has an owner whose ring has failed. Another thread uses the shared
+/// context, either before the owner reaps or after the owner has reaped and revived the disk.
 fn read_beside_an_ended_ring(keys: &'static str, is_revived: bool) {
     let scratch = Scratch::new(1 << 20);
     let disk = &open(&scratch.spec(keys));
     let (to_owner, from_test) = channel();
     let (to_test, from_owner) = channel();
-    // Both ends move into the threads, so that a panic of one ends the other.
+    // Both channel ends move into the threads, so a panic of one thread ends the other.
     thread::scope(move |scope| {
         scope.spawn(move || {
             let mut queue = disk.queue();

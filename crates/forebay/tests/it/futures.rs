@@ -1,5 +1,5 @@
-//! Futures on disks that nothing drives but the futures themselves: a thread of the disk completes
-//! them, or an event loop that has asked for the disk's descriptor.
+//! Futures with no other driver of progress: either the disk's thread completes them, or an event
+//! loop that polls the disk's descriptor.
 
 use crate::common::{Scratch, open};
 use crate::event_loop::{EventFd, await_any, await_readable};
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-/// The longest that a future may take.
+/// Longest time that a future may take.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Unpark(Thread);
@@ -25,7 +25,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future as an executor does: polls it when it is woken, and does nothing else meanwhile.
+/// Runs a future like an executor: polls it each time it is woken, and does nothing in between.
 pub(crate) fn block_on<F: Future>(future: F, whose: &str) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let (mut future, end) = (pin!(future), Instant::now() + LONG);
@@ -38,7 +38,7 @@ pub(crate) fn block_on<F: Future>(future: F, whose: &str) -> F::Output {
     }
 }
 
-/// Writes, reads, flushes, and waits for durability. The stretch is this task's alone.
+/// Writes, reads, flushes and waits for durability. No other task uses the range.
 pub(crate) async fn use_disk(disk: &Disk, first: u64, nr_rounds: u8, keeps_data: bool) {
     for round in 1..=nr_rounds {
         let at = first + u64::from(round % 4) * 4096;
@@ -54,7 +54,7 @@ pub(crate) async fn use_disk(disk: &Disk, first: u64, nr_rounds: u8, keeps_data:
     }
 }
 
-/// The drivers that a future on a disk opened with nothing but a name may meet.
+/// Returns specs of the drivers on which a program may await a future, without special keys.
 fn specs(scratch: &Scratch, server: &NbdServer) -> Vec<String> {
     let files = ["file", "aio", "psync"]
         .into_iter()
@@ -63,7 +63,7 @@ fn specs(scratch: &Scratch, server: &NbdServer) -> Vec<String> {
     files.chain(others.map(String::from)).chain([server.uri()]).collect()
 }
 
-/// The README's lines, on what they will be used on.
+/// Runs the lines of the README on every driver.
 #[test]
 fn the_readmes_await_works_on_every_driver() {
     let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
@@ -78,7 +78,7 @@ fn the_readmes_await_works_on_every_driver() {
     }
 }
 
-/// Threads lead the shared context when the disk's thread is started, and while it runs.
+/// Threads lead the shared context while the disk's thread starts and while it runs.
 #[test]
 fn futures_end_beside_blocking_calls() {
     let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
@@ -107,13 +107,14 @@ fn futures_end_beside_blocking_calls() {
                 is_over.store(true, Ordering::Relaxed);
                 ended.into_iter().for_each(|task| task.expect("no panic"));
             });
-            // Closing waits for the thread.
+            // Closing the disk waits for the thread.
             drop(disk);
         }
     }
 }
 
-/// The loop asks for the descriptor when futures wait already, and threads read beside it.
+/// The loop requests the descriptor while futures are already pending. Other threads read
+/// meanwhile.
 #[test]
 fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
     let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
@@ -134,7 +135,7 @@ fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
                         }
                     });
                 }
-                // A thread that reads may end what the task waits for, and wakes it by its waker.
+                // A reading thread may end the I/O of the task, and then calls the task's waker.
                 let woken = Arc::new(EventFd::new());
                 let waker = Waker::from(Arc::clone(&woken));
                 let mut task = pin!(use_disk(&disk, 0, 6, true));
@@ -150,7 +151,7 @@ fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
     }
 }
 
-/// No completion moves them on, and no thread leads.
+/// No completion re-runs these futures, and no thread leads.
 #[test]
 fn futures_at_a_busy_driver_run_again() {
     let scratch = Scratch::new(1 << 20);
@@ -168,7 +169,7 @@ fn futures_at_a_busy_driver_run_again() {
     }
 }
 
-/// Nothing of them is in flight, and only the gate's end moves them on.
+/// None of these futures has I/O in flight, so only opening the gate can resume them.
 #[test]
 fn futures_behind_a_gate_go_on_when_it_opens() {
     let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
@@ -188,7 +189,7 @@ fn futures_behind_a_gate_go_on_when_it_opens() {
     }
 }
 
-/// Runs `body` in a thread that cannot start others.
+/// Runs `body` in a thread that cannot start other threads.
 fn without_threads(body: impl FnOnce() + Send) {
     let refused = [(libc::SYS_clone3, libc::ENOSYS), (libc::SYS_clone, libc::EAGAIN)];
     thread::scope(|scope| {
@@ -221,7 +222,7 @@ fn a_future_without_a_thread_is_refused_and_nothing_is_submitted() {
                 assert_eq!(error, Err(IoError::Refused(refusal)));
             }
         });
-        // Another thread can start it.
+        // Another thread can start the disk's thread.
         block_on(use_disk(&disk, 0, 3, true), &spec);
         without_threads(|| block_on(use_disk(&disk, 0, 9, true), &spec));
     }
@@ -245,11 +246,12 @@ fn futures_start_no_thread_where_none_is_needed() {
     });
 }
 
-/// A waker that takes a lock of the program's, as an executor does, unless its thread has it.
+/// A waker that takes one of the program's locks, as an executor does, unless it runs on the thread
+/// that holds the lock.
 struct Locks {
     lock: Mutex<()>,
     holder: ThreadId,
-    /// Receives a message when a call begins, and one when it ends.
+    /// Receives one message when a call of the waker begins, and one when it ends.
     calls: Sender<()>,
 }
 
@@ -263,18 +265,18 @@ impl Wake for Locks {
     }
 }
 
-/// When a blocking call ends, as against a future.
+/// When a blocking call ends, relative to the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The call begins after the future's end, while the waker runs.
+    /// The call begins after the future has ended, while the waker runs.
     Late,
-    /// The call is under way when the future ends.
+    /// The call is in progress when the future ends.
     Later,
     /// One turn ends both, the future first.
     Together,
 }
 
-/// Makes blocking calls with the lock that wakers take.
+/// Makes blocking calls while holding the lock that the wakers take.
 fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
     let (calls, called) = channel();
     let locks = Arc::new(Locks { lock: Mutex::new(()), holder: thread::current().id(), calls });
@@ -282,7 +284,7 @@ fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
     let mut context = Context::from_waker(&waker);
     for _ in 0..3 {
         let held = locks.lock.lock().expect("no panic");
-        // Both are issued by one turn then.
+        // With the plug, one turn issues both.
         let plug = (ends == Ends::Together).then(forebay::plug);
         let mut future = pin!(disk.start(Io::read(Buf::new(4096), 0)));
         assert!(future.as_mut().poll(&mut context).is_pending(), "{spec}: its read is delayed");
@@ -299,7 +301,7 @@ fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
     }
 }
 
-/// V1.
+/// Covers V1.
 #[test]
 fn the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver() {
     let scratch = Scratch::new(1 << 20);
@@ -309,7 +311,7 @@ fn the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver() {
         let disk = open(&spec);
         thread::scope(|scope| {
             let reader = scope.spawn(|| disk.read_at(&mut Buf::new(4096), 0));
-            // The reader should now wait in the driver. If it does not yet, the test checks less.
+            // By now the reader should wait in the driver. If it does not, the test proves less.
             thread::sleep(Duration::from_millis(30));
             let task = async { disk.start(Io::read(Buf::new(4096), 512 << 10)).await };
             assert_eq!(block_on(task, &spec).expect("a good I/O").result, Ok(4096), "{spec}");
@@ -318,7 +320,7 @@ fn the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver() {
     }
 }
 
-/// V4.
+/// Covers V4.
 #[test]
 fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {
     let scratch = Scratch::new(1 << 20);

@@ -1,4 +1,4 @@
-//! Group commit, over files whose syncs do as they are told.
+//! Group commit, on files whose syncs return the results that a test chooses.
 
 use crate::common::Scratch;
 use forebay::{CommitError, CommitThread, GroupCommit, SyncFile, SyncKind};
@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-/// A file without bytes. Each sync says that it has begun, and ends as it is told then.
+/// A file without data. Each sync reports that it has begun, and returns the result it then
+/// receives.
 struct Told {
     begun: Mutex<Sender<SyncKind>>,
     told: Mutex<Receiver<io::Result<()>>>,
 }
 
-/// The other side of [`Told`].
+/// The test's end of the channels of [`Told`].
 struct Teller {
     begun: Receiver<SyncKind>,
     tell: Sender<io::Result<()>>,
@@ -41,7 +42,7 @@ fn bad() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EIO))
 }
 
-/// A file whose syncs are a function of how many there were before.
+/// A file whose sync results are a function of the number of earlier syncs.
 struct Scripted<S>(S, AtomicU64);
 
 impl<S: Fn(u64) -> io::Result<()>> SyncFile for Scripted<S> {
@@ -54,7 +55,7 @@ fn scripted<S: Fn(u64) -> io::Result<()>>(sync: S) -> GroupCommit<Scripted<S>> {
     GroupCommit::new(Scripted(sync, AtomicU64::new(0)))
 }
 
-/// Waits until so many tickets were taken.
+/// Waits until `nr` tickets have been taken.
 fn wait_for_tickets<F: SyncFile>(commit: &GroupCommit<F>, nr: u64) {
     while commit.stats().commits < nr {
         thread::yield_now();
@@ -114,7 +115,7 @@ fn a_sync_that_fails_fails_all_who_came_before_it_ended() {
             assert_eq!(error.io_error().raw_os_error(), Some(libc::EIO));
         }
         assert!(during.wait().is_err(), "its write may have been given up with the others");
-        // A thread that is late: its write ended while the sync ran, and it has no ticket yet.
+        // A late thread: its write ended while the sync ran, and it has no ticket yet.
         assert!(commit.commit_since(point).is_err());
     });
     assert_eq!(commit.stats().syncs, 1, "nothing is tried again");
@@ -159,7 +160,7 @@ fn a_sync_that_panics_is_a_loss_and_nobody_hangs() {
         teller.begun.recv().expect("a sync");
         let second = scope.spawn(|| commit.commit());
         wait_for_tickets(&commit, 2);
-        // With nobody to tell it how to end, it panics.
+        // The sync waits for its result. The closed channel makes it panic.
         drop(teller);
         assert!(first.join().is_err(), "the panic goes on in the thread that made the sync");
         let error = second.join().expect("a thread").expect_err("the sync panicked");
@@ -192,7 +193,7 @@ fn the_sync_is_of_the_kind_that_was_asked_for() {
     }
 }
 
-/// A task that is a thread; when it is woken it uses the group commit, as a waker may.
+/// A task run by a thread. Its waker uses the group commit, which wakers may do.
 struct Task<F> {
     thread: thread::Thread,
     commit: Arc<GroupCommit<F>>,
@@ -278,7 +279,7 @@ fn a_thread_whose_sync_panics_serves_on() {
     block_on(&commit, server.commit()).expect("the second sync");
 }
 
-/// A waker that is no good.
+/// A waker that panics.
 struct Panics;
 
 impl Wake for Panics {
@@ -296,7 +297,7 @@ fn a_waker_that_panics_keeps_a_failed_syncs_news_from_nobody() {
     teller.begun.recv().expect("a sync");
     let waker = Waker::from(Arc::new(Panics));
     assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // It waits for the next sync, and is told of the loss by the end of this one.
+    // This commit waits for the next sync; the end of the current sync fails it with the loss.
     let next = {
         let commit = Arc::clone(&commit);
         thread::spawn(move || commit.commit())

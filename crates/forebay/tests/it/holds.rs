@@ -1,4 +1,4 @@
-//! Freeze, quiesce, stop; a device that fails; a fork.
+//! Freeze, quiesce and stop; device failure; fork.
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::is_readable;
@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many requests a disk has handed to its driver.
+/// Returns how many requests a disk has issued to its driver.
 fn nr_issued(disk: &Disk) -> u64 {
     disk.stats().queue.issued
 }
 
-/// Freezes a disk that nothing else holds.
+/// Freezes a disk that has no other hold.
 pub(crate) fn freeze(disk: &Disk) -> Hold {
     disk.freeze().expect("no other hold")
 }
@@ -98,7 +98,7 @@ fn a_freeze_names_the_hold_that_keeps_admitted_io_from_ending() {
             let held = hold(&disk);
             let plug = forebay::plug();
             submit(&mut queue, Io::read(Buf::new(4096), 0));
-            drop(freeze(&disk)); // what is plugged was not admitted
+            drop(freeze(&disk)); // plugged I/O was not admitted
             drop(plug);
             let error = disk.freeze().expect_err("the read cannot end");
             assert_eq!(matches!(error, FreezeError::Quiesced { .. }), is_quiesced, "{error}");
@@ -107,14 +107,14 @@ fn a_freeze_names_the_hold_that_keeps_admitted_io_from_ending() {
             let error = disk.freeze_timeout(Duration::from_secs(3600));
             assert!(!matches!(error, Ok(_) | Err(FreezeError::TimedOut { .. })), "{error:?}");
             drop(held);
-            // The disk is not frozen by any of these.
+            // None of these calls leaves the disk frozen.
             assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
             drop(freeze(&disk));
         }
     }
 }
 
-/// The hold is another thread's, and the I/O that it strands is in a context of a third.
+/// One thread holds the disk, and the stranded I/O is in a context of another thread.
 #[test]
 fn a_freeze_gives_up_beside_the_hold_of_another_thread() {
     let disk = open("ram:1M?nr_hw_queues=2");
@@ -137,7 +137,7 @@ fn a_freeze_gives_up_beside_the_hold_of_another_thread() {
     });
 }
 
-/// What the driver has ends under any hold, so a freeze waits for it.
+/// Requests that the driver has already taken end under any hold, so a freeze waits for them.
 #[test]
 fn a_freeze_beside_another_hold_waits_for_what_is_in_flight() {
     for spec in ["ram:1M?req_ns=20000000&nr_hw_queues=1", "ram:1M?req_ns=20000000&nr_hw_queues=2"] {
@@ -175,8 +175,8 @@ fn a_freeze_with_a_timeout_gives_up_and_leaves_the_disk_open() {
     });
 }
 
-/// What the worker has not taken in when the gate closes stays outside, as what another thread has
-/// published does.
+/// Bios that the worker has not yet admitted when the gate closes stay outside, like bios that
+/// another thread has published.
 #[test]
 fn a_freeze_beside_a_worker_lets_nothing_in_and_loses_nothing() {
     let scratch = Scratch::new(1 << 20);
@@ -273,7 +273,7 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     let files = ["file", "aio", "psync"].map(|driver| {
         [1, 2].map(|nr| format!("{driver}:{}", scratch.spec(&format!("nr_hw_queues={nr}"))))
     });
-    // The worker is at work in the parent, and holds its lock now and then.
+    // The worker runs in the parent, and may hold its lock at the time of the fork.
     let of_workers = [
         "ram:1M".to_owned(),
         "ram:1M?run_queue=always".to_owned(),
@@ -283,7 +283,7 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
         let disk = open(&spec);
         let mut queue = disk.queue();
         submit(&mut queue, Io::write(Buf::from(&[7; 4096][..]), 0));
-        // It may have started a thread of the disk, which the child does not have.
+        // The future may have started the disk's thread, which does not exist in the child.
         let future = disk.start(Io::write(Buf::from(&[8; 4096][..]), 4096));
         let mut future = std::pin::pin!(future);
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -315,7 +315,8 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     }
 }
 
-/// They share the descriptor: what the child takes back, the parent would wait for.
+/// Parent and child share the descriptor: if the child cleared it, the parent would miss the
+/// signal.
 #[test]
 fn a_child_of_a_fork_takes_no_signal_from_its_parent() {
     let disk = open("ram:1M?req_ns=1000000");
@@ -334,7 +335,7 @@ fn a_child_of_a_fork_has_none_of_its_parents_sets_of_tags() {
     let disk = open(spec);
     let mut queue = disk.queue();
     submit(&mut queue, Io::read(Buf::new(512), 0));
-    // Its one tag is in use, and never comes back in the child.
+    // The disk's only tag is in use, and the child can never get it back.
     let ok = in_child(|| {
         let own = open("ram:1M?tag_set=forked&queue_depth=1");
         let other = Disk::open("ram:1M?tag_set=forked&queue_depth=2");
@@ -344,22 +345,24 @@ fn a_child_of_a_fork_has_none_of_its_parents_sets_of_tags() {
     assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
 }
 
-/// Runs a test in a forked child, and says what it returned.
+/// Runs a test in a forked child. Returns whether the test returned `true`.
 #[expect(unsafe_code, reason = "a fork is a system call")]
 pub(crate) fn in_child(test: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child does what a program may do after a fork with other threads about: it
-    // takes no lock of theirs but the allocator's, which libc hands over whole.
+    // SAFETY: the child does only what is allowed after a fork of a multi-threaded program. It
+    // takes no lock of another thread except the allocator's, which libc makes consistent in the
+    // child.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: a child that hangs is ended by a signal, which nobody handles.
+            // SAFETY: this call takes a number only. The signal kills a child that hangs; it has no
+            // handler.
             unsafe { libc::alarm(60) };
             let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_or(false);
-            // SAFETY: ends the child at once.
+            // SAFETY: this call ends the child immediately.
             unsafe { libc::_exit(i32::from(!ok)) }
         }
         child => {
             let mut status = 0;
-            // SAFETY: waits for our own child.
+            // SAFETY: this call waits for our own child, and writes to `status` only.
             let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
             waited == child && status == 0
         }

@@ -1,4 +1,5 @@
-//! The integration tests, one program: what they share is compiled once, and all of it is used.
+//! The integration tests, as one program: shared helpers are compiled once, and all of them are
+//! used.
 
 mod claims;
 mod common;

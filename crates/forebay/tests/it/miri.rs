@@ -1,14 +1,14 @@
-//! Whole I/Os by threads, small enough for Miri: over `ram:` and `null:` it can follow memory and
-//! requests from the caller to the device and back.
+//! Complete I/Os from several threads, small enough for Miri. Over `ram:` and `null:`, Miri can
+//! follow memory and requests from the caller to the device and back.
 
 use forebay::{Buf, Completion, Disk, Io};
 
 const PAGE: usize = 512;
 const ROUNDS: u64 = if cfg!(miri) { 2 } else { 100 };
 
-/// Each of `nr_threads` works on its own part of the disk.
+/// Runs `work` on `nr_threads` threads, each on its own part of the disk.
 fn in_threads(spec: &str, nr_threads: u64, work: impl Fn(&Disk, u64) + Sync) {
-    // A small table, and no histograms: what is long to make for Miri.
+    // A small tag table and no histograms: setting these up is slow under Miri.
     let small =
         if spec.contains("queue_depth") { "iostats=off" } else { "iostats=off&queue_depth=8" };
     let disk = Disk::open(&format!("{spec}&{small}")).expect("a disk");
@@ -21,7 +21,7 @@ fn in_threads(spec: &str, nr_threads: u64, work: impl Fn(&Disk, u64) + Sync) {
     });
 }
 
-/// Writes and reads back, by blocking calls.
+/// Writes and reads back with blocking calls.
 fn write_and_read(disk: &Disk, thread: u64) {
     let keeps_data = disk.info().driver != "null";
     for round in 0..ROUNDS {
@@ -56,7 +56,7 @@ fn blocking_calls_on_two_disks() {
     });
 }
 
-/// Submits in a plug, and reaps one by one.
+/// Submits under a plug, and reaps one by one.
 fn plug_and_reap(disk: &Disk, thread: u64) {
     let keeps_data = disk.info().driver != "null";
     let mut queue = disk.queue();
@@ -82,7 +82,7 @@ fn plug_and_reap(disk: &Disk, thread: u64) {
             assert!(!keeps_data || *read.buf.expect("its buffer") == [stamp; PAGE]);
         }
     }
-    // Dropped in flight.
+    // The queue is dropped with this read in flight.
     queue.submit(Io::read(Buf::new(PAGE), 0)).expect("room");
 }
 
@@ -96,7 +96,7 @@ fn queues_on_one_context() {
     in_threads("ram:16k?nr_hw_queues=1&req_ns=1000&queue_depth=2", 3, plug_and_reap);
 }
 
-/// Ends that another thread's turn delivers are polled for, and the queue is dropped at once.
+/// Polls for completions that another thread's turn delivers, and drops the queue immediately.
 #[test]
 fn queues_are_dropped_when_everything_is_reaped() {
     in_threads("ram:16k?nr_hw_queues=1", 3, |disk, thread| {

@@ -1,4 +1,4 @@
-//! The `nbd` driver and the servers of others: nbdkit and qemu-nbd, which serve one file.
+//! The `nbd` driver with third-party servers: nbdkit and qemu-nbd, each serving one file.
 
 use crate::common::{Numbers, Scratch, open};
 use crate::futures::{block_on, use_disk};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 const LEN: u64 = 8 << 20;
 
-/// A server of another program's, and what it serves.
+/// A third-party server, and the file that it serves.
 struct Peer {
     child: Child,
     socket: PathBuf,
@@ -19,8 +19,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts a program on a file of `LEN` zeroes and a socket. Without the program, the test is
-    /// skipped.
+    /// Starts a program on a file of `LEN` zeroes and a socket. Skips the test if the program is
+    /// missing.
     fn start(program: &str, arguments: impl Fn(&Path, &Path) -> Vec<String>) -> Option<Peer> {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let (socket, scratch) = (folder.path().join("nbd.sock"), Scratch::new(LEN));
@@ -77,8 +77,8 @@ fn qemu_nbd(arguments: &'static [&'static str]) -> Option<Peer> {
     })
 }
 
-/// Does many things to a disk from several threads, and compares it, and the file that it is on,
-/// with plain memory.
+/// Runs various I/O on a disk from several threads, and compares the disk and its file with plain
+/// memory.
 fn exercise(disk: &Disk, file: &Path) {
     assert_eq!(disk.capacity_bytes(), Some(LEN));
     let part = LEN / 4;
@@ -151,7 +151,8 @@ fn futures_end_on_a_file_of_nbdkits() {
     });
 }
 
-/// The same from a disk with one context, whose memory of before is gone.
+/// Repeats the exercise on a disk with one context; the models of the first run are gone, so it
+/// zeroes the disk first.
 fn exercise_again(peer: &Peer) {
     let disk = open(&format!("{}&nr_hw_queues=1&service=on", peer.uri("nbd")));
     disk.write_zeroes(0, LEN).expect("zeroes");
@@ -163,7 +164,7 @@ fn qemu_nbd_serves_a_file() {
     for arguments in [&["-e", "8"][..], &["-e", "1"], &["-e", "8", "--cache=none", "--aio=native"]]
     {
         let Some(peer) = qemu_nbd(arguments) else { return };
-        // What has looked whether it is there may be counted as a client for a moment.
+        // The server may still count the start-up probe as a client for a moment.
         let disk = open(&peer.uri("nbd"));
         exercise(&disk, &peer.scratch.path);
     }
@@ -174,7 +175,8 @@ mod tls {
     use super::*;
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-    /// A folder of certificates: an authority's, and a server's and a client's by that.
+    /// Returns a folder of certificates: an authority's, and a server's and a client's signed by
+    /// it.
     fn certificates() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let put = |name: &str, text: String| {
@@ -217,7 +219,7 @@ mod tls {
         let spec = format!("{}&tls-certificates={}", peer.uri("nbds"), folder.path().display());
         let disk = open(&spec);
         exercise(&disk, &peer.scratch.path);
-        // Requests that are longer than a session holds, both ways.
+        // Requests longer than a TLS session buffers, in both directions.
         let mut queue = disk.queue();
         let mut done = Vec::new();
         for nth in 0..8 {

@@ -1,8 +1,8 @@
-//! Overlapping I/O in flight together: each sector ends as one of the writes that were in flight,
-//! whole, and a read sees that or what was there before.
+//! Overlapping I/O in flight at once. Each sector ends with the data of exactly one of the writes
+//! in flight. A read returns that data or the data from before.
 //!
-//! Through the page cache a read that races with a write may see a mixture of both within a sector:
-//! the kernel copies in pieces. There each word of a read has a legal value.
+//! Through the page cache, a read that races with a write may see a mixture of both within a
+//! sector, because the kernel copies in pieces. There each word of a read has a legal value.
 
 use crate::common::{Numbers, Scratch, open, reap_all, submit};
 use forebay::{Buf, Disk, Io};
@@ -10,14 +10,14 @@ use forebay::{Buf, Disk, Io};
 const SECTOR: usize = 512;
 const NR_SECTORS: u64 = 64;
 
-/// Every sector of a write carries its number.
+/// Returns a buffer in which every word is the number of the write.
 fn stamped(nr_sectors: u64, stamp: u64) -> Buf {
     let mut buf = Buf::new(nr_sectors as usize * SECTOR);
     buf.chunks_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
     buf
 }
 
-/// The stamps in a sector, each once where they follow each other.
+/// Returns the stamps in a sector, with consecutive duplicates removed.
 fn stamps_of(sector: &[u8]) -> Vec<u64> {
     let word = |word: &[u8]| u64::from_le_bytes(word.try_into().expect("eight bytes"));
     let mut stamps: Vec<u64> = sector.chunks(8).map(word).collect();

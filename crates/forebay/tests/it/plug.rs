@@ -1,9 +1,9 @@
-//! Plugs on a thread: nesting, several disks, and everything that lets bios through.
+//! Plugs on a thread: nesting, several disks, and every event that flushes a plug.
 
 use crate::common::{open, reap_all, submit};
 use forebay::{BioQueue, Buf, Disk, Io, UnplugCause};
 
-/// Submits reads of the 4 KiB pages `first..end`.
+/// Submits reads of the 4 KiB pages in `pages`.
 fn read_pages(queue: &mut BioQueue, pages: std::ops::Range<u64>) {
     pages.for_each(|page| submit(queue, Io::read(Buf::new(4096), page * 4096).user_data(page)));
 }
@@ -101,7 +101,7 @@ fn a_forgotten_guard_lets_bios_through_at_a_wait_and_at_the_end_of_the_thread() 
         assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
         submit(&mut queue, Io::write(Buf::from(&[2; 4096][..]), 4096));
         assert_eq!(issued(&disk), 1);
-        // Neither dropped nor reaped: the end of the thread is all there is.
+        // Neither is dropped nor reaped: only the end of the thread remains to issue the writes.
         std::mem::forget((disk, queue));
     })
     .join()
@@ -159,13 +159,13 @@ fn completions_that_nobody_reaps_count_against_the_limit() {
 
 #[test]
 fn a_wait_does_not_wait_for_others() {
-    // Two requests at a time, served in order: ours come first.
+    // The device serves two requests at a time, in order, so our reads come first.
     let disk = open("ram:1M?req_ns=100000&queue_depth=2");
     let (mut other, mut ours) = (disk.queue(), disk.queue());
     read_pages(&mut ours, 0..3);
     (0..10).for_each(|_| read_pages(&mut other, 100..200));
     assert_eq!(ours.reap(3, 3, &mut Vec::new()), 3);
-    // They take a tenth of a second, whatever this thread's luck with the processor.
+    // The other reads take a tenth of a second, however this thread is scheduled.
     let nr_done = disk.stats().queue.op(forebay::Op::Read).bios;
     assert!(nr_done < 1003, "all of the other's have been waited for");
 }
@@ -177,14 +177,14 @@ fn a_blocking_call_that_need_not_wait_commits_what_it_issued() {
     read_pages(&mut queue, 0..1);
     read_pages(&mut queue, 2..3);
     assert_eq!(issued(&disk), 1);
-    // The first read takes a millisecond; then a turn issues the second.
+    // The first read takes a millisecond; after that, a turn issues the second.
     std::thread::sleep(std::time::Duration::from_millis(2));
     disk.write_at(&[], 0).expect("nothing to write");
     assert_eq!((issued(&disk), disk.stats().queue.commits), (2, 2));
     assert_eq!(reap_all(&mut queue).len(), 2);
 }
 
-/// Submits 16 reads that do not merge, in a section, and says how often the driver was kicked.
+/// Submits 16 reads that do not merge inside a section. Returns the number of driver kicks.
 fn kicks(keys: &str) -> u64 {
     let disk = open(&format!("ram:1M?{keys}"));
     let mut queue = disk.queue();
@@ -227,7 +227,7 @@ fn who_waits_in_a_section_kicks_first() {
         assert_eq!(other.stats().queue.commits, 1, "the other disk was not forgotten");
         assert_eq!(reap_all(&mut second).len(), 1);
         submit(&mut second, Io::write(Buf::new(512), 0));
-        // Dropped with its commit still put off.
+        // The queue is dropped while its commit is still deferred.
         drop((second, other));
         drop(section);
         assert_eq!(reap_all(&mut first).len(), 1);

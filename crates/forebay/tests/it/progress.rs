@@ -1,4 +1,4 @@
-//! Futures, descriptors for event loops, and the disk's own thread.
+//! Futures, event-loop descriptors, and the disk's own thread.
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable, run};
@@ -48,7 +48,7 @@ fn the_disks_thread_makes_futures_progress() {
                 })
             })
             .collect();
-        // Blocking calls and queues go on beside it.
+        // Blocking calls and queues make progress beside the futures.
         disk.write_at(&Buf::from(&[1; 4096][..]), 1 << 19).expect("a write");
         let mut queue = disk.queue();
         submit(&mut queue, Io::read(Buf::new(4096), 1 << 19));
@@ -83,7 +83,7 @@ fn an_event_loop_makes_futures_progress() {
     assert_eq!(read.expect("taken").result, Ok(512));
 }
 
-/// Polls once; the future must not be ready.
+/// Polls a future once, and checks that it is pending.
 fn begin(future: &mut std::pin::Pin<Box<IoFuture>>) {
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
@@ -104,7 +104,7 @@ fn dropped_futures_end_and_keep_their_memory_until_then() {
             }
             drop(future);
         }
-        // Closing waits for them.
+        // Closing the disk waits for the I/O of the dropped futures.
         drop(disk);
         let content = std::fs::read(&scratch.path).expect("the file");
         assert!(content[..64 * 4096].iter().all(|byte| *byte == 5), "{keys}");
@@ -155,7 +155,8 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
                 submit(&mut queue, Io::write(Buf::new(4096), n * 8192));
             }
             if round % 3 == 0 {
-                // Takes the queue's completions off the device, and delivers them.
+                // The blocking read takes the queue's completions from the device and delivers
+                // them.
                 disk.read_at(&mut Buf::new(4096), 0).expect("a read");
             }
             while !queue.is_empty() {
@@ -167,7 +168,8 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     }
 }
 
-/// The loop of a server: it submits, looks without having been told, and waits for what is left.
+/// The loop of a server: it submits, reaps without waiting for the descriptor, and then waits for
+/// the rest.
 #[test]
 fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
     let scratch = Scratch::new(1 << 20);
@@ -208,7 +210,7 @@ fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
             if round % 4 > 0 {
                 queue.reap_untold(usize::MAX, &mut done);
             }
-            // Some are still there when the next are submitted.
+            // Some I/O is still in flight when the next batch is submitted.
             while queue.len() > (round % 7) as usize {
                 if queue.has_ended() {
                     queue.reap_untold(2, &mut done);
@@ -247,13 +249,15 @@ fn a_thread_of_the_disk_tells_an_event_loop_of_ends_alone_where_the_driver_canno
             queue.reap(0, 8, &mut done);
             nr_looks += 1;
         }
-        // One for what was there before the descriptor was, one for the end.
+        // One wake-up for completions from before the descriptor was requested, and one for the
+        // end.
         assert!(nr_looks <= 3, "{nr_looks} looks for one end");
     }
     assert_eq!(done.len(), 5);
 }
 
-/// A commit that is put off may complete what it begins, as buffered writes are in an owned queue.
+/// A deferred commit may complete the I/O that it issues, as with buffered writes in an owned
+/// queue.
 #[test]
 fn a_descriptor_tells_of_what_a_commit_at_the_end_of_a_section_completes() {
     let scratch = Scratch::new(1 << 20);
@@ -292,7 +296,8 @@ fn a_descriptor_is_not_readable_for_ever_where_nothing_is_in_the_layer() {
             let mut queue = disk.queue();
             let mut done = Vec::new();
             for round in 0..200 {
-                // The first time tells that there may be something; then nothing does.
+                // The first poll may report a possible completion; after that the descriptor is
+                // silent.
                 let mut nr_looks = 0;
                 while is_readable(queue.poll_fd().expect("a descriptor")) {
                     queue.reap(0, 3, &mut done);
@@ -331,7 +336,7 @@ fn a_disk_with_a_thread_closes_from_anywhere() {
     for nth in 0..100 {
         let disk = open(["null:1M?service=on", "null:1M?run_queue=always"][nth % 2]);
         let mut future = Box::pin(disk.start(Io::read(Buf::new(512), 0).nowait()));
-        // Where the disk's thread has the token it is that which does it, a moment later.
+        // If the disk's thread holds the token, that thread completes the I/O a moment later.
         let done = loop {
             match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => break done.expect("a good I/O"),
@@ -346,7 +351,7 @@ fn a_disk_with_a_thread_closes_from_anywhere() {
     }
 }
 
-/// A waker that submits to the same disk, as an executor that polls at once would.
+/// A waker that submits to the same disk, as an executor that polls immediately would.
 struct Submits(std::sync::Mutex<Option<Disk>>, Thread);
 
 impl Wake for Submits {
@@ -387,7 +392,7 @@ fn a_waker_may_use_the_disk_and_close_it() {
     }
 }
 
-/// A waker that waits for what another thread does on the same disk.
+/// A waker that waits for another thread's I/O on the same disk.
 struct Waits {
     ask: SyncSender<()>,
     answered: Mutex<Receiver<()>>,
@@ -402,8 +407,8 @@ impl Wake for Waits {
     }
 }
 
-/// The thread that runs the waker has a blocking call under way: what it has put off, or meant to
-/// do itself, must not be missing.
+/// The thread that runs the waker is inside a blocking call. Work that it has deferred, or planned
+/// to do itself, must still be done.
 #[test]
 fn a_waker_may_wait_for_another_threads_io() {
     let scratch = Scratch::new(1 << 20);
@@ -421,7 +426,7 @@ fn a_waker_may_wait_for_another_threads_io() {
                 let mut queue = disk.queue();
                 let mut done = Vec::new();
                 while asked.recv().is_ok() {
-                    // Nobody waits for it in the driver.
+                    // No thread waits for this flush in the driver.
                     submit(&mut queue, Io::flush());
                     while !queue.is_empty() {
                         await_readable(queue.poll_fd().expect("a descriptor"), driver);
@@ -435,7 +440,7 @@ fn a_waker_may_wait_for_another_threads_io() {
                 let mut future = Box::pin(disk.start(Io::read(Buf::new(4096), 0)));
                 let mut context = Context::from_waker(&waker);
                 if future.as_mut().poll(&mut context).is_pending() {
-                    // A turn of these reaps it, and runs the waker.
+                    // A turn of these reads reaps the future's I/O and runs the waker.
                     let before = waits.nr_woken.load(Ordering::Relaxed);
                     while waits.nr_woken.load(Ordering::Relaxed) == before {
                         disk.read_at(&mut Buf::new(4096), round * 4096).expect("a read");
@@ -448,7 +453,7 @@ fn a_waker_may_wait_for_another_threads_io() {
     }
 }
 
-/// A waker that reads when it goes, as the last handle of a task may do that has a queue.
+/// A waker that reads when it is dropped, as the last handle of a task that owns a queue may do.
 struct ReadsAtLast(Disk);
 
 impl Wake for ReadsAtLast {
@@ -475,7 +480,7 @@ fn a_dropped_futures_waker_may_use_the_disk_when_it_goes() {
                 let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
                 drop(waker);
                 drop(future);
-                // Its turns reap both.
+                // The turns of this read reap both.
                 disk.read_at(&mut Buf::new(4096), round * 4096).expect("a read");
             }
             end.send(()).expect("the test waits");
@@ -496,7 +501,8 @@ fn sections_put_off_nothing_of_others() {
         let mut queue = other.queue();
         submit(&mut queue, Io::write(Buf::from(&[3; 4096][..]), 0).fua());
         begin.send(()).expect("the test waits");
-        // Its steps are taken by whoever turns the context; this thread only watches.
+        // Any thread that turns the context advances this write; this thread only watches the
+        // descriptor.
         let mut done = Vec::new();
         while !queue.is_empty() {
             await_readable(queue.poll_fd().expect("a descriptor"), "the writer");

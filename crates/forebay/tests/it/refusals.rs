@@ -1,5 +1,5 @@
-//! What is refused, and the exact words.
-// One test gives up rights, by a system call.
+//! Refused specs and I/O, with the exact error messages.
+// One test drops file-access privileges with a system call.
 #![allow(unsafe_code)]
 
 use crate::common::{Scratch, open};
@@ -46,7 +46,7 @@ fn specs() {
     values();
 }
 
-/// Values of keys that no driver takes.
+/// Invalid values of keys, which every driver refuses.
 #[track_caller]
 fn values() {
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
@@ -205,15 +205,15 @@ fn no_permission() {
     std::fs::set_permissions(&scratch.path, mode(0o000)).expect("our own file");
     let folder = scratch.path.parent().expect("a folder");
     std::fs::set_permissions(folder, mode(0o755)).expect("our own folder");
-    // On a thread of its own, which gives up the rights that a superuser has on files.
+    // Runs on its own thread, which gives up the superuser's file-access rights.
     std::thread::spawn(move || {
         let nobody = 65534;
-        // SAFETY: a system call without memory; it changes this thread alone.
+        // SAFETY: this system call takes no memory, and changes this thread only.
         unsafe { libc::setfsuid(nobody) };
         check_open(&path, &format!("{path}: no permission to read and write it"));
         check_open(&format!("{path}?read_only=on"), &format!("{path}: no permission to read it"));
         let can_be_read = || std::fs::set_permissions(&path, mode(0o444)).expect("our own file");
-        // SAFETY: as above; it is this thread's own again, for a moment.
+        // SAFETY: as above; the thread regains its rights for a moment.
         unsafe { libc::setfsuid(libc::geteuid()) };
         can_be_read();
         // SAFETY: as above.

@@ -1,8 +1,9 @@
-//! The rings of an open disk, as the kernel knows them: what each may do, and whose it is.
+//! The io_uring instances of an open disk, as the kernel sees them: which operations each allows,
+//! and which thread may use it.
 //!
-//! The tests look at the rings from outside, by the descriptors of a process that has one disk, so
-//! they do not rest on what the driver says of its rings.
-// It makes system calls on descriptors.
+//! A test process opens one disk, and the tests use the ring descriptors of that process directly.
+//! So the results do not depend on what the driver reports about its rings.
+// These tests make system calls on descriptors.
 #![allow(unsafe_code)]
 
 use crate::common::{Scratch, open, run_again};
@@ -12,10 +13,10 @@ use std::io;
 use std::os::fd::RawFd;
 
 const GETEVENTS: u32 = 1;
-/// `IORING_REGISTER_PROBE`: asks which operations the kernel has, and changes nothing.
+/// `IORING_REGISTER_PROBE`: returns the operations that the kernel supports, and changes nothing.
 const REGISTER_PROBE: u32 = 8;
 
-/// The rings of this process; one may be here by several descriptors.
+/// Returns the rings of this process. A ring may appear under several descriptors.
 fn rings() -> Vec<RawFd> {
     let is_ring = |fd: &RawFd| {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}"));
@@ -26,13 +27,14 @@ fn rings() -> Vec<RawFd> {
     names.filter(is_ring).collect()
 }
 
-/// Runs a test in a process of its own. Returns whether this is that process, and has rings.
+/// Runs a test in a process of its own. Returns `true` only in that process, and only if it can
+/// create a ring.
 fn is_child(test: &str) -> bool {
     if let Some(output) = run_again(test, &[]) {
         let (stdout, stderr) = (&output.stdout, &output.stderr);
         let text = [stdout, stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
         assert!(output.status.success(), "{text}");
-        // A skip is the child's to report.
+        // The parent repeats the child's skip messages.
         let skips: Vec<_> = text.lines().filter(|line| line.contains("SKIPPED")).collect();
         skips.iter().for_each(|line| skip(test, line));
         return false;
@@ -53,19 +55,20 @@ fn answer(result: libc::c_long) -> Result<(), i32> {
     Err(io::Error::last_os_error().raw_os_error().expect("a system call has failed"))
 }
 
-/// Asks a ring which operations the kernel has, by an operation that no disk registers.
+/// Probes a ring for the kernel's operations, with a register operation that no disk uses.
 fn probe(ring: RawFd) -> Result<(), i32> {
-    // `struct io_uring_probe`, and 256 of `struct io_uring_probe_op`.
+    // `struct io_uring_probe`, followed by 256 `struct io_uring_probe_op`.
     let mut space = [0u64; 2 + 256];
     let place = space.as_mut_ptr();
-    // SAFETY: the kernel writes to the structure, which has room for all that it asks for.
+    // SAFETY: the kernel writes to the structure, which has room for all the entries requested.
     answer(unsafe { libc::syscall(libc::SYS_io_uring_register, ring, REGISTER_PROBE, place, 256) })
 }
 
-/// Submits one entry, of none, or takes completions, of none.
+/// Submits up to `nr_to_submit` entries or takes completions, on a ring that has none.
 fn enter(ring: RawFd, nr_to_submit: u32, flags: u32) -> Result<(), i32> {
     let nothing = std::ptr::null::<libc::sigset_t>();
-    // SAFETY: it submits what the driver has published, which is nothing, and waits for nothing.
+    // SAFETY: the call submits the entries that the driver has published, which are none, and waits
+    // for no completion.
     answer(unsafe {
         libc::syscall(libc::SYS_io_uring_enter, ring, nr_to_submit, 0, flags, nothing, 0)
     })

@@ -1,9 +1,9 @@
-//! Runs and turns, as they are counted, under both settings of `run_queue` (R6).
+//! Counts of runs and turns, under both settings of `run_queue` (R6).
 
 use crate::common::open;
 use forebay::{Buf, Disk, DiskStats, Io, Op};
 
-/// Reads a disk from several threads, `nr_reads` of 4 KiB each.
+/// Reads from several threads, `nr_reads` of 4 KiB each.
 fn read(disk: &Disk, nr_threads: u64, nr_reads: u64) -> DiskStats {
     std::thread::scope(|scope| {
         for _ in 0..nr_threads {
@@ -60,7 +60,7 @@ fn under_always_each_completion_queues_a_run_and_the_counts_add_up() {
     }
 }
 
-/// The last completion's run is made, though nobody is there.
+/// The worker performs the run that the last completion queued, although no thread waits.
 #[test]
 fn the_worker_makes_what_is_queued() {
     let disk = open("ram:1M?run_queue=always");

@@ -34,14 +34,14 @@ pub(crate) const ENGINES: [&str; 3] = ["io_uring", "aio", "psync"];
 
 const NR_STEPS: u64 = 40;
 
-/// The thread of blocking calls, where [`Worker`]s have numbers from 1.
+/// The thread number of blocking calls; [`Worker`]s have numbers from 1.
 const MAIN: u64 = 0;
 
-/// How many of the last flushes may fail. Each then acknowledges a loss ([`Reasons`] bounds their
-/// number).
+/// Limit of the final flushes that may fail. Each failure acknowledges a loss ([`Reasons`] bounds
+/// their number).
 const NR_LAST_FLUSHES: u32 = 40;
 
-/// A file, as a script needs it.
+/// Storage for one file of a script.
 pub(crate) trait Storage {
     /// Returns the spec of a disk on it, which may vary from disk to disk.
     fn spec(&self, numbers: &mut Numbers) -> String;
@@ -68,7 +68,7 @@ pub(crate) trait Storage {
     fn heal(&self);
 }
 
-/// How often scripts met the situations that they are for.
+/// Counts of the situations that scripts are meant to reach.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     scripts: u64,
@@ -102,11 +102,11 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Runs the scripts of `test`, `default` of them unless the environment has another number.
-/// `run_one` runs that of one seed, or returns `None` where it cannot run.
+/// Runs the scripts of `test`: `default` of them unless the environment sets another number.
+/// `run_one` runs the script of one seed, or returns `None` if it cannot run.
 ///
 /// # Panics
-/// If a script fails, with its seed and steps; or if many scripts met too little.
+/// If a script fails, with its seed and steps; or if many scripts reached too few situations.
 #[allow(clippy::print_stdout, reason = "libtest prints it if the test fails")]
 fn run_all(
     test: &str,
@@ -137,7 +137,7 @@ fn run_all(
     counts
 }
 
-/// A disk, and the number that threads know it by.
+/// A disk, and the number by which threads identify it.
 struct OpenDisk {
     number: usize,
     disk: Disk,
@@ -152,9 +152,9 @@ struct Script<'a> {
     reasons: Reasons,
     nr_disks: usize,
     nr_workers: u64,
-    /// Pages that were written. They begin after the first page of the file.
+    /// Number of pages that were written. They begin after the first page of the file.
     nr_pages: u64,
-    /// The pages that are written in this step.
+    /// The pages written in this step.
     used: Vec<u64>,
     /// The disks that each thread has used.
     uses: HashSet<(u64, usize)>,
@@ -165,7 +165,7 @@ struct Script<'a> {
 /// Runs the script of a seed.
 ///
 /// # Errors
-/// The rule that was broken, and the steps.
+/// The broken rule, and the steps.
 fn run(storage: &dyn Storage, seed: u64) -> Result<Counts, String> {
     let mut script = Script {
         storage,
@@ -198,7 +198,7 @@ impl Script<'_> {
         self.numbers.below(len as u64) as usize
     }
 
-    /// The disk that is used to look at the storage.
+    /// Returns the disk through which the script checks the storage.
     fn first(&self) -> &Disk {
         &self.disks[0].disk
     }
@@ -255,7 +255,7 @@ impl Script<'_> {
         self.storage.disturb(&self.disks[0].disk, &mut self.numbers);
     }
 
-    /// A disturbance while no I/O runs.
+    /// Disturbs the storage while no I/O runs.
     fn disturb_alone(&mut self) {
         self.disturb();
         let nr_failed = self.storage.nr_failed(self.first(), &[]);
@@ -267,7 +267,7 @@ impl Script<'_> {
         self.counts.late_opens += u64::from(is_late);
     }
 
-    /// I/O of several threads at once, and perhaps a disturbance meanwhile.
+    /// Runs I/O of several threads at once, and perhaps a disturbance meanwhile.
     fn batches(&mut self) -> Result<(), String> {
         if self.workers.is_empty() {
             self.begin_thread();
@@ -299,7 +299,7 @@ impl Script<'_> {
         self.take(before, &Failure { by, had_loss }, &ended)
     }
 
-    /// A blocking call of this thread.
+    /// Makes a blocking call on this thread.
     fn call(&mut self) -> Result<(), String> {
         let kind = self.kind();
         let at = self.pick(self.disks.len());
@@ -316,8 +316,8 @@ impl Script<'_> {
         self.take(before, &Failure { by, had_loss }, &[ended])
     }
 
-    /// A write, a disturbance, and the first sync after it: a FUA write, a flush of a new thread,
-    /// or a flush of the same thread.
+    /// Runs a write, a disturbance, and the first sync after it: a FUA write, a flush by a new
+    /// thread, or a flush by the same thread.
     fn first_sync(&mut self) -> Result<(), String> {
         let at = self.pick(self.disks.len());
         let (page, value) = self.write();
@@ -370,7 +370,7 @@ impl Script<'_> {
 
     /// Returns the page and the value of the next write.
     fn write(&mut self) -> (u64, u64) {
-        // A page is written once in a step: a new one, or one of an earlier step.
+        // A step writes each page once: a new page, or one from an earlier step.
         let distance = self.storage.page_distance();
         let old = self.numbers.below(self.nr_pages + 1) * distance;
         let is_old = old > 0 && self.numbers.below(4) == 0 && !self.used.contains(&old);
@@ -441,7 +441,7 @@ impl Script<'_> {
         }
     }
 
-    /// Flushes every disk until that succeeds, and acknowledges the losses meanwhile.
+    /// Flushes every disk until that succeeds, and acknowledges the losses on the way.
     fn finish(&mut self) -> Result<(), String> {
         self.storage.heal();
         self.log.push(String::from("no more failures"));

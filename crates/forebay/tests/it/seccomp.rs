@@ -1,15 +1,15 @@
-//! A kernel that refuses system calls: a seccomp filter of the calling thread, of those that it
-//! starts, and of what it executes.
-// It makes system calls that no library wraps.
+//! Seccomp filters that make system calls fail in the calling thread, in threads that it starts,
+//! and in programs that it executes.
+// This file makes system calls that no library wraps.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// A system call that fails from now on.
+/// A system call that fails once the filter is installed.
 pub(crate) struct Refused {
     pub(crate) call: i64,
-    /// The place of an argument, from 0 on, and its value: other calls go through. `None`: all
-    /// fail.
+    /// Index of an argument, from 0, and its value: calls with another value succeed. `None`: all
+    /// calls fail.
     pub(crate) argument: Option<(u32, u32)>,
     pub(crate) errno: i32,
 }
@@ -22,7 +22,7 @@ impl From<(i64, i32)> for Refused {
 
 /// Makes each of these system calls fail with its error number, until the thread ends.
 pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> io::Result<()> {
-    // The number of the call is the first word that a filter can load.
+    // The filter first loads the system call number.
     let mut program = vec![op(LOAD, 0)];
     for Refused { call, argument, errno } in refused.into_iter().map(Into::into) {
         let fail = op(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32);
@@ -31,8 +31,8 @@ pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> i
                 program.extend([libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) }, fail])
             }
             Some((place, number)) => {
-                // The arguments stand behind the number of the call, the architecture and the
-                // instruction pointer, in two words each. This is the one with the lower half.
+                // The arguments follow the system call number, the architecture and the instruction
+                // pointer, each as two 32-bit words. This loads the low word.
                 let half = if cfg!(target_endian = "big") { 4 } else { 0 };
                 program.extend([
                     libc::sock_filter { jf: 4, ..op(IS_EQUAL, call as u32) },
@@ -55,11 +55,11 @@ fn op(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Installs a filter that ends by letting a call through.
+/// Installs a filter that allows every call that it has not matched.
 fn install(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     program.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: numbers, and a program that the kernel copies.
+    // SAFETY: the arguments are numbers, and a program that the kernel copies.
     let answers = unsafe {
         [
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),

@@ -1,5 +1,5 @@
-//! I/O goes on while its threads are bombarded with signals, which interrupt system calls.
-// It handles signals, and sends them to threads.
+//! I/O on threads that receive a flood of signals, which interrupt system calls.
+// These tests install a signal handler and send signals to threads.
 #![allow(unsafe_code)]
 
 use crate::common::{Numbers, Scratch, open, reap_all, submit};
@@ -13,15 +13,16 @@ use std::time::Duration;
 static NR_HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count(_: libc::c_int) {
-    // Relaxed: a count. Nothing else may be done in a handler.
+    // Relaxed: this is only a count. A signal handler may do nothing more.
     NR_HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Handles the signal, without SA_RESTART: system calls are interrupted.
+/// Installs the handler without SA_RESTART, so that signals interrupt system calls.
 fn handle() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: all zeroes is a value of this plain structure; the handler touches one atomic.
+        // SAFETY: all zeroes is a valid value of this plain structure; the handler accesses one
+        // atomic.
         let answer = unsafe {
             let mut action = std::mem::zeroed::<libc::sigaction>();
             action.sa_sigaction = count as *const () as usize;
@@ -31,7 +32,8 @@ fn handle() {
     });
 }
 
-/// Reads and writes by a queue and by calls, each page of a thread's own range its own.
+/// Writes and reads through a queue and with blocking calls. Each thread has its own range of
+/// pages.
 fn work(disk: &Disk, thread: u64) {
     let mut numbers = Numbers(thread);
     let mut queue = disk.queue();
@@ -68,7 +70,8 @@ fn check(driver: &str) {
             .collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             for thread in &threads {
-                // SAFETY: a thread that is not joined yet has its name, even if it has ended.
+                // SAFETY: the handle of a thread that is not joined yet is valid, even if the
+                // thread has ended.
                 unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
             }
             thread::sleep(Duration::from_micros(20));

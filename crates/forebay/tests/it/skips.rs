@@ -1,4 +1,4 @@
-//! A test that cannot run here is reported, or fails where every test must run.
+//! A test that cannot run on this machine reports that, or fails where every test must run.
 
 use crate::common::{LoopDevice, run_again};
 use crate::skip::skip;
@@ -27,9 +27,9 @@ fn a_skipped_test_fails_where_all_tools_are_required() {
     assert!(stdout.contains(expected), "{stdout}");
 }
 
-/// The program that a device needs is missing.
+/// Environment in which the program that sets up a device is missing.
 const NO_PROGRAMS: (&str, &str) = ("PATH", "/nowhere");
-/// The device to set up, in a process of its own.
+/// Environment variable that names the device to set up, in a process of its own.
 const DEVICE: &str = "FOREBAY_TEST_DEVICE";
 const DEVICES: [&str; 2] = ["thin", "loop"];
 

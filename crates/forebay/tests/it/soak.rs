@@ -1,8 +1,8 @@
-//! Threads that do whatever the library offers, at random: nothing is lost, every byte is right.
-//! Those of [`loops`] are event loops.
+//! Threads that use the whole API at random: no I/O is lost, and every byte is right. The threads
+//! of [`loops`] are event loops.
 //!
-//! Each runs for 3 seconds, or for `FOREBAY_SOAK_SECONDS`. The seed is printed; `FOREBAY_SOAK_SEED`
-//! gives the same choices again, if not the same interleaving.
+//! Each test runs for 3 seconds, or for `FOREBAY_SOAK_SECONDS`. It prints its seed.
+//! `FOREBAY_SOAK_SEED` repeats the same choices, but not the same interleaving.
 
 mod loops;
 
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const THREADS: u64 = 5;
-/// The pages that a thread has for itself.
+/// Number of pages that only one thread uses.
 const PAGES: u64 = 64;
 
-/// What a page of a thread holds: a number, again and again; 0 before it was written.
+/// Returns the content of a page: one number, repeated; 0 before the first write.
 fn content(value: u64) -> Buf {
     let mut buf = Buf::new(4096);
     for word in buf.chunks_mut(8) {
@@ -24,13 +24,13 @@ fn content(value: u64) -> Buf {
     buf
 }
 
-/// A thread's view of its pages.
+/// A thread and its model of its pages.
 struct Worker<'a> {
     disk: &'a Disk,
     numbers: Numbers,
     first: u64,
-    /// What each page holds; None while that is open: an I/O that may have written it has not
-    /// ended, or was dropped.
+    /// Value of each page. `None` while it is unknown: an I/O that may have written the page is in
+    /// flight or was dropped.
     pages: Vec<Option<u64>>,
     nr_taken: u64,
     nr_ended: &'a AtomicU64,
@@ -67,7 +67,7 @@ impl Worker<'_> {
         self.nr_ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Submits a batch of writes and reads of different pages; reaps it, or drops it.
+    /// Submits a batch of writes and reads of different pages, then reaps or drops it.
     fn batch(&mut self, queue: &mut BioQueue) {
         let plug = (self.numbers.below(2) == 0).then(forebay::plug);
         let section = (self.numbers.below(2) == 0).then(forebay::defer);
@@ -105,14 +105,14 @@ impl Worker<'_> {
                     assert_eq!(nr, 4096);
                     self.check(page, &completion.buf.expect("its buffer"));
                 }
-                // It did not want to wait: nothing of it was done.
+                // The I/O did not want to wait, so it did nothing.
                 (Err(BlockStatus::Again), _) => {}
                 (Err(status), _) => panic!("{status}"),
             }
         }
     }
 
-    /// Leaves I/O in flight behind: dropping the queue waits for it.
+    /// Leaves I/O in flight: dropping the queue waits for it.
     fn dropped(&mut self) {
         let mut queue = self.disk.queue();
         let plug = (self.numbers.below(2) == 0).then(forebay::plug);
@@ -139,7 +139,7 @@ impl Worker<'_> {
     }
 }
 
-/// Freezes, quiesces and stops a disk now and then.
+/// Freezes, quiesces or stops a disk at random intervals.
 fn hold(disk: &Disk, mut numbers: Numbers, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(numbers.below(20)));
@@ -153,7 +153,7 @@ fn hold(disk: &Disk, mut numbers: Numbers, stop: &AtomicBool) {
     }
 }
 
-/// One disk for a while, with threads that come and go.
+/// Soaks one disk for `len`, with threads that come and go.
 fn soak(spec: &str, seed: u64, len: Duration) {
     let disk = open(spec);
     let (nr_ended, mut nr_taken) = (AtomicU64::new(0), 0);

@@ -1,5 +1,5 @@
-//! Waiting for tags: under every wake policy all I/O ends, also while the number of tags changes;
-//! and disks that share a set of tags wake each other.
+//! Tag waits: all I/O ends under every wake policy, even while the number of tags changes, and
+//! disks that share a tag set wake each other.
 
 use crate::common::{Numbers, open, submit};
 use forebay::{BlockStatus, Buf, Disk, Io};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 const POLICIES: [&str; 4] = ["fair", "batch", "stash", "single"];
 
-/// A disk on which each I/O of 64 KiB takes four tags of a few, and some time.
+/// Opens a slow disk with few tags, on which each I/O of 64 KiB takes four of them.
 fn scarce(wake: &str, more: &str) -> Disk {
     open(&format!(
         "ram:64M?wake={wake}&queue_depth=8&nr_hw_queues=1&max_sectors_kb=16&req_ns=2000{more}"
     ))
 }
 
-/// Each thread reads at random, one I/O after another.
+/// Reads at random offsets, one I/O after another.
 fn read_one_by_one(disk: &Disk, thread: u64, nr: u64) {
     let mut numbers = Numbers(thread);
     let mut buf = vec![0; 64 << 10];
@@ -25,7 +25,7 @@ fn read_one_by_one(disk: &Disk, thread: u64, nr: u64) {
     }
 }
 
-/// Each thread keeps several reads in flight.
+/// Reads at random offsets, with several reads in flight.
 fn read_in_batches(disk: &Disk, thread: u64, nr: u64) {
     let (mut numbers, mut queue) = (Numbers(thread), disk.queue());
     let (mut nr_begun, mut done) = (0, Vec::new());
@@ -49,8 +49,8 @@ fn run_all(disk: &Disk) {
     });
 }
 
-/// Checks that each disk that waited for a tag was woken for it, and did not find it by trying
-/// again every 3 ms.
+/// Checks that each disk that waited for a tag was woken for it, instead of finding a tag when it
+/// retried after 3 ms.
 #[track_caller]
 fn check_wake_ups(disks: &[Disk]) {
     let rescues: Vec<_> = disks.iter().map(|disk| disk.stats().tag_rescues).collect();
@@ -141,7 +141,8 @@ fn a_number_of_tags_that_cannot_be_is_refused() {
     assert_eq!(disk.set_nr_requests(4), Ok(()));
 }
 
-/// Fills all tags with writes of one flag, then tries one of another; says what became of it.
+/// Fills all tags with writes of one flag, then submits one of another. Returns the result of that
+/// one.
 fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, BlockStatus> {
     let disk = open(spec);
     let mut queue = disk.queue();
@@ -214,7 +215,7 @@ fn disks_that_share_tags_have_no_more_together() {
     });
     assert!(disks.iter().any(|disk| disk.stats().queue.tag_waits > 0), "tags were scarce");
     check_wake_ups(&disks);
-    // All of them came back: what does not wait finds them.
+    // All tags were returned: I/O that must not wait finds them.
     for disk in disks {
         let mut queue = disk.queue();
         let plug = forebay::plug();
@@ -228,7 +229,7 @@ fn disks_that_share_tags_have_no_more_together() {
     }
 }
 
-/// (How many tags each has is counted in the models of `tag_set`, where no time passes.)
+/// (The models of `tag_set`, where no time passes, count how many tags each disk has.)
 #[test]
 fn a_disk_goes_on_beside_one_that_wants_all_tags_of_their_set() {
     let spec = "ram:16M?tag_set=shares&queue_depth=8&req_ns=100000";
@@ -315,7 +316,8 @@ fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
     let plug = forebay::plug();
     submit(&mut queue_of_other, Io::read(Buf::new(4096), 0));
     assert_eq!(other.stats().queue.issued, 0, "it is in the plug");
-    // They lack tags: whoever asks for their progress sleeps.
+    // The bios lack tags, so `wait_for_tags` sleeps. Before that it flushes the plugs of this
+    // thread.
     queue.wait_for_tags();
     assert_eq!(other.stats().queue.issued, 1);
     drop(plug);
@@ -325,7 +327,8 @@ fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
 fn where_bios_wait_for_tags_nobody_else_does() {
     let disk = scarce("fair", "");
     let mut queue = disk.queue();
-    // Nothing gets a tag meanwhile: who waited for one would never come back.
+    // While the disk is quiesced, no bio gets a tag: a thread that waited for one would block
+    // forever.
     let quiesced = disk.quiesce();
     for nr in 1..=16 {
         submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));

@@ -5,7 +5,7 @@ use forebay::{Buf, Completion, Disk, Io};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The content of a page of a thread in a round.
+/// Returns the content of a thread's page in a round.
 fn page(thread: u64, round: u64) -> Vec<u8> {
     let word = (thread << 32 | round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     word.to_le_bytes().iter().copied().cycle().take(4096).collect()
@@ -128,7 +128,7 @@ fn contexts_go_from_a_thread_that_ends_to_one_that_begins() {
                     disk.write_at(&page(thread, round), at).expect("a write");
                     let mut queue = disk.queue();
                     queue.submit(Io::read(Buf::new(4096), at)).expect("room");
-                    // Dropped in flight.
+                    // The queue is dropped with this read in flight.
                 });
             }
         });
@@ -142,7 +142,7 @@ fn contexts_go_from_a_thread_that_ends_to_one_that_begins() {
 fn a_plug_that_is_open_on_a_thread_that_ends_loses_nothing() {
     let disk = Disk::open("ram:1M").expect("a disk");
     let same = disk.clone();
-    // Joined, unlike a scoped one, when it has cleaned up behind itself.
+    // Joining this thread, unlike a scoped one, waits for its thread-local destructors.
     let thread = std::thread::spawn(move || {
         std::mem::forget(forebay::plug());
         let mut queue = same.queue();
@@ -177,12 +177,12 @@ fn a_thousand_threads_finish() {
                 .expect("a thread");
         }
     });
-    // Not a measurement: a lost wake-up would wait for ever.
+    // This is not a measurement: a lost wake-up would wait forever.
     assert!(started.elapsed() < Duration::from_secs(300));
     assert_eq!(disk.stats().queue.op(forebay::Op::Read).bios, 10_000);
 }
 
-/// A leader of one disk must not be taken for a follower of another that it waited for before.
+/// The layer must not mistake the leader of one disk for a follower of a disk it waited for before.
 #[test]
 fn threads_go_from_disk_to_disk() {
     let spec = "ram:1M?req_ns=20000&nr_hw_queues=1";

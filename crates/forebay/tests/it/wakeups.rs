@@ -1,5 +1,5 @@
-//! Event loops whose work a gate or a busy driver holds back: the descriptor of each queue wakes
-//! its loop once the work can go on, whichever turn met the gate or the driver.
+//! Event loops with I/O that a gate or a busy driver holds back. The descriptor of each queue wakes
+//! its loop once the I/O can continue, whichever turn met the gate or the driver.
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable};
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-/// The two ways to watch a queue.
+/// A method that returns the poll descriptor of a queue.
 type PollFd = for<'a> fn(&'a mut BioQueue) -> io::Result<BorrowedFd<'a>>;
 const POLL_FDS: [PollFd; 2] = [BioQueue::poll_fd, BioQueue::poll_fd_after_reap];
 
@@ -20,8 +20,8 @@ type MakeHold = fn(&Disk) -> Hold;
 const HOLDS: [(&str, MakeHold); 3] =
     [("quiesce", Disk::quiesce), ("stop", Disk::stop), ("freeze", freeze)];
 
-/// One spec of an owned and one of a shared context for each driver with a descriptor, and for one
-/// without.
+/// Returns specs with an owned and with a shared context, for each driver with a descriptor and for
+/// one without.
 fn specs(scratch: &Scratch) -> Vec<String> {
     let files = ["file", "aio", "psync"].into_iter().flat_map(|driver| {
         ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
@@ -30,7 +30,7 @@ fn specs(scratch: &Scratch) -> Vec<String> {
     files.chain(["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=2"].map(String::from)).collect()
 }
 
-/// Reaps until the descriptor is silent.
+/// Reaps until the descriptor is no longer readable.
 fn settle(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
     let mut nr_looks = 0;
     while is_readable(poll_fd(queue).expect("a descriptor")) {
@@ -40,7 +40,7 @@ fn settle(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, who
     }
 }
 
-/// Waits at the descriptor alone until the queue is empty.
+/// Empties the queue, and waits at the descriptor only.
 fn drain(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
     while !queue.is_empty() {
         if !queue.has_ended() {
@@ -79,7 +79,7 @@ fn a_plug_that_ends_behind_a_gate_wakes_the_loop_when_the_gate_opens() {
     }
 }
 
-/// A loop that looks in vain while the gate is closed has acknowledged its descriptor by then.
+/// A loop that reaps nothing while the gate is closed has acknowledged its descriptor by then.
 #[test]
 fn a_reap_behind_a_gate_wakes_the_loop_when_another_thread_opens_the_gate() {
     let scratch = Scratch::new(1 << 20);
@@ -104,7 +104,7 @@ fn a_reap_behind_a_gate_wakes_the_loop_when_another_thread_opens_the_gate() {
     }
 }
 
-/// A loop that waits for a gate does nothing meanwhile.
+/// A loop that waits for a gate does not spin.
 #[test]
 fn a_descriptor_is_silent_while_a_gate_is_closed() {
     let scratch = Scratch::new(1 << 20);
@@ -120,7 +120,7 @@ fn a_descriptor_is_silent_while_a_gate_is_closed() {
             let held = hold(&disk);
             submit_four(&mut queue);
             settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
-            // Longer than the delay of a busy driver.
+            // Longer than the retry delay of a busy driver.
             std::thread::sleep(Duration::from_millis(10));
             let is_silent = !is_readable(queue.poll_fd().expect("a descriptor"));
             assert!(is_silent && done.is_empty(), "{whose}");
@@ -146,7 +146,8 @@ fn a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop() {
                 if round % 2 == 0 {
                     drop(plug);
                 } else {
-                    // It takes the plug's reads with it, and returns when its own has ended.
+                    // This read also issues the plug's reads, and returns when its own read has
+                    // ended.
                     disk.read_at(&mut Buf::new(4096), 1 << 19).expect("a read");
                     drop(plug);
                 }
@@ -157,7 +158,7 @@ fn a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop() {
     }
 }
 
-/// Two queues of one thread share its context: the turn of one may leave the work of the other.
+/// Two queues of one thread share its context, so the turn of one may leave work for the other.
 #[test]
 fn a_turn_of_one_queue_wakes_the_loop_of_another() {
     let scratch = Scratch::new(1 << 20);
@@ -180,19 +181,19 @@ fn a_turn_of_one_queue_wakes_the_loop_of_another() {
     }
 }
 
-/// A reap that has enough without a turn acknowledges the descriptor, and learns nothing of the
-/// work that is left.
+/// A reap that finds enough completions without a turn acknowledges the descriptor, but does not
+/// detect the remaining work.
 #[test]
 fn a_reap_without_a_turn_loses_no_wake_up() {
     let scratch = Scratch::new(1 << 20);
-    // From now on the kernel has its pages.
+    // From now on the file's pages are in the page cache.
     std::fs::read(&scratch.path).expect("the file");
     for spec in [1, 2].map(|nr| scratch.spec(&format!("nr_hw_queues={nr}"))) {
         let disk = open(&spec);
         let (mut queue, mut done) = (disk.queue(), Vec::new());
         settle(&mut queue, BioQueue::poll_fd, &mut done, &spec);
         for round in 1..=20 {
-            // These end at once.
+            // These reads complete immediately.
             submit_four(&mut queue);
             let held = disk.quiesce();
             let plug = forebay::plug();
@@ -206,7 +207,8 @@ fn a_reap_without_a_turn_loses_no_wake_up() {
     }
 }
 
-/// What the closure was not given stays in the queue, and the descriptor says so.
+/// Completions that the closure did not receive stay in the queue, and the descriptor stays
+/// readable.
 #[test]
 fn a_closure_that_panics_loses_no_wake_up() {
     let disk = open("ram:1M");
@@ -224,12 +226,12 @@ fn a_closure_that_panics_loses_no_wake_up() {
     }
 }
 
-/// Forbids the calling thread to set a timer.
+/// Makes the calling thread unable to set a timer.
 fn forbid_timers() {
     seccomp::refuse([(libc::SYS_timerfd_settime, libc::EPERM)]).expect("a filter");
 }
 
-/// Runs `body` in a thread of its own, which a filter may change.
+/// Runs `body` in its own thread, in which it may install a filter.
 fn in_a_thread(body: impl FnOnce() + Send) {
     thread::scope(|scope| {
         scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -247,7 +249,7 @@ fn poll_fd_fails_where_a_filter_forbids_timers() {
             let error = queue.poll_fd().expect_err("there is no alarm").to_string();
             assert!(error.contains("timerfd_settime"), "{spec}: {error}");
             assert!(disk.poll_fd().is_none(), "{spec}");
-            // The queue works without it.
+            // The queue works without the descriptor.
             submit_four(&mut queue);
             let mut done = Vec::new();
             assert_eq!(queue.reap(4, 4, &mut done), 4, "{spec}");
@@ -255,7 +257,8 @@ fn poll_fd_fails_where_a_filter_forbids_timers() {
     }
 }
 
-/// The timer may run when the filter comes: then it expires, and can be neither stopped nor set.
+/// The timer may be armed when the filter is installed. It then expires, and the thread can neither
+/// stop nor set it.
 #[test]
 fn a_loop_is_woken_after_a_filter_has_forbidden_timers() {
     let scratch = Scratch::new(1 << 20);
@@ -279,7 +282,7 @@ fn a_loop_is_woken_after_a_filter_has_forbidden_timers() {
                     drain(&mut queue, poll_fd, &mut done, spec);
                     assert_eq!(done.len(), 4, "{spec}");
                 }
-                // Longer than the delay of a busy driver.
+                // Longer than the retry delay of a busy driver.
                 thread::sleep(Duration::from_millis(10));
                 settle(&mut queue, poll_fd, &mut done, spec);
             });

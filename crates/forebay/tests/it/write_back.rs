@@ -1,5 +1,5 @@
-//! A write-back that fails is reported, and what it has lost is not durable: on a block device
-//! whose storage is full for a while.
+//! Failed write-backs are reported, and the data that they lost is not durable: on a block device
+//! with storage that is full for a while.
 
 use crate::common::{open, reap_all, submit};
 use crate::fallback::under;
@@ -12,7 +12,7 @@ const ENGINES: [&str; 3] = ["io_uring", "aio", "psync"];
 const A: [u8; PAGE] = [0xA5; PAGE];
 const FAILED: Result<(), IoError> = Err(IoError::Ended(BlockStatus::Io));
 
-/// Everything that `disk` reports says that what was written up to `point` is lost.
+/// Checks that every report of `disk` says that the writes up to `point` are lost.
 #[track_caller]
 fn assert_lost(disk: &Disk, point: u64, what: &str) {
     assert_eq!(disk.flush(), FAILED, "{what}");
@@ -36,7 +36,7 @@ fn flush_fails_after_a_fua_write_that_got_the_error_of_an_earlier_write() {
             assert_eq!(durable, Err(IoError::Ended(BlockStatus::Io)), "{what}");
             assert!(!device.stores(&A, 0), "it is lost");
             assert_lost(&disk, point, &what);
-            // The loss is reported once. What is written now is durable.
+            // The loss is reported once. Later writes become durable.
             disk.acknowledge_loss().expect("a loss");
             disk.write_at(&A, 0).expect("a write");
             disk.flush().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -45,7 +45,7 @@ fn flush_fails_after_a_fua_write_that_got_the_error_of_an_earlier_write() {
     }
 }
 
-/// Flushes by a queue of a new thread, which opens the file anew.
+/// Flushes through a queue of a new thread, which opens the file again.
 fn flush_by_a_new_thread(disk: &Disk) -> Result<u64, BlockStatus> {
     let flush = || {
         let mut queue = disk.queue();
@@ -55,7 +55,7 @@ fn flush_by_a_new_thread(disk: &Disk) -> Result<u64, BlockStatus> {
     std::thread::scope(|scope| scope.spawn(flush).join().expect("no panic"))
 }
 
-/// Writes a page into the cache, by the context that threads share. Returns its durable point.
+/// Writes a page into the cache through the shared context. Returns its durable point.
 fn write_a(disk: &Disk) -> u64 {
     disk.write_at(&A, 0).expect("a write into the cache");
     disk.durable_point()
@@ -73,7 +73,7 @@ fn flush_through_a_file_opened_later_does_not_hide_an_error_another_program_got(
         assert_eq!(flush_by_a_new_thread(&disk), Err(BlockStatus::Io), "{spec}");
         assert!(!device.stores(&A, 0), "it is lost");
         assert_lost(&disk, point, &spec);
-        // The next thread has nothing to add to a loss that is acknowledged.
+        // After the loss is acknowledged, a new thread reports no further loss.
         disk.acknowledge_loss().expect("a loss");
         let point = write_a(&disk);
         assert_eq!(flush_by_a_new_thread(&disk), Ok(0), "{spec}");
@@ -104,7 +104,8 @@ fn disk_that_is_closed_takes_no_error_with_it() {
         for opens_before in [true, false] {
             let Some(device) = ThinDevice::new("disk_that_is_closed_...") else { return };
             let spec = format!("{}?engine={engine}&nr_hw_queues=4", device.node);
-            // Opened for reading first: the place opens its file for writing with the second.
+            // The first disk is read-only, so the file is opened for writing only with the second
+            // one.
             let reader = open(&format!("{spec}&read_only=on"));
             let writer = open(&spec);
             let other = opens_before.then(|| open(&spec));
@@ -134,7 +135,7 @@ fn fua_write_of_a_second_disk_does_not_hide_an_error() {
         submit(&mut queue, Io::write(Buf::new(PAGE), 1 << 20).fua());
         let result = reap_all(&mut queue).pop().expect("an end").result;
         assert!(!device.stores(&A, 0), "it is lost");
-        // Direct I/O may write past the page cache without a look at its errors.
+        // Direct I/O may bypass the page cache without checking its errors.
         assert!(keys == "direct=on" || result == Err(BlockStatus::Io), "{spec}");
         assert_lost(&second, point, &spec);
         assert_lost(&disk, point, &spec);
@@ -144,7 +145,8 @@ fn fua_write_of_a_second_disk_does_not_hide_an_error() {
 #[test]
 fn error_before_a_disk_was_opened_is_not_its_loss() {
     let Some(device) = ThinDevice::new("error_before_a_disk_was_opened_...") else { return };
-    // The kernel writes the cache back with the last close, so another program has it open.
+    // The last close makes the kernel write the cache back, so another program keeps the device
+    // open.
     let _other = File::open(&device.node).expect("the device");
     let disk = open(&device.node);
     write_a(&disk);

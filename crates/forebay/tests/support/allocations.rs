@@ -1,8 +1,8 @@
-//! Passes of I/O in which nothing may allocate: an allocator that counts, in all threads of the
-//! program.
+//! I/O passes in which nothing may allocate, checked by an allocator that counts in all threads of
+//! the program.
 //!
-//! A test program that uses this has one test, so that no other test allocates meanwhile.
-// An allocator is unsafe code.
+//! A test program that uses this file has one test, so that no other test allocates meanwhile.
+// This file implements an allocator.
 #![allow(unsafe_code)]
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io};
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 struct Counting;
 
-/// Whether allocations are counted now.
+/// Whether allocations are being counted.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static NR_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts an allocation of any thread but the program's first, which belongs to the test harness:
-/// it prints a line, and allocates for that, when a test runs for more than a minute.
+/// Counts an allocation of any thread except the program's first. That one belongs to the test
+/// harness, which allocates to print a line when a test runs for more than a minute.
 fn count() {
     // SAFETY: both calls only return a number.
     let is_first = || unsafe { libc::gettid() == libc::getpid() };
@@ -26,7 +26,7 @@ fn count() {
     }
 }
 
-// SAFETY: all is handed to the system's allocator; counting touches no memory of its own.
+// SAFETY: every call is forwarded to the system's allocator; counting accesses two atomics only.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -53,7 +53,7 @@ const NR_PASSES: usize = 3;
 const NR_ROUNDS: u64 = 120;
 const BATCH: u64 = 16;
 
-/// A thread with a queue.
+/// A thread's queue and buffers.
 struct User<'a> {
     disk: &'a Disk,
     queue: BioQueue,
@@ -67,7 +67,7 @@ impl User<'_> {
         User { disk, queue: disk.queue(), bufs, done: Vec::with_capacity(DEPTH_OF_WARM_UP) }
     }
 
-    /// Submits a plugged batch, with the buffers that are free.
+    /// Submits a plugged batch with the free buffers.
     fn submit_batch(&mut self, round: u64) {
         let plug = forebay::plug();
         for nth in 0..BATCH {
@@ -122,15 +122,15 @@ impl User<'_> {
             self.pass();
             barrier.wait();
         }
-        // Its end may allocate: it begins when no allocation is counted any more.
+        // The end of the thread may allocate, so it begins only after counting has stopped.
         barrier.wait();
     }
 }
 
-/// Checks that no pass allocates: neither the threads that use the disks, nor those of the disks.
+/// Checks that no pass allocates, neither in the threads that use the disks nor in the disks' own.
 ///
-/// A list grows to the most entries that it ever had. So a warm-up fills the lists further than the
-/// passes do: it submits all its I/Os to a disk that is quiesced until the last has come.
+/// A list grows to its largest size so far. So a warm-up fills the lists further than the passes
+/// do: it submits all its I/Os to a disk that is quiesced until the last one is submitted.
 pub(crate) fn check(what: &str, disks: &[Disk], nr_threads: usize) {
     let barrier = Barrier::new(nr_threads + 1);
     let nr_allocations = std::thread::scope(|scope| {
@@ -153,7 +153,7 @@ pub(crate) fn check(what: &str, disks: &[Disk], nr_threads: usize) {
             NR_ALLOCATIONS.load(Ordering::Relaxed)
         });
         barrier.wait();
-        // The scope itself does not wait for what threads do at their very end.
+        // The end of a scope does not wait for the threads' thread-local destructors.
         users.into_iter().for_each(|user| user.join().expect("no panic"));
         nr_allocations
     });

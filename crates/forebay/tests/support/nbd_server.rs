@@ -1,7 +1,8 @@
-//! A small NBD server, in this process: memory behind a socket, a thread for each connection.
+//! A small in-process NBD server: memory behind a socket, with one thread per connection.
 //!
-//! It is there to be talked to, not to be fast. It answers a batch of requests in an order of its
-//! own, and reads in pieces, as the protocol allows; and it declines what it is told to.
+//! It is made for tests of the protocol, not for speed. It answers a batch of requests out of
+//! order, and answers reads in several chunks, as the protocol allows. It declines the options that
+//! it is given.
 
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 use forebay_nbd::server::{Command, Handshake, Next, Request, TlsPolicy, Transmission};
@@ -15,31 +16,31 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A server; it ends when this is dropped, and its connections when their clients leave.
+/// A server. It stops when this is dropped; a connection ends when its client disconnects.
 pub(crate) struct NbdServer {
     pub(crate) socket: PathBuf,
     served: Arc<Served>,
     _folder: tempfile::TempDir,
 }
 
-/// What a connection does in the place of serving, once its export is chosen.
+/// Replaces the serving of a connection, once the export is chosen.
 pub(crate) type Script =
     dyn Fn(&mut BufReader<&UnixStream>, &Transmission) -> io::Result<()> + Send + Sync;
 
-/// What all connections have in common.
+/// State shared by all connections.
 struct Served {
     export: ExportInfo,
-    /// Options that it does not know.
+    /// Options that the server does not support.
     declined: Vec<u32>,
     memory: Mutex<Vec<u8>>,
     is_over: AtomicBool,
     nr_connections: AtomicUsize,
-    /// All commands that it has served.
+    /// All commands that the server has served.
     commands: Mutex<Vec<Command>>,
     script: Option<Box<Script>>,
 }
 
-/// An export of `len` bytes that can do everything.
+/// Returns an export of `len` bytes that supports every command.
 pub(crate) fn export(len: u64) -> ExportInfo {
     let can = Abilities {
         flush: true,
@@ -59,12 +60,12 @@ pub(crate) fn export(len: u64) -> ExportInfo {
 }
 
 impl NbdServer {
-    /// Serves this export, without knowing these options.
+    /// Serves this export without support for these options.
     pub(crate) fn new(export: ExportInfo, declined: &[u32]) -> NbdServer {
         NbdServer::start(export, declined, None, usize::MAX)
     }
 
-    /// Likewise, up to where the export is chosen; then it does this.
+    /// Starts a server that runs `script` on each connection, once the export is chosen.
     pub(crate) fn scripted(
         export: ExportInfo,
         declined: &[u32],
@@ -76,7 +77,7 @@ impl NbdServer {
         NbdServer::start(export, declined, Some(Box::new(script)), usize::MAX)
     }
 
-    /// Serves this export to so many clients, and hangs up on others.
+    /// Serves this export to at most `nr_connections_max` clients, and hangs up on further ones.
     pub(crate) fn limited(export: ExportInfo, nr_connections_max: usize) -> NbdServer {
         NbdServer::start(export, &[], None, nr_connections_max)
     }
@@ -109,24 +110,24 @@ impl NbdServer {
                 if served.nr_connections.fetch_add(1, Ordering::Relaxed) >= nr_connections_max {
                     continue;
                 }
-                // Whose client leaves has nothing to say.
+                // An error of a client that disconnects is ignored.
                 std::thread::spawn(move || served.serve(&stream));
             }
         });
         NbdServer { socket, served, _folder: folder }
     }
 
-    /// The URI of the export, without any keys but its socket.
+    /// Returns the URI of the export, with no key but its socket.
     pub(crate) fn uri(&self) -> String {
         format!("nbd+unix:///{}?socket={}", self.served.export.name, self.socket.display())
     }
 
-    /// How many connections there were.
+    /// Returns how many connections there have been.
     pub(crate) fn nr_connections(&self) -> usize {
         self.served.nr_connections.load(Ordering::Relaxed)
     }
 
-    /// Takes the commands that it has served since this was last called, oldest first.
+    /// Takes the commands served since the last call, oldest first.
     #[allow(dead_code, reason = "the unit tests do not need it")]
     pub(crate) fn take_commands(&self) -> Vec<Command> {
         let mut commands = self.served.commands.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +170,7 @@ impl Served {
             self.handle(&transmission, &rq, &payload, seed >> 40, &mut reply);
             let at = (seed >> 33) as usize % (replies.len() + 1);
             replies.insert(at, reply);
-            // A batch ends where nothing more is there.
+            // A batch ends when the buffer has no more input.
             if reader.buffer().is_empty() {
                 (&*stream).write_all(&replies.concat())?;
                 replies.clear();
@@ -195,7 +196,7 @@ impl Served {
             if input.is_empty() {
                 return Ok(None);
             }
-            // The client says one thing at a time.
+            // The client sends one option at a time.
             let len = input.len();
             let declined =
                 OptionHeader::parse(input).filter(|header| self.declined.contains(&header.option));
@@ -247,7 +248,8 @@ impl Served {
         out.extend(transmission.done(rq).as_slice());
     }
 
-    /// A read in up to three pieces; of those that are zero no byte is sent, if that can be said.
+    /// Answers a read in up to three chunks. Chunks of zeroes are sent as holes, if the framing
+    /// can.
     fn read(&self, transmission: &Transmission, rq: &Request, seed: u64, out: &mut Vec<u8>) {
         let memory = self.memory();
         let is_whole = !transmission.can_fail_late() || seed.is_multiple_of(3) || rq.len < 3;
@@ -276,7 +278,7 @@ impl Served {
     }
 }
 
-/// Tells zeroes without sending them; with simple replies that cannot be said.
+/// Sends a hole instead of zero bytes. Simple replies have no holes.
 pub(crate) fn put_hole(
     framing: Framing,
     rq: &Request,

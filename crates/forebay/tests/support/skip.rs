@@ -1,11 +1,11 @@
-//! How a test reports that it cannot run on this machine.
+//! Reports tests that cannot run on this machine.
 //!
-//! The twin for the other crates' tests is this file, included by its path.
+//! The tests of other crates include this file by its path.
 
 use std::io::Write;
 
 /// Reports that a test, or a part of it, cannot run on this machine, and why. The caller returns
-/// after this.
+/// after this call.
 ///
 /// # Panics
 /// If `FOREBAY_REQUIRE_TOOLS=1` is set: then every test must be able to run.
@@ -16,13 +16,13 @@ pub(crate) fn skip(test: &str, reason: &str) {
     skip_always(test, reason);
 }
 
-/// Does the same, but never panics: the kernel or the machine lacks a feature, which no tool and no
+/// Does the same, but never panics: the kernel or the machine lacks a feature, which no tool or
 /// privilege can add.
 ///
-/// The line goes to the real standard error: libtest captures `eprintln!`, and drops what a test
-/// that passes has printed.
+/// The line goes to the real standard error: libtest captures `eprintln!`, and drops the output of
+/// a test that passes.
 pub(crate) fn skip_always(test: &str, reason: &str) {
     let line = format!("{test}: SKIPPED: {reason}\n");
-    // It may be closed.
+    // Standard error may be closed.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,9 +1,9 @@
 //! A block device whose write-back fails while its storage is full.
 //!
-//! A loop device on a sparse file in a small tmpfs: writes end in the page cache, and fail on their
-//! way to the file when the tmpfs has no page left. For root on Linux.
+//! The device is a loop device on a sparse file in a small tmpfs. Writes complete in the page
+//! cache, and their write-back fails when the tmpfs has no free page. Needs root on Linux.
 //!
-//! A crate includes this file by its path, and `skip.rs` into the same module.
+//! A crate includes this file by its path, and `skip.rs` in the same module.
 
 use super::skip::skip;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The size of the file system, and of the device, which has room for more than that.
+/// Size of the file system. The device is larger.
 const FS_LEN: u64 = 4 << 20;
 const DEVICE_LEN: u64 = 16 << 20;
 
@@ -23,7 +23,7 @@ pub(crate) struct ThinDevice {
     _folder: tempfile::TempDir,
 }
 
-/// Runs a program, and returns what it has printed.
+/// Runs a program. Returns its output.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -34,7 +34,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 impl ThinDevice {
-    /// Sets up a device for `test`. Returns `None`, after [`skip`], where that is not possible.
+    /// Sets up a device for `test`. Calls [`skip`] and returns `None` if that is not possible.
     #[track_caller]
     pub(crate) fn new(test: &str) -> Option<ThinDevice> {
         let skipped = |why| skip(test, &format!("there is no loop device on a tmpfs: {why}"));
@@ -47,7 +47,7 @@ impl ThinDevice {
         fs::create_dir(&mount).expect("a folder");
         let path = mount.to_str().expect("a path in UTF-8");
         run("mount", &["-t", "tmpfs", "-o", &format!("size={FS_LEN}"), "none", path])?;
-        // From here on it is unmounted when this is dropped.
+        // From here on, dropping `device` unmounts it.
         let mut device = ThinDevice { node: String::new(), mount, _folder: folder };
         let image = device.image();
         let file = File::create(&image).expect("a file");
@@ -65,19 +65,19 @@ impl ThinDevice {
         self.mount.join("filler")
     }
 
-    /// From now on write-back of parts that are not allocated yet fails.
+    /// Makes the write-back of unallocated parts fail from now on.
     pub(crate) fn fill(&self) {
         let mut filler = File::create(self.filler()).expect("a file");
         while filler.write_all(&[1; 4096]).is_ok() {}
     }
 
-    /// From now on write-back succeeds.
+    /// Makes write-back succeed from now on.
     pub(crate) fn free(&self) {
         fs::remove_file(self.filler()).expect("the filler is there");
     }
 
-    /// Fills the storage, and has the write-back of everything that is cached fail. It is reported
-    /// to an open file that is closed then, as that of another program.
+    /// Fills the storage and makes the write-back of all cached data fail. The error is reported to
+    /// an open file that is then closed, as if another program had synced the device.
     pub(crate) fn fail_write_back(&self) {
         self.fill();
         assert!(self.sync().is_err(), "the write-back of {} fails", self.node);
@@ -89,7 +89,7 @@ impl ThinDevice {
         File::open(&self.node)?.sync_data()
     }
 
-    /// Whether the storage has these bytes, whatever is cached.
+    /// Returns whether the storage has these bytes, regardless of the cache.
     pub(crate) fn stores(&self, bytes: &[u8], offset: u64) -> bool {
         let mut stored = vec![0; bytes.len()];
         let file = File::open(self.image()).expect("the image");

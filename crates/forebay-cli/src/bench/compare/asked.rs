@@ -1,4 +1,4 @@
-//! The options of a comparison, which stand among those of the jobs.
+//! Command-line options of a comparison, which are mixed with those of the jobs.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn entry((name, values, help): &(&str, &str, &str)) -> String {
     format!("  {name}\n      {help}\n      values: {values}\n")
 }
 
-/// The comparison that is asked for.
+/// The options of a requested comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::bench) struct Asked {
     /// The other side: `fio`, a spec, or keys after a question mark.
@@ -58,7 +58,7 @@ pub(in crate::bench) struct Asked {
     pub(super) pairs: usize,
     /// The longest run, if runs are limited.
     pub(super) limit: Option<Duration>,
-    /// The format; `None`: as `--output-format` says.
+    /// The format; `None`: the one of `--output-format`.
     pub(super) format: Option<Format>,
     /// Whether a verdict "worse" makes the program fail.
     pub(super) fail: bool,
@@ -89,7 +89,7 @@ impl Format {
     }
 }
 
-/// What [`take`] found.
+/// Result of [`take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::bench) struct Taken {
     /// The comparison, if there is one.
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((plain.asked, plain.rest.len()), (None, 3));
     }
 
-    /// Every option of the list changes what is asked for.
+    /// Every option in the list changes the request.
     #[test]
     fn each_has_an_effect_and_its_lines_in_the_help() {
         let none = take("--compare=ram:1M").asked;

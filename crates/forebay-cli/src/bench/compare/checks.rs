@@ -1,7 +1,7 @@
 //! Options that a comparison refuses, and notes about those that have no effect in it.
 //!
-//! An accepted option has its effect. So what a comparison cannot honour is an error if the user
-//! would miss it, and else a note.
+//! An accepted option has its effect. An option that a comparison cannot honour is an error if the
+//! user would miss its effect, and causes a note otherwise.
 
 use forebay::Spec;
 use forebay_fio::job::{Job, OutputFormat, RunOptions};
@@ -55,7 +55,7 @@ pub(super) fn run(run: &RunOptions, asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// Refuses jobs that cannot be compared, whatever the sides are.
+/// Refuses jobs that no comparison supports, with any sides.
 pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
     let refuse =
         |job: &Job, reason: &str| Err(Failure::Usage(format!("--compare: {}: {reason}", job.name)));
@@ -94,8 +94,8 @@ pub(super) fn notes(jobs: &[Job]) -> Vec<String> {
     notes
 }
 
-/// Refuses a comparison of jobs with themselves, if `with` has keys that were to make a difference.
-/// Without keys, or on the device that the jobs name in the same words, it is intended: it shows
+/// Refuses a comparison of jobs with themselves, if `with` has keys that should make a difference.
+/// It is intentional without keys, or if `with` is exactly the device of the jobs: then it shows
 /// how much equal runs differ.
 pub(super) fn sides(
     (jobs, targets): (&[Job], &[Target]),

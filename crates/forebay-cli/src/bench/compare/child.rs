@@ -1,8 +1,8 @@
-//! One run: a child process, what it printed, and the processor time of the whole of it.
+//! One run: a child process, its output, and the CPU time of the whole process.
 //!
-//! The time is read when the child has ended and before it is reaped: then it is that of all its
-//! threads, the kernel's workers among them, which figures of the jobs' threads alone would miss.
-//! It comes in clock ticks of 10 ms, so that a run should take seconds.
+//! The CPU time is read after the child has exited and before it is reaped. It then includes all
+//! threads, even kernel workers, which the figures of the jobs' threads would miss. Its unit is a
+//! clock tick of 10 ms, so a run should take seconds.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::bench::stop::Stop;
 
-/// How often the child is looked at. Often enough for whoever waits, too seldom to be measured.
+/// Polling interval for the child: short enough for the user, too long to affect the measurement.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long a child that was told to end may take.
+/// How long a child may take to exit after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What came of a child.
+/// Result of a child.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
@@ -29,12 +29,12 @@ pub(super) struct Ended {
     pub(super) stderr: String,
     /// User and system time.
     pub(super) cpu: Duration,
-    /// Whether it was told to end early.
+    /// Whether a signal stopped it early.
     pub(super) was_stopped: bool,
 }
 
-/// Runs `program`; `tick` is called now and then meanwhile. If a signal comes, the child is told to
-/// end, and waited for.
+/// Runs `program`, and calls `tick` periodically. If a signal arrives, forwards it to the child,
+/// and waits for the child.
 pub(super) fn run(
     program: &OsStr,
     arguments: &[impl AsRef<OsStr>],
@@ -47,8 +47,8 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // An interrupt from the keyboard comes to this process alone, which passes it on once: a
-        // second one would end the child without a word.
+        // A keyboard interrupt then reaches only this process, which forwards it once: a second one
+        // would kill the child before its report.
         .process_group(0)
         .spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
@@ -57,7 +57,7 @@ pub(super) fn run(
         let err = scope.spawn(|| text(err));
         let waited = wait(&child, stop, tick);
         if waited.is_err() {
-            // Its pipes close, so that the readers end.
+            // The child's pipes close, so the readers end.
             kill_process_group(Pid::from_child(&child), Signal::KILL)?;
         }
         let status = child.wait()?;
@@ -69,7 +69,7 @@ pub(super) fn run(
     })
 }
 
-/// Waits until the child has ended, and does not reap it.
+/// Waits until the child has exited, without reaping it.
 fn wait(child: &Child, stop: &Stop, mut tick: impl FnMut()) -> io::Result<(Duration, bool)> {
     let pid = Pid::from_child(child);
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -77,7 +77,7 @@ fn wait(child: &Child, stop: &Stop, mut tick: impl FnMut()) -> io::Result<(Durat
     while waitid(WaitId::Pid(pid), options)?.is_none() {
         match told {
             None if stop.is_set() => {
-                // To all of its group: perf waits for what it has started.
+                // The signal goes to the whole group, because perf waits for its own child.
                 kill_process_group(pid, Signal::INT)?;
                 told = Some(Instant::now());
             }
@@ -91,11 +91,11 @@ fn wait(child: &Child, stop: &Stop, mut tick: impl FnMut()) -> io::Result<(Durat
     Ok((cpu(&stat), told.is_some()))
 }
 
-/// User and system time of a process and its children in a line of proc(5), `stat`.
+/// Returns the user and system time of a process and its children from its `stat` line (proc(5)).
 fn cpu(stat: &str) -> Duration {
-    // The second field, the name in parentheses, may hold anything; count from behind it.
+    // The second field, the name in parentheses, may contain anything, so the code parses the rest.
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    // Fields 14 to 17; field 3 is the first one here.
+    // Fields 14 to 17; field 3 comes first here.
     let ticks = behind_name.split_whitespace().skip(14 - 3).take(4);
     let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
@@ -103,7 +103,7 @@ fn cpu(stat: &str) -> Duration {
 
 fn text(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read is missed in the report, and that is said there.
+    // If the output is incomplete, parsing the report fails and reports that.
     let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

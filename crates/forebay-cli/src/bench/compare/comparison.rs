@@ -32,7 +32,7 @@ impl Row {
         let is_few = Metric::OF_RUN.contains(&metric) && medians.iter().flatten().all(|&m| m < FEW);
         let ratios: Vec<f64> = ratios(&pairs).flatten().filter(|_| !is_few).collect();
         let ratio = Spread::of(ratios.iter().copied());
-        // Pairs in which both sides have a value are a selection, which proves nothing.
+        // Pairs in which both sides have a value would be a biased selection.
         let is_partial = pairs.iter().any(|[a, b]| a.is_some() != b.is_some());
         let verdict = metric.tolerance().and_then(|tolerance| match is_partial {
             true => Some(Verdict::Undecided),
@@ -126,7 +126,7 @@ pub(super) fn rows(measured: &Measured) -> Vec<Row> {
         };
         rows.push(Row::new(metric, None, pairs));
     }
-    // Without merges on either side the row says nothing.
+    // Without merges on either side, the row is omitted.
     rows.retain(|row| row.metric != Metric::Merges || row.is_known());
     rows
 }
@@ -144,7 +144,7 @@ pub(super) struct Comparison {
     pub(super) workload: String,
     /// The commands of A and B.
     pub(super) commands: [String; 2],
-    /// The number of pairs asked for.
+    /// The requested number of pairs.
     pub(super) nr_asked: usize,
     /// The number of pairs measured.
     pub(super) nr_pairs: usize,
@@ -290,7 +290,7 @@ mod tests {
         let row = write_row(&only_a, Metric::Iops);
         assert_eq!(row.ratio.map(|ratio| ratio.median), Some(f64::INFINITY));
         assert_eq!(row.verdict, Some(Verdict::Ok));
-        // In one pair of five.
+        // A does no writes in one pair of five.
         let rows = rows(&with_writes(|nth, side| nth > 0 || side == 1));
         let ratio = write_row(&rows, Metric::Iops).ratio.expect("pairs");
         assert_eq!((ratio.min, ratio.interval.map(|interval| interval.low)), (0.0, Some(0.0)));

@@ -12,15 +12,15 @@ use crate::failure::Failure;
 
 /// The first fio whose JSON has latencies in nanoseconds.
 const OLDEST: (u32, u32) = (3, 0);
-/// The first fio that knows the engine io_uring.
+/// The first fio with the engine io_uring.
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
-/// Settings of the layer other than those of [`forebay::KNOBS`]: fio has no layer, and the job is
+/// Settings of the layer other than those of [`forebay::KNOBS`]. fio has no layer, so its job is
 /// the same without them.
 const OF_THE_LAYER: &[&str] = &["tag_set", "service", "max_sectors_kb", "fua", "exclusive", "lock"];
 
 /// Keys of files that become options of fio ([`twin_of_file`]), that have no effect on the load, or
-/// that are noted ([`notes`]).
+/// that cause notes ([`notes`]).
 const OF_FILES: &[&str] = &[
     "direct",
     "read_only",
@@ -38,13 +38,13 @@ fn is_of_the_layer(key: &str) -> bool {
     Knob::named(key).is_some() || OF_THE_LAYER.contains(&key)
 }
 
-/// Returns the jobs for fio that do the same as `jobs`.
+/// Returns the equivalent jobs for fio.
 ///
 /// # Errors
-/// A job on a device that fio does not have.
+/// A job on a device that fio does not support.
 pub(super) fn twins(jobs: &[Job], targets: &[Target]) -> Result<Vec<Job>, Failure> {
     let twin = |(at, job): (usize, &Job)| {
-        // Clones differ in their default file alone, which fio names in the same way.
+        // Clones differ only in their default file, which fio names in the same way.
         let target = targets.iter().find(|target| target.job == at);
         let target = target.ok_or_else(|| Failure::Usage(format!("{}: no clones", job.name)))?;
         twin(job, &target.spec)
@@ -74,7 +74,7 @@ pub(super) fn descriptions(twins: &[Job], targets: &[Target]) -> Vec<String> {
     targets.iter().map(describe).collect()
 }
 
-/// Returns notes about differences of the sides that fio has no option for.
+/// Returns notes about differences between the sides for which fio has no option.
 pub(super) fn notes(twins: &[Job], targets: &[Target]) -> Vec<String> {
     let mut notes = Vec::new();
     if twins.iter().any(|job| job.ioengine == Some(Engine::Null)) {
@@ -130,9 +130,9 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
         twin.ioengine = Some(Engine::Null);
         twin.filename = None;
         twin.direct = None;
-        // fio's engine null does not know them.
+        // fio's engine null does not support them.
         (twin.fixedbufs, twin.sqthread_poll) = (None, None);
-        // The whole device, whose size fio does not know.
+        // The whole device, because fio cannot determine its size.
         let rest = capacity.saturating_sub(job.offset.of(capacity));
         twin.size = job.size.filter(|size| matches!(size, Size::Bytes(1..))).or(match job.size {
             Some(percent @ Size::Percent(_)) => Some(Size::Bytes(percent.of(capacity).min(rest))),
@@ -153,7 +153,7 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
 /// Returns the job on the file of `spec`, with the keys of the file as options of fio.
 ///
 /// # Errors
-/// A key that the engine of the job does not have in fio.
+/// A key for which the job's fio engine has no equivalent.
 fn twin_of_file(job: Job, spec: &Spec) -> Result<Job, &'static str> {
     let is_on = |value: &str| matches!(value, "on" | "1" | "yes" | "true");
     let mut twin = job;
@@ -167,13 +167,13 @@ fn twin_of_file(job: Job, spec: &Spec) -> Result<Job, &'static str> {
     twin.filename = twin.filename.is_some().then(|| spec.target().replace(':', "\\:"));
     twin.direct = spec.get("direct").map(is_on).or(twin.direct);
     if engine != Engine::IoUring {
-        // fio's other engines do not know these options.
+        // fio's other engines do not support these options.
         (twin.fixedbufs, twin.sqthread_poll) = (None, None);
         let is_used = |key: &&str| spec.get(key).is_some_and(|value| value != "off");
         return OF_RINGS.into_iter().find(is_used).map_or(Ok(twin), Err);
     }
     if spec.get("fixed_buffers").is_some() {
-        // All jobs of the disk use its registered memory, unless they refuse.
+        // All jobs on the disk use its registered memory, unless they opt out.
         twin.fixedbufs = twin.fixedbufs.or(Some(true));
     }
     twin.sqthread_poll = spec.get("sqpoll").map(is_on).or(twin.sqthread_poll);
@@ -234,7 +234,7 @@ mod tests {
         let targets = plan(&command.jobs).expect(args);
         let twins = twins(&command.jobs, &targets).map_err(|error| error.to_string())?;
         let twins: Vec<_> = twins.iter().flat_map(arguments::of).collect();
-        // fio's arguments must mean the same to this program.
+        // This program must interpret fio's arguments in the same way.
         let Ok(Parsed::Run(again)) = parse(twins.iter().map(Into::into)) else {
             panic!("{twins:?}")
         };

@@ -1,5 +1,5 @@
-//! A comparison as one JSON value. Values are not rounded; units end the names. A ratio of infinity
-//! is null, because JSON has no word for it.
+//! A comparison as one JSON value. Values are not rounded, and names end with their units. An
+//! infinite ratio is null, because JSON cannot represent it.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
-//! Where it was measured: figures without a machine mean little.
+//! Description of the machine: figures are only meaningful together with it.
 
 use std::fs;
 
-/// Processor, how many, and kernel.
+/// Returns the processor model, the number of processors, and the kernel version.
 pub(super) fn describe() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease");

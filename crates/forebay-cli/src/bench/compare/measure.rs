@@ -1,10 +1,10 @@
 //! The measurement: both sides in turn, pair by pair.
 //!
-//! Before the pairs each side warms up. In the warm-up perf counts the system calls of a run, where
-//! it is allowed to, because counting takes time. A run that ends at once shows the cost of
-//! starting the program: fio calibrates a clock for a tenth of a second, which is no cost of an
-//! I/O. So CPU time per I/O is the difference between a run and a run that ends at once, in I/Os as
-//! in time.
+//! Before the pairs each side warms up. In the warm-up, perf counts the system calls of a run, if
+//! it is permitted to; it does so only there, because counting takes time. A run that ends at once
+//! measures the cost of starting the program: fio calibrates a clock for a tenth of a second, which
+//! is not part of an I/O. So CPU time per I/O is the difference between a full run and a run that
+//! ends at once, in CPU time as well as in I/Os.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -49,11 +49,11 @@ pub(super) struct Before {
 /// A measurement.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
-    /// Of A and B.
+    /// Measurements before the pairs, for A and B.
     pub(super) before: [Before; 2],
     /// The pairs, A and B.
     pub(super) pairs: Vec<[Run; 2]>,
-    /// Whether a signal ended it.
+    /// Whether a signal stopped the measurement.
     pub(super) was_stopped: bool,
 }
 
@@ -186,7 +186,7 @@ fn read(side: &Side, ended: &Ended) -> Result<Option<Run>, Failure> {
     }
 }
 
-/// Returns the reason of a failed run: its standard error, or else its output before the report.
+/// Returns the reason of a failed run: its standard error, or else its output before any report.
 fn last_words(ended: &Ended) -> String {
     let is_perfs = |line: &&str| line.contains(PERF[3]);
     let lines = |text: &str| {

@@ -5,8 +5,8 @@ use forebay_fio::sample::DirectionSample;
 use super::measure::{Before, Run};
 use super::spread::{Better, Tolerance};
 
-/// Fewer switches or calls than this for each I/O are those of starting and ending the program, and
-/// their ratio says nothing.
+/// Fewer switches or calls than this for each I/O come from starting and ending the program, and
+/// their ratio is meaningless.
 pub(super) const FEW: f64 = 0.001;
 
 /// A metric that both sides have.
@@ -139,12 +139,12 @@ impl Metric {
             Self::Cpu => {
                 let more_ios = ios.checked_sub(before.start_ios).filter(|&ios| ios > 0)?;
                 let more_us = run.cpu_us - before.start_cpu_us;
-                // Both are whole clock ticks: a run that is too short for one has no figure.
+                // Both are whole clock ticks: a run shorter than one tick has no figure.
                 (more_us > 0.0).then_some(more_us / more_ios as f64)
             }
             Self::Switches => per_io(run.sample.switches),
             Self::Syscalls => run.sample.system_calls.and_then(per_io),
-            // Those of a device below are not those of a layer.
+            // Merges in a device below are not merges of the layer.
             Self::Merges => run.sample.system_calls.and_then(|_| per_io(run.sample.merges)),
             _ => None,
         }

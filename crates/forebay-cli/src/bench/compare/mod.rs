@@ -1,10 +1,10 @@
-//! `forebay bench --compare`: the same jobs in turn with fio's engine, or on another device.
+//! `forebay bench --compare`: runs the same jobs alternately with fio, or on another device.
 //!
 //! - [`asked`]: the options; [`checks`]: options that are refused or have no effect;
-//! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: the load in a line;
+//! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: a one-line description;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
-//! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: the machine's name.
+//! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: a description of the machine.
 
 mod asked;
 mod axis;
@@ -88,7 +88,7 @@ pub(super) fn main(
     Ok(())
 }
 
-/// Returns both sides. Whatever can be refused before the first run is refused here.
+/// Returns both sides. Makes every refusal that is possible before the first run.
 fn sides(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
     super::prepare(&command.jobs, targets)?;

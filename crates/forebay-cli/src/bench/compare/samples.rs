@@ -28,7 +28,7 @@ pub(super) fn run(speed: f64, total_ios: u64, cpu_us: f64) -> Run {
     Run { sample, cpu_us }
 }
 
-/// Five pairs of 100 I/Os or so, of which B's is always at a speed of 1.
+/// Returns five pairs of 500,000 (A) and 400,100 I/Os (B), in which B always has a speed of 1.
 pub(super) fn measured() -> Measured {
     let pair = |speed: f64| {
         let mut a = run(speed, 500_000, 1_550_000.0);
@@ -45,7 +45,7 @@ pub(super) fn measured() -> Measured {
     }
 }
 
-/// The same with all that goes with it.
+/// Returns the complete comparison of these pairs.
 pub(super) fn comparison() -> Comparison {
     let measured = measured();
     Comparison {

@@ -1,8 +1,8 @@
 //! The two sides: a program, its jobs, and its command lines.
 //!
-//! Forebay's side is a child process too, of this program, not a run within it. So each run of
-//! either side starts cold, with its own rings, threads and memory, its CPU time is that of a whole
-//! process, and nothing of one run is left for the next.
+//! Forebay's side is a child process too: this program, in a new process for each run. So each run
+//! of either side starts cold, with its own rings, threads and memory, its CPU time is that of a
+//! whole process, and no state carries over to the next run.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -51,7 +51,7 @@ impl Side {
         })
     }
 
-    /// Returns the side of fio with the twins of these jobs.
+    /// Returns the side of fio with the equivalents of these jobs.
     pub(super) fn fio(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let twins = fio::twins(jobs, targets)?;
         let version = fio::version(&twins)?;
@@ -60,7 +60,7 @@ impl Side {
             name: FIO,
             program: FIO.into(),
             notes: fio::notes(&twins, targets),
-            // Jobs are threads on both sides. A process for each job would have another cost.
+            // Jobs are threads on both sides. A process for each job would cost more.
             first: vec!["--thread".to_owned()],
             jobs: grouped(&twins),
         })
@@ -78,7 +78,7 @@ impl Side {
         all
     }
 
-    /// Returns the command of a run, as one would type it.
+    /// Returns the command of a run, as typed in a shell.
     pub(super) fn command(&self, limit: Option<Duration>) -> String {
         let program = if self.name == FIO { FIO } else { "forebay" };
         let words = self.first.iter().cloned().chain(self.job_arguments(limit));
@@ -99,8 +99,8 @@ impl Side {
     }
 }
 
-/// Returns the jobs as one group, so that percentiles are those of all jobs, and without options
-/// that change the form of the report, from which the figures are read.
+/// Returns the jobs as one group, so that percentiles cover all jobs. Drops options that change the
+/// form of the report, because the figures are parsed from it.
 fn grouped(jobs: &[Job]) -> Vec<Job> {
     let grouped = |job: &Job| {
         let mut job = Job { group_reporting: true, ..job.clone() };
@@ -128,8 +128,8 @@ fn devices(targets: &[Target]) -> String {
     listed(targets.iter().map(device).collect(), ", ")
 }
 
-/// Returns the different texts of a list in one line; of many, the first two and the number of the
-/// others.
+/// Returns the distinct texts of a list in one line. If there are many, it lists the first two and
+/// the number of the others.
 fn listed(texts: Vec<String>, separator: &str) -> String {
     let mut all: Vec<String> = Vec::new();
     for text in texts {
@@ -143,8 +143,8 @@ fn listed(texts: Vec<String>, separator: &str) -> String {
     }
 }
 
-/// Refuses a word that is no device: without a slash, a dot, a colon or a question mark it is more
-/// probably a mistyped `fio` or driver than the name of a file.
+/// Refuses a word that is not a device. Without a slash, a dot, a colon or a question mark it is
+/// more likely a mistyped `fio` or driver than a file name.
 pub(super) fn check_word(with: &str) -> Result<(), Failure> {
     let is_word = !with.contains(['/', '.', ':', '?']) && !Path::new(with).exists();
     if with == FIO || !is_word {
@@ -193,8 +193,8 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
     Ok(jobs.iter().map(other).collect())
 }
 
-/// Returns the job with these keys: as options, where there are such, because options override the
-/// keys of a filename; else in its filename.
+/// Returns the job with these keys. A key becomes an option if there is one, because options
+/// override the keys of a filename; otherwise it is added to the filename.
 fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     let mut job = job.clone();
     for &(key, value) in pairs {

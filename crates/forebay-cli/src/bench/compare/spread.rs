@@ -4,9 +4,9 @@
 //! taken pair by pair; the medians of the two sides alone would mix the minutes.
 //!
 //! A median of few pairs is uncertain, so a verdict rests on a confidence interval of it. The
-//! interval assumes nothing about the distribution of the ratios but that the pairs are independent
-//! of each other. Of `n` sorted ratios, the `k`-th from below and the `k`-th from above enclose the
-//! median of all possible pairs with the probability
+//! interval assumes nothing about the distribution of the ratios, except that the pairs are
+//! independent of each other. In a sorted list of `n` ratios, the `k`-th from below and the `k`-th
+//! from above enclose the median of all possible pairs with the probability
 //!
 //! ```text
 //! 1 - 2 * P[B < k], where B is binomial: n draws with probability 1/2
@@ -53,7 +53,7 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
-        // Of an even number there are two in the middle.
+        // An even number of values has two in the middle.
         let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
         Some(Self { median: below.midpoint(above), min, max, interval: Interval::of(&values) })
     }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(of(&[]), None);
     }
 
-    /// The interval of 1, 2, ... n: which of them, and the level in percent.
+    /// Checks the interval of 1, 2, ... n: its bounds, and its level in percent.
     #[track_caller]
     fn check_interval(nr: u32, expected: Option<(f64, f64, f64)>) {
         let values: Vec<_> = (1..=nr).map(f64::from).collect();

@@ -9,8 +9,8 @@ use super::*;
 use crate::bench::plan::plan;
 use crate::option_examples::EXAMPLES;
 
-/// Options whose effect is not in the arguments of the sides: on what is parsed, on what is printed
-/// instead of a run, and those that are the same on both sides anyway.
+/// Options with no effect on the arguments of the sides: they affect parsing, replace the run by
+/// other output, or are always the same on both sides.
 const ELSEWHERE: [&str; 9] = [
     "eta",
     "group_reporting",
@@ -45,7 +45,7 @@ fn every_option_changes_both_sides_or_is_refused_or_noted() {
         let (_, needs, value) =
             EXAMPLES.iter().find(|(name, ..)| *name == option.name).expect(option.name);
         let needs: String = needs.split_whitespace().map(|need| format!(" --{need}")).collect();
-        // The key of side B is another one than the option.
+        // Side B's key must differ from the option.
         let key = if option.name == "exclusive" { "elide" } else { "exclusive" };
         let without = format!("--compare=?{key}=off --name=a --filename=x{needs}");
         let with = format!("{without} --{}={value}", option.name);

@@ -8,8 +8,7 @@ use super::spread::{Tolerance, Verdict, shown, shown_range};
 /// The columns of the table before the verdict.
 const NR_CELLS: usize = 8;
 
-/// The headings of a terminal's table. The first line says what the columns below it have in
-/// common.
+/// The headings of a terminal's table. The first line groups the columns below it.
 const GROUPS: [&str; 3] = ["", "medians of runs", "A/B, pair by pair"];
 const HEADS: [&str; NR_CELLS] = ["", "A", "B", "median", "interval", "range", "better", "limit"];
 
@@ -66,7 +65,7 @@ pub(super) fn render(comparison: &Comparison, colours: bool) -> String {
     text
 }
 
-/// Returns the first line of headings: what A and B, and what the ratios have in common.
+/// Returns the first line of headings, which groups the columns.
 fn groups(widths: [usize; NR_CELLS]) -> String {
     let end_of = |at: usize| 2 + widths[..=at].iter().sum::<usize>() + 2 * at;
     let mut line = String::new();

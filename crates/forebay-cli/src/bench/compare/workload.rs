@@ -1,4 +1,4 @@
-//! The load of a comparison in a line, for the heading of its report.
+//! A one-line description of a comparison's load, for the heading of its report.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use forebay_fio::units::Size;
 
 use crate::bench::plan::Target;
 
-/// Jobs that are described; of more only the number is given.
+/// Maximum number of jobs that are described; for more, only their number is given.
 const JOBS_MAX: usize = 2;
 
 /// Returns the options that decide the load: pattern, sizes, depth, direct I/O, jobs and time.

@@ -1,10 +1,10 @@
-//! The bounds of the experiment in virtual time, as tests: they are exact, and take no clock.
+//! The bounds of the experiment in virtual time, as tests: the results are exact and deterministic.
 
 use super::super::rows::Deviation;
 use super::*;
 use std::sync::OnceLock;
 
-/// The rows, which all tests look at.
+/// Returns the rows, which all tests share.
 fn all() -> &'static [Row] {
     static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
     ROWS.get_or_init(super::virtual_time)

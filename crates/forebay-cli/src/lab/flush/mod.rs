@@ -1,8 +1,8 @@
-//! `forebay lab flush`: threads that write and want it durable, on a disk that takes a flush only
-//! by itself.
+//! `forebay lab flush`: threads that make durable writes, on a disk that cannot queue a flush with
+//! other requests.
 //!
-//! - [`virtual_time`], [`real`]: the cells, and what they measure;
-//! - here: which cells there are, and the rows that come of them.
+//! - [`virtual_time`], [`real`]: the cells and their measurement;
+//! - here: the list of cells, and the rows computed from them.
 
 #[cfg(test)]
 mod bounds;
@@ -18,13 +18,13 @@ use super::virtual_time::{by_metric, device};
 pub(super) use real::run as real;
 pub(super) use virtual_time::run as virtual_time;
 
-/// How many threads there are.
+/// Numbers of threads.
 const THREADS: [u32; 3] = [1, 16, 64];
 
-/// The same in real time, if not all are asked for.
+/// The same in real time, without `--full`.
 const FEW_THREADS: [u32; 2] = [1, 16];
 
-/// The two shapes, and what each is, in a line.
+/// The two load shapes, with a description of each.
 pub(super) const SHAPES: [(&str, FsyncShape, &str); 2] = [
     ("flush-each", FsyncShape::EachWrite, "an fsync after each"),
     (
@@ -42,7 +42,7 @@ struct Side {
     elide: bool,
 }
 
-/// The policies: before, without the hold, after, and one that is not published.
+/// The policies: before, without the hold, after, and one without published figures.
 const SIDES: [Side; 4] = [
     Side { name: "tail", flush: FlushPolicy::Tail, elide: false },
     Side { name: "requeue", flush: FlushPolicy::Requeue, elide: false },
@@ -52,7 +52,7 @@ const SIDES: [Side; 4] = [
 
 const HOLD: Side = Side { name: "hold", flush: FlushPolicy::Hold, elide: false };
 
-/// The size of fileio's writes and of its files, by default.
+/// Default size of fileio's writes and of its files.
 const BLOCK_BYTES: u64 = 16 << 10;
 const RANGE_BYTES: u64 = 2 << 30;
 
@@ -74,7 +74,7 @@ struct Figures {
     counts: FlushCounts,
 }
 
-/// All cells with so many threads.
+/// Returns all cells with these numbers of threads.
 fn cells(threads: &'static [u32]) -> impl Iterator<Item = Cell> {
     SHAPES.into_iter().flat_map(move |(experiment, shape, _)| {
         SIDES.into_iter().flat_map(move |side| {
@@ -89,7 +89,7 @@ impl Cell {
         format!("{experiment} sata, {}, threads={nr_threads}", side.name)
     }
 
-    /// The load, in virtual time.
+    /// Returns the load in virtual time.
     fn load(&self) -> FlushLoad {
         const S: u64 = 1_000_000_000;
         FlushLoad {
@@ -101,7 +101,7 @@ impl Cell {
             flush: self.side.flush,
             elide: self.side.elide,
             costs: Costs::default(),
-            // A tick of a kernel that has a thousand of them in a second.
+            // One tick of a kernel with HZ=1000.
             late_per_million: 1000,
             late_ns: 1_000_000,
             warm_up_ns: S,
@@ -111,7 +111,7 @@ impl Cell {
     }
 }
 
-/// The rows of what was measured, all of one part.
+/// Returns the rows of the measured figures, all in one part.
 fn rows(part: &'static str, all: &[Figures]) -> Vec<Row> {
     let of = |experiment| all.iter().filter(move |it| it.cell.experiment == experiment);
     let rows = |experiment| {

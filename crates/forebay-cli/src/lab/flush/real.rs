@@ -16,16 +16,16 @@ use crate::lab::real::{Progress, sleep};
 use crate::lab::rows::Outcome;
 use crate::output;
 
-/// The places that are written are always the same.
+/// Every run writes the same offsets.
 const SEED: u64 = 1;
 
-/// The time at the beginning that is not measured.
+/// Duration of the warm-up, which is not measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// How long a cell is measured if nothing else is asked for, s.
+/// Default duration of a cell's measurement, s.
 const SECONDS: u64 = 5;
 
-/// Runs the cells: those of few threads, or all. After a signal it gives what it has.
+/// Runs the cells: those with few threads, or all. After a signal, returns the results so far.
 pub(in crate::lab) fn run(is_full: bool, seconds: Option<u64>) -> Result<Outcome, Failure> {
     let time = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let cells: Vec<_> = cells(if is_full { &THREADS } else { &FEW_THREADS }).collect();
@@ -50,13 +50,13 @@ pub(in crate::lab) fn run(is_full: bool, seconds: Option<u64>) -> Result<Outcome
 /// State shared by the threads of a cell and the thread that watches them.
 struct Board {
     tasks: Mutex<FsyncTasks>,
-    /// Set while I/Os that end are counted. Relaxed, as the others: nothing is published with them.
+    /// Whether completed I/Os are counted. Relaxed, like the others: they publish no other data.
     is_measuring: AtomicBool,
     is_over: AtomicBool,
     nr_writes: AtomicU64,
 }
 
-/// Measures a cell. None: a signal came before half of it.
+/// Measures a cell. Returns `None` if a signal arrives before half of it is done.
 fn measure(
     cell: Cell,
     time: Duration,
@@ -99,7 +99,7 @@ fn spec(cell: &Cell) -> String {
     format!("model:sata?data=off&flush={}&elide={elide}", cell.side.flush.name())
 }
 
-/// A thread at work. Says how long its fsyncs took, ns.
+/// Runs one thread. Returns the latencies of its fsyncs, ns.
 fn work(disk: &Disk, board: &Board, id: u32) -> Result<Histogram, Failure> {
     let mut random = Xoshiro256::new(SEED, id.into());
     let buf = Buf::new(BLOCK_BYTES as usize);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn threads_write_and_flush_and_are_counted() {
         for nth in 0..8 {
-            // A machine with other work may run no thread for as long as a short cell takes.
+            // A busy machine may not schedule any thread during a short cell.
             let mut figures = [400, 2_000, 10_000]
                 .into_iter()
                 .map(|ms| measured(nth, ms, &Stop::default()).expect("no signal"));

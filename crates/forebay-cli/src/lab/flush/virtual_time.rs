@@ -5,7 +5,7 @@ use forebay_sim::lab::measure_flushes;
 use super::{Cell, Figures, THREADS, cells, rows};
 use crate::lab::rows::Row;
 
-/// Runs all of them.
+/// Runs all cells.
 pub(in crate::lab) fn run() -> Vec<Row> {
     let all: Vec<_> = cells(&THREADS).map(measure).collect();
     rows("virtual time", &all)

@@ -1,5 +1,5 @@
-//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what
-//! they have done, before and after.
+//! One cell in real time: a disk of the driver `model`, its jobs as threads, and snapshots of their
+//! work before and after the measurement.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -11,10 +11,11 @@ use super::job::{self, Board, Work};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
 
-/// The stack of a job's thread, bytes: there may be two thousand, and most of it is never touched.
+/// Stack size of a job's thread in bytes: there may be two thousand, and most of a stack is
+/// untouched.
 const STACK: usize = 256 << 10;
 
-/// How often who watches looks around.
+/// Polling interval of the watching thread.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The cell to measure.
@@ -32,21 +33,22 @@ pub(super) struct Cell {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) run: Duration,
-    /// What the disk has read, in blocks: what a job has not reaped, since it waits for a tag, too.
+    /// Blocks that the disk has read, even those that a job has not reaped because it waits for a
+    /// tag.
     pub(super) nr_ios: f64,
-    /// The reads that each job has reaped.
+    /// Number of reads that each job has reaped.
     pub(super) ios_of_jobs: Vec<u64>,
     pub(super) nr_tag_sleeps: u64,
-    /// Sleeps of job threads, whatever for.
+    /// Sleeps of job threads, for any reason.
     pub(super) nr_sleeps: u64,
     pub(super) nr_vain_wakes: u64,
-    /// Turns that were asked for while another was due or under way.
+    /// Turns that were requested while another was pending or running.
     pub(super) nr_redundant_runs: u64,
     pub(super) waits: Histogram,
 }
 
-/// Measures a cell. None: a signal came before it had measured anything. `tick` is called now and
-/// then.
+/// Measures a cell, and calls `tick` periodically. Returns `None` if a signal arrives before enough
+/// was measured.
 pub(super) fn measure(
     cell: &Cell,
     stop: &Stop,
@@ -85,7 +87,7 @@ pub(super) fn measure(
         for job in jobs {
             waits.add(&job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        // Half of a cell says something; less does not.
+        // Half of a cell is meaningful; less is not.
         let is_enough = is_whole || is_warm && run >= cell.run / 2;
         let ios = after.ios.iter().zip(&before.ios).map(|(after, before)| after - before);
         Ok(is_enough.then(|| Measured {
@@ -101,7 +103,7 @@ pub(super) fn measure(
     })
 }
 
-/// The work done so far.
+/// A snapshot of the work done so far.
 struct Looked {
     ios: Vec<u64>,
     nr_bytes: u64,
@@ -123,7 +125,7 @@ fn look(disk: &Disk, board: &Board) -> Looked {
     }
 }
 
-/// Lets the jobs work. False: a signal came.
+/// Sleeps while the jobs work. Returns `false` if a signal has arrived.
 pub(in crate::lab) fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
     let started = Instant::now();
     while let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
@@ -156,7 +158,7 @@ mod tests {
             assert!(measured.nr_ios > 0.0, "{wake}");
             assert!(measured.ios_of_jobs.iter().sum::<u64>() > 0, "{wake}");
             assert_eq!(measured.nr_tag_sleeps == 0, wake == "fair", "{wake}");
-            // Under `fair`, too: threads wait for completions.
+            // Under `fair`, threads also sleep while they wait for completions.
             assert!(measured.nr_sleeps > 0, "{wake}");
             assert!(measured.waits.count() > 0 && measured.waits.max() > 0, "{wake}");
         }

@@ -1,4 +1,4 @@
-//! A job's thread in real time: it keeps so many reads in flight until it has to end.
+//! A job's thread in real time, which keeps a number of reads in flight until it has to end.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
@@ -9,23 +9,23 @@ use forebay_fio::random::Xoshiro256;
 
 use crate::bench::usage;
 
-/// The places that are read are always the same.
+/// Every run reads the same offsets.
 const SEED: u64 = 1;
 
-/// How many parts a thread submits, on average, before another that was woken with it begins. It is
-/// what comes out in virtual time, where each thread has a processor and a tag takes 0.8 us.
+/// Average number of parts that a thread submits before another thread woken with it begins. This
+/// is the result in virtual time, where each thread has a processor and a tag takes 0.8 us.
 const PARTS_PER_TURN: u64 = 4;
 
 /// The work of a job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
-    /// How many reads it keeps in flight.
+    /// Number of reads in flight.
     pub(super) depth: u32,
-    /// How long each is, bytes.
+    /// Length of each read in bytes.
     pub(super) block_bytes: u64,
-    /// In how many parts it submits one, each a request.
+    /// Number of parts per read, each submitted as one request.
     pub(super) parts: u32,
-    /// How many places there are to read from.
+    /// Number of offsets to read from.
     pub(super) nr_places: u64,
 }
 
@@ -33,21 +33,21 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) struct Board {
     started: Instant,
-    /// Reads that end now are counted.
+    /// Whether completed reads are counted.
     pub(super) is_measuring: AtomicBool,
-    /// Enough.
+    /// Whether the jobs must end.
     pub(super) is_over: AtomicBool,
     jobs: Vec<Seat>,
 }
 
-/// The progress that a job shows. Everything here stands for itself: nothing is published with it.
+/// Progress of a job. The counters are independent, and publish no other data.
 #[derive(Debug, Default)]
 struct Seat {
-    /// Reads that have ended.
+    /// Number of completed reads.
     nr_ios: AtomicU64,
-    /// Since when it waits for a tag, ns from the start; 0: it does not.
+    /// Since when the job waits for a tag, ns from the start; 0 if it does not.
     waits_since_ns: AtomicU64,
-    /// The id of its thread; 0 before that has started.
+    /// The ID of its thread; 0 before the thread has started.
     thread: AtomicI32,
 }
 
@@ -61,20 +61,20 @@ impl Board {
         }
     }
 
-    /// How many reads of each job have ended.
+    /// Returns the number of completed reads of each job.
     pub(super) fn ios(&self) -> Vec<u64> {
         self.jobs.iter().map(|seat| seat.nr_ios.load(Ordering::Relaxed)).collect()
     }
 
-    /// How long those that wait for a tag now have waited, ns.
+    /// Returns how long the jobs that now wait for a tag have waited, ns.
     pub(super) fn waits(&self) -> Vec<u64> {
         let now = self.now_ns();
         let since = self.jobs.iter().map(|seat| seat.waits_since_ns.load(Ordering::Relaxed));
         since.filter(|&since| since > 0).map(|since| now.saturating_sub(since)).collect()
     }
 
-    /// Returns the voluntary context switches of all job threads since their start, as the kernel
-    /// counts them: one for each sleep, whatever for.
+    /// Returns the voluntary context switches of all job threads since their start, as counted by
+    /// the kernel: one for each sleep, for any reason.
     pub(super) fn voluntary_switches(&self) -> u64 {
         let threads = self.jobs.iter().map(|seat| seat.thread.load(Ordering::Relaxed));
         threads.filter(|&id| id != 0).map(usage::voluntary_switches).sum()
@@ -92,16 +92,16 @@ struct Read {
     waited_ns: u64,
 }
 
-/// A job at work.
+/// State of a job's thread.
 struct Job<'a> {
     work: Work,
     seat: &'a Seat,
     board: &'a Board,
     queue: BioQueue,
     reads: Vec<Read>,
-    /// Those that are not in flight.
+    /// Reads that are not in flight.
     idle: Vec<u32>,
-    /// Those that have ended, and are not submitted again before all that are idle were.
+    /// Reads that have completed. They are submitted again only after all idle ones.
     ended: Vec<u32>,
     bufs: Vec<Buf>,
     done: Vec<Completion>,
@@ -109,7 +109,7 @@ struct Job<'a> {
     random: Xoshiro256,
 }
 
-/// Works until it is over. Says how long its reads waited for tags.
+/// Runs until the job is over. Returns how long its reads waited for tags.
 pub(super) fn run(disk: &Disk, work: Work, board: &Board, id: u32) -> Histogram {
     let seat = &board.jobs[id as usize];
     seat.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
@@ -131,7 +131,7 @@ pub(super) fn run(disk: &Disk, work: Work, board: &Board, id: u32) -> Histogram 
             Some(at) => {
                 let start = job.random.below(work.nr_places) * work.block_bytes;
                 job.submit(at, start);
-                // For the count alone.
+                // This reap only updates the count.
                 job.reap(0);
             }
             None => {
@@ -146,10 +146,10 @@ pub(super) fn run(disk: &Disk, work: Work, board: &Board, id: u32) -> Histogram 
 }
 
 impl Job<'_> {
-    /// Submits a read, one part after another, as a thread of Linux gets its tags: others come in
-    /// between. There may be fewer processors than threads, so now and then it lets others go on,
-    /// or whoever is woken first would take all tags, read after read. Where reads wait for tags
-    /// and not threads, there is one part.
+    /// Submits a read, one part after another, as a thread in Linux gets its tags: other threads
+    /// submit in between. There may be fewer processors than threads, so the thread yields now and
+    /// then. Otherwise the thread that is woken first would take all tags, read after read. If
+    /// reads rather than threads wait for tags, there is one part.
     fn submit(&mut self, at: u32, start: u64) {
         let Job { work, seat, board, queue, .. } = self;
         let part_bytes = work.block_bytes / u64::from(work.parts);
@@ -168,7 +168,7 @@ impl Job<'_> {
         seat.waits_since_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Takes what has ended, `min` parts at least.
+    /// Reaps the completed parts, at least `min`.
     fn reap(&mut self, min: usize) {
         let max = self.reads.len() * self.work.parts as usize;
         self.queue.reap(min, max, &mut self.done);

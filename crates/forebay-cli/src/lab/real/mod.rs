@@ -1,7 +1,7 @@
 //! The published experiments in real time: threads on disks of the driver `model`.
 //!
-//! - [`cell`]: one cell, measured; [`job`]: one of its threads;
-//! - [`progress`]: how far it is.
+//! - [`cell`]: measurement of one cell; [`job`]: one of its threads;
+//! - [`progress`]: the progress line.
 
 mod cell;
 mod job;
@@ -22,20 +22,20 @@ use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
 pub(super) use progress::Progress;
 
-/// The jobs that are run if not all are asked for: the least and the most of the tables.
+/// Numbers of jobs without `--full`: the lowest and the highest in the tables.
 const FEW_JOBS: [u32; 2] = [1, 72];
 
-/// Makes rows of what was measured.
+/// Converts a measurement to rows.
 type ToRows = dyn Fn(&Measured) -> Vec<Row>;
 
-/// A cell, and what becomes of it.
+/// A cell to run, and the conversion of its result.
 struct Planned {
     cell: Cell,
     name: String,
     rows: Box<ToRows>,
 }
 
-/// Runs `tags`: of all devices, or of one.
+/// Runs `tags` on all devices, or on one.
 pub(super) fn tags(
     is_full: bool,
     device: Option<&str>,
@@ -68,7 +68,7 @@ fn tags_of(table: &'static Tags, is_full: bool) -> Vec<Planned> {
 fn cell_of(table: &Tags, wake: WakePolicy, nr_jobs: u32) -> Cell {
     let preset = device(table.device);
     let request_bytes = u64::from(preset.max_sectors) * 512;
-    // Where threads wait for tags, they get them request by request; see virtual_time.
+    // If threads wait for tags, they get them request by request; see `virtual_time`.
     let parts = match wake {
         WakePolicy::Fair => 1,
         _ => table.block_bytes.div_ceil(request_bytes) as u32,
@@ -112,7 +112,7 @@ fn rows_of(table: &Tags, wake: WakePolicy, nr_jobs: u32, measured: &Measured) ->
         note: String::new(),
     };
     let us = |ns: u64| ns as f64 / 1e3;
-    // The two counts are not of the same moment.
+    // The two counters are not read at the same moment.
     let nr_others = measured.nr_sleeps.saturating_sub(measured.nr_tag_sleeps);
     let [of_tags, of_others] = [measured.nr_tag_sleeps, nr_others].map(|nr| measured.per_s(2 * nr));
     let least_share = measured.least_share();
@@ -121,7 +121,7 @@ fn rows_of(table: &Tags, wake: WakePolicy, nr_jobs: u32, measured: &Measured) ->
         row(metric::SWITCHES, of_tags + of_others, switches, None),
         row(metric::TAG_SWITCHES, of_tags, None, None),
         row(metric::COMPLETION_SWITCHES, of_others, None, None),
-        // The library has no worker that runs queues.
+        // The library has no worker that runs the queue.
         row(metric::RUN_SWITCHES, 0.0, None, None),
         row(metric::VAIN_WAKES, measured.per_s(measured.nr_vain_wakes), None, None),
         row(metric::WAIT_P99, us(measured.waits.percentile(990_000)), None, None),
@@ -150,11 +150,12 @@ impl Measured {
     }
 }
 
-/// How many pairs of `run` are measured for each depth, both sides in turn: one machine differs
-/// from minute to minute.
+/// Number of pairs of `run` for each depth, with alternating sides, because a machine's speed
+/// changes from minute to minute.
 const PAIRS: usize = 5;
 
-/// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
+/// Runs `run`: measured, and in virtual time with the cost of queueing work that is already
+/// pending.
 pub(super) fn run(seconds: Option<u64>) -> Result<Outcome, Failure> {
     let planned = published::RUN.iter().flat_map(|&(depth, _)| {
         let sides = RunQueue::ALL.iter().cycle().take(2 * PAIRS);
@@ -175,7 +176,8 @@ pub(super) fn run(seconds: Option<u64>) -> Result<Outcome, Failure> {
     Ok(Outcome { rows, ..outcome })
 }
 
-/// The rows of one depth and metric: medians of what was measured, or of the ratios of the pairs.
+/// Returns the rows of one depth and metric: medians of the measured values, or of the ratios of
+/// pairs.
 fn medians(measured: &[Row], depth: u32, metric: &'static str) -> Vec<Row> {
     let of = |metric, policy| -> Vec<f64> {
         let rows = measured.iter().filter(|row| (row.x, row.metric) == (depth, metric));
@@ -239,8 +241,8 @@ fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -
     }
 }
 
-/// Runs lists of cells, one after another, each of whose rows go together. After a signal it gives
-/// what it has. `seconds`: how long each is measured, if not as long as planned.
+/// Runs lists of cells, one after another; the rows of each list are grouped. After a signal,
+/// returns the results so far. `seconds` overrides the planned duration of each cell.
 fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Outcome, Failure> {
     if let Some(seconds) = seconds {
         lists.iter_mut().flatten().for_each(|it| it.cell.run = Duration::from_secs(seconds));
@@ -289,7 +291,7 @@ mod tests {
         let gains = medians(&measured, 64, metric::GAIN);
         assert_eq!(gains.len(), 1);
         assert!((gains[0].value - 10.0).abs() < 1e-9, "{}", gains[0].value);
-        // One figure of a machine that differs so much says little by itself.
+        // With such differences, a median alone says little, so the note lists the pairs.
         assert!(gains[0].note.ends_with("the pairs: +10.0, +0.0, +20.0 %"), "{}", gains[0].note);
         let values: Vec<_> =
             medians(&measured, 64, metric::IOPS).iter().map(|row| row.value).collect();

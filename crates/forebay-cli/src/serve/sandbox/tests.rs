@@ -18,8 +18,8 @@ const FILES: ABI = ABI::V1;
 /// First version that restricts TCP too.
 const TCP: ABI = ABI::V4;
 
-/// Returns whether the kernel supports all of this version of Landlock. The code under test, in
-/// contrast, uses whatever is supported.
+/// Returns whether the kernel supports all features of this Landlock version. The code under test
+/// uses any subset that the kernel supports.
 fn kernel_has(version: ABI) -> bool {
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

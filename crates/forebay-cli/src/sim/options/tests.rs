@@ -42,8 +42,7 @@ fn parse(text: &str) -> CommandLine {
     parsed.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Returns everything that a simulated job file has counted, with the hash of its trace, or why it
-/// is refused.
+/// Returns all counts of a simulated job file, with the hash of its trace, or the error.
 fn simulate(lines: &str) -> Result<String, String> {
     let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
     let disk = check(&command, false).map_err(|error| error.to_string())?.disk().expect(lines);
@@ -54,10 +53,10 @@ fn simulate(lines: &str) -> Result<String, String> {
 
 #[test]
 fn every_option_changes_the_simulation_or_is_refused() {
-    /// Options whose example asks for what the simulator does anyway.
+    /// Options whose example matches the simulator's fixed behaviour.
     const AS_IT_IS: &[&str] = &["direct", "buffered", "thread", "group_reporting", "stonewall"];
-    /// Examples in the place of those for bench: the option, what it needs to have an effect, and
-    /// its value.
+    /// Examples that replace those for bench: the option, the options that it needs to have an
+    /// effect, and its value.
     const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
         ("filename", "", "model:nvme"),
         ("reserved_tags", "queue_depth=4", "2"),
@@ -80,7 +79,7 @@ fn every_option_changes_the_simulation_or_is_refused() {
             "buffered" => "0",
             _ => value,
         };
-        // What an option needs may be refused as well, so its own line is looked for.
+        // A needed option may be refused too, so the check compares the option's own line.
         let without = format!("{base} {needs}").trim_end().to_owned();
         let run_without = runs.entry(without.clone()).or_insert_with(|| simulate(&without).ok());
         let with = simulate(&format!("{without} {}={value}", spec.name));

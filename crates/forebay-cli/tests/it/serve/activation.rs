@@ -1,5 +1,5 @@
-//! Sockets handed down as systemd, libnbd and QEMU do it: descriptors from 3 on, told by variables.
-//! A shell puts the socket at its place.
+//! Socket activation as systemd, libnbd and QEMU do it: descriptors from 3 on, announced by
+//! environment variables. A shell moves the socket to descriptor 3.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -12,8 +12,8 @@ use crate::common::folder;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Starts `forebay serve ram:1m` with `socket` as descriptor 3, and these variables; it is ended
-/// after a minute in any case.
+/// Starts `forebay serve ram:1m` with `socket` as descriptor 3, and with these variables. The
+/// server is stopped after a minute in any case.
 pub(super) fn start(folder: &TempDir, socket: OwnedFd, variables: &str, args: &str) -> Child {
     let script = format!("exec 3<&0 </dev/null; LISTEN_PID=$$ {variables} exec \"$0\" \"$@\"");
     Command::new("sh")
@@ -27,7 +27,7 @@ pub(super) fn start(folder: &TempDir, socket: OwnedFd, variables: &str, args: &s
         .expect("it can be run")
 }
 
-/// The next line that it prints: a URI, which it prints when it listens.
+/// Returns the next line of output: a URI, printed once the server listens.
 fn uri(child: &mut Child) -> String {
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.as_mut().expect("it is piped"));
@@ -53,7 +53,7 @@ fn a_unix_socket_without_a_name_is_taken_over_and_stays() {
     assert_eq!(client.read(0, 512).map(|data| data.len()).ok(), Some(512));
     assert!(!folder.path().join("forebay.sock").exists(), "it is the only one");
     terminate(server);
-    // Neither shut down nor unlinked: the next server may take it over.
+    // The server neither shuts the socket down nor unlinks it, so the next server may take it over.
     let _next = UnixStream::connect(&path).expect("it listens");
     socket.accept().expect("it is there");
 }

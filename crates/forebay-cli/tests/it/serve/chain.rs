@@ -1,4 +1,4 @@
-//! A disk of another server's is a disk as good as any, by whatever words it is named.
+//! A chain of servers: a remote disk works like any other, in every notation of its name.
 
 use super::client::{Client, command};
 use super::server::Server;
@@ -6,7 +6,7 @@ use super::tls::certificates;
 use super::tools::is_there;
 use crate::common::folder;
 
-/// The port of the TCP socket whose URI a server has printed.
+/// Returns the port of the TCP socket from the URI that a server has printed.
 fn port(server: &Server) -> u16 {
     let log = server.log();
     let uri = log.lines().find_map(|line| line.strip_prefix("nbd://127.0.0.1:"));
@@ -14,11 +14,12 @@ fn port(server: &Server) -> u16 {
     port.parse().expect("a port")
 }
 
-/// How many connections a server of two threads makes to the one below, whose export is `x`.
+/// Returns how many connections a server with two threads makes to the server below, with export
+/// `x`.
 fn nr_connections_below(below: Server, spec: &str) -> usize {
     let folder = folder();
     let above = Server::start(&folder, &format!("{spec} --threads 2"));
-    // Each goes to the thread that has the fewest.
+    // Each client is assigned to the thread with the fewest clients.
     let connect = || Client::connect(above.socket(), "").expect("a connection");
     for client in &mut [connect(), connect()] {
         assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
@@ -29,7 +30,7 @@ fn nr_connections_below(below: Server, spec: &str) -> usize {
     log.lines().filter(|line| line.contains("export \"x\"")).count()
 }
 
-/// A confined server may still connect: that of the shared context, and one for each thread.
+/// A confined server may still connect: once for the shared context, and once for each thread.
 #[test]
 fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
     for older in [false, true] {
@@ -44,7 +45,7 @@ fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
     }
 }
 
-/// By then it may not open the certificates any more.
+/// When the threads connect, the server is confined and can no longer open the certificates.
 #[test]
 fn a_confined_server_has_a_connection_for_each_thread_under_tls_as_well() {
     let test = "a_confined_server_has_a_connection_for_each_thread_under_tls_as_well";
@@ -60,7 +61,7 @@ fn a_confined_server_has_a_connection_for_each_thread_under_tls_as_well() {
     assert_eq!(nr_connections_below(below, &spec), 3);
 }
 
-/// Returns the exit status and the log of a server that ends when its disk is gone.
+/// Returns the exit status and the log of a server that ends because its disk is gone.
 fn end_without_disk(commands: &[u16]) -> (Option<i32>, String) {
     let (below, above) = (folder(), folder());
     std::fs::write(below.path().join("disk.img"), [0; 4096]).expect("a file");

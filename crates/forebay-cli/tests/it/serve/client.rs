@@ -1,5 +1,5 @@
-//! A client of our own: it blocks, has limits of time, and sends whatever it is told, right or
-//! wrong. It shares no code with the server, so that no mistake is on both sides.
+//! An independent NBD client with blocking calls and timeouts, which sends any bytes, valid or not.
+//! It shares no code with the server, so that both cannot have the same mistake.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -29,7 +29,7 @@ pub(crate) mod option {
     pub(crate) const EXTENDED_HEADERS: u32 = 11;
 }
 
-/// Answers to options.
+/// Reply types of options.
 pub(crate) mod answer {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const INFO: u32 = 3;
@@ -50,7 +50,7 @@ pub(crate) mod command {
     pub(crate) const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
-/// An answer to an option: which one, what it says, and its data.
+/// A reply to an option: the option, the reply type, and its data.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) option: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Reply {
     pub(crate) error: u32,
 }
 
-/// What requests and replies look like.
+/// Framing of requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Simple,
@@ -78,13 +78,13 @@ pub(crate) enum Framing {
 pub(crate) struct Client {
     pub(crate) stream: UnixStream,
     pub(crate) size_bytes: u64,
-    /// What was agreed on; whoever agrees sets it.
+    /// The negotiated framing; the caller sets it after the negotiation.
     pub(crate) framing: Framing,
     next_cookie: u64,
 }
 
 impl Client {
-    /// Connects, and takes the greeting; nothing is answered.
+    /// Connects and receives the greeting, without an answer.
     pub(crate) fn greeted(socket: &Path) -> Result<Client> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -97,7 +97,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects, and answers the greeting with the flags of a fixed client without zeroes.
+    /// Connects, and answers the greeting with the client flags fixed newstyle and no zeroes.
     pub(crate) fn haggling(socket: &Path) -> Result<Client> {
         let mut client = Client::greeted(socket)?;
         client.stream.write_all(&3u32.to_be_bytes())?;
@@ -111,7 +111,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Sends `GO` and takes its answers.
+    /// Sends `GO` and receives its replies.
     pub(crate) fn go(&mut self, name: &str) -> Result<()> {
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend(name.as_bytes());
@@ -136,7 +136,7 @@ impl Client {
         self.option_of_len(option, data.len() as u32, data)
     }
 
-    /// Sends an option whose length is not what it says.
+    /// Sends an option with an announced length that may differ from the length of its data.
     pub(crate) fn option_of_len(&mut self, option: u32, len: u32, data: &[u8]) -> Result<()> {
         let mut bytes = IHAVEOPT.to_be_bytes().to_vec();
         bytes.extend(option.to_be_bytes());
@@ -145,7 +145,7 @@ impl Client {
         self.stream.write_all(&bytes)
     }
 
-    /// Takes one answer to an option.
+    /// Receives one reply to an option.
     pub(crate) fn answer(&mut self) -> Result<Answer> {
         let head: [u8; 20] = self.take()?;
         assert_eq!(head[..8], OPTION_REPLY.to_be_bytes(), "an answer");
@@ -155,12 +155,12 @@ impl Client {
         Ok(Answer { option: word(8), kind: word(12), data })
     }
 
-    /// The cookie of the next request.
+    /// Returns the cookie of the next request.
     pub(crate) fn next_cookie(&self) -> u64 {
         self.next_cookie
     }
 
-    /// Sends a request, and gives its cookie.
+    /// Sends a request, and returns its cookie.
     pub(crate) fn send(
         &mut self,
         (command, flags): (u16, u16),
@@ -183,25 +183,25 @@ impl Client {
         Ok(cookie)
     }
 
-    /// Takes the header of a simple reply.
+    /// Receives the header of a simple reply.
     pub(crate) fn reply(&mut self) -> Result<Reply> {
         let magic = u32::from_be_bytes(self.take()?);
         assert_eq!(magic, SIMPLE_REPLY, "a simple reply");
         self.simple()
     }
 
-    /// The same, behind its magic.
+    /// Receives the rest of a simple reply, after its magic number.
     fn simple(&mut self) -> Result<Reply> {
         let error = u32::from_be_bytes(self.take()?);
         Ok(Reply { error, cookie: u64::from_be_bytes(self.take()?) })
     }
 
-    /// Takes the whole reply to a request, in whatever framing: its error, and what it brought for
-    /// `data`, which begins at `offset` of the disk.
+    /// Receives the whole reply to a request, in any framing. Returns its error, and copies its
+    /// content into `data`, which begins at `offset` of the disk.
     pub(crate) fn whole(&mut self, cookie: u64, offset: u64, data: &mut [u8]) -> Result<u32> {
         let magic = u32::from_be_bytes(self.take()?);
         if magic == SIMPLE_REPLY && self.framing != Framing::Extended {
-            // Without chunks, only a read has to have them.
+            // Only replies to reads must be structured.
             let reply = self.simple()?;
             assert_eq!(reply.cookie, cookie, "the reply to something else");
             if reply.error == 0 {
@@ -212,7 +212,7 @@ impl Client {
         self.chunks(magic, cookie, offset, data)
     }
 
-    /// The same, of a reply in chunks; the magic of the first is known.
+    /// Receives a reply in chunks, after the first magic number.
     fn chunks(&mut self, magic: u32, cookie: u64, offset: u64, data: &mut [u8]) -> Result<u32> {
         let mut magic = Some(magic);
         let mut error = 0;
@@ -224,7 +224,7 @@ impl Client {
                 |at: usize| u64::from_be_bytes(body[at..at + 8].try_into().expect("8 bytes"));
             match kind {
                 1 => data[place(word(0))..][..body.len() - 8].copy_from_slice(&body[8..]),
-                // What a hole covers is zero already.
+                // The range of a hole is already zero in `data`.
                 0 | 2 | 5 | 6 => {}
                 _ if kind & 0x8000 != 0 => {
                     error = u32::from_be_bytes(body[..4].try_into().expect("4 bytes"));
@@ -239,8 +239,8 @@ impl Client {
         }
     }
 
-    /// Takes one chunk of a reply behind its magic: whether it is the last, its kind, and what is
-    /// in it.
+    /// Receives one chunk of a reply after its magic number. Returns whether it is the last one,
+    /// its type, and its payload.
     fn chunk(&mut self, magic: u32, cookie: u64) -> Result<(bool, u16, Vec<u8>)> {
         let is_extended = self.framing == Framing::Extended;
         let expected = if is_extended { EXTENDED_REPLY } else { STRUCTURED_REPLY };
@@ -254,7 +254,7 @@ impl Client {
         Ok((head[1] & 1 != 0, u16::from_be_bytes([head[2], head[3]]), body))
     }
 
-    /// Takes a structured reply of one chunk, to whatever it is.
+    /// Receives a structured reply of one chunk to any request. Returns its cookie.
     pub(crate) fn cookie_of_chunk(&mut self) -> Result<u64> {
         let head: [u8; 20] = self.take()?;
         assert_eq!(head[..4], STRUCTURED_REPLY.to_be_bytes(), "a chunk of a reply");
@@ -263,7 +263,7 @@ impl Client {
         Ok(u64::from_be_bytes(head[8..16].try_into().expect("8 bytes")))
     }
 
-    /// Asks, and waits for the reply to just that.
+    /// Sends a request, and waits for its reply.
     pub(crate) fn ask(
         &mut self,
         command: (u16, u16),
@@ -275,7 +275,7 @@ impl Client {
         self.whole(cookie, offset, &mut [])
     }
 
-    /// Reads.
+    /// Reads a range.
     pub(crate) fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>> {
         let cookie = self.send((command::READ, 0), offset, len, &[])?;
         let mut data = vec![0; len as usize];
@@ -285,14 +285,14 @@ impl Client {
         }
     }
 
-    /// Takes some bytes.
+    /// Receives `N` bytes.
     pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Whether the server closes the connection, whatever it sends before.
+    /// Returns whether the server closes the connection. Discards any earlier bytes.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = [0; 4096];
         loop {
@@ -306,7 +306,7 @@ impl Client {
     }
 }
 
-/// The header of a request.
+/// Returns the header of a request.
 pub(crate) fn request(
     (command, flags): (u16, u16),
     cookie: u64,

@@ -1,5 +1,5 @@
-//! What a server at work cannot do any more, as the kernel sees it: Landlock, and its rings.
-// It asks the kernel by system calls that no crate here has.
+//! Restrictions of a running server, as the kernel enforces them: Landlock, and restricted rings.
+// These tests make system calls that no crate here wraps.
 #![allow(unsafe_code)]
 
 use super::client::Client;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// The newest version of Landlock that the program supports.
 const KNOWN: i64 = 8;
 
-/// The version of Landlock in this kernel, by its own system call; 0 without it.
+/// Returns the Landlock version of this kernel, from a direct system call; 0 without Landlock.
 fn landlock_version() -> i64 {
     const LANDLOCK_CREATE_RULESET: i64 = 444;
     const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
@@ -54,8 +54,8 @@ fn a_server_is_confined_by_the_landlock_of_the_kernel() {
     assert!(rest.starts_with(" no access to other files"), "{log}");
 }
 
-/// What the server says of itself is one thing. Here it tries to open a file that it must not: the
-/// one that the link to its key points to since it was started.
+/// Tests the confinement itself, not the server's report of it. The server tries to open a file
+/// that it must not open: the target of a key link that was changed after the start.
 #[test]
 fn a_confined_server_opens_no_other_file() {
     if !has_landlock("a_confined_server_opens_no_other_file") {
@@ -88,8 +88,8 @@ fn a_confined_server_opens_no_other_file() {
     assert!(last.contains("pki/server-key.pem: Permission denied"), "{log}");
 }
 
-/// Asks a ring what it supports, which is harmless, and not allowed to a ring of a disk. Returns
-/// the error; 0 if there is none.
+/// Registers a probe for supported operations with a ring, which is harmless, and which the rings
+/// of a disk must refuse. Returns the errno, or 0 if the ring accepts it.
 fn probe(ring: &OwnedFd) -> i32 {
     const IORING_REGISTER_PROBE: i32 = 8;
     let mut answer = [0_u8; 16];
@@ -105,8 +105,8 @@ fn probe(ring: &OwnedFd) -> i32 {
     std::io::Error::last_os_error().raw_os_error().expect("an error of the system")
 }
 
-/// (That the rings of single threads are restricted as well shows in the process that has them:
-/// the library has a test of it.)
+/// (The restrictions of single-thread rings are visible only inside the process: the library has a
+/// test for them.)
 #[test]
 fn rings_of_a_served_disk_refuse_what_the_driver_does_not_need() {
     let test = "rings_of_a_served_disk_refuse_what_the_driver_does_not_need";
@@ -132,7 +132,7 @@ fn rings_of_a_served_disk_refuse_what_the_driver_does_not_need() {
         let copy = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).expect("a copy");
         match probe(&copy) {
             libc::EACCES => nr_refusals += 1,
-            // It is another thread's, and the kernel looks no further.
+            // The ring belongs to another thread, and the kernel checks that first.
             libc::EEXIST => {}
             error => panic!("descriptor {number}: a ring answers {error}"),
         }

@@ -8,8 +8,9 @@ use super::client::{Client, command};
 use crate::common::{folder, stderr};
 use rustix::net::{Shutdown, shutdown};
 
-/// The service manager has the socket as well, and may shut it down: then accepting fails, and so,
-/// here, does the last flush. What was lost is the answer; the rest is in the log.
+/// The service manager shares the socket and may shut it down. Accepting then fails, and in this
+/// test so does the last flush. The exit code and message report the lost writes; the log has the
+/// rest.
 #[test]
 fn a_socket_that_fails_does_not_hide_a_last_flush_that_fails() {
     let folder = folder();
@@ -19,7 +20,7 @@ fn a_socket_that_fails_does_not_hide_a_last_flush_that_fails() {
     let args = format!("fault:disk.img?rule=flush:io --nbd=unix:{}", path.display());
     let copy = socket.try_clone().expect("a copy");
     let mut server = activation::start(&folder, copy.into(), "LISTEN_FDS=1", &args);
-    // It prints its URIs when it listens.
+    // The server prints its URIs once it listens.
     let stdout = BufReader::new(server.stdout.take().expect("it is piped"));
     assert_eq!(stdout.lines().take(2).map_while(Result::ok).count(), 2);
     let mut client = Client::connect(&path, "").expect("a connection");

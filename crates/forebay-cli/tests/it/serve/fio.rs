@@ -1,4 +1,4 @@
-//! fio's engine `nbd`, which writes what it can check, and checks it.
+//! fio's engine `nbd`, which verifies the data that it wrote.
 
 use super::server::Server;
 use super::tools::{is_there, run};

@@ -1,8 +1,9 @@
-//! A guest on a served disk: a Linux kernel in QEMU, without hardware virtualization, mounts a file
-//! system, works on it, and says what it has written. The host looks whether all of it is there.
+//! A guest on a served disk. A Linux kernel in QEMU, without hardware virtualization, mounts a file
+//! system, writes files, and prints their checksums. The host then checks that all files are
+//! intact.
 //!
-//! Kernel and tools are the distribution's, downloaded once by apt. Without them the test is
-//! skipped by name, or fails where `FOREBAY_REQUIRE_TOOLS` is set.
+//! The kernel and the tools come from the distribution, downloaded once by apt. Without them the
+//! test is skipped by name, or fails if `FOREBAY_REQUIRE_TOOLS` is set.
 
 use super::server::Server;
 use super::tools::{is_there, run, try_run};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const TEST: &str = "a_guest_finds_all_that_it_wrote";
-/// What the disk needs, in the order in which it can be loaded.
+/// The modules that the disk needs, in load order.
 const MODULES: [&str; 6] = [
     "virtio/virtio_ring.ko",
     "virtio/virtio.ko",
@@ -22,7 +23,7 @@ const MODULES: [&str; 6] = [
     "block/virtio_blk.ko",
 ];
 
-/// The distribution's kernel and busybox, unpacked.
+/// Returns the folder with the distribution's kernel and busybox, unpacked.
 fn distribution() -> Option<PathBuf> {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
     if kept.join("bin/busybox").exists() {
@@ -42,7 +43,7 @@ fn distribution() -> Option<PathBuf> {
             run(&folder, "dpkg-deb", &["--extract", &package, "root"]);
         }
     }
-    // Another test run may have been faster.
+    // A concurrent test run may have created it first.
     let _ = std::fs::rename(folder.path().join("root"), &kept);
     kept.join("bin/busybox").exists().then_some(kept)
 }
@@ -56,7 +57,7 @@ fn only_entry(folder: &Path, begin: &str) -> PathBuf {
     paths.find(begins).unwrap_or_else(|| panic!("no {begin} in {}", folder.display()))
 }
 
-/// The guest's first file system: busybox, modules, and what it does.
+/// Creates the guest's initial file system: busybox, modules, and the init script.
 fn initrd(folder: &TempDir, distribution: &Path) {
     let root = folder.path().join("initrd");
     create_dir_all(root.join("bin")).expect("a folder");
@@ -126,9 +127,9 @@ fn a_guest_finds_all_that_it_wrote() {
     run(&folder, "qemu-system-x86_64", &[&args[..], &[kernel]].concat());
     let console = read_to_string(folder.path().join("console")).expect("the guest's console");
     assert!(console.contains("GUEST DONE"), "{console}");
-    // Otherwise it sends no flush, and nothing would be shown.
+    // Otherwise the guest sends no flush, and the test proves nothing.
     assert!(console.contains("GUEST DISK: write back"), "{console}");
-    // What was flushed is there, though the server had no time to say farewell.
+    // Flushed data must be on the disk, although the server is killed without a shutdown.
     server.kill();
     run(&folder, "e2fsck", &["-fn", "disk.img"]);
     run(&folder, "sh", &["-c", "mkdir out && debugfs -R 'rdump / out' disk.img"]);

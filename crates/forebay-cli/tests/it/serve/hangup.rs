@@ -1,4 +1,4 @@
-//! SIGHUP: a server at a terminal drains, flushes and ends; one without reloads its certificates.
+//! SIGHUP: a server at a terminal drains, flushes and exits; others reload their certificates.
 
 use super::client::{Client, command};
 use super::server::Server;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A pseudoterminal: the end of the terminal emulator, and the terminal.
+/// Returns a pseudoterminal: the emulator's end, and the terminal.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let emulator = openpt(flags).expect("a pseudoterminal");
@@ -20,7 +20,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (emulator, terminal)
 }
 
-/// A server at a terminal, on a disk whose writes take half a second.
+/// Starts a server at a terminal, on a disk with writes that take half a second.
 fn start_slow(folder: &TempDir) -> (Server, OwnedFd) {
     std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
     let (emulator, terminal) = terminal();
@@ -28,7 +28,7 @@ fn start_slow(folder: &TempDir) -> (Server, OwnedFd) {
     (Server::start_at_terminal(folder, terminal, &[], spec), emulator)
 }
 
-/// Hangs a server up while it has eight writes in flight, and checks that it ends in order.
+/// Hangs up a server that has eight writes in flight, and checks that it shuts down cleanly.
 #[track_caller]
 fn drains_and_ends(folder: &TempDir, mut server: Server, hang_up: impl FnOnce(&Server)) {
     let mut client = Client::connect(server.socket(), "").expect("a connection");
@@ -38,7 +38,7 @@ fn drains_and_ends(folder: &TempDir, mut server: Server, hang_up: impl FnOnce(&S
     let mut cookies: Vec<u64> = (0..8).map(write).collect();
     let read = client.send((command::READ, 0), 1 << 19, 4096, &[]).expect("it is sent");
     let mut data = [0; 4096];
-    // A read passes the writes, so this reply proves that the server has taken all of them up.
+    // A read overtakes the writes, so this reply proves that the server has received all of them.
     assert_eq!(client.whole(read, 0, &mut data).ok(), Some(0));
     hang_up(&server);
     while !cookies.is_empty() {
@@ -63,7 +63,7 @@ fn sighup_at_a_terminal_drains_flushes_and_ends_with_0() {
     drains_and_ends(&folder, server, |server| server.signal("HUP"));
 }
 
-/// As when an ssh session ends: the kernel sends the signal.
+/// Simulates the end of an ssh session: the kernel sends the signal.
 #[test]
 fn a_terminal_that_is_closed_ends_the_server_in_order() {
     let folder = folder();
@@ -71,8 +71,8 @@ fn a_terminal_that_is_closed_ends_the_server_in_order() {
     drains_and_ends(&folder, server, |_| drop(emulator));
 }
 
-/// Without the drain the delayed writes would be lost, so a server that dies is noticed above. Here
-/// it must not end at all.
+/// Without the drain the delayed writes would be lost, so the tests above detect a server that
+/// dies. This server must not exit at all.
 #[test]
 fn under_nohup_a_closed_terminal_ends_nothing() {
     let folder = folder();
@@ -86,15 +86,15 @@ fn under_nohup_a_closed_terminal_ends_nothing() {
     assert!(server.terminate().success());
 }
 
-/// A server with the certificates in `pki`, and the port at which clients check them: at a unix
-/// socket libnbd checks none.
+/// Returns a server with the certificates in `pki`, and its TCP port. Clients use that port because
+/// libnbd does not check certificates on a unix socket.
 fn start_with_tls(folder: &TempDir) -> (Server, u16) {
     let port = free_port();
     let args = format!("ram:1m --tls=on --tls-certificates=pki --nbd=tcp:127.0.0.1:{port}");
     (Server::start_without_terminal(folder, &args), port)
 }
 
-/// Whether a client that trusts only the authority of `folder/dir` is served over TLS.
+/// Returns whether a client that trusts only the authority in `folder/dir` is served over TLS.
 fn is_trusted(folder: &TempDir, port: u16, dir: &str) -> bool {
     let certificates = folder.path().join(dir);
     let uri = format!("nbds://localhost:{port}/?tls-certificates={}", certificates.display());
@@ -102,7 +102,7 @@ fn is_trusted(folder: &TempDir, port: u16, dir: &str) -> bool {
     output.status.success() && output.stdout.starts_with(b"1048576")
 }
 
-/// Puts a certificate of the other authority, with its key, in place of the server's.
+/// Replaces the server's certificate and key by ones of the other authority.
 fn renew(folder: &TempDir) {
     let script = "certtool --generate-privkey --bits=2048 --outfile new-key.pem
         certtool --generate-certificate --load-ca-certificate other/ca-cert.pem \
@@ -131,7 +131,7 @@ fn sighup_without_a_terminal_reloads_the_certificates_for_new_connections() {
     server.await_lines("reloaded the TLS certificates in pki", 1);
     assert!(!trusted("plain") && trusted("other"), "{}", server.log());
 
-    // A key that does not belong to the certificate: the previous ones stay in use.
+    // The key does not belong to the certificate, so the previous pair stays in use.
     std::fs::copy(folder.path().join("pki-key.pem"), folder.path().join("pki/server-key.pem"))
         .expect("a copy");
     server.signal("HUP");
@@ -143,8 +143,7 @@ fn sighup_without_a_terminal_reloads_the_certificates_for_new_connections() {
     assert!(server.terminate().success());
 }
 
-/// Moves the certificate and its key to `archive`, and puts links to them into their places, as
-/// certbot does.
+/// Moves the certificate and its key to `archive`, and replaces them by links, as certbot does.
 fn archive(folder: &TempDir, nth: u32) {
     for name in ["server-cert", "server-key"] {
         let link = folder.path().join(format!("pki/{name}.pem"));

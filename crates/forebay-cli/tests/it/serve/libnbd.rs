@@ -1,4 +1,4 @@
-//! libnbd's own programs: they see what is there, and copy it both ways.
+//! libnbd's programs: they inspect the export, and copy it in both directions.
 
 use super::client::{Client, command};
 use super::server::Server;
@@ -101,7 +101,7 @@ fn what_is_copied_in_is_there_and_what_is_copied_out_is_the_same() {
         run(&folder, "nbdcopy", &[&many[..], &["source", &uri]].concat());
         run(&folder, "nbdcopy", &[&many[..], &[&uri, "back"]].concat());
         assert!(read(folder.path().join("back")).expect("a copy") == read(&source).expect("it"));
-        // Small requests, of one connection.
+        // Small requests over one connection.
         let small = ["--connections=1", "--request-size=4096", "--requests=64", "--no-extents"];
         run(&folder, "nbdcopy", &[&small[..], &[&uri, "small"]].concat());
         assert!(read(folder.path().join("small")).expect("a copy") == read(&source).expect("it"));
@@ -135,7 +135,7 @@ fn what_is_zero_is_copied_out_as_holes() {
     assert!(nr_blocks < 2048, "64 MiB of zeroes have {nr_blocks} sectors");
 }
 
-/// As qemu-nbd and nbdkit do it.
+/// As qemu-nbd and nbdkit serve it.
 #[test]
 fn an_empty_file_is_served_with_size_0() {
     let test = "an_empty_file_is_served_with_size_0";

@@ -1,5 +1,5 @@
-//! Clients that write stamps and read them back, many requests at a time, and log what they asked
-//! for and what came of it: for [`Sectors`], which says whether a disk can have done that.
+//! Clients that write stamps and read them back, with many requests in flight. They log requests
+//! and results for [`Sectors`], which checks whether a disk can have behaved that way.
 //!
 //! [`Sectors`]: forebay_sim::sectors::Sectors
 
@@ -13,26 +13,26 @@ use super::client::{Client, command};
 use forebay_sim::sectors::{End, Kind, Op, Stamp, Value};
 
 pub(crate) const SECTOR: usize = 512;
-/// Few, so that clients meet.
+/// Few sectors, so that clients conflict.
 pub(crate) const NR_SECTORS: u64 = 96;
 const MOST_SECTORS: u64 = 12;
-/// How many requests of a client are under way. All of their data fits into a socket, so that who
-/// sends never waits for who sends.
+/// Requests that a client keeps in flight. All their data fit into a socket buffer, so a client and
+/// the server never both block in a send.
 const DEPTH: usize = 8;
-/// "The server is about to end", as NBD has it.
+/// NBD's error "the server is about to shut down".
 const ESHUTDOWN: u32 = 108;
 
-/// What all clients of a log share.
+/// Parameters shared by all clients of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared {
-    /// All times are since then.
+    /// Epoch of all times.
     pub(crate) start: Instant,
-    /// A sector that is read while it is written may be torn: by the kernel, which copies through
-    /// its cache. Then such a read proves nothing.
+    /// The kernel copies through its cache in pieces, so a read of a sector during a write may be
+    /// torn. Such a read proves nothing.
     pub(crate) reads_may_tear: bool,
-    /// The disk may go away. What fails may be done or not.
+    /// The disk may fail. A failed request may have been executed or not.
     pub(crate) may_fail: bool,
-    /// Whether ranges are zeroed and discarded, too.
+    /// Whether clients also zero and discard ranges.
     pub(crate) has_ranges: bool,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
     }
 }
 
-/// Random numbers that a seed decides.
+/// Random number generator with a seed.
 #[derive(Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 
@@ -56,7 +56,7 @@ impl Numbers {
     }
 }
 
-/// One client at work.
+/// One client.
 #[derive(Debug)]
 struct Worker {
     client: Client,
@@ -64,14 +64,14 @@ struct Worker {
     numbers: Numbers,
     writer: u16,
     sequence: u64,
-    /// It asks for nothing more.
+    /// The client sends no further requests.
     is_over: bool,
     under_way: BTreeMap<u64, Op>,
     log: Vec<Op>,
 }
 
-/// Runs four clients until `duration` has passed, or the server is gone, or `until` returns. Gives
-/// what all of them did. Each writer's stamps begin with `sequence`.
+/// Runs four clients until `duration` has passed, the server is gone, or `until` returns. Returns
+/// the log of all of them. The stamps of each writer begin with `sequence`.
 pub(crate) fn run(socket: &Path, shared: Shared, sequence: u64, until: impl FnOnce()) -> Vec<Op> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ pub(crate) fn run(socket: &Path, shared: Shared, sequence: u64, until: impl FnOn
     })
 }
 
-/// Waits.
+/// Returns a function that sleeps.
 pub(crate) fn for_ms(ms: u64) -> impl FnOnce() {
     move || std::thread::sleep(Duration::from_millis(ms))
 }
@@ -117,7 +117,7 @@ impl Worker {
                 break;
             }
         }
-        // What was not answered may be done or not.
+        // An unanswered request may have been executed or not.
         self.log.extend(self.under_way.into_values());
         self.log
     }
@@ -156,7 +156,8 @@ impl Worker {
             _ => (first * SECTOR as u64, nr_sectors as u32 * SECTOR as u32),
         };
         let op = Op { kind, first, began: self.shared.now(), end: End::Unknown };
-        // It is logged first: what is sent in part may be done.
+        // The request is logged first, because the server may execute a request that was sent only
+        // in part.
         let cookie = self.client.next_cookie();
         self.under_way.insert(cookie, op);
         self.client.send((command, flags), at, len, &payload).map(drop)
@@ -178,12 +179,12 @@ impl Worker {
                 };
             }
         }
-        // Who ends says so, and of what it did not do.
+        // A server that shuts down reports it for each request that it did not execute.
         if reply.error == 0 {
             op.end = End::Ok(self.shared.now());
         } else {
             assert!(self.shared.may_fail || reply.error == ESHUTDOWN, "{}: {op:?}", reply.error);
-            // What fails from now on could explain everything.
+            // Later failures could explain any result.
             self.is_over = true;
         }
         self.log.extend(self.under_way.remove(&reply.cookie));
@@ -191,7 +192,7 @@ impl Worker {
     }
 }
 
-/// What the sectors of an image hold.
+/// Returns the values of the sectors of an image.
 pub(crate) fn values_of(image: &[u8]) -> Vec<Value> {
     let sectors = (0..).zip(image[..NR_SECTORS as usize * SECTOR].chunks(SECTOR));
     sectors.map(|(sector, bytes)| Value::of(sector, bytes)).collect()

@@ -1,9 +1,8 @@
 //! Image locks: which programs may have one image open at the same time.
 //!
-//! Each program uses permissions of the image and withholds some from others. Two programs conflict
-//! if one uses what the other withholds. The table below lists both for each
-//! program. The test opens an image by every pair of programs, in both orders, where at least one
-//! is ours.
+//! Each program uses some permissions on the image and denies some to others. Two programs conflict
+//! if one uses a permission that the other denies. The table below lists both for each program. The
+//! test opens an image by every pair of programs with at least one of ours, in both orders.
 
 use super::server::Server;
 use super::tools::is_there;
@@ -54,7 +53,7 @@ impl Program {
         matches!(self, Forebay | ForebayReadOnly | ForebayShared)
     }
 
-    /// The permissions that it uses beyond reading, and those that it withholds from others.
+    /// Returns the permissions that it uses beyond reading, and those that it denies to others.
     fn permissions(self) -> (u8, u8) {
         match self {
             Forebay => (WRITE, WRITE | WRITE_UNCHANGED | RESIZE),
@@ -94,8 +93,8 @@ fn qemu(folder: &TempDir, program: &str, args: &str) -> Command {
     command
 }
 
-/// Starts a program of QEMU, and returns it when it has printed a line with `sign`: it has the
-/// image then. Returns its output if it ends before.
+/// Starts a QEMU program, and returns it once it has printed a line with `sign`: it has opened the
+/// image by then. Returns its output if it exits before.
 fn start(mut command: Command, input: &[u8], sign: &str) -> Result<Child, String> {
     let mut child = command.spawn().expect("it can be run");
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -104,7 +103,7 @@ fn start(mut command: Command, input: &[u8], sign: &str) -> Result<Child, String
     let (mut printed, mut line) = (String::new(), String::new());
     while lines.read_line(&mut line).expect("text") > 0 {
         if line.contains(sign) {
-            // Its input stays open, or it would end.
+            // The program would exit if its input were closed.
             child.stdin = Some(stdin);
             return Ok(child);
         }
@@ -114,7 +113,7 @@ fn start(mut command: Command, input: &[u8], sign: &str) -> Result<Child, String
     Err(printed + &String::from_utf8_lossy(&output.stderr))
 }
 
-/// Starts `qemu-nbd`, which has the image when it greets a client. (It listens before that.)
+/// Starts `qemu-nbd`, which has opened the image once it greets a client. (It listens before that.)
 fn start_nbd(folder: &TempDir, args: &str) -> Result<Child, String> {
     let socket = folder.path().join("qemu-nbd.sock");
     let _ = std::fs::remove_file(&socket);
@@ -139,7 +138,7 @@ fn start_nbd(folder: &TempDir, args: &str) -> Result<Child, String> {
 const READ: &[u8] = b"read 0 512\n";
 const SIGN: &str = "read 512/512";
 
-/// Opens the image by this program, and keeps it open. Returns why it cannot.
+/// Opens the image by this program and keeps it open, or returns the error.
 fn hold(folder: &TempDir, program: Program) -> Result<Holder, String> {
     let ours = |args| Ok(Holder::Server(Server::start(folder, args)));
     let machine = "-S -nodefaults -display none -monitor stdio -m 32M \
@@ -161,14 +160,14 @@ fn hold(folder: &TempDir, program: Program) -> Result<Holder, String> {
     .map(Holder::Other)
 }
 
-/// Opens the image by this program for a moment. Returns why it cannot.
+/// Opens and closes the image by this program, or returns the error.
 fn open(folder: &TempDir, program: Program) -> Result<(), String> {
     let info = |spec| {
         let output = forebay(folder).args(["info", spec]).output().expect("it can be run");
         if output.status.success() { Ok(()) } else { Err(stderr(&output)) }
     };
     match program {
-        // With the key, `info` does not try again without the lock.
+        // With an explicit key, `info` does not retry without the lock.
         Forebay => info("disk.img?lock=on"),
         ForebayReadOnly => info("disk.img?read_only=on"),
         ForebayShared => info("disk.img?lock=shared"),

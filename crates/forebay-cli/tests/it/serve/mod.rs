@@ -1,18 +1,18 @@
-//! `forebay serve`, as its users meet it: the program, a socket, and programs of others.
+//! `forebay serve` from a user's view: the program, a socket, and third-party programs.
 //!
-//! - `server`: the program at work; `tools`: programs of others; `client`: a client of our own that
-//!   sends whatever it is told;
-//! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
-//! - `refusals`: what is wrong with its options, before it serves;
-//! - `chain`: a server whose disk is another server's;
-//! - `process`, `activation`, `signals`: what it does with its process, and who has started it;
-//! - `confinement`: what it cannot do any more, as the kernel sees it;
-//! - `hangup`: SIGHUP, with a controlling terminal and without;
-//! - `endings`: what it says when it ends badly;
-//! - `load`, `registers`: four clients whose log is checked, also behind a kill;
-//! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
+//! - `server`: the program under test; `tools`: third-party programs; `client`: an independent
+//!   client that sends any bytes;
+//! - `libnbd`, `qemu`, `fio`, `script`, `guest`: typical uses of clients;
+//! - `refusals`: invalid options, refused before it serves;
+//! - `chain`: a server on the disk of another server;
+//! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
+//! - `confinement`: restrictions that the kernel enforces;
+//! - `hangup`: SIGHUP, with and without a controlling terminal;
+//! - `endings`: messages and exit codes after failures;
+//! - `load`, `registers`: four clients with a checked log, also across kills;
+//! - `rude`, `hostile`: clients that disconnect early, and malicious clients.
 //!
-//! Nothing here waits for ever: programs of others have a limit of time, sockets too.
+//! No test waits forever: third-party programs and sockets have timeouts.
 
 mod activation;
 mod chain;

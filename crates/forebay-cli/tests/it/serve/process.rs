@@ -1,5 +1,5 @@
-//! The process of `forebay serve`: what it gives up, what it leaves behind, and what becomes of it
-//! without descriptors, or when another server does not answer.
+//! The process of `forebay serve`: privileges, leftover files, and its behaviour without free
+//! descriptors or when another server does not answer.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -14,10 +14,10 @@ fn pid(server: &Server) -> Pid {
     Pid::from_raw(server.pid() as i32).expect("a process")
 }
 
-/// What the kernel says of a thread.
+/// Returns the kernel's status of a thread.
 fn status_of(server: &Server, name: &str) -> String {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
-    // One that has ended meanwhile has none.
+    // A thread that has ended meanwhile has no status.
     let mut found = threads.filter_map(|thread| {
         std::fs::read_to_string(thread.expect("a thread").path().join("status")).ok()
     });
@@ -47,10 +47,11 @@ fn no_thread_gains_privileges_and_no_socket_is_left_behind() {
 fn clients_that_take_all_descriptors_end_nobody_elses_requests() {
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), vec![1; 1 << 20]).expect("a file");
-    // More than there are descriptors: those who choose no export have a limit of their own.
+    // More connections than descriptors. Clients that have not chosen an export have a separate
+    // limit.
     let server = Server::start(&folder, "disk.img --threads=1 --max-connections=5000");
     let mut client = Client::connect(server.socket(), "").expect("a connection");
-    // The limit is one of numbers: all that are in use are below it.
+    // The limit applies to descriptor numbers: all open descriptors are below it.
     let numbers = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
     let numbers = numbers.filter_map(|fd| fd.ok()?.file_name().to_str()?.parse::<u64>().ok());
     let max = numbers.max().expect("some are open") + 4;
@@ -60,13 +61,13 @@ fn clients_that_take_all_descriptors_end_nobody_elses_requests() {
     while !server.log().contains("cannot accept") {
         assert!(greedy.len() as u64 <= max, "{max}: {}", server.log());
         greedy.push(UnixStream::connect(server.socket()).expect("it listens"));
-        // It is a client when it has been greeted; or it is not let in.
+        // A greeting admits the client; a closed connection rejects it.
         let _ = greedy.last_mut().expect("just pushed").read(&mut [0; 18]).expect("one of both");
     }
-    // Whoever finds no place is told so.
+    // A client without a place is disconnected.
     let mut last = greedy.last().expect("somebody took the last descriptor");
     assert_eq!(last.read(&mut [0]).ok(), Some(0), "it is closed");
-    // The first request of all: the worker wants to watch the disk's queue.
+    // This is the first request of all: for it, the worker must start to watch the disk's queue.
     assert_eq!(client.ask((command::WRITE, 0), 4096, 4096, &[2; 4096]).ok(), Some(0));
     assert_eq!(client.ask((command::FLUSH, 0), 0, 0, &[]).ok(), Some(0));
     drop(greedy);
@@ -92,7 +93,7 @@ fn a_question_to_a_server_that_does_not_answer_is_not_waited_for() {
     asks.go("0").expect("it is there");
     let mut other = Client::connect(near.socket(), "1").expect("a connection");
     kill_process(pid(&far), Signal::STOP).expect("it runs");
-    // More than are passed on at once: the others wait, and hold nobody up.
+    // More requests than are forwarded at once: the rest wait, and delay no other client.
     for cookie in 0..20 {
         let bytes = request((command::BLOCK_STATUS, 0), cookie, 0, 1 << 20);
         asks.stream.write_all(&bytes).expect("it is sent");

@@ -1,4 +1,4 @@
-//! QEMU's programs, with QEMU's own client, and its drivers that compare.
+//! QEMU's programs: its own NBD client, and its drivers that compare two images.
 
 use super::server::Server;
 use super::tools::{is_there, run, try_run};
@@ -15,7 +15,7 @@ fn an_image_is_converted_into_an_export_and_compared_with_it() {
     }
     let folder = folder();
     data_file(&folder, "part", 5 * MIB);
-    // What it converts from has holes, and another format.
+    // The source image has holes, and another format.
     run(&folder, "qemu-img", &["create", "-q", "-f", "qcow2", "source.qcow2", "32M"]);
     let write = ["-f", "qcow2", "-c", "write -s part 3M 5M", "source.qcow2"];
     run(&folder, "qemu-io", &write);
@@ -74,7 +74,7 @@ fn qemu_io_reads_writes_zeroes_discards_and_flushes() {
     assert!(image[512 << 10..576 << 10].iter().all(|byte| *byte == 0x33));
 }
 
-/// `blkverify` does every write to both, and compares every read.
+/// `blkverify` sends every write to both images, and compares every read.
 #[test]
 fn every_read_is_compared_with_a_reference() {
     let test = "every_read_is_compared_with_a_reference";
@@ -92,8 +92,8 @@ fn every_read_is_compared_with_a_reference() {
     );
     let mut script = Vec::new();
     for batch in 0..16u64 {
-        // Eight at a time, neighbours among them, on top of those before. Nothing is read while it
-        // is written: both disks would have to do that in the same order.
+        // Eight requests at a time, some adjacent or overlapping earlier ones. No range is read
+        // while it is written: both disks would have to execute such requests in the same order.
         for nth in batch * 8..batch * 8 + 8 {
             let at = nth * 66_560 % (7 << 20);
             script.push(format!("aio_write -P {} {at} {}", 1 + nth % 250, 512 * (130 - nth % 7)));
@@ -119,7 +119,8 @@ fn every_read_is_compared_with_a_reference() {
     assert!(both[0] == both[1]);
 }
 
-/// Formats are never guessed: who can write an image could otherwise have files of the host read.
+/// The server never guesses a format: a guest that can write an image header could otherwise read
+/// files of the host.
 #[test]
 fn raw_means_raw() {
     let test = "raw_means_raw";
@@ -137,7 +138,7 @@ fn raw_means_raw() {
     assert_eq!(&seen[..4], b"QFI\xfb", "the header is data");
     assert!(seen[..image.len()] == image[..]);
     assert!(seen[image.len()..].iter().all(|byte| *byte == 0));
-    // The operator may have meant something else.
+    // The operator may have intended qcow2.
     let warning = "forebay: disk.img: this is a qcow2 image, and it is served as raw";
     assert!(server.log().lines().any(|line| line.starts_with(warning)), "{}", server.log());
 }

@@ -1,4 +1,4 @@
-//! What `forebay serve` refuses before it serves: with which words, and which exit code.
+//! Options that `forebay serve` refuses before it serves: messages and exit codes.
 
 use crate::common::{data_file, folder, skip_unless_required, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 fn check(args: &[&str], code: i32, message: &str) {
     let folder = folder();
     data_file(&folder, "disk.img", 1 << 20);
-    // What is not refused would serve for ever.
+    // Without a refusal the server would run forever.
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_forebay"), "serve"]).args(args);
     let output = command.current_dir(folder.path()).output().expect("it can be run");
@@ -76,7 +76,7 @@ fn options_that_contradict_the_spec_are_refused() {
     check(&["disk.img?lock=off", "--shared"], 2, message);
 }
 
-/// Runs it, and returns what it prints; it must end by itself, as wrong usage.
+/// Runs a server with wrong usage, which must exit on its own. Returns its standard error.
 #[track_caller]
 fn usage_error(args: &[&str]) -> String {
     let folder = folder();
@@ -102,7 +102,7 @@ fn options_of_other_servers_are_answered_by_what_to_use_here() {
         assert!(told.contains(tip), "{option}: {told}");
         assert_eq!(told.matches("unknown option").count(), 1, "{option}: {told}");
     }
-    // clap's own tip would have the option taken for a disk.
+    // clap's own tip would suggest to pass the option as a disk.
     for option in ["--port", "--no-such-option"] {
         let told = usage_error(&["disk.img", option]);
         assert!(!told.contains("-- "), "{told}");
@@ -131,7 +131,7 @@ fn a_disk_that_may_not_be_written_is_served_by_read_only() {
         command.current_dir(folder.path()).output()
     };
     let told = match serve(&["disk.img"]) {
-        // The build may be in a directory that other users cannot enter.
+        // Other users may be unable to enter the build directory.
         Err(error) => return skip_unless_required(test, &error.to_string()),
         Ok(output) => stderr(&output),
     };

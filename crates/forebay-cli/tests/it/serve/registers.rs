@@ -1,5 +1,5 @@
-//! Four connections at one export: each sector is a register (P3), a flush covers what all of them
-//! wrote (P2), and a server that is killed has lost nothing that it acknowledged.
+//! Four connections to one export: each sector is a register (P3), a flush covers the writes of all
+//! connections (P2), and a killed server has lost no acknowledged write.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use crate::common::folder;
 use forebay_sim::sectors::{Crash, Op, Sectors, Tally};
 use tempfile::TempDir;
 
-/// How often a server is killed.
+/// Number of times that a server is killed.
 const NR_KILLS: usize = 5;
 
 fn image(folder: &TempDir) -> File {
@@ -28,7 +28,7 @@ fn image(folder: &TempDir) -> File {
 #[track_caller]
 fn check(spec: &str, sectors: &Sectors, ops: &[Op]) -> Tally {
     let tally = sectors.check(ops).unwrap_or_else(|anomaly| panic!("{spec}: {anomaly:?}"));
-    // Otherwise nothing was tried.
+    // Otherwise the run tested nothing.
     assert!(tally.racing_reads > 50, "{spec}: {tally:?}");
     tally
 }
@@ -53,7 +53,7 @@ fn sectors_are_registers_for_four_connections() {
     }
 }
 
-/// A disk of another server's, and its own client of it, is a disk as good as any.
+/// The disk of another server, through the built-in client, works like any other disk.
 #[test]
 fn sectors_are_registers_through_a_chain_of_servers() {
     let (below, above) = (folder(), folder());
@@ -85,14 +85,14 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
             };
             let ops = run(&socket, shared, nth as u64 * 1_000_000, kill);
             assert!(ops.len() > 32, "{spec}: {} operations", ops.len());
-            // What the kernel still had to do for the process is done then.
+            // The sync waits for I/O that the kernel still had to complete for the killed process.
             file.sync_all().expect("a sync");
             let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
             sectors
                 .crash(&ops, Crash::Server, &found)
                 .unwrap_or_else(|anomaly| panic!("{spec}, kill {nth}: {anomaly:?}"));
         }
-        // And it serves the next one.
+        // The next server works on the same image.
         let server = Server::start(&folder, spec);
         let shared = Shared { start, reads_may_tear, may_fail: false, has_ranges: true };
         let ops = run(server.socket(), shared, 100_000_000, for_ms(150));
@@ -100,8 +100,8 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
     }
 }
 
-/// Behind the server is another, which keeps what is not flushed in its memory and is killed: as if
-/// the power failed.
+/// The server's disk is another server that keeps unflushed data in memory and is killed, as in a
+/// power failure.
 #[test]
 fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
     let test = "what_was_flushed_is_there_when_the_cache_below_is_lost";
@@ -112,7 +112,7 @@ fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
     drop(image(&folder));
     let (mut sectors, start) = (Sectors::new(NR_SECTORS), Instant::now());
     let (mut nr_lost, mut nth) = (0, 0);
-    // A kill just behind a flush shows nothing.
+    // A kill directly after a flush loses nothing, so it proves nothing.
     while nr_lost < 2 && nth < 40 {
         nth += 1;
         let below = folder.path().join("below");
@@ -128,8 +128,8 @@ fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
             .expect("it can be run");
         await_socket(&below);
         let server = Server::start(&folder, &format!("nbd+unix:///?socket={}", below.display()));
-        // nbdkit's cache has been seen to lose the writes around a range that was zeroed or trimmed
-        // and flushed, whoever the client was.
+        // nbdkit's cache has lost writes around a range that was zeroed or trimmed and then
+        // flushed, with any client.
         let (reads_may_tear, may_fail, has_ranges) = (false, true, false);
         let shared = Shared { start, reads_may_tear, may_fail, has_ranges };
         let kill = || {

@@ -1,5 +1,5 @@
-//! Clients that are gone in the middle of what they asked for: what they began is drained, their
-//! tags and descriptors come back, and nobody else notices.
+//! Clients that disconnect with requests in flight: the server drains these requests, frees their
+//! tags and descriptors, and other clients are unaffected.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const NR_RUDE: usize = 1200;
 const READ: (u16, u16) = (command::READ, 0);
 const WRITE: (u16, u16) = (command::WRITE, 0);
 
-/// Waits until the server has as many descriptors as before: it hears of a client's end a moment
+/// Waits until the server has no more descriptors than before. It detects a disconnect a moment
 /// later.
 #[track_caller]
 pub(super) fn await_fds(server: &Server, before: usize) {
@@ -24,7 +24,8 @@ pub(super) fn await_fds(server: &Server, before: usize) {
     }
 }
 
-/// How many descriptors the server has without clients, once each of its threads has served some.
+/// Returns how many descriptors the server has without clients, once each of its threads has served
+/// some.
 pub(super) fn warmed_up(server: &Server) -> usize {
     let connect = |_| {
         let mut client = Client::connect(server.socket(), "").expect("a connection");
@@ -41,7 +42,8 @@ pub(super) fn warmed_up(server: &Server) -> usize {
 #[test]
 fn clients_that_leave_with_io_in_flight_leak_nothing() {
     let folder = folder();
-    // Few tags, and a device that takes its time: whoever leaves has requests there and before.
+    // Few tags and a slow device: a client that disconnects has requests both in the device and
+    // queued.
     let spec = "fault:ram:1m?queue_depth=8&rule=any:delay=1ms";
     let server = Server::start(&folder, &format!("{spec} --max-connections=200"));
     let nr_fds = warmed_up(&server) + 1;
@@ -65,10 +67,10 @@ fn clients_that_leave_with_io_in_flight_leak_nothing() {
         }
     }
     await_fds(&server, nr_fds);
-    // What it keeps for the next requests has a bound, and all of them had asked for twice as much.
+    // The server's cache of buffers is bounded; the clients had requested twice as much in total.
     let most = server.memory_kib("VmHWM");
     assert!(most < 128 << 10, "it had {most} KiB");
-    // All tags at once, again and again: one that was lost would be missed.
+    // Uses all tags at once, repeatedly, to detect a lost tag.
     for _ in 0..8 {
         let cookies: Vec<_> = (0..64u64)
             .map(|nth| witness.send(WRITE, nth * 4096, 4096, &[1; 4096]).expect("it is sent"))
@@ -84,7 +86,7 @@ fn clients_that_leave_with_io_in_flight_leak_nothing() {
     assert!(server.terminate().success());
 }
 
-/// Its replies fill its socket, and it takes none.
+/// The replies fill the client's socket, and the client receives none.
 #[test]
 fn a_client_that_reads_no_replies_delays_nobody() {
     let folder = folder();
@@ -93,7 +95,7 @@ fn a_client_that_reads_no_replies_delays_nobody() {
         .map(|_| {
             let mut slow = Client::connect(server.socket(), "").expect("a connection");
             slow.stream.set_nonblocking(true).expect("it can be");
-            // As many as the socket takes, or enough for 4 GiB of replies.
+            // As many requests as the socket takes, or enough for 4 GiB of replies.
             for nth in 0..4096u64 {
                 if slow.send(READ, (nth % 16) << 20, 1 << 20, &[]).is_err() {
                     break;
@@ -114,7 +116,7 @@ fn a_client_that_reads_no_replies_delays_nobody() {
     assert!(server.terminate().success());
 }
 
-/// Half of a payload, and then nothing: its memory is its own, and no tag is held for it.
+/// Half of a payload, and then nothing: the payload has its own memory, and holds no tag.
 #[test]
 fn clients_that_stop_in_the_middle_of_a_write_delay_nobody() {
     let folder = folder();
@@ -139,7 +141,7 @@ fn clients_that_stop_in_the_middle_of_a_write_delay_nobody() {
     assert!(server.terminate().success());
 }
 
-/// With as little memory as the connections allow.
+/// The server has the smallest memory that its number of connections allows.
 #[test]
 fn hundreds_of_stalled_payloads_leave_another_client_its_memory() {
     let folder = folder();

@@ -1,17 +1,16 @@
-//! Scripts for nbdsh: every command and flag that libnbd can send, strict mode off included.
+//! Scripts for nbdsh: every command and flag that libnbd can send, even with strict mode off.
 
 use super::server::Server;
 use super::tools::{is_there, run};
 use crate::common::{data_file, folder};
 
-/// Runs a script in `scripts/`, with the default export's URI as its argument. What it asserts is
-/// in it.
+/// Runs a script from `scripts/` with the default export's URI. The script contains the assertions.
 #[track_caller]
 fn script(test: &str, args: &str, text: &str) {
     script_on(test, args, text, 4 << 20);
 }
 
-/// The same, on an image of another size. Returns the most memory that the server had, KiB; none if
+/// Does the same on an image of another size. Returns the server's peak memory in KiB; `None` if
 /// the test was skipped.
 #[track_caller]
 fn script_on(test: &str, args: &str, text: &str, len: usize) -> Option<u64> {
@@ -24,7 +23,7 @@ fn script_on(test: &str, args: &str, text: &str, len: usize) -> Option<u64> {
     std::fs::write(&path, text).expect("a script");
     let server = Server::start(&folder, args);
     let source = format!("uri = {:?}; exec(open({path:?}).read(), globals())", server.uri(""));
-    // It runs the first python3 of PATH, which need not be the one that has libnbd.
+    // nbdsh runs the first python3 in PATH, which may not be the one that has libnbd.
     run(&folder, "env", &["PATH=/usr/bin:/bin", "nbdsh", "-c", &source]);
     let most = server.memory_kib("VmHWM");
     assert!(server.terminate().success());

@@ -1,4 +1,4 @@
-//! `forebay serve` in the background, for one test: on a socket in the test's folder.
+//! `forebay serve` in the background for one test, on a socket in the test's folder.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long a server may take to begin or to end. A machine that is busy is slow.
+/// How long a server may take to start or to exit, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(5);
 
-/// The program. It is killed when this is dropped.
+/// A server process. Dropping this value kills it.
 pub(crate) struct Server {
     child: Child,
     socket: PathBuf,
@@ -21,21 +21,21 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `forebay serve` with these arguments, separated by spaces, in `folder`, and comes
-    /// back when it listens.
+    /// Starts `forebay serve` in `folder` with these arguments, separated by spaces. Returns once
+    /// it listens.
     #[track_caller]
     pub(crate) fn start(folder: &TempDir, args: &str) -> Server {
         Server::start_by(folder, &[], Stdio::null(), args)
     }
 
-    /// Starts it in a session of its own, without a controlling terminal.
+    /// Starts a server in its own session, without a controlling terminal.
     #[track_caller]
     pub(crate) fn start_without_terminal(folder: &TempDir, args: &str) -> Server {
         Server::start_by(folder, &["setsid"], Stdio::null(), args)
     }
 
-    /// Starts it in a session of its own, with `terminal` as its controlling terminal. `wrapper` is
-    /// a program that runs it, such as `nohup`.
+    /// Starts a server in its own session, with `terminal` as its controlling terminal. `wrapper`
+    /// is a program that runs it, such as `nohup`.
     #[track_caller]
     pub(crate) fn start_at_terminal(
         folder: &TempDir,
@@ -47,13 +47,14 @@ impl Server {
         Server::start_by(folder, &wrapper, Stdio::from(terminal), args)
     }
 
-    /// Starts it by `wrapper`: programs each of which executes the rest of its command line.
+    /// Starts a server through `wrapper`: programs that each execute the rest of their command
+    /// line.
     #[track_caller]
     fn start_by(folder: &TempDir, wrapper: &[&str], stdin: Stdio, args: &str) -> Server {
         let socket = folder.path().join("s");
         let mut server = Server::begin(folder, wrapper, stdin, args, &socket);
         let start = Instant::now();
-        // A socket is there when it is bound, and takes connections a moment later.
+        // The socket file exists after the bind, and accepts connections a moment later.
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = server.child.try_wait().expect("a child") {
                 panic!("{args}: it has ended with {status}: {}", server.log());
@@ -72,7 +73,7 @@ impl Server {
         socket: &Path,
     ) -> Server {
         let log = folder.path().join("server.log");
-        // One that was killed leaves its socket.
+        // A killed server leaves its socket file behind.
         let _ = std::fs::remove_file(socket);
         let to_log = || File::options().create(true).append(true).open(&log).expect("a log");
         let program = [wrapper, &[env!("CARGO_BIN_EXE_forebay")]].concat();
@@ -90,27 +91,27 @@ impl Server {
         Server { child, socket: socket.to_owned(), log }
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The URI of an export; of the default one, if it has no name.
+    /// Returns the URI of an export; an empty name means the default export.
     pub(crate) fn uri(&self, name: &str) -> String {
         format!("nbd+unix:///{name}?socket={}", self.socket.display())
     }
 
-    /// The number of its process.
+    /// Returns the process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has printed.
+    /// Returns all output of the server.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until its output has `nr` lines that contain `text`.
+    /// Waits until the output has `nr` lines that contain `text`.
     #[track_caller]
     pub(crate) fn await_lines(&self, text: &str, nr: usize) {
         let start = Instant::now();
@@ -120,12 +121,12 @@ impl Server {
         }
     }
 
-    /// How many descriptors it has.
+    /// Returns the number of open descriptors.
     pub(crate) fn nr_fds(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
 
-    /// Its memory, in KiB: what it has, or (`VmHWM`) has had at most.
+    /// Returns a memory figure in KiB by its name in `/proc/PID/status`; `VmHWM` is the peak.
     pub(crate) fn memory_kib(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("it runs");
@@ -134,13 +135,13 @@ impl Server {
         words.parse().expect("a number")
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits until the server has exited.
     pub(crate) fn terminate(mut self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has exited.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -152,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let signal = match name {
@@ -164,7 +165,7 @@ impl Server {
         rustix::process::kill_process(pid, signal).expect("a signal");
     }
 
-    /// Kills it, in the middle of whatever it does.
+    /// Kills the server, whatever it is doing.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("a child");

@@ -1,4 +1,4 @@
-//! Signals, and what a service manager is told.
+//! Signals, and notifications to a service manager.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use crate::common::folder;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a test waits for what should come at once.
+/// Timeout for events that should happen immediately.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service manager, and the server that it has started.
@@ -28,7 +28,7 @@ impl Managed {
         let notify = UnixDatagram::bind(&path).expect("a socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a limit");
         let socket = folder.path().join("s");
-        // Without a terminal, as a manager starts it.
+        // The server runs without a terminal, as under a service manager.
         let server = Command::new("setsid")
             .args(["sh", "-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_forebay")])
             .args(["serve", spec, "--threads=1", &format!("--nbd=unix:{}", socket.display())])
@@ -43,7 +43,7 @@ impl Managed {
         Managed { notify, server, socket }
     }
 
-    /// The next thing that it tells, but that it lives.
+    /// Returns the next notification, except watchdog messages.
     fn told(&self) -> String {
         loop {
             let message = self.message();
@@ -99,7 +99,7 @@ fn a_manager_is_told_of_a_reload_and_its_end() {
     assert!(managed.server.wait().expect("its end").success());
 }
 
-/// A client has written to a disk that takes its time, so that the server takes its time to end.
+/// A client has written to a slow disk, so the shutdown of the server takes long.
 #[test]
 fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
     for number in [Signal::TERM, Signal::INT] {
@@ -109,7 +109,7 @@ fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
         let mut client = Client::connect(&managed.socket, "").expect("a connection");
         client.send((command::WRITE, 0), 0, 4096, &[1; 4096]).expect("it is sent");
         assert!(client.read(4096, 512).is_ok(), "and it has begun what came before");
-        // Some senders send everything twice.
+        // Some senders send every signal twice.
         managed.send(number);
         managed.send(number);
         assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
@@ -124,7 +124,7 @@ fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
     }
 }
 
-/// A reload that is asked for early is made when the server serves.
+/// A reload that is requested early happens once the server serves.
 #[test]
 fn a_reload_does_not_end_a_server_whose_disks_are_being_opened() {
     let folder = folder();
@@ -139,7 +139,7 @@ fn a_reload_does_not_end_a_server_whose_disks_are_being_opened() {
     assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "SIGHUP has not ended it");
 }
 
-/// A disk that is another server, which greets and says nothing more.
+/// The disk is another server, which sends a greeting and nothing more.
 #[test]
 fn a_signal_ends_it_at_once_while_disks_are_opened() {
     let folder = folder();
@@ -149,7 +149,7 @@ fn a_signal_ends_it_at_once_while_disks_are_opened() {
     let mut managed = Managed::start(&folder, &uri);
     let (mut connection, _): (UnixStream, _) = mute.accept().expect("it connects");
     connection.write_all(b"NBDMAGICIHAVEOPT\0\x03").expect("it is sent");
-    // It has answered: now it waits.
+    // The server has answered the greeting, and waits.
     connection.read_exact(&mut [0; 4]).expect("its flags");
     managed.send(Signal::TERM);
     let status = managed.server.wait().expect("its end");

@@ -1,5 +1,5 @@
-//! TLS, with libnbd's client, which is GnuTLS: who may come in, and what the plain text before it
-//! is worth. (The library of the server has tests of TLS itself, in `forebay-serve`.)
+//! TLS with libnbd's client, which uses GnuTLS: which clients may connect, and that plaintext
+//! before TLS is discarded. (`forebay-serve` has tests of TLS itself.)
 
 use super::client::{Client, answer, option};
 use super::server::Server;
@@ -9,11 +9,12 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use tempfile::TempDir;
 
-/// "TLS is needed first."
+/// Error: TLS is required first.
 const TLS_REQD: u32 = answer::ERROR | 5;
 
-/// Authorities, and what they have signed: `pki` for the server, `client` for a client whom the
-/// authority knows, `plain` for one that knows the authority, `other` for one of another.
+/// Creates authorities and what they have signed: `pki` for the server, `client` for a client known
+/// to the authority, `plain` for a client that only trusts the authority, `other` for one of
+/// another authority.
 pub(super) fn certificates(folder: &TempDir) {
     let sh = |text: &str| run(folder, "sh", &["-ec", text]);
     sh("mkdir pki client plain other
@@ -37,7 +38,7 @@ pub(super) fn certificates(folder: &TempDir) {
         done 2>> log");
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
@@ -60,7 +61,7 @@ fn tls_lets_in_whom_it_should_and_nobody_else() {
         let port = free_port();
         let args = format!("ram:1m {args} --tls-certificates=pki --nbd=tcp:127.0.0.1:{port}");
         let server = Server::start(&folder, &args);
-        // Over a local socket libnbd looks at no certificate: there is no name to look for.
+        // Over a local socket libnbd checks no certificate, because there is no host name to match.
         let uri = |client: &str, host: &str| {
             let certificates = folder.path().join(client);
             format!("nbds://{host}:{port}/?tls-certificates={}", certificates.display())
@@ -103,7 +104,7 @@ fn where_tls_is_required_nothing_is_told_without_it() {
     }
     client.option(option::EXPORT_NAME, &[]).expect("it is sent");
     assert!(client.is_closed(), "it has no other answer");
-    // What is slipped in behind STARTTLS is not TLS.
+    // Plaintext sent directly after STARTTLS is not TLS.
     let mut client = Client::haggling(server.socket()).expect("a connection");
     let mut bytes = Vec::new();
     for (option, len) in [(option::STARTTLS, 0u32), (option::LIST, 0), (option::GO, 6)] {

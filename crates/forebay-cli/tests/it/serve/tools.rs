@@ -1,14 +1,14 @@
-//! Programs of others, each with a limit of time.
+//! Third-party programs, each with a timeout.
 
 use std::process::{Command, Output};
 
 use crate::common::{skip_without, stderr, stdout};
 use tempfile::TempDir;
 
-/// How long a program may take. All of them are done in seconds, unless they hang.
+/// Timeout of a program, in seconds. All of them need only seconds, unless they hang.
 const LIMIT: &str = "120";
 
-/// Whether a tool is there. If not, the test is skipped by name.
+/// Returns whether a tool is installed. If not, skips the test by name.
 #[track_caller]
 pub(crate) fn is_there(tool: &str, test: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn is_there(tool: &str, test: &str) -> bool {
     is_there
 }
 
-/// Runs a program in `folder`, and gives what it said, however it ended.
+/// Runs a program in `folder`, and returns its output, whatever its exit status is.
 #[track_caller]
 pub(crate) fn try_run(folder: &TempDir, tool: &str, args: &[&str]) -> Output {
     let output = Command::new("timeout")
@@ -32,7 +32,7 @@ pub(crate) fn try_run(folder: &TempDir, tool: &str, args: &[&str]) -> Output {
     output
 }
 
-/// Runs a program that must succeed, and gives its standard output.
+/// Runs a program that must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn run(folder: &TempDir, tool: &str, args: &[&str]) -> String {
     let output = try_run(folder, tool, args);

@@ -1,4 +1,4 @@
-//! One thread at a time; tests/loom/tags.rs has several.
+//! Single-threaded tests of the tag set. `tests/loom/tags.rs` uses several threads.
 
 extern crate std;
 

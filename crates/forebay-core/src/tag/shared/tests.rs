@@ -1,4 +1,4 @@
-//! Shares, step by step, and every state of small systems.
+//! Step-by-step tests of shares, and an exhaustive search of small systems.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -61,10 +61,11 @@ struct User {
     nr_untold: u32,
 }
 
-/// All of a state: the users, the line, the hungry, how many share, and the account.
+/// The whole state: the users, the wait queue, the hungry users, the number of users, and the
+/// counters.
 type Key = (Vec<User>, Vec<u64>, Vec<(u64, u32)>, u32, (u32, (u32, bool)));
 
-/// The steps of the table, each as one, of users that want one tag at a time.
+/// A system of users that want one tag at a time. Each step of the table is one step.
 #[derive(Clone)]
 struct State {
     users: Vec<User>,
@@ -171,7 +172,7 @@ impl State {
         for (at, user) in self.users.iter().enumerate() {
             add(&mut |state| state.step(at));
             if user.at == At::Out {
-                // It has not seen that somebody is hungry.
+                // The user has not seen that another user is hungry.
                 add(&mut |state| _ = state.take(at));
             }
             if user.nr_held > 0 && user.nr_untold == 0 {
@@ -197,7 +198,7 @@ impl State {
     }
 }
 
-/// T1, with refusals, and a number of users that changes.
+/// T1, with refusals and a changing number of users.
 #[test]
 fn exhaustive_nobody_sleeps_for_ever_with_shares() {
     for (depth, nr_users) in [(1, 2), (2, 2), (5, 2)] {

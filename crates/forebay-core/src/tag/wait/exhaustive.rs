@@ -1,9 +1,10 @@
-//! No policy but stash-v1 lets a waiter sleep for ever (T1): every state of a small system, found
-//! breadth first, so that what is reported is a shortest way to hang.
+//! Exhaustive search of a small system: no policy except stash-v1 lets a waiter sleep forever (T1).
 //!
-//! The system takes the steps of the table in `wait.rs`, each as one; loom has what lies within
-//! them (`tests/loom/waits.rs`). The account, the line and the wakes are the real ones. Counters
-//! begin shortly before they wrap around (T3).
+//! The search visits every state, breadth first, so that it reports a shortest path to a hang.
+//!
+//! The system takes the steps of the table in `wait.rs`, each as one step. The interleavings within
+//! a step are checked by loom (`tests/loom/waits.rs`). The counters, the queue and the wake-ups are
+//! the real code. Counters begin shortly before they wrap around (T3).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -12,34 +13,35 @@ use alloc::vec::Vec;
 
 use super::{TagWaits, Wait, WaitId, WakePolicy};
 
-/// Where a user of tags stands that may wait.
+/// The state of a user that may wait for tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum At {
-    /// It does not wait.
+    /// The user does not wait.
     Out,
-    /// It has joined the line, and has still to try once more.
+    /// The user has joined the queue, and has still to try once more.
     Joined,
-    /// It tried in vain, and was not woken before.
+    /// The user tried in vain, and was not woken before.
     Asleep,
-    /// It got its tags by itself, and has still to leave the line.
+    /// The user got its tags without a wake-up, and has still to leave the queue.
     Leaving,
     Woken,
 }
 
-/// What the system is made of.
+/// The parameters of a system.
 #[derive(Clone)]
 struct Plan {
     policy: WakePolicy,
     /// The depth of the set; two, if it changes.
     depths: Vec<u32>,
-    /// The depth that the waits were made for: the set's, unless a bug is planted.
+    /// The depth that the waits were created for: the set's, unless a bug is planted.
     waits_depth: u32,
-    /// What each user needs.
+    /// The number of tags that each user needs.
     needs: Vec<u32>,
-    /// How many puts at most have not been told of.
+    /// The maximum number of puts that are not yet reported to the waits.
     nr_untold_max: u32,
-    /// Whether a user's steps are taken one by one, or all that it can do at once: then it joins
-    /// the line in one step with a try in vain, and tags are put in one with looking for waiters.
+    /// With false, each step of a user is a state. With true, all that a user can do at once is one
+    /// step: it joins the queue together with a failed try, and puts tags together with the check
+    /// for waiters.
     is_coarse: bool,
 }
 
@@ -52,7 +54,7 @@ struct State {
     nr_untold: u32,
 }
 
-/// Users that stand the same and need the same are the same.
+/// The key of a state. Users with the same state and the same need are interchangeable.
 type Key = (Vec<(At, u32)>, Vec<(At, u32)>, (u32, u32, u32, u32), (u32, (u32, bool)));
 
 impl State {
@@ -80,7 +82,7 @@ impl State {
         (line, others, numbers, self.waits.account())
     }
 
-    /// All tags are free, nobody is about to do anything, and somebody sleeps.
+    /// Returns whether all tags are free, no user can act, and a user sleeps.
     fn hangs(&self, plan: &Plan) -> bool {
         let is_resizing = plan.depths.len() > 1 && self.depth != self.waits.depth();
         let is_idle = self.users.iter().all(|at| matches!(at, At::Out | At::Asleep));
@@ -101,7 +103,7 @@ impl State {
         is_got
     }
 
-    /// Says something under the lock; who is asleep and is woken by it knows.
+    /// Calls the waits, as under the lock. Sleeping users that this wakes become `Woken`.
     fn with_waits(&mut self, act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId))) {
         let users = &mut self.users;
         act(&mut self.waits, &mut |id| {
@@ -118,7 +120,7 @@ impl State {
 
     fn tell(&mut self, nr: u32) {
         let nr_busy = self.nr_held;
-        // As `WaiterCount` has it.
+        // As `WaiterCount` does.
         if !self.waits.is_empty() {
             self.with_waits(|waits, out| waits.wake(nr, nr_busy, &mut |id| out(id)));
         }
@@ -134,7 +136,7 @@ impl State {
         });
     }
 
-    /// What a user that has just joined the line finds.
+    /// Takes the second try of a user that has just joined the queue.
     fn retry(&mut self, user: usize, need: u32) {
         self.users[user] = match (self.take(need), self.is_in_line(user)) {
             (true, _) => At::Leaving,
@@ -143,7 +145,7 @@ impl State {
         };
     }
 
-    /// What a user does next.
+    /// Takes the next step of a user. Returns its name.
     fn step(&mut self, user: usize, plan: &Plan) -> &'static str {
         let wait = Wait { id: WaitId(user as u64), need: plan.needs[user] };
         let at = self.users[user];
@@ -182,7 +184,7 @@ impl State {
     }
 }
 
-/// All states that one step leads to, with the name of the step.
+/// Returns all states that one step leads to, with the name of the step.
 fn next(state: &State, plan: &Plan) -> Vec<(&'static str, State)> {
     let mut all = Vec::new();
     let mut add = |act: &mut dyn FnMut(&mut State) -> Option<&'static str>| {
@@ -240,8 +242,8 @@ fn resize(state: &mut State, large: u32, small: u32) -> Option<&'static str> {
     Some("resize")
 }
 
-/// Looks at every state that can be reached. Panics with a shortest way to one in which somebody
-/// sleeps for ever; returns how many states there are.
+/// Visits every state that can be reached. Panics with a shortest path to a state in which a user
+/// sleeps forever. Returns the number of states.
 fn explore(plan: &Plan) -> usize {
     let first = State::new(plan);
     let mut seen = BTreeMap::from([(first.key(plan), ())]);
@@ -330,8 +332,8 @@ fn planted_a_batch_that_is_too_large() {
     explore(&Plan { waits_depth: 64, ..plan(WakePolicy::Batch, 7, &[1; 2], 7) });
 }
 
-/// The first form of stash-and-wake loses the last waiters: each generation puts as many tags as it
-/// woke, and wakes four fewer.
+/// The first version of stash-and-wake loses the last waiters: each generation puts as many tags as
+/// it woke waiters, and wakes four fewer.
 #[test]
 #[should_panic(expected = "stash-v1 of [16] hangs: 15 x join, 5 x put, 1 x get, 1 x put")]
 fn stash_v1_hangs_once_fifteen_wait() {

@@ -1,4 +1,4 @@
-//! What each policy does, step by step. That none hangs is shown in `wait/exhaustive.rs`.
+//! Step-by-step tests of each policy. `wait/exhaustive.rs` shows that no policy hangs.
 
 use alloc::vec::Vec;
 
@@ -95,7 +95,7 @@ fn stash_wakes_one_for_each_tag_below_three_quarters_and_keeps_account_above() {
     check(&[], |out| waits.wake(3, 13, &mut |id| out(id)));
     check(&[1], |out| waits.wake(1, 12, &mut |id| out(id)));
     check(&[2], |out| waits.wake(1, 11, &mut |id| out(id)));
-    // Three are left after these two: what was freed silently, and is kept, is a batch.
+    // After these two wake-ups three waiters are left, so the stored surplus counts: one batch.
     check(&[3, 4, 5, 6], |out| waits.wake(2, 9, &mut |id| out(id)));
     check(&[7], |out| waits.wake(2, 9, &mut |id| out(id)));
 }
@@ -126,7 +126,7 @@ fn names_are_distinct_and_the_one_that_hangs_is_not_for_disks() {
     assert_eq!(WakePolicy::StashV1.name(), "stash-v1");
 }
 
-/// T3: the same script wakes the same waiters, wherever the counters begin.
+/// T3: the same script wakes the same waiters, whatever the first values of the counters.
 #[test]
 fn counters_that_wrap_around_lose_no_wake_and_add_none() {
     for policy in WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]) {

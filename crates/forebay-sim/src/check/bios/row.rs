@@ -1,26 +1,26 @@
-//! One box, the bio that is in it, and where each of its blocks stands.
+//! One box: the bio in it, and the state of each block.
 
 use forebay_core::{BioFlags, BlockStatus, Op, Tag};
 
-/// Bits of an address that say where in its bio a byte is; those above number the segment.
+/// Bits of an address that hold the byte's offset in its bio. The bits above number the segment.
 pub(crate) const OFFSET_BITS: u32 = 24;
 /// Bits of an address below the box's number.
 pub(crate) const SLOT_SHIFT: u32 = 32;
 /// Bits of a block's value below the bio's serial number.
 const VALUE_SHIFT: u32 = 16;
 
-/// Where a block of a bio stands.
+/// The state of a block of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Not at the driver.
     Idle,
     /// At the driver.
     Issued,
-    /// Moved; it must not be issued again.
+    /// Transferred; it must not be issued again.
     Moved,
-    /// The last command that had it failed.
+    /// The last command with this block failed.
     Failed(BlockStatus),
-    /// The last command that had it moved nothing: the end of a file.
+    /// The last command with this block transferred nothing: the end of a file.
     EndOfFile,
 }
 
@@ -30,36 +30,36 @@ pub(crate) enum Stage {
     Free,
     /// In the layer.
     Queued,
-    /// Ended, and on its way to its owner.
+    /// Ended, but not yet reaped by its owner.
     Ended,
 }
 
-/// A box, and the bio that is in it.
+/// A box, and the bio in it.
 #[derive(Debug)]
 pub(crate) struct BioRow {
     pub(crate) owner: usize,
     pub(crate) stage: Stage,
-    /// Names the bio, for ever.
+    /// Identifies the bio; never used again.
     pub(crate) serial: u64,
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
     /// The first block on the device.
     pub(crate) block: u64,
     pub(crate) units: Vec<Unit>,
-    /// What a read has brought, by block.
+    /// The values that a read returned, by block.
     pub(crate) values: Vec<u64>,
-    /// A command had a part of it only.
+    /// A command had only a part of the bio.
     pub(crate) is_cut: bool,
-    /// Tags of the budget that it holds.
+    /// Tags of the budget that the bio holds.
     pub(crate) charge: Option<Tag>,
-    /// When it was queued, by the user's image of what is durable.
+    /// The time of queueing, in the user's image of durable data.
     pub(crate) mark: u64,
     pub(super) queued_at: u64,
     pub(crate) queued_ns: u64,
 }
 
 impl BioRow {
-    /// What block number `unit` of this bio holds once it is written.
+    /// Returns the value that block number `unit` of this bio holds after the write.
     pub(crate) fn value(&self, unit: usize) -> u64 {
         self.serial << VALUE_SHIFT | unit as u64
     }
@@ -68,7 +68,8 @@ impl BioRow {
         self.units.iter().all(|unit| *unit == Unit::Idle)
     }
 
-    /// Whether nothing of it was done, as far as the layer was told: a driver may have refused it.
+    /// Returns whether no block was transferred, as far as the layer knows. A driver may have
+    /// refused the bio.
     pub(super) fn is_undone(&self) -> bool {
         self.units.iter().all(|unit| matches!(unit, Unit::Idle | Unit::Failed(_)))
     }

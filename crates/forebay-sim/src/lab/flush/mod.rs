@@ -1,5 +1,4 @@
-//! Threads that write and want it durable, as sysbench's fileio has them: the load, and what is
-//! measured.
+//! Threads that write and call fsync, as in sysbench's fileio: the load, and the results.
 
 mod closed_form;
 mod shape;
@@ -18,65 +17,66 @@ use world::World;
 pub struct FlushLoad {
     /// The device.
     pub device: &'static Preset,
-    /// How many threads.
+    /// The number of threads.
     pub nr_threads: u32,
     /// When they call fsync.
     pub shape: FsyncShape,
-    /// How long each write is, bytes, and what its place is aligned to.
+    /// The size of each write, bytes; also the alignment of its place.
     pub block_bytes: u64,
-    /// Where they write: from the device's beginning on, bytes.
+    /// The range of the writes, from the start of the device, bytes.
     pub range_bytes: u64,
-    /// What goes first where the device takes a flush only by itself.
+    /// The order of commands if the device takes a flush only on its own.
     pub flush: FlushPolicy,
-    /// Whether a flush ends at once that would make nothing durable.
+    /// A flush that would make nothing durable ends at once.
     pub elide: bool,
-    /// What the threads' work costs.
+    /// The costs of the threads' work.
     pub costs: Costs,
-    /// How often a thread is late, of a million times that it is woken: another runs in its place
-    /// for a tick of the scheduler.
+    /// How often a thread is late, out of a million wake-ups: another thread runs in its place for
+    /// a tick of the scheduler.
     pub late_per_million: u32,
     /// How late it is then, ns.
     pub late_ns: u64,
-    /// What is not measured at the beginning, ns.
+    /// The warm-up time, ns, which is not measured.
     pub warm_up_ns: u64,
-    /// What is measured after that, ns.
+    /// The measured time after that, ns.
     pub run_ns: u64,
-    /// The same seed draws the same places and times.
+    /// The seed: the same seed draws the same places and times.
     pub seed: u64,
 }
 
 /// The figures of one run, without its warm-up.
 #[derive(Clone, Debug)]
 pub struct FlushMeasured {
-    /// How long it was measured, ns.
+    /// The measured time, ns.
     pub run_ns: u64,
-    /// Writes that have ended.
+    /// The number of writes that have ended.
     pub nr_writes: u64,
-    /// How long each fsync took its thread, until it went on, ns.
+    /// The time from the call of fsync until the thread goes on, ns.
     pub fsyncs: Histogram,
-    /// The most flushes that were issued from a call of fsync until it had ended, its own included.
+    /// The maximum number of flushes that were issued from a call of fsync until it had ended,
+    /// including its own.
     pub flushes_of_fsync_max: u64,
-    /// What the layer has counted.
+    /// The layer's flush counters.
     pub counts: FlushCounts,
 }
 
-/// What the layer has counted of flushes.
+/// The layer's flush counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushCounts {
-    /// Requests that asked for one.
+    /// Requests that asked for a flush.
     pub asked: u64,
-    /// Those that the device was given.
+    /// Flushes that were issued to the device.
     pub issued: u64,
-    /// Requests that joined another's.
+    /// Requests that joined the flush of another.
     pub joined: u64,
-    /// Requests that needed none.
+    /// Requests that needed no flush.
     pub elided: u64,
-    /// Requests, flushes or others, that the device was busy for.
+    /// Requests, flushes or others, for which the device was busy.
     pub requeues: u64,
 }
 
 impl FlushCounts {
-    /// Of these statistics.
+    /// Returns the counters of these statistics.
     pub fn of(stats: &QueueStats) -> FlushCounts {
         FlushCounts {
             asked: stats.flushes_asked,
@@ -87,7 +87,7 @@ impl FlushCounts {
         }
     }
 
-    /// What was counted since `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub fn since(self, before: FlushCounts) -> FlushCounts {
         FlushCounts {
@@ -101,14 +101,14 @@ impl FlushCounts {
 }
 
 impl FlushLoad {
-    /// What it should reach by arithmetic, writes per second; None where nobody has done it.
+    /// Returns the expected writes per second by arithmetic, or `None` if there is no formula.
     pub fn closed_form(&self) -> Option<f64> {
         closed_form::iops(self)
     }
 }
 
 impl FlushMeasured {
-    /// Writes per second.
+    /// Returns the writes per second.
     pub fn iops(&self) -> f64 {
         self.nr_writes as f64 * 1e9 / self.run_ns as f64
     }

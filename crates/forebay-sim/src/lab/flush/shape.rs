@@ -1,22 +1,22 @@
-//! When threads call fsync.
+//! When threads call fsync: the patterns of sysbench's fileio.
 
-/// When threads call fsync: the two ways of sysbench's fileio.
+/// When threads call fsync: the two patterns of sysbench's fileio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsyncShape {
     /// Each thread after each of its writes (`--file-fsync-all`).
     EachWrite,
-    /// After so many writes of all threads together, all files are synced, one fsync for each; the
-    /// threads take turns at them, and at the next writes after that (`--file-fsync-freq`, 100 of
-    /// 128 files by default, as of sysbench 0.4).
+    /// After so many writes of all threads together, all files are synced, with one fsync for each.
+    /// The threads take turns at these calls, and at the next writes (`--file-fsync-freq`; by
+    /// default 100 writes and 128 files, as in sysbench 0.4).
     AllFiles {
-        /// Writes between two rounds.
+        /// The number of writes between two rounds.
         nr_writes: u32,
-        /// Files, and so calls in a round.
+        /// The number of files, and so of calls in a round.
         nr_files: u32,
     },
 }
 
-/// What a thread does next.
+/// The next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsyncTask {
     /// Write a block, and wait for it.
@@ -25,7 +25,7 @@ pub enum FsyncTask {
     Fsync,
 }
 
-/// Hands out what is to be done.
+/// Assigns the actions to threads.
 #[derive(Debug)]
 pub struct FsyncTasks {
     shape: FsyncShape,
@@ -34,12 +34,12 @@ pub struct FsyncTasks {
 }
 
 impl FsyncTasks {
-    /// From the beginning.
+    /// Returns the initial state.
     pub fn new(shape: FsyncShape) -> FsyncTasks {
         FsyncTasks { shape, nr_writes: 0, nr_fsyncs: 0 }
     }
 
-    /// The next for a thread that has done `last`.
+    /// Returns the next action of a thread whose last action was `last`.
     pub fn next(&mut self, last: Option<FsyncTask>) -> FsyncTask {
         match self.shape {
             FsyncShape::EachWrite => match last {

@@ -1,5 +1,5 @@
-//! What must come of threads that write and flush: S1, the bound of a flush's wait, and that hold
-//! and requeue differ in nothing but requeues. Exact, in virtual time.
+//! Exact results of threads that write and flush, in virtual time: S1, the bound of a flush's wait,
+//! and that hold and requeue differ only in the number of requeues.
 
 use super::*;
 use forebay_model::machines;
@@ -70,7 +70,7 @@ fn flushes_that_are_asked_for_are_issued_or_joined_or_elided() {
         for shape in [FsyncShape::EachWrite, ROUNDS] {
             let FlushCounts { asked, issued, joined, elided, .. } =
                 measure_flushes(&load(16, shape, flush, elide)).counts;
-            // Some wait when the measurement begins, and some when it ends.
+            // Some requests wait when the measurement begins, and some when it ends.
             assert!(asked.abs_diff(issued + joined + elided) <= 16, "{shape:?}");
             assert!(issued > 0 && (elided > 0 || !elide || shape == FsyncShape::EachWrite));
         }
@@ -84,7 +84,7 @@ fn a_flush_waits_for_the_rest_of_a_running_one_and_for_its_own() {
     for shape in [FsyncShape::EachWrite, ROUNDS] {
         for flush in FlushPolicy::ALL {
             for nr_threads in [1, 4, 16, 64] {
-                // What runs when it is asked for was issued before.
+                // A flush that runs at the time of the call was issued before.
                 let nr = measure(nr_threads, shape, flush).flushes_of_fsync_max;
                 assert_eq!(nr, 1, "{shape:?}, {}, {nr_threads} threads", flush.name());
             }

@@ -1,4 +1,4 @@
-//! Threads and a device, and the loop that lets each go on when its time has come.
+//! The simulated world of threads and a device, with the event loop.
 
 use super::super::port::Port;
 use super::shape::{FsyncTask, FsyncTasks};
@@ -12,31 +12,31 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// The numbers of the random streams; those of the threads follow.
+/// The numbers of the random streams. The streams of the threads begin at the last one.
 const MACHINE_STREAM: u64 = 0;
 const WORLD_STREAM: u64 = 1;
 const FIRST_THREAD_STREAM: u64 = 16;
 
-/// What a write comes from: nobody looks there.
+/// The address of all writes; it is never dereferenced.
 const ADDR: usize = 1 << 20;
 
-/// Within this time all threads begin.
+/// All threads begin within this time.
 const START_NS: u64 = 1_000_000;
 
-/// A thread, which does one thing at a time and waits for its end.
+/// A thread, which performs one action at a time and waits for its end.
 #[derive(Debug)]
 struct Thread {
     ctx: SoftwareQueue,
     random: Random,
-    /// Its box, while nothing of it is in the layer.
+    /// Its box, while it has nothing in the layer.
     queued: Option<Box<QueuedBio>>,
     last: Option<FsyncTask>,
     begun_ns: u64,
-    /// How many flushes had begun when it began.
+    /// The number of flushes that had begun when its action began.
     nr_flushes: u64,
 }
 
-/// See the module.
+/// The simulated world of a run.
 pub(super) struct World<'a> {
     load: &'a FlushLoad,
     hctx: HardwareContext,
@@ -44,7 +44,7 @@ pub(super) struct World<'a> {
     port: Port,
     threads: Vec<Thread>,
     tasks: FsyncTasks,
-    /// When a thread goes on: time, order of coming, thread.
+    /// Pending steps of threads: time, order of insertion, thread.
     ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
     nr_events: u64,
     random: Random,
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the load to its end.
     pub(super) fn run(mut self) -> FlushMeasured {
         let end = self.load.warm_up_ns + self.load.run_ns;
         for thread in 0..self.threads.len() {
@@ -149,8 +149,8 @@ impl<'a> World<'a> {
         self.ready.push(Reverse((at, self.nr_events, thread)));
     }
 
-    /// A turn of the context, by whoever is there: a thread, or the device's interrupt. Who waits
-    /// for what has ended wakes, does its part, and comes with the next thing to do.
+    /// Makes a turn of the context, for a thread or for the device's interrupt. The threads whose
+    /// requests have ended wake up, reap, and come with their next actions.
     fn turn(&mut self, now: u64) {
         self.port.now = now;
         let nr_flushes = self.port.nr_flushes;
@@ -162,7 +162,7 @@ impl<'a> World<'a> {
             let thread = queued.owner() as usize;
             let thread_of = &mut self.threads[thread];
             if queued.bio().op == Op::Flush && self.is_measuring {
-                // Without one that this turn has issued: it is for others.
+                // A flush issued by this turn is not counted: it is for others.
                 let nr = nr_flushes.saturating_sub(thread_of.nr_flushes);
                 self.flushes_of_fsync_max = self.flushes_of_fsync_max.max(nr);
             }
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
         self.ended = ended;
     }
 
-    /// A thread goes on: what it waited for has ended, and it does the next thing.
+    /// Ends a thread's action, and begins the next one.
     fn step(&mut self, id: usize, now: u64) {
         let FlushLoad { block_bytes, range_bytes, .. } = *self.load;
         let thread = &mut self.threads[id];

@@ -1,4 +1,4 @@
-//! The smallest logs of each anomaly, and what is no anomaly though it looks like one.
+//! The smallest logs of each anomaly, and of legal histories that look like anomalies.
 
 use crate::sectors::{Crash, End, Kind, Op, Rule, Sectors, Stamp, Value};
 

@@ -1,15 +1,15 @@
-//! Short random logs of one sector: the zones say what a search through all orders says.
+//! Short random logs of one sector: the zones must agree with a search through all orders.
 
 use crate::sectors::{Crash, End, Kind, Op, Sectors, Stamp, Value};
 use forebay_model::Random;
 
 const NR_LOGS: u64 = 60_000;
 
-/// Where the last write of some order stands, and whether any order is legal at all.
+/// A search through all orders: whether any is legal, and the values that a crash may leave.
 struct Search<'a> {
     ops: &'a [Op],
     last_flush: u64,
-    /// The values that a loss of power may leave behind some order.
+    /// The values that a loss of power may leave after some order.
     may_be_found: Vec<Value>,
     has_order: bool,
 }
@@ -19,7 +19,8 @@ impl Search<'_> {
         matches!(op.end, End::Ok(ended) if ended < self.last_flush)
     }
 
-    /// Puts each operation next that may be, once `done` are. `alive` is what the medium may hold.
+    /// Tries each operation that may be next, after those in `done`. `alive` has the values that
+    /// the medium may hold.
     fn go(&mut self, done: u32, now: Value, alive: &[Value]) {
         let ended = |op: &Op| match op.end {
             End::Ok(ended) => ended,
@@ -27,7 +28,7 @@ impl Search<'_> {
         };
         let left = || (0..self.ops.len()).filter(|nth| done >> nth & 1 == 0);
         let must_before = left().map(|nth| ended(&self.ops[nth])).min().unwrap_or(u64::MAX);
-        // What nobody knows the end of need not have been done.
+        // An operation whose end is unknown need not have taken effect.
         if must_before == u64::MAX {
             self.has_order = true;
             self.may_be_found.extend(alive);
@@ -54,8 +55,8 @@ impl Search<'_> {
     }
 }
 
-/// Two to six operations within a few ticks, so that most overlap, and a time before which writes
-/// were flushed.
+/// Returns two to six operations within a few ticks, so that most overlap, and a time before which
+/// writes were flushed.
 fn log(random: &mut Random, with_zeroes: bool) -> (Vec<Op>, u64) {
     let nr_ops = 2 + random.below(5);
     let mut ops = Vec::new();
@@ -73,7 +74,7 @@ fn log(random: &mut Random, with_zeroes: bool) -> (Vec<Op>, u64) {
                 nth => Value::Stamp(Stamp::new(0, nth - 1)),
             }]),
         };
-        // A read that brought nothing is not in the search either.
+        // The search has no reads without a result either.
         let end = match (&kind, end) {
             (Kind::Read(_), End::Unknown) => End::Ok(began + 3),
             _ => end,
@@ -142,13 +143,13 @@ fn zeroes_raise_no_false_alarm_and_few_slip_through() {
     assert!(nr_missed * 20 < nr_bad, "{nr_missed} of {nr_bad} were missed");
 }
 
-/// What was asked for later by so much.
+/// Moves operations later by `by`.
 fn later(ops: Vec<Op>, by: u64) -> Vec<Op> {
     let end = |end| if let End::Ok(ended) = end { End::Ok(ended + by) } else { end };
     ops.into_iter().map(|op| Op { began: op.began + by, end: end(op.end), ..op }).collect()
 }
 
-/// The stamps of a second log are other ones than those of the first.
+/// Gives the second log other stamps than the first.
 fn by_another_writer(ops: &mut [Op]) {
     let other = |stamp: &mut Stamp| *stamp = Stamp::new(1, stamp.sequence());
     for op in ops {
@@ -164,8 +165,9 @@ fn by_another_writer(ops: &mut [Op]) {
     }
 }
 
-/// A log, the death of the server, another log, and a loss of power: it is the same as one log with
-/// a read of what was found between them. Says how many finds were legal, and how many were not.
+/// A log, the death of the server, another log, and a loss of power must give the same verdict as
+/// one log with a read of the found value between the two. Returns how many found values were
+/// legal, and how many were not.
 fn two_crashes(seed: u64, with_zeroes: bool) -> (u64, u64) {
     const BETWEEN: u64 = 100;
     let mut random = Random::new(seed, 0);

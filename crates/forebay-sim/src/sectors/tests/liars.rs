@@ -1,5 +1,5 @@
-//! Long logs of several clients on a disk that is right, which are believed; and on one that lies
-//! in one way, which are not, within some seeds and by the right rule.
+//! Long logs of several clients. A correct disk must pass; a disk with one kind of fault must fail
+//! within some seeds, by the right rule.
 
 use crate::sectors::{Crash, End, Kind, Op, Rule, Sectors, Stamp, Value};
 use forebay_model::Random;
@@ -7,9 +7,9 @@ use forebay_model::Random;
 const NR_SECTORS: u64 = 8;
 const NR_CLIENTS: u16 = 4;
 const NR_OPS_EACH: u64 = 100;
-/// How often a disk that lies does, one in so many.
+/// How often a faulty disk misbehaves: once in so many chances.
 const RARITY: u64 = 20;
-/// Within how many seeds a liar must be caught.
+/// Within how many seeds a fault must be found.
 const NR_SEEDS: u64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ const LIES: [(Lie, Rule); 15] = [
     (Lie::LostInServer, Rule::Fresh),
 ];
 
-/// What a sector held, since it was last durable.
+/// The values of a sector since it was last durable.
 #[derive(Clone, Debug)]
 struct Cell(Vec<Value>);
 
@@ -63,10 +63,10 @@ impl Cell {
     }
 }
 
-/// A disk whose operations are done at one moment each.
+/// A disk whose operations take effect at one moment each.
 struct Disk {
     cells: Vec<Cell>,
-    /// What was first written to each sector, to be brought back.
+    /// The first value written to each sector, for stale reads.
     old: Vec<Value>,
     random: Random,
     lie: Option<Lie>,
@@ -138,7 +138,7 @@ impl Disk {
     }
 }
 
-/// What each client asks for: an operation, and when the disk does it.
+/// The requests of all clients: each operation, with the time at which the disk does it.
 fn asked(random: &mut Random) -> Vec<(u64, Op)> {
     let mut asked = Vec::new();
     for client in 0..NR_CLIENTS {
@@ -170,7 +170,7 @@ fn asked(random: &mut Random) -> Vec<(u64, Op)> {
     asked
 }
 
-/// What comes of it, and what a crash leaves.
+/// Runs the requests. Returns the log, and the values that a crash leaves.
 fn run(seed: u64, lie: Option<Lie>, crash: Crash) -> (Vec<Op>, Vec<Value>) {
     let mut random = Random::new(seed, 0);
     let mut asked = asked(&mut random);
@@ -181,7 +181,7 @@ fn run(seed: u64, lie: Option<Lie>, crash: Crash) -> (Vec<Op>, Vec<Value>) {
         let op = asked[nth].1.clone();
         step(&mut disk, &mut asked[nth].1, &op);
         if nth >= 40 && disk.lies(Lie::LateWrite) {
-            // What was done long ago is done again.
+            // An operation of long ago is done again.
             let before = asked[nth - 40].1.clone();
             op_sectors(&before).for_each(|sector| disk.write(&before, sector));
         }

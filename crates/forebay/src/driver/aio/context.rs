@@ -1,11 +1,11 @@
-//! A context of the kernel's AIO, by its raw system calls.
+//! Linux AIO context, through its raw system calls.
 //!
-//! Source: <linux/aio_abi.h>, and `fs/aio.c` for the ring. Completions are in a ring in memory,
-//! which the kernel maps into the process, and whose address is the context's name. The kernel
-//! moves the tail, after it wrote the completion; whoever takes completions moves the head. The
-//! kernel's own taker, `io_getevents`, and one in the process must not be at it at the same time:
-//! here both are the one user of the driver. That the ring is laid out as known is what its magic
-//! number and features say; where they say otherwise, the system call does it all.
+//! Source: <linux/aio_abi.h>, and `fs/aio.c` for the ring. Completions are in a ring in memory that
+//! the kernel maps into the process. The ring's address is the context's id. The kernel advances
+//! the tail after it has written the completion; the consumer advances the head. The kernel's own
+//! consumer, `io_getevents`, and one in the process must not run at the same time: here the one
+//! user of the driver calls both. The ring's magic number and feature flags confirm the known
+//! layout. If they differ, the system call takes all completions.
 // It makes system calls that no library wraps, and reads memory that the kernel writes.
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a request is to do (`IOCB_CMD_*`).
+/// The operation of a request (`IOCB_CMD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Command {
@@ -25,7 +25,7 @@ pub(super) enum Command {
     Pwritev = 8,
 }
 
-/// `IOCB_FLAG_RESFD`: the completion is told to an eventfd.
+/// `IOCB_FLAG_RESFD`: the completion signals an eventfd.
 pub(super) const RESFD: u32 = 1;
 
 /// `struct iocb`.
@@ -67,7 +67,7 @@ impl Iocb {
         }
     }
 
-    /// What it asks for.
+    /// Returns the operation.
     #[cfg(test)]
     pub(super) fn opcode(&self) -> u16 {
         self.opcode
@@ -80,7 +80,7 @@ impl Iocb {
 pub(super) struct IoEvent {
     pub(super) data: u64,
     pub(super) obj: u64,
-    /// Bytes, or a negative error number.
+    /// A number of bytes, or a negative errno.
     pub(super) res: i64,
     pub(super) res2: i64,
 }
@@ -100,19 +100,19 @@ struct Ring {
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// A context. It ends when this is dropped, which waits for what is in flight.
+/// An AIO context. Dropping it destroys the context, which waits for requests in flight.
 #[derive(Debug)]
 pub(super) struct Context {
     id: usize,
-    /// The ring can be read.
+    /// The ring in memory has the known layout.
     has_ring: bool,
 }
 
 impl Context {
-    /// For `nr` requests at once.
+    /// Creates a context for `nr` requests at once.
     pub(super) fn new(nr: u32) -> io::Result<Context> {
         let mut id = 0usize;
-        // SAFETY: the kernel writes one word, the name.
+        // SAFETY: the kernel writes one word, the context's id.
         let answer = unsafe { libc::syscall(libc::SYS_io_setup, nr, &raw mut id) };
         if answer < 0 {
             return Err(io::Error::last_os_error());
@@ -128,38 +128,40 @@ impl Context {
 
     fn ring(&self) -> Option<&Ring> {
         let ring = std::ptr::with_exposed_provenance::<Ring>(self.id);
-        // SAFETY: the kernel has mapped a page at least there, to be read and written, and unmaps
+        // SAFETY: the kernel has mapped at least one readable and writable page there, and unmaps
         // it with the context. Only the two indices change, and they are atomic. (All kernels since
-        // 2.6 have it so; where that changes, so does the magic number, which is looked at first.)
+        // 2.6 use this layout. A change of the layout changes the magic number, which is checked
+        // first.)
         self.has_ring.then(|| unsafe { &*ring })
     }
 
-    /// Submits requests: how many were taken.
+    /// Submits requests. Returns how many the kernel accepted.
     ///
     /// # Safety
-    /// Each pointer is that of an `Iocb`. The memory that they name stays valid, and nobody else's,
-    /// until their completions have been taken; vectors, until this returns.
+    /// Each pointer points to an `Iocb`. The memory that the requests name stays valid, and nothing
+    /// else uses it, until their completions are taken. The vectors stay valid until this returns.
     pub(super) unsafe fn submit(&self, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
-        // SAFETY: passed on; the kernel reads the pointers and what they point to, and writes the
-        // field `key`.
+        // SAFETY: the caller guarantees it. The kernel reads the pointers and what they point to,
+        // and writes the field `key`.
         let answer =
             unsafe { libc::syscall(libc::SYS_io_submit, self.id, iocbs.len(), iocbs.as_mut_ptr()) };
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as usize) }
     }
 
-    /// Waits until there are `min` completions, and takes those that there are, while there is room
-    /// in `events`. By the one who also calls [`Context::pop`]. May return early, on a signal.
+    /// Waits until there are `min` completions, and takes those present while `events` has room.
+    /// Only the thread that also calls [`Context::pop`] may call this. May return early on a
+    /// signal.
     pub(super) fn get(&self, min: usize, events: &mut Vec<IoEvent>) {
         let room = events.spare_capacity_mut();
         assert!(min <= room.len());
         let (id, first, nr) = (self.id, room.as_mut_ptr(), room.len());
-        // With nothing to wait for, the kernel is told not to; that matters to old ones only.
+        // With nothing to wait for, a zero timeout prevents a wait; only old kernels need it.
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let limit = if min == 0 { &raw const now } else { std::ptr::null() };
-        // SAFETY: the kernel writes `nr` events at most, into the room of the list.
+        // SAFETY: the kernel writes at most `nr` events, into the spare capacity of the list.
         let answer = unsafe { libc::syscall(libc::SYS_io_getevents, id, min, nr, first, limit) };
         match answer {
-            // SAFETY: so many were written.
+            // SAFETY: the kernel has written this many events.
             0.. => unsafe { events.set_len(events.len() + answer as usize) },
             _ => {
                 let error = io::Error::last_os_error();
@@ -169,34 +171,36 @@ impl Context {
         }
     }
 
-    /// Whether completions can be taken without a system call.
+    /// Returns whether completions can be taken without a system call.
     pub(super) fn has_ring(&self) -> bool {
         self.has_ring
     }
 
-    /// Takes the oldest completion from the ring. By the one who also calls [`Context::get`].
+    /// Takes the oldest completion from the ring. Only the thread that also calls [`Context::get`]
+    /// may call this.
     #[inline]
     pub(super) fn pop(&self) -> Option<IoEvent> {
         let ring = self.ring()?;
-        // Relaxed: the head is ours. Acquire, with the kernel's barrier between an event and the
-        // tail behind it: the event is seen whole.
+        // Relaxed: only this side writes the head. Acquire pairs with the kernel's barrier between
+        // an event and the tail behind it: the event is seen whole.
         let head = ring.head.load(Ordering::Relaxed);
         if head == ring.tail.load(Ordering::Acquire) {
             return None;
         }
         assert!(head < ring.nr, "the head of a ring is in it");
         let events = std::ptr::with_exposed_provenance::<IoEvent>(self.id + size_of::<Ring>());
-        // SAFETY: `nr` events follow the ring's head, all mapped, and the kernel does not write to
-        // this one until the head is past it.
+        // SAFETY: `nr` events follow the ring's head, all mapped. The kernel does not write to this
+        // one until the head is past it.
         let event = unsafe { events.add(head as usize).read() };
-        // Release: the kernel writes over it when it sees the new head; it was read before.
+        // Release: the event was read before the kernel sees the new head and overwrites it.
         ring.head.store((head + 1) % ring.nr, Ordering::Release);
         Some(event)
     }
 
-    /// Whether there is a completion in the ring. By anybody; so it may be gone already.
+    /// Returns whether there is a completion in the ring. Any thread may call this, so the
+    /// completion may be gone already.
     pub(super) fn has_events(&self) -> bool {
-        // Acquire: what is found there can be taken.
+        // Acquire: a completion found here can be taken.
         self.ring().is_some_and(|ring| {
             ring.head.load(Ordering::Acquire) != ring.tail.load(Ordering::Acquire)
         })
@@ -205,7 +209,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: a number. The ring is unmapped; nobody has a reference to it any more.
+        // SAFETY: the argument is a number. The ring is unmapped, and no reference to it is left.
         let answer = unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
         // A child of a fork has none of its parent's contexts.
         debug_assert!(answer == 0 || std::thread::panicking(), "{}", io::Error::last_os_error());

@@ -1,4 +1,4 @@
-//! An open file, and the contexts that are made for its queues.
+//! Device for an open file, which creates a context for each queue.
 
 use super::context::Context;
 use super::driver::AioDriver;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(in crate::driver) struct AioDevice {
     target: Arc<Target>,
     limits: QueueLimits,
-    /// One thread: the kernel's AIO neither discards nor zeroes ranges.
+    /// One thread, because the kernel's AIO neither discards nor zeroes ranges.
     pool: Arc<Pool>,
     is_direct: bool,
 }
@@ -28,7 +28,7 @@ impl AioDevice {
         AioDevice { target: Arc::new(target), limits, pool: Arc::new(Pool::new(1)), is_direct }
     }
 
-    /// A driver, and what waits for it.
+    /// Opens a driver and its waiter.
     pub(super) fn open_parts(
         &self,
         depth: u32,
@@ -57,7 +57,7 @@ impl AioDevice {
     }
 }
 
-/// Why there is no context, from the kernel's answer.
+/// Converts the kernel's error to the reason why there is no context.
 pub(in crate::driver) fn no_aio(source: io::Error) -> OpenError {
     let hint = match source.raw_os_error() {
         Some(libc::EAGAIN) => "; raise /proc/sys/fs/aio-max-nr, or lower queue_depth",

@@ -3,11 +3,12 @@
 //! Queued requests are submitted with one system call per batch. The kernel may accept only some of
 //! them, or none for now; the rest stay here, in order, for the next call. Completions are read
 //! from the ring in memory. Only the owner of a context waits with a system call that also takes
-//! completions. A request that the kernel refuses at once has failed, and no part of it was
-//! started.
+//! completions. If the kernel refuses a request at once, no part of it was started: it has failed,
+//! except for an unsupported flush, which the helper makes.
 //!
-//! Completions are told to the eventfd only where somebody listens: in a shared context, once
-//! somebody polls, and once the helper has been used. Those that were submitted before are *quiet*.
+//! A completion signals the eventfd only if a thread may listen: in a shared context, after a
+//! caller has asked for the descriptor, or after the helper was used. Requests submitted before
+//! that are *quiet*.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
@@ -24,7 +25,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// What submits: the system call, or a test's that takes less.
+/// The submit function: the system call, or a test's replacement that accepts less.
 pub(super) type Submit = unsafe fn(&Context, &mut [*mut Iocb]) -> io::Result<usize>;
 
 pub(super) struct AioDriver {
@@ -32,22 +33,22 @@ pub(super) struct AioDriver {
     pool: Arc<Pool>,
     mode: Mode,
     pub(super) submit: Submit,
-    /// Of each tag; lent to the helper meanwhile.
+    /// The slot of each tag. The helper borrows its vectors for a call.
     slots: Box<[Slot]>,
-    /// Not submitted yet, in order.
+    /// Requests that are not submitted yet, in order.
     pending: Vec<Iocb>,
     pointers: Pointers,
-    /// Completions that are not reaped: those that a wait has taken, and refusals.
+    /// Completions to be reaped: those that a wait has taken, and refused requests.
     taken: Vec<IoEvent>,
-    /// The helper's; empty between reaps.
+    /// Finished calls of the helper; empty between reaps.
     helped: Vec<Done>,
     nr_in_kernel: usize,
-    /// Of those, how many are told to nobody.
+    /// The number of those whose completion does not signal the eventfd.
     nr_quiet: usize,
     nr_helped: usize,
-    /// Completions are told.
+    /// New requests signal the eventfd on completion.
     tells: bool,
-    /// The kernel has not taken all that was committed.
+    /// The kernel has not accepted all committed requests.
     is_short: bool,
     nr_syscalls: u64,
 }
@@ -56,15 +57,15 @@ pub(super) struct AioDriver {
 struct Slot {
     vectors: Option<Vectors>,
     op: Op,
-    /// Of a flush: all metadata as well.
+    /// For a flush: all metadata as well.
     metadata: bool,
     is_quiet: bool,
 }
 
-/// Room for the pointers of a batch; without meaning between calls.
+/// Scratch space for the pointers of a batch; meaningless between calls.
 struct Pointers(Vec<*mut Iocb>);
 
-// SAFETY: nothing is done with them but within one call of `submit_pending`, which fills them in.
+// SAFETY: the pointers are used only within one call of `submit_pending`, which fills them in.
 unsafe impl Send for Pointers {}
 
 impl AioDriver {
@@ -99,7 +100,7 @@ impl AioDriver {
         }
     }
 
-    /// The control block of a request, whose vectors are filled in.
+    /// Returns the control block of a request. Its vectors are filled in already.
     fn iocb(&self, rq: &IssuedRequest<'_>) -> Iocb {
         let vectors = self.slots[rq.tag.index()].vectors.as_ref().expect("not at the helper");
         let vectors = vectors.as_slice();
@@ -120,8 +121,8 @@ impl AioDriver {
         iocb
     }
 
-    /// Submits what was queued. What the kernel does not take now stays, if there are completions
-    /// to come, after which it is tried again.
+    /// Submits the pending requests. If the kernel refuses some for now and completions are still
+    /// to come, those requests stay pending and are retried later.
     fn submit_pending(&mut self) {
         let mut first = 0;
         self.is_short = false;
@@ -130,8 +131,9 @@ impl AioDriver {
             self.pointers.0.clear();
             self.pointers.0.extend(rest.iter_mut().map(std::ptr::from_mut));
             self.nr_syscalls += 1;
-            // SAFETY: pointers to our own control blocks. The memory of the segments stays valid
-            // until the completion was reaped (K2), and vectors stay with the tag until then.
+            // SAFETY: the pointers are to control blocks of this driver. The memory of the segments
+            // stays valid until the completion is reaped (K2), and the vectors stay with the tag
+            // until then.
             let answer = unsafe { (self.submit)(&self.waiter.context, &mut self.pointers.0) };
             match answer {
                 Ok(nr) => {
@@ -141,7 +143,7 @@ impl AioDriver {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // No room: it comes with a completion, or passes.
+                    // A shortage: it ends with a completion, or passes.
                     Some(libc::EAGAIN | libc::ENOMEM) if self.nr_in_kernel > 0 => {
                         self.is_short = true;
                         break;
@@ -157,8 +159,8 @@ impl AioDriver {
         self.pending.drain(..first);
     }
 
-    /// The kernel does not begin the request at this place. A flush that it does not know (before
-    /// Linux 4.18) is the helper's; all else has failed.
+    /// Handles the request at index `at`, which the kernel refuses to start. A flush that the
+    /// kernel does not support (before Linux 4.18) goes to the helper. Any other request fails.
     #[cold]
     fn refuse(&mut self, at: usize, errno: i32) {
         let Iocb { data, .. } = self.pending[at];
@@ -180,7 +182,7 @@ impl AioDriver {
         self.waiter.helper.push(call);
     }
 
-    /// Waits in the kernel until `min` completions are there, and takes those that are.
+    /// Waits in the kernel until `min` completions are present, and takes all that are present.
     fn get(&mut self, min: usize) {
         self.nr_syscalls += 1;
         let before = self.taken.len();
@@ -196,7 +198,7 @@ impl AioDriver {
         self.nr_quiet -= usize::from(self.slots[event.data as usize].is_quiet);
     }
 
-    /// Hands over one completion of the kernel's, or a refusal.
+    /// Reports one completion of the kernel, or a refused request.
     #[inline]
     fn complete(&self, event: IoEvent, done: &mut Completions) {
         let result = match event.res {
@@ -238,7 +240,7 @@ impl Driver for AioDriver {
     fn reap(&mut self, done: &mut Completions, look: Look) {
         let is_polled = self.waiter.is_polled();
         if is_polled && look == Look::Hard {
-            // What comes after this is told again.
+            // Later completions signal the event again.
             self.nr_syscalls += 1;
             self.waiter.event.clear();
         }
@@ -269,7 +271,8 @@ impl Driver for AioDriver {
         if is_polled {
             self.tells = true;
             if self.nr_quiet > 0 {
-                // Nobody will tell of these: whoever polls has to look.
+                // Completions of quiet requests send no signal, so a polling caller must reap
+                // again.
                 self.nr_syscalls += 1;
                 self.waiter.event.signal();
             }
@@ -284,14 +287,15 @@ impl Driver for AioDriver {
             return waiter.helper.begin(&self.pool);
         }
         match (self.nr_in_kernel, self.nr_helped) {
-            // What the kernel does not take now comes later.
+            // Requests that the kernel does not accept now are submitted later.
             (in_kernel, 0) => self.get(missing.min(in_kernel)),
             (0, _) => waiter.helper.wait_as_owner(missing, &self.pool),
             (_, _) => {
                 waiter.helper.begin(&self.pool);
                 match self.nr_quiet {
                     0 => waiter.wait(None),
-                    // It may end later than it could: when one of these is there.
+                    // The wait ends only with a completion of the kernel, so perhaps later than
+                    // necessary.
                     _ => self.get(1),
                 }
             }
@@ -315,8 +319,8 @@ impl Driver for AioDriver {
 }
 
 impl Drop for AioDriver {
-    /// The layer drains before it drops a driver. What is in flight for all that, after a panic, is
-    /// waited for: its memory may go away next.
+    /// The layer drains a driver before it drops it. After a panic, requests may still be in
+    /// flight: this waits for them, because their memory may go away next.
     fn drop(&mut self) {
         let is_idle = (self.nr_in_kernel, self.nr_helped, self.pending.len()) == (0, 0, 0);
         assert!(is_idle || std::thread::panicking(), "a driver is drained first");

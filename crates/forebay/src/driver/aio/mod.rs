@@ -3,10 +3,10 @@
 //! - [`context`]: the system calls, and the ring of completions in memory;
 //! - [`device`]: makes a context for each queue;
 //! - [`driver`]: the driver itself;
-//! - [`waiter`]: waits for a context that others use.
+//! - [`waiter`]: waits for a context that other threads use.
 //!
-//! It is for kernels and containers without io_uring. Submitting is asynchronous with direct I/O
-//! only: the kernel reads and writes through the page cache while it submits.
+//! It serves kernels and containers without io_uring. Submission is asynchronous only with direct
+//! I/O: otherwise the kernel reads and writes through the page cache while it submits.
 
 mod context;
 mod device;

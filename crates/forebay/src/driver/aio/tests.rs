@@ -1,4 +1,4 @@
-//! Tests of a kernel that takes less than it is given.
+//! Tests with a kernel that accepts less than it is given.
 // Its stand-ins for the system call have its signature.
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A driver on a file of 1 MiB, that submits by `submit`.
+/// Returns a driver on a file of 1 MiB that submits through `submit`.
 fn driver(mode: Mode, submit: Submit) -> (Box<dyn Driver>, Arc<dyn Waiter>) {
     let (target, limits) = target();
     let device = AioDevice::new(target, limits, false);
@@ -23,7 +23,7 @@ fn driver(mode: Mode, submit: Submit) -> (Box<dyn Driver>, Arc<dyn Waiter>) {
     (Box::new(driver), waiter)
 }
 
-/// Writes to all tags' places and reads them back, and looks at what came.
+/// Writes to the place of each tag, reads it back and checks the results.
 fn write_and_read(mode: Mode, submit: Submit) {
     let (mut driver, waiter) = driver(mode, submit);
     let mut bufs: Vec<Buf> = (0..DEPTH as u8).map(|tag| Buf::from(&[tag; 4096][..])).collect();
@@ -51,14 +51,14 @@ fn write_and_read(mode: Mode, submit: Submit) {
     }
 }
 
-/// Takes three at most.
+/// Accepts at most three.
 unsafe fn three(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
     let nr = iocbs.len().min(3);
     // SAFETY: passed on.
     unsafe { context.submit(&mut iocbs[..nr]) }
 }
 
-/// Takes one, two times of five nothing for now, and is interrupted one time of five.
+/// Accepts one; fails two of five times with a shortage, and is interrupted one of five times.
 unsafe fn short(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
     static NR: AtomicU64 = AtomicU64::new(0);
     let errno = match NR.fetch_add(1, Ordering::Relaxed) % 5 {
@@ -71,9 +71,9 @@ unsafe fn short(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize>
     Err(io::Error::from_raw_os_error(errno))
 }
 
-/// Does not know flushes, nor the tag 5.
+/// Refuses flushes and the tag 5.
 unsafe fn picky(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
-    // SAFETY: a control block each.
+    // SAFETY: each pointer is to a control block.
     let is_bad = |iocb: &*mut Iocb| unsafe { (**iocb).nbytes == 0 || (**iocb).data == 5 };
     let nr = iocbs.iter().position(is_bad).unwrap_or(iocbs.len());
     match nr {
@@ -132,16 +132,16 @@ thread_local! {
     static LAST: Cell<(u16, i32)> = const { Cell::new((0, 0)) };
 }
 
-/// Takes all, and notes the last.
+/// Accepts all and records the last.
 unsafe fn noting(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
-    // SAFETY: a control block each.
+    // SAFETY: each pointer is to a control block.
     let noted = iocbs.last().map(|iocb| unsafe { ((**iocb).opcode(), (**iocb).rw_flags) });
     LAST.set(noted.expect("there is one"));
     // SAFETY: passed on.
     unsafe { context.submit(iocbs) }
 }
 
-/// Submits a bio, and returns what its control block asks for.
+/// Submits a bio and returns the opcode and flags of its control block.
 fn submitted(mode: Mode, bio: Bio) -> (u16, i32) {
     let (mut driver, _waiter) = driver(mode, noting);
     let len = if bio.op.moves_data() { bio.len } else { 0 };
@@ -159,7 +159,7 @@ fn a_flush_leaves_out_metadata_unless_it_is_asked_for() {
     }
 }
 
-/// The bio with its segments in the opposite order, so that none follows another in memory.
+/// Returns the bio with its segments in reverse order, so that no two are adjacent in memory.
 fn apart(bio: Bio) -> Bio {
     let Segments::Many(segments) = bio.segments else { return bio };
     let segments = Segments::Many(segments.into_iter().rev().collect());
@@ -169,7 +169,7 @@ fn apart(bio: Bio) -> Bio {
 #[test]
 fn a_durable_write_says_so_in_its_control_block() {
     let mut buf = Buf::new(4096);
-    // In one stretch of memory, which takes no vector, and in two.
+    // One segment, which needs no vector, and two.
     for (segment, read, write) in [(4096, 0, 1), (2048, 7, 8)] {
         for mode in [Mode::Owned, Mode::Shared] {
             let mut bio = |op| apart(data(op, 0, &mut buf, segment));

@@ -1,4 +1,4 @@
-//! Waiting for a context's completions while another thread uses the context.
+//! Waiter for a context's completions while another thread uses the context.
 //!
 //! The wait cannot use `io_getevents`, which would remove completions that the driver has to reap.
 //! So each completion, each kick and the end of each helper's call signals an eventfd. The wait is
@@ -18,9 +18,9 @@ use std::time::Duration;
 pub(super) struct AioWaiter {
     pub(super) context: Arc<Context>,
     pub(super) event: Arc<Event>,
-    /// What the context cannot do.
+    /// Makes the calls that the context does not support.
     pub(super) helper: Arc<Queue>,
-    /// Somebody watches the event. It never blocks then, and is cleared before each reap.
+    /// A caller polls the event. The event never blocks then, and each full reap clears it first.
     is_polled: AtomicBool,
     nr_syscalls: AtomicU64,
 }
@@ -50,7 +50,7 @@ impl Waiter for AioWaiter {
         if !self.is_polled() {
             self.event.never_block();
             self.is_polled.store(true, Ordering::Release);
-            // What is complete already, or in flight and told to nobody, is reaped by this.
+            // This signal makes the caller reap completions that are present or still quiet.
             self.event.signal();
         }
         Some(self.event.fd())

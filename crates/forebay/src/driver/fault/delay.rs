@@ -1,13 +1,13 @@
-//! Completions that come later than the device's: the effect `delay=TIME`.
+//! Delayed completions: the effect `delay=TIME`.
 //!
-//! The device does a request as ever. When it has completed it, the completion is held for as long
-//! as the rule says, and may be reaped then. So the time is added to that which the device takes
-//! itself, and who has several requests under way has all their delays at once.
+//! The device does a request as usual. Its completion is then held for the time of the rule before
+//! it can be reaped. So the delay adds to the device's own time, and the delays of requests in
+//! flight together overlap.
 //!
-//! What is held comes by the clock, which the wait of the device knows nothing of. Who waits there
-//! ([`FaultWaiter`]) therefore does so until the first of what is held is due. Where nothing is, it
-//! waits for [`LONGEST_WAIT`] at most: another thread may hold a completion between the look at
-//! what is due and the begin of the wait, which then has nothing to end it.
+//! A held completion becomes due by the clock, which the wait of the device does not observe. So
+//! the waiter ([`FaultWaiter`]) waits only until the first held completion is due. If none is held,
+//! it waits for at most [`LONGEST_WAIT`]: another thread may hold a completion after the waiter has
+//! read the due time and before the wait begins. Nothing would then end that wait.
 
 use crate::driver::Waiter;
 use crate::runtime::clock;
@@ -17,21 +17,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a wait lasts at most beside a driver that delays.
+/// The maximum wait beside a driver that delays completions.
 const LONGEST_WAIT: Duration = Duration::from_micros(500);
 
-/// Nothing is due.
+/// The due time if no completion is held.
 const NEVER: u64 = u64::MAX;
 
 /// The delays of one queue.
 #[derive(Debug)]
 pub(super) struct Delays {
-    /// For how long the completion of each tag is to be held, ns; 0 for those that are not.
+    /// The delay of each tag's completion, ns; 0 if it is not delayed.
     of_tag: Box<[u64]>,
-    /// How many requests with a delay the device has.
+    /// The number of delayed requests that the device has.
     nr_at_device: usize,
     held: Vec<Held>,
-    /// When the first of them is due, for who waits.
+    /// The due time of the first held completion, for the waiter.
     due_ns: Arc<AtomicU64>,
     /// Empty between reaps.
     reaped: Completions,
@@ -44,7 +44,7 @@ struct Held {
 }
 
 impl Delays {
-    /// For a queue of `depth` tags.
+    /// Creates the delays of a queue of `depth` tags.
     pub(super) fn new(depth: u32) -> Delays {
         Delays {
             of_tag: vec![0; depth as usize].into(),
@@ -55,7 +55,7 @@ impl Delays {
         }
     }
 
-    /// The device has taken this request.
+    /// Records that the device has accepted a delayed request.
     pub(super) fn queued(&mut self, tag: Tag, delay_ns: u64) {
         self.of_tag[tag.index()] = delay_ns;
         self.nr_at_device += 1;
@@ -68,24 +68,24 @@ impl Delays {
         self.announce();
     }
 
-    /// Whether something is held or will be.
+    /// Returns whether no completion is held or will be.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.nr_at_device == 0 && self.held.is_empty()
     }
 
-    /// When the first is due, if some are held.
+    /// Returns when the first held completion is due, if there is one.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.held.iter().map(|held| held.due_ns).min()
     }
 
-    /// Whether one can be reaped.
+    /// Returns whether a held completion is due.
     pub(super) fn has_due(&self) -> bool {
         self.next_due_ns().is_some_and(|due_ns| due_ns <= clock::now_ns())
     }
 
-    /// Hands over what the device has completed, but for what is to be held, and what was held long
-    /// enough. `reap` reaps from the device.
+    /// Returns the device's completions that are not delayed, and the held ones that are due.
+    /// `reap` reaps from the device.
     pub(super) fn reap(&mut self, done: &mut Completions, reap: impl FnOnce(&mut Completions)) {
         reap(&mut self.reaped);
         let now_ns = clock::now_ns();
@@ -108,21 +108,21 @@ impl Delays {
         self.announce();
     }
 
-    /// Publishes when the first is due, for the thread that waits.
+    /// Publishes the due time of the first held completion for the waiter.
     fn announce(&self) {
         // Relaxed: the number stands alone. A thread that reads an old one waits for LONGEST_WAIT.
         self.due_ns.store(self.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 }
 
-/// Waits beside a driver that delays.
+/// Waits beside a driver that delays completions.
 pub(super) struct FaultWaiter {
     inner: Arc<dyn Waiter>,
     due_ns: Arc<AtomicU64>,
 }
 
 impl FaultWaiter {
-    /// Beside a driver with these delays, whose device waits so.
+    /// Creates a waiter for a driver with these delays; `inner` is its device's waiter.
     pub(super) fn new(inner: Arc<dyn Waiter>, delays: &Delays) -> FaultWaiter {
         FaultWaiter { inner, due_ns: Arc::clone(&delays.due_ns) }
     }
@@ -156,9 +156,9 @@ impl Waiter for FaultWaiter {
         self.inner.help(wanted)
     }
 
-    // `begins` and `take_back` are as they are: the driver leaves nothing to a wait.
+    // `begins` and `take_back` keep their defaults: the driver leaves nothing to a wait.
 
-    /// None: what is held comes by the clock.
+    /// Returns `None`: held completions come by the clock.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

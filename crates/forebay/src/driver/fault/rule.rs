@@ -1,43 +1,43 @@
-//! The rules of the `fault` driver: which requests, and what happens to them.
+//! Rules of the `fault` driver: the requests that they match, and the effects.
 //!
 //! A rule is `OPS:EFFECT[:WHEN...]`:
 //!
 //! - OPS: `read`, `write`, `flush`, `discard`, `write_zeroes`, several joined by `+`, or `any` (for
 //!   `nofua` and `writeback` that is `write`);
 //! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
-//!   request fails with it and nothing of it is done; `short=N`: at most N bytes of a read or write
-//!   are moved; `busy`: the driver does not take the request now (not always: it is tried again
-//!   until it is taken); `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later
-//!   than at the device; `lie`: it completes and nothing of it is done (a flush that lies, a write
-//!   that is lost); `nofua`: a durable write is a plain one; `writeback=STATUS`: a write completes,
-//!   and its write-back fails with this status; `foreign_sync`: another program syncs the disk
-//!   before the request;
-//! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
-//!   with this probability; `nth=N`, every Nth request with these operations and this range;
-//!   `after=N`, from the Nth of them on, for ever.
+//!   request fails with it and no part of it is done; `short=N`: at most N bytes of a read or write
+//!   are moved; `busy`: the driver does not accept the request now (a rule may not match always,
+//!   because the request is retried until it is accepted); `delay=TIME`, as in `500us`, `5ms` or
+//!   `1s`: it completes this much later than at the device; `lie`: it completes and no part of it
+//!   is done (a flush that lies, a write that is lost); `nofua`: a durable write becomes a plain
+//!   one; `writeback=STATUS`: a write completes, and its write-back fails with this status;
+//!   `foreign_sync`: another program syncs the disk before the request;
+//! - WHEN, all of which must hold: `range=START+LEN`: the request touches these bytes; `rate=P`:
+//!   with this probability; `nth=N`: every Nth request with these operations and this range;
+//!   `after=N`: from the Nth of them on, forever.
 //!
 //! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, a cache that takes long
 //! to write back, `rule=flush:delay=5ms`, and a device that goes away:
 //! `rule=any:offline:after=1000`.
-//! All queues of a device count together. Of several rules the first that holds counts.
+//! All queues of a device count together. If several rules match, the first one counts.
 //!
 //! # Failed write-backs
 //! With `rule=write:writeback=io:nth=10` the disk is a file in a page cache: it has a volatile
 //! cache, and a flush syncs the file. Every tenth write completes and is lost. The error is
-//! reported as Linux does it, by the next flush or durable write of each hardware context that was
-//! open by then ([`super::write_back`]). `rule=read:foreign_sync:range=1M+4k` with it lets another
-//! program get an error first, whenever these bytes are read. Disks of this process on the same
+//! reported as in Linux, by the next flush or durable write of each hardware context that was open
+//! by then ([`super::write_back`]). An additional `rule=read:foreign_sync:range=1M+4k` lets another
+//! program consume an error first, whenever these bytes are read. Disks of this process on the same
 //! file share the errors if each has a `writeback` rule.
 //!
 //! # Rules without an effect
 //! A rule is refused if no request of one of its operations ever has its effect on this disk: for
-//! example a flush where there is no volatile cache, or `nofua` where a flush follows each durable
-//! write (`forebay info` shows both). Of `any`, one operation is enough.
+//! example a flush without a volatile cache, or `nofua` if a flush follows each durable write
+//! (`forebay info` shows both). For `any`, one operation with the effect is enough.
 
 use crate::error::SpecError;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, parse_size};
 
-/// The rules, and what they have seen: shared by all queues.
+/// The rules and their counters, shared by all queues.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) list: Vec<Rule>,
@@ -62,11 +62,11 @@ pub(super) enum Effect {
     Fail(BlockStatus),
     Short(u64),
     Busy,
-    /// Nothing is done, and success is said.
+    /// Does nothing and reports success.
     Lie,
-    /// A durable write is a plain one.
+    /// Turns a durable write into a plain one.
     IgnoreFua,
-    /// By so many ns.
+    /// Delays the completion by this time, ns.
     Delay(u64),
     /// The write-back of a write fails, after the write has completed.
     WriteBack(BlockStatus),
@@ -189,7 +189,7 @@ fn time_ns(text: &str) -> Option<u64> {
 }
 
 impl Rules {
-    /// The effect of the first rule that holds for a request.
+    /// Returns the effect of the first rule that matches a request.
     pub(super) fn effect(&mut self, rq: &IssuedRequest<'_>) -> Option<Effect> {
         let random = &mut self.random;
         let mut rules = self.list.iter_mut();
@@ -198,26 +198,26 @@ impl Rules {
 }
 
 impl Rule {
-    /// Whether it lets completions come late.
+    /// Returns whether the rule delays completions.
     pub(super) fn delays(&self) -> bool {
         matches!(self.effect, Effect::Delay(_))
     }
 
-    /// Whether it lets them come short.
+    /// Returns whether the rule shortens transfers.
     pub(super) fn shortens(&self) -> bool {
         matches!(self.effect, Effect::Short(_))
     }
 
-    /// Returns whether it lets write-backs fail.
+    /// Returns whether the rule makes write-backs fail.
     pub(super) fn strikes(&self) -> bool {
         matches!(self.effect, Effect::WriteBack(_))
     }
 
-    /// Checks that the rule `text` can have its effect on a disk of these limits, of which
-    /// `strikes` says whether write-backs fail.
+    /// Checks that the rule `text` can have its effect on a disk of these limits. `strikes`:
+    /// write-backs fail on this disk.
     ///
     /// # Errors
-    /// It never has an effect, and why.
+    /// Returns why the rule never has an effect.
     pub(super) fn check(
         &self,
         text: &str,
@@ -239,7 +239,8 @@ impl Rule {
         expected.map_or(Ok(()), |expected| Err(bad(expected)))
     }
 
-    /// What a disk of these limits lacks, so that no request with this operation has the effect.
+    /// Returns what a disk of these limits lacks, if no request with this operation can have the
+    /// effect.
     fn missing(&self, op: Op, limits: &QueueLimits, strikes: bool) -> Option<&'static str> {
         let ends_before = |end: u64| self.range.is_some_and(|(start, _)| start >= end);
         let has_native_fua = limits.volatile_cache && limits.fua;
@@ -300,7 +301,7 @@ impl Rule {
     }
 }
 
-/// The next of a stream of numbers in 0..1: xorshift64* (Vigna, 2016).
+/// Returns the next number of a stream in 0..1: xorshift64* (Vigna, 2016).
 fn next_fraction(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

@@ -37,7 +37,7 @@ fn what_fails_is_ready_at_once_whatever_the_inner_driver_does() {
     assert!(driver.has_ready());
     assert_eq!(reap(&mut *driver), [failed(1)]);
     assert!(!driver.has_ready());
-    // A kick goes through to where the thread waits.
+    // A kick reaches the inner waiter.
     driver.kick();
     waiter.wait(None);
     assert_eq!(reap(&mut *driver), []);
@@ -47,10 +47,10 @@ fn failed(tag: usize) -> forebay_core::Completed {
     forebay_core::Completed { tag: Tag::from_index(tag), result: Err(BlockStatus::Io) }
 }
 
-/// What the inner driver sees: the operation, and whether it is to be durable.
+/// The requests of the inner driver: operation, FUA, and whether a flush includes metadata.
 type Seen = Arc<Mutex<Vec<(Op, bool, bool)>>>;
 
-/// Takes everything, and completes nothing.
+/// Accepts everything and completes nothing.
 struct Recorder(Seen);
 
 impl Driver for Recorder {
@@ -66,7 +66,7 @@ impl Driver for Recorder {
     fn wait(&mut self, _: u32) {}
 }
 
-/// A device that records, behind one rule.
+/// Returns a recording device behind one rule.
 fn recorded(text: &str) -> (FaultDriver, Seen) {
     let seen = Seen::default();
     let waiter = queue("null:1M", Mode::Owned).waiter;
@@ -179,13 +179,13 @@ fn what_is_late_is_late_by_its_own_delay() {
     }
 }
 
-/// A device on which every write from 512 KiB on is lost, and a read of the first block lets
+/// The spec of a disk on which every write from 512 KiB on is lost. A read of the first block lets
 /// another program sync it.
 const LOSING: &str = "rule=write:writeback=io:range=512k+512k&rule=read:foreign_sync:range=0+512";
 
 const BAD: u64 = 512 << 10;
 
-/// What a request ends with.
+/// Returns the result of a request.
 fn end(driver: &mut dyn Driver, bio: Bio) -> Result<u64, BlockStatus> {
     issue(driver, 0, bio);
     driver.commit_rqs();
@@ -221,7 +221,7 @@ fn struck_write_completes_and_is_lost_and_each_queue_reports_it_once() {
     assert_eq!(write(&mut *one, 4096, BioFlags::NONE), Ok(512));
     assert_eq!(write(&mut *one, BAD, BioFlags::NONE), Ok(512));
     assert_eq!((read(&mut *one, 4096), read(&mut *one, BAD)), (7, 0), "the cache dropped it");
-    // One that is opened before the error is reported reports it, too.
+    // A queue opened before the error is reported reports it, too.
     let mut inheriting = queue();
     assert_eq!(end(&mut *one, Bio::flush()), LOST);
     let mut late = queue();
@@ -360,7 +360,7 @@ fn disk_that_is_opened_after_an_error_was_reported_has_the_loss() {
         assert!(!disk.is_durable(point));
         let lost = disk.lost_writes().expect("a loss");
         assert!(lost.after < point && point <= lost.up_to);
-        // A loss that is acknowledged is not reported again by a queue that is opened later.
+        // A queue opened later does not report an acknowledged loss again.
         assert_eq!(flush(&disk), LOST);
         disk.acknowledge_loss().expect("a loss");
         disk.flush().expect_err("the shared context has not reported it");

@@ -1,9 +1,10 @@
 //! Failed write-backs: the effects `writeback=STATUS` and `foreign_sync`.
 //!
-//! With such a rule the wrapped disk is a file in a page cache. A write that the rule strikes ends
-//! well and is lost: its write-back fails right after it, and the cache has dropped the data by the
-//! next read. So nothing of it is sent to the wrapped disk, which always has what a crash would
-//! leave. (What is not struck is sent at once. It is safe only after a flush all the same.)
+//! With such a rule the wrapped disk is a file in a page cache. A write that the rule strikes
+//! succeeds and is lost: its write-back fails right after it, and the cache has dropped the data by
+//! the next read. So no part of it is sent to the wrapped disk, which always has the data that a
+//! crash would leave. (Other writes are sent at once. They count as safe only after a flush
+//! nevertheless.)
 //!
 //! The error is reported as Linux does it ([`ErrSeq`]): there is one error word per file, and one
 //! cursor per open file description. Each queue is a description of its own; it is opened when its
@@ -22,18 +23,18 @@ use forebay_core::{Backing, BlockStatus, Completions, Durability, QueueLimits, T
 use forebay_model::{ErrCursor, ErrSeq};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the queues of all disks on one file share.
+/// State that the queues of all disks on one file share.
 #[derive(Debug, Default)]
 pub(super) struct Inode(Mutex<Errors>);
 
 #[derive(Debug, Default)]
 struct Errors {
     word: ErrSeq,
-    /// The cursor of a description that is opened before all others and used for checks alone.
+    /// The cursor of a description that was opened before all others and is used only for checks.
     place: ErrCursor,
 }
 
-/// The inodes of disks that are open, by what such disks share.
+/// The inodes of open disks, by their backing file or device.
 static INODES: Mutex<Vec<(Backing, Weak<Inode>)>> = Mutex::new(Vec::new());
 
 impl Inode {
@@ -55,20 +56,20 @@ impl Inode {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write-back has failed.
+    /// Records a failed write-back.
     pub(super) fn strike(&self, status: BlockStatus) {
         self.lock().word.set(status);
     }
 
-    /// Another program opens the file, syncs it and closes it.
+    /// Simulates another program that opens the file, syncs it and closes it.
     pub(super) fn sync_elsewhere(&self) {
         let word = &mut self.lock().word;
-        // The error is that program's.
+        // The error is reported to that program.
         let _ = word.check_and_advance(&mut word.sample());
     }
 
-    /// Records a loss if an error was reported that a queue which was opened since will not report.
-    /// The record is made before another check can begin.
+    /// Records a loss if an error was reported that a queue opened since then will not report. The
+    /// record is made before another check can begin.
     pub(super) fn check(&self, durability: &Durability) {
         let Errors { word, place } = &mut *self.lock();
         if word.check_and_advance(place).is_err() {
@@ -103,18 +104,18 @@ impl Description {
         &self.inode
     }
 
-    /// Returns the result of a sync that is done: `result`, or the error of the file.
+    /// Returns the result of a completed sync: `result`, or the error of the file.
     pub(super) fn sync(&mut self, result: Result<u64, BlockStatus>) -> Result<u64, BlockStatus> {
         let checked = self.inode.lock().word.check_and_advance(&mut self.cursor);
         result.and_then(|moved| checked.map(|()| moved))
     }
 
-    /// Notes that the wrapped disk has taken a sync.
+    /// Records that the wrapped disk has accepted a sync.
     pub(super) fn sync_queued(&mut self, tag: Tag) {
         self.is_sync[tag.index()] = true;
     }
 
-    /// Hands over what `reap` brings, with the results of syncs.
+    /// Returns the completions of `reap`, with the results of syncs.
     pub(super) fn reap(&mut self, done: &mut Completions, reap: impl FnOnce(&mut Completions)) {
         let mut reaped = std::mem::replace(&mut self.reaped, Completions::new(0));
         reap(&mut reaped);
@@ -127,10 +128,10 @@ impl Description {
     }
 }
 
-/// The limits of a disk with these effects, on one of the limits `inner`.
+/// Returns the limits of a disk with these effects, above a disk with the limits `inner`.
 pub(super) fn limits(inner: QueueLimits) -> QueueLimits {
     QueueLimits {
-        // Without a cache of the wrapped disk every write to it is durable.
+        // If the wrapped disk has no cache, every write to it is durable.
         fua: inner.fua || !inner.volatile_cache,
         volatile_cache: true,
         fua_is_sync: true,
@@ -139,7 +140,7 @@ pub(super) fn limits(inner: QueueLimits) -> QueueLimits {
     }
 }
 
-/// How a disk with these effects, of these limits, is made durable.
+/// Returns how a disk with these effects and limits makes data durable.
 pub(super) fn features(limits: &QueueLimits) -> [Feature; 2] {
     [
         Feature::present("flush", "syncs the file that the rules make of the disk"),

@@ -1,10 +1,10 @@
-//! What all rings of a disk have in common, if it is asked for: registered memory, and the kernel's
-//! thread that takes what is submitted.
+//! Resources that all rings of a disk share, if configured: registered memory, and the kernel
+//! thread that takes submissions.
 //!
-//! Both belong to a small ring that nothing is submitted to, which lives as long as the device:
-//! other rings take its registered memory over (Linux 6.12; before that each registers it again,
-//! and it counts each time against the limit of locked memory), and share its thread. So what the
-//! kernel refuses is refused when the disk is opened.
+//! Both belong to a small ring that lives as long as the device and gets no submissions. The other
+//! rings clone its registered memory and share its thread. (Before Linux 6.12 each ring registers
+//! the memory again, and each registration counts against the limit of locked memory.) So if the
+//! kernel refuses one of them, it does so when the disk is opened.
 // It registers memory.
 #![allow(unsafe_code)]
 
@@ -17,16 +17,16 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// What the keys of a spec ask of its rings.
+/// Options of the rings, from the keys of a spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RingOptions {
-    /// How much memory to register, bytes.
+    /// The size of the registered memory, bytes.
     pub(super) fixed_buffers: Option<u64>,
-    /// After how long without I/O the kernel's thread goes to sleep, ms; None: there is no thread.
+    /// The time without I/O after which the kernel's thread sleeps, ms. `None`: there is no thread.
     pub(super) sqpoll_idle_ms: Option<u32>,
 }
 
-/// The ring, and what goes with it.
+/// The shared ring and its resources.
 pub(super) struct Base {
     ring: IoUring,
     arena: Option<Arc<Arena>>,
@@ -35,10 +35,10 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// None where nothing is asked for.
+    /// Opens the shared ring. Returns `None` if no option needs it.
     ///
     /// # Errors
-    /// Which key the kernel refuses, and what to do.
+    /// Names the key that the kernel refuses, and what to do.
     pub(super) fn open(options: RingOptions) -> Result<Option<Base>, OpenError> {
         let RingOptions { fixed_buffers, sqpoll_idle_ms } = options;
         if fixed_buffers.is_none() && sqpoll_idle_ms.is_none() {
@@ -61,32 +61,32 @@ impl Base {
         Ok(Some(base))
     }
 
-    /// The memory that is registered.
+    /// Returns the registered memory.
     pub(super) fn arena(&self) -> Option<&Arc<Arena>> {
         self.arena.as_ref()
     }
 
-    /// Whether a thread of the kernel takes what is submitted.
+    /// Returns whether a kernel thread takes submissions.
     pub(super) fn polls(&self) -> bool {
         self.sqpoll_idle_ms.is_some()
     }
 
-    /// Has a ring that is being made share the kernel's thread.
+    /// Configures a new ring to share the kernel's thread.
     pub(super) fn share(&self, builder: &mut Builder) {
         if let Some(idle_ms) = self.sqpoll_idle_ms {
             builder.setup_sqpoll(idle_ms).setup_attach_wq(self.ring.as_raw_fd());
         }
     }
 
-    /// Makes the memory known to a new ring, which nobody else uses yet.
+    /// Registers the memory with a new ring, which no thread uses yet.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Returns the kernel's error.
     pub(super) fn register_with(&self, ring: &IoUring) -> io::Result<()> {
         let Some(arena) = &self.arena else { return Ok(()) };
         match ring.submitter().register_buffers_clone(self.ring.as_raw_fd()) {
             Ok(()) => Ok(()),
-            // The kernel does not know of this.
+            // The kernel does not support this.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => register(ring, arena),
             Err(error) => Err(error),
         }
@@ -94,9 +94,9 @@ impl Base {
 }
 
 impl Drop for Base {
-    /// The kernel takes a ring apart in its own time; the memory is unlocked now, so that it does
-    /// not count when the disk is opened again. If that fails, it is unlocked then. (In a child of
-    /// a fork the ring is the parent's, which goes on with it.)
+    /// The kernel destroys a ring asynchronously. This unlocks the memory now, so that it does not
+    /// count when the disk is opened again. If it fails, the kernel unlocks the memory later. (In a
+    /// child of a fork the ring belongs to the parent, which still uses it.)
     fn drop(&mut self) {
         if self.arena.is_some() && !self.origin.is_elsewhere() {
             let _ = self.ring.submitter().unregister_buffers();
@@ -104,7 +104,7 @@ impl Drop for Base {
     }
 }
 
-/// What `info` says of both keys.
+/// Returns the features of both keys for `info`.
 pub(super) fn features(base: Option<&Base>) -> [Feature; 2] {
     [
         match base.and_then(Base::arena) {
@@ -128,8 +128,8 @@ pub(super) fn features(base: Option<&Base>) -> [Feature; 2] {
 fn register(ring: &IoUring, arena: &Arena) -> io::Result<()> {
     let iov_base = std::ptr::with_exposed_provenance_mut(arena.addr());
     let vector = libc::iovec { iov_base, iov_len: arena.len() };
-    // SAFETY: the memory stays mapped as long as the ring may use it: the driver of the ring, or
-    // the device, whose base it is, has a part in the arena.
+    // SAFETY: the memory stays mapped as long as the ring may use it. The ring's driver, or the
+    // device that owns this base, holds a reference to the arena.
     unsafe { ring.submitter().register_buffers(&[vector]) }
 }
 
@@ -142,7 +142,7 @@ fn no_sqpoll(source: io::Error) -> OpenError {
     OpenError::RingKey { key: String::from("sqpoll=on"), source, hint: hint.to_owned() }
 }
 
-/// Why memory could not be registered. Locked memory is limited, and counted for each user.
+/// Returns the error of a failed registration. Locked memory is limited per user.
 fn no_buffers(len: u64, source: io::Error) -> OpenError {
     let hint = match source.raw_os_error() {
         Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => format!(
@@ -154,7 +154,7 @@ fn no_buffers(len: u64, source: io::Error) -> OpenError {
     OpenError::RingKey { key: format!("fixed_buffers={len}"), source, hint }
 }
 
-/// The limit of locked memory, as `ulimit -l` says it.
+/// Returns the limit of locked memory as `ulimit -l` reports it.
 fn locked_limit() -> String {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one structure.

@@ -1,5 +1,5 @@
-//! What each tag is doing, and the ring's entry that does it.
-// It makes a system call in an entry's place.
+//! Table of the commands of all tags, and their ring entries.
+// It makes a system call in place of an entry.
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
@@ -13,22 +13,22 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// The file's place in the ring's table.
+/// The file's index in the ring's file table.
 const FILE: types::Fixed = types::Fixed(0);
 
-/// The registered memory's place in the ring's table.
+/// The registered memory's index in the ring's buffer table.
 const ARENA: u16 = 0;
 
-/// How often a request is sent at most: its thread may have ended each time.
+/// The maximum of submissions of one request: its thread may have ended each time.
 const NR_TRIES_MAX: u8 = 8;
 
-/// How much a flush makes durable: as `fsync` does, or as `fdatasync`, which is enough to read the
-/// data back. A block device has no metadata of its own, and does the same for both.
+/// Returns the flags of a flush: as for `fsync`, or as for `fdatasync`, which is enough to read the
+/// data back. A block device has no metadata of its own and does the same for both.
 fn sync_flags(metadata: bool) -> types::FsyncFlags {
     if metadata { types::FsyncFlags::empty() } else { types::FsyncFlags::DATASYNC }
 }
 
-/// The entry by which a block device discards a range (since Linux 6.12; `BLOCK_URING_CMD_DISCARD`
+/// Returns the entry for a discard of a block device (since Linux 6.12; `BLOCK_URING_CMD_DISCARD`
 /// in <linux/blkdev.h>).
 pub(super) fn discard(start: u64, len: u64) -> Entry {
     const DISCARD: u32 = 0x1200;
@@ -37,17 +37,17 @@ pub(super) fn discard(start: u64, len: u64) -> Entry {
     opcode::UringCmd16::new(FILE, DISCARD).addr(Some(start)).cmd(cmd).build()
 }
 
-/// The commands of all tags, and their vectors, which stay where they are as long as this lives.
+/// The commands of all tags, and their vectors. The vectors do not move as long as this lives.
 pub(super) struct Commands {
     table: Box<[Command]>,
     /// `max_segments` for each tag.
     vectors: Box<[Vector]>,
     max_segments: usize,
-    /// Whether zeroes that were written in part are gone on with ([`zeroing::Ranges`]).
+    /// A partial write of zeroes is continued ([`zeroing::Ranges`]).
     goes_on: bool,
-    /// Where the registered memory is, if there is any: first byte, and length.
+    /// The address and length of the registered memory; zeroes if there is none.
     registered: (usize, usize),
-    /// Kept as long as a ring knows it.
+    /// Kept alive while a ring has it registered.
     arena: Option<Arc<Arena>>,
 }
 
@@ -55,22 +55,23 @@ pub(super) struct Commands {
 pub(super) struct Command {
     pub(super) op: Op,
     fua: bool,
-    /// Of a flush: all metadata as well.
+    /// For a flush: all metadata as well.
     metadata: bool,
     nr_vectors: u16,
     nr_tries: u8,
-    /// The memory, where it is one stretch, of the command's length; no vector is read for that.
+    /// The address of the memory, if it is one segment of the command's length. No vector is read
+    /// then.
     addr: usize,
     start: u64,
     pub(super) len: u64,
-    /// How a range is changed: the mode of `fallocate`, or what `zeroing` has beside those.
+    /// How a range is changed: a mode of `fallocate`, or one of the other modes of `zeroing`.
     mode: i32,
-    /// How many zeroes were written, where that is how a range is zeroed.
+    /// The number of zeroes written so far, if zeroes are written.
     nr_done: u64,
 }
 
 impl Command {
-    /// Notes how it changes a range in the end: what was tried before is of no use.
+    /// Records how the range was changed in the end, so that ways that failed are not tried again.
     pub(super) fn teach(&self, ranges: &mut Ranges) {
         match self.op {
             Op::WriteZeroes => ranges.way = ranges.way.max(Way::of(self.mode)),
@@ -105,17 +106,17 @@ impl Commands {
         }
     }
 
-    /// How many tags there are.
+    /// Returns the number of tags.
     pub(super) fn depth(&self) -> u32 {
         self.table.len() as u32
     }
 
-    /// Whether memory is registered with the ring.
+    /// Returns whether memory is registered with the ring.
     pub(super) fn has_arena(&self) -> bool {
         self.arena.is_some()
     }
 
-    /// Whether all of a stretch is registered memory.
+    /// Returns whether the whole range of memory is registered.
     #[inline]
     fn is_registered(&self, addr: usize, len: u64) -> bool {
         let (first, nr) = self.registered;
@@ -123,13 +124,13 @@ impl Commands {
         offset < nr && len <= (nr - offset) as u64
     }
 
-    /// What a tag is doing.
+    /// Returns the command of a tag.
     #[inline]
     pub(super) fn of(&self, tag: Tag) -> Command {
         self.table[tag.index()]
     }
 
-    /// Notes a request. Ranges are changed by `mode`.
+    /// Records a request. A range is changed by `mode`.
     #[inline]
     pub(super) fn note(&mut self, rq: &IssuedRequest<'_>, mode: i32) {
         let mut segments = rq.segments();
@@ -157,7 +158,7 @@ impl Commands {
         }
     }
 
-    /// Fills the tag's vectors with the zeroes that are to be written next.
+    /// Fills the tag's vectors with the zeroes to write next.
     #[cold]
     fn fill_zeroes(&mut self, tag: Tag) {
         let command = &mut self.table[tag.index()];
@@ -168,7 +169,7 @@ impl Commands {
         command.nr_vectors = vectors::fill(vectors, zeroes) as u16;
     }
 
-    /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
+    /// Fills the tag's vectors and merges adjacent segments. Returns the number of vectors.
     fn fill_vectors(
         &mut self,
         tag: Tag,
@@ -180,7 +181,7 @@ impl Commands {
         vectors::fill(vectors, begin.into_iter().chain(rest)) as u16
     }
 
-    /// The entry for what a tag is doing.
+    /// Returns the entry for the command of a tag.
     #[inline]
     pub(super) fn entry(&self, tag: Tag) -> Entry {
         let command = &self.table[tag.index()];
@@ -199,7 +200,7 @@ impl Commands {
         }
     }
 
-    /// The entry of a read or write.
+    /// Returns the entry of a read or write.
     #[inline]
     fn data_entry(&self, tag: Tag, command: &Command) -> Entry {
         if command.nr_vectors != 1 {
@@ -222,7 +223,7 @@ impl Commands {
         }
     }
 
-    /// The entry of a read or write of several stretches of memory.
+    /// Returns the entry of a read or write of several segments.
     fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
         let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
         let vectors = vectors::as_ptr(&self.vectors[at..at + usize::from(nr)]);
@@ -234,7 +235,7 @@ impl Commands {
         }
     }
 
-    /// Makes the write that a tag is doing, in place of its entry. The answer is as the entry's.
+    /// Makes the write of a tag in place of its entry. Returns a result in the form of the entry's.
     #[inline]
     pub(super) fn write_now(&self, tag: Tag, file: &File, nr_syscalls: &mut u64) -> i32 {
         let command = &self.table[tag.index()];
@@ -244,8 +245,8 @@ impl Commands {
         let (fd, start) = (file.as_raw_fd(), command.start as libc::off_t);
         loop {
             *nr_syscalls += 1;
-            // SAFETY: the file is open. The memory of the segments stays valid, and nobody else's,
-            // until the completion was reaped (K2); the vectors are the tag's own.
+            // SAFETY: the file is open. The memory of the segments stays valid, and nothing else
+            // uses it, until the completion is reaped (K2). The vectors belong to the tag.
             let answer = unsafe {
                 match nr {
                     1 => libc::pwrite(fd, addr, command.len as usize, start),
@@ -262,12 +263,13 @@ impl Commands {
         }
     }
 
-    /// What came of a request whose entry came back with `answer`. None: it is to be sent again.
+    /// Returns the result of a request whose entry completed with `answer`. Returns `None` if the
+    /// request must be submitted again.
     #[inline]
     pub(super) fn ended(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
         let command = &self.table[tag.index()];
         if answer >= 0 && command.op != Op::WriteZeroes {
-            // A flush, and a range that is done, count as a whole.
+            // A flush or a range that succeeds counts as a whole.
             let moves_data = command.op.moves_data();
             return Some(Ok(if moves_data { answer as u64 } else { command.len }));
         }
@@ -288,15 +290,16 @@ impl Commands {
         })
     }
 
-    /// Returns whether a request whose entry came back is to be sent again; if so, it is noted how.
-    /// It goes another way where a file system cannot zero a range, or a device cannot discard one
-    /// without a wait.
+    /// Returns whether a request whose entry completed must be submitted again, and updates its
+    /// command for that. The next entry works in another way if a file system cannot zero a range,
+    /// or a device cannot discard one without blocking.
     ///
-    /// It goes the same way if the thread that submitted it has ended since. Then the kernel cannot
-    /// go on with a read whose page has come in, for want of that thread's memory (EFAULT); it
-    /// cancels what that thread's workers have not begun (ECANCELED); and it may interrupt what
-    /// they have begun (EINTR, of file systems that wait for others: FUSE, NFS). Nothing of it was
-    /// done. An address that is bad in earnest fails each time.
+    /// The next entry is the same if the thread that submitted the request has ended since. In that
+    /// case the kernel cannot continue a read whose page has arrived, because the thread's memory
+    /// is gone (EFAULT). It cancels requests that the thread's workers have not begun (ECANCELED).
+    /// It may interrupt those that they have begun (EINTR, from file systems that wait for another
+    /// party: FUSE, NFS). No part of such a request was done. A truly invalid address fails each
+    /// time.
     fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
         let failed = (result < 0).then_some(-result);

@@ -1,4 +1,4 @@
-//! An open file, and the rings that are made for its queues.
+//! Device for an open file, which creates a ring for each queue.
 
 use super::base::{self, Base};
 use super::commands::Commands;
@@ -26,19 +26,19 @@ pub(super) struct FileDevice {
     limits: QueueLimits,
     ranges: Ranges,
     writes: Writes,
-    /// Whether the kernel has rings for one thread that run completions when asked for them.
+    /// The kernel supports single-issuer rings that run completions on demand (`DEFER_TASKRUN`).
     defers: bool,
-    /// What all rings have in common.
+    /// Resources that all rings share.
     base: Option<Base>,
-    /// Why rings of it have ended.
+    /// The reason why rings of this device have ended.
     verdict: Verdict,
 }
 
 impl FileDevice {
-    /// Tries whether there are rings, and of which kind.
+    /// Creates the device and tests which kind of ring the kernel supports.
     ///
     /// # Errors
-    /// The kernel's, where there are none.
+    /// Returns the kernel's error if there are no rings.
     pub(super) fn new(
         file: Arc<File>,
         limits: QueueLimits,
@@ -47,7 +47,7 @@ impl FileDevice {
         base: Option<Base>,
     ) -> io::Result<FileDevice> {
         let polls = base.as_ref().is_some_and(Base::polls);
-        // Where a thread of the kernel submits, that completes as well.
+        // With a kernel thread that submits, that thread completes as well.
         let defers = !polls && single_issuer(1).is_ok();
         if !defers {
             IoUring::new(1)?;
@@ -78,8 +78,8 @@ impl FileDevice {
     }
 }
 
-/// A ring that runs completions when the kernel likes; with what it shares with others. It is made
-/// disabled, as the next two are.
+/// Creates a ring that runs completions when the kernel chooses, with the shared resources. The
+/// ring is disabled at first, like the next two.
 fn plain(entries: u32, base: Option<&Base>) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     if let Some(base) = base {
@@ -88,7 +88,7 @@ fn plain(entries: u32, base: Option<&Base>) -> io::Result<IoUring> {
     builder.setup_r_disabled().build(entries)
 }
 
-/// A ring for one thread, whose completions run when that thread asks for them.
+/// Creates a ring for one thread, which runs completions when that thread asks for them.
 fn single_issuer(entries: u32) -> io::Result<IoUring> {
     IoUring::builder()
         .setup_single_issuer()
@@ -98,8 +98,8 @@ fn single_issuer(entries: u32) -> io::Result<IoUring> {
         .build(entries)
 }
 
-/// A ring for any thread. Its completions run at once, in the thread that submitted, whatever that
-/// is doing; a kick needs an entry as well.
+/// Creates a ring for any thread. Completions run at once in the submitting thread and interrupt
+/// it. A kick needs an entry as well.
 fn many_issuers(depth: u32, base: Option<&Base>) -> io::Result<IoUring> {
     let ring = plain((depth + 1).next_power_of_two(), base)?;
     match ring.params().is_feature_ext_arg() {

@@ -1,9 +1,10 @@
-//! What does the I/O of a file: io_uring, or what there is in its place.
+//! I/O engine of a file: io_uring or a substitute.
 //!
-//! `engine=auto`, the default, takes the first of io_uring, AIO and blocking calls that the kernel
-//! has and lets us use, and says so where that is not the first. Whoever names an engine gets that
-//! one or an error. A kernel that lacks one for another reason than that it is absent or forbidden
-//! (too many open files, say) would not do better with the next: that is an error, too.
+//! `engine=auto`, the default, uses the first of io_uring, AIO and blocking calls that the kernel
+//! has and permits, and reports it if that is not the first. An engine that a spec names is used,
+//! or opening fails. An engine may also be unavailable for a reason other than absence or
+//! permission (too many open files, for example). The next engine would then do no better, so
+//! opening fails.
 
 use super::base::{Base, RingOptions};
 use super::device::FileDevice;
@@ -21,10 +22,10 @@ use io_uring::IoUring;
 use std::io;
 use std::sync::Arc;
 
-/// What a user may ask for.
+/// The engine that a user may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// The first of the others that there is.
+    /// The first of the others that is available.
     Auto,
     IoUring,
     Aio,
@@ -45,7 +46,7 @@ impl Engine {
     }
 }
 
-/// The device of an open file.
+/// Opens the device of a file.
 pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
     match engine {
         Engine::Aio | Engine::Psync if file.rings != RingOptions::default() => {
@@ -77,7 +78,7 @@ fn auto(file: File) -> Result<Opened, OpenError> {
     let mut missing = vec![("io_uring", absence(&no_uring_source, URING_SWITCH))];
     let (used, known) = match aio(&file) {
         Ok(opened) => ("aio", opened),
-        // A context more than the system's limit is as good as none.
+        // A context beyond the system's limit (EAGAIN) counts as absent.
         Err(source) if is_absent(&source) || source.raw_os_error() == Some(libc::EAGAIN) => {
             why += &format!("; aio is {}", absence(&source, AIO_SWITCH));
             missing.push(("aio", absence(&source, AIO_SWITCH)));
@@ -94,18 +95,18 @@ fn auto(file: File) -> Result<Opened, OpenError> {
     Ok(opened)
 }
 
-/// A device, and what is known of it.
+/// A device and its known properties.
 pub(super) struct Known {
     pub(super) device: Arc<dyn Device>,
     pub(super) facts: DiskFacts,
     pub(super) features: Vec<Feature>,
 }
 
-/// Why there is no ring.
+/// The reason why there is no ring.
 enum NoRing {
-    /// The kernel gives none.
+    /// The kernel refuses a ring.
     Refused(io::Error),
-    /// It gives one, and not what a key asks of it.
+    /// The kernel creates a ring, but refuses what a key asks of it.
     Key(OpenError),
 }
 
@@ -116,18 +117,19 @@ impl From<io::Error> for NoRing {
 }
 
 fn uring(file: &File) -> Result<Known, NoRing> {
-    // Before anything is asked of it.
+    // Tests a plain ring first, before options are requested.
     drop(IoUring::new(1)?);
     let base = Base::open(file.rings).map_err(NoRing::Key)?;
     let mut limits = file.probed.limits;
     let is_device = matches!(file.probed.ranges, Knowledge::OfDevice { .. });
-    // The command keeps nobody from reading pages into the cache while it runs, who would then find
-    // there what was discarded. Where reads go by the cache, the device is told by other ways.
+    // During io_uring's discard command other threads may read pages into the cache. They would
+    // find discarded data there afterwards. So with buffered I/O the device gets discards in
+    // another way.
     let asks = is_device && file.options.direct;
     let discards = asks && ranges::uring_discards(&file.file)?;
     let Settled { ranges, facts, mut features } = file.probed.ranges.settle(discards, &mut limits);
     let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, file.probed.writes, base)?;
-    // Whether there is room for as many tags is seen only then.
+    // Only this shows whether there are resources for this many tags.
     drop(device.open_queue(file.depth, Mode::Shared)?);
     features.extend(device.features());
     Ok(Known { device: Arc::new(device), facts, features })
@@ -148,25 +150,25 @@ fn psync(file: &File) -> Known {
     Known { device: Arc::new(device), facts, features }
 }
 
-/// What system calls that block are made on, with its limits and what else is known.
+/// Returns the target of blocking system calls, with its limits and other known properties.
 fn target(file: &File) -> (Target, QueueLimits, Settled) {
     let mut limits = file.probed.limits;
     let settled = file.probed.ranges.settle(true, &mut limits);
     (Target::new(Arc::clone(&file.file), settled.ranges), limits, settled)
 }
 
-/// Whether the kernel does not have it, is too old for it, or does not let us use it.
+/// Returns whether the kernel lacks the engine, is too old for it, or does not permit it.
 fn is_absent(source: &io::Error) -> bool {
     let absent = [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::ENOMEM, libc::EINVAL];
     source.kind() == io::ErrorKind::Unsupported
         || source.raw_os_error().is_some_and(|errno| absent.contains(&errno))
 }
 
-/// Where the use of each is forbidden.
+/// The settings that may forbid each engine.
 const URING_SWITCH: &str = "/proc/sys/kernel/io_uring_disabled or a container's seccomp profile";
 const AIO_SWITCH: &str = "a container's seccomp profile";
 
-/// How it is absent, and what is to be looked at.
+/// Returns in what way an engine is absent, and what to check.
 fn absence(source: &io::Error, switch: &str) -> String {
     match source.raw_os_error() {
         Some(libc::EPERM) => format!("not permitted (EPERM; {switch})"),

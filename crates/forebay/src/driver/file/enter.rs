@@ -1,16 +1,16 @@
-//! The system call that submits and waits, as the driver sees it: one function, so that a test can
-//! put any answer of the kernel in its place.
+//! Abstraction of the system call that submits and waits: one function, which a test can replace to
+//! inject any result.
 
 use io_uring::IoUring;
 use std::io;
 
 /// Makes the system call.
 pub(super) trait Enter: Send {
-    /// Submits what is in the ring, and waits until `nr_to_wait_for` completions are there. Says
-    /// how many entries the kernel has taken.
+    /// Submits the entries in the ring and waits until `nr_to_wait_for` completions are present.
+    /// Returns the number of entries that the kernel has taken.
     ///
     /// # Errors
-    /// The kernel's. Entries may have been taken all the same.
+    /// Returns the kernel's error. The kernel may have taken entries nevertheless.
     fn submit_and_wait(&mut self, ring: &IoUring, nr_to_wait_for: u32) -> io::Result<usize>;
 }
 

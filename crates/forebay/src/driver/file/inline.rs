@@ -1,20 +1,21 @@
-//! Buffered writes that the driver makes itself, by one system call each.
+//! Buffered writes that the driver makes itself, with one system call each.
 //!
-//! Where a file system refuses buffered writes that must not wait (`RWF_NOWAIT`), as ext4 does,
-//! io_uring hands each of them to a worker of the kernel: two switches of context for what is a
-//! copy into the page cache. So the driver makes them, in the thread that commits, after all else
-//! of the batch was begun; they are handed over by the next look, as any completion is.
+//! Some file systems, such as ext4, refuse buffered writes that must not wait (`RWF_NOWAIT`). On
+//! these io_uring passes each write to a kernel worker: two context switches for a copy into the
+//! page cache. So the driver makes such writes on the committing thread, after the rest of the
+//! batch was submitted. The next reap returns them like any completion.
 //!
-//! It does so only where that thread can afford to be held:
-//! - in a queue that one thread owns: who holds the token of a shared one holds up everybody;
+//! The driver does so only where it may hold up that thread:
+//! - in a queue that one thread owns: in a shared queue, the thread that holds the token would hold
+//!   up all others;
 //! - for whole blocks: a part of a block that is not in memory would have to be read first;
-//! - for [`MAX_BYTES`] in one batch; one that has more goes by io_uring, all of it: a worker of the
-//!   kernel and this thread would wait for each other at the file's lock;
-//! - not for a while after writes were found to sleep: the kernel does that to who fills its memory
-//!   with dirty pages, and its workers may sleep instead.
+//! - for [`MAX_BYTES`] in one batch. A larger batch goes through io_uring as a whole: a kernel
+//!   worker and this thread would wait for each other at the file's lock;
+//! - not for a while after writes were found to sleep: the kernel slows down a thread that fills
+//!   memory with dirty pages, and its workers may sleep instead.
 //!
-//! A write that is to be durable when it ends, and a flush, wait for the device: they are
-//! io_uring's always.
+//! A write that must be durable when it ends, and a flush, wait for the device. They always go
+//! through io_uring.
 // It makes system calls.
 #![allow(unsafe_code)]
 
@@ -28,23 +29,24 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// How much is written so in one batch, bytes: 0.15 to 0.3 ms of copying.
+/// The limit of one batch in bytes: 0.15 to 0.3 ms of copying.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A batch that takes longer than this was held up, or its thread was not let run, ns.
+/// A batch that takes longer than this slept, or its thread was preempted, ns.
 const SLOW_NS: u64 = 1_000_000;
 
-/// How many batches after a slow one are watched: which of both it was costs two system calls.
+/// The number of batches after a slow one that are checked for sleeps. A check costs two system
+/// calls.
 const NR_WATCHED: u32 = 64;
 
-/// How long none is made after some have slept, ns: some ten pauses of a writer that the kernel
-/// slows down.
+/// The pause of inline writes after some have slept, ns: about ten times the pause of a writer that
+/// the kernel slows down.
 const REST_NS: u64 = 100_000_000;
 
-/// What a file's writes are, and if they are not made inline, why.
+/// How the buffered writes of a file are made, and why not inline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Whole blocks of so many bytes are, a power of two.
+    /// Writes of whole blocks are made inline. The block size in bytes is a power of two.
     Inline(u32),
     Ring(&'static str),
 }
@@ -65,17 +67,18 @@ impl Writes {
     }
 }
 
-/// The answer to whether a buffered write without waiting is possible, on a file beside it.
+/// The result of a buffered write without waiting, tried on a scratch file beside the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nowait {
     /// The kernel tries it.
     Tried,
     Refused,
-    /// It could not be asked.
+    /// The test was not possible.
     Unknown,
 }
 
-/// How the buffered writes of a regular file are to be made. `block` is its file system's.
+/// Returns how to make the buffered writes of a regular file. `block` is its file system's block
+/// size.
 pub(super) fn of_file(file: &File, block: u32, nowait: Nowait) -> Writes {
     match nowait {
         Nowait::Tried => Writes::Ring("not needed: io_uring makes buffered writes at once here"),
@@ -90,7 +93,7 @@ pub(super) fn of_file(file: &File, block: u32, nowait: Nowait) -> Writes {
     }
 }
 
-/// Asks a file that is nobody else's: writes to it.
+/// Tries such a write on a scratch file that no other code uses.
 pub(super) fn ask_nowait(beside: &File) -> Nowait {
     let mut byte = [0u8; 1];
     let vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
@@ -104,7 +107,7 @@ pub(super) fn ask_nowait(beside: &File) -> Nowait {
     }
 }
 
-/// Whether each write is written back before it ends, by its mount or by the file's own mark.
+/// Returns whether each write is written back before it ends, by mount option or file flag.
 fn is_synchronous(file: &File) -> bool {
     /// `FS_IOC_GETFLAGS` and `FS_SYNC_FL` of <linux/fs.h>.
     const GET_FLAGS: libc::c_ulong = 0x8008_6601;
@@ -112,33 +115,33 @@ fn is_synchronous(file: &File) -> bool {
     let mut statvfs = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: the C library writes one `statvfs` at most.
     let answer = unsafe { libc::fstatvfs(file.as_raw_fd(), statvfs.as_mut_ptr()) };
-    // SAFETY: all zeroes is a value of this plain structure, and it was filled in.
+    // SAFETY: all zeroes is a valid value of this plain structure, and the call fills it in.
     let mount = unsafe { statvfs.assume_init() }.f_flag;
     let by_mount = answer != 0 || mount & libc::ST_SYNCHRONOUS != 0;
     let mut flags: [libc::c_int; 2] = [0; 2];
-    // SAFETY: this request writes one number, of 32 bits, or of 64 in some file systems.
+    // SAFETY: this request writes one number of 32 bits, or of 64 bits on some file systems.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), GET_FLAGS, flags.as_mut_ptr()) };
     by_mount || answer == 0 && flags[0] & SYNC != 0
 }
 
-/// The writes of one queue that are made so.
+/// The inline writes of one queue.
 #[derive(Debug)]
 pub(super) struct Inline {
-    /// A request is whole blocks if its place and its length have none of these bits.
+    /// A request covers whole blocks if its start and length have none of these bits.
     part_of_block: u64,
-    /// Taken, and not made.
+    /// Taken, but not written yet.
     queued: Vec<Tag>,
-    /// Of the batch that begins, whether taken or too many.
+    /// Bytes of the current batch, including those beyond the limit.
     nr_bytes: u64,
-    /// Made, and not handed over; with answers as io_uring's: a count, or a negative errno.
+    /// Written, but not reaped; with results in io_uring's form: a count, or a negative errno.
     done: Vec<(Tag, i32)>,
     nr_watched: u32,
-    /// Until when it rests, if it does.
+    /// The end of the pause of inline writes, if there is one.
     rests_until_ns: Option<u64>,
 }
 
 impl Inline {
-    /// For a queue of `depth` tags.
+    /// Creates the inline writes of a queue of `depth` tags.
     pub(super) fn new(writes: Writes, mode: Mode, depth: u32) -> Inline {
         match (writes, mode) {
             (Writes::Inline(block), Mode::Owned) => {
@@ -149,7 +152,7 @@ impl Inline {
         }
     }
 
-    /// That makes none: no length is without any bit.
+    /// Returns inline writes that are off: every length has one of the bits of the mask.
     pub(super) fn off() -> Inline {
         Inline::whole(!0, 0)
     }
@@ -159,7 +162,7 @@ impl Inline {
         Inline { part_of_block, queued, nr_bytes: 0, done, nr_watched: 0, rests_until_ns: None }
     }
 
-    /// Takes a request, if it is to be made so; otherwise adds it to those of the ring.
+    /// Takes a request if it is to be written inline; otherwise adds it to the ring's requests.
     #[inline]
     pub(super) fn take(&mut self, rq: &IssuedRequest<'_>, ring: &mut Vec<Tag>) {
         let is_whole = rq.op == Op::Write && (rq.start | rq.len) & self.part_of_block == 0;
@@ -178,7 +181,7 @@ impl Inline {
         self.queued.push(rq.tag);
     }
 
-    /// The batch is complete. Says whether any of it was taken: then [`Inline::make`] is due.
+    /// Ends a batch. Returns whether any write was taken: then [`Inline::make`] is due.
     #[inline]
     pub(super) fn end_batch(&mut self) -> bool {
         self.nr_bytes = 0;
@@ -192,7 +195,7 @@ impl Inline {
         self.rests_until_ns.is_some()
     }
 
-    /// Makes all that is taken. Adds the system calls to `nr_syscalls`.
+    /// Makes all writes taken. Adds the system calls to `nr_syscalls`.
     pub(super) fn make(&mut self, commands: &Commands, file: &File, nr_syscalls: &mut u64) {
         let switches_before = (self.nr_watched > 0).then(|| nr_switches(nr_syscalls));
         let begin = clock::now_ns();
@@ -208,8 +211,8 @@ impl Inline {
         }
     }
 
-    /// A batch was slow. The thread may have had no processor; that is known of one that was
-    /// watched: had it slept, it gave that away itself.
+    /// Handles a slow batch. Its thread slept or was preempted. Only a watched batch shows which: a
+    /// sleep is a voluntary context switch.
     #[cold]
     fn was_slow(&mut self, has_slept: bool, now_ns: u64) {
         self.nr_watched = NR_WATCHED;
@@ -218,32 +221,32 @@ impl Inline {
         }
     }
 
-    /// How many are taken and not handed over.
+    /// Returns the number of writes taken and not reaped.
     pub(super) fn nr(&self) -> usize {
         self.queued.len() + self.done.len()
     }
 
-    /// How many are made and not handed over.
+    /// Returns the number of writes made and not reaped.
     #[inline]
     pub(super) fn nr_done(&self) -> usize {
         self.done.len()
     }
 
-    /// Hands them over, oldest first.
+    /// Returns the results and removes them, oldest first.
     #[inline]
     pub(super) fn done(&mut self) -> impl Iterator<Item = (Tag, i32)> + '_ {
         self.done.drain(..)
     }
 }
 
-/// How often this thread has given its processor away by itself, to wait for something.
+/// Returns the number of voluntary context switches of this thread, each of which is a wait.
 #[cold]
 fn nr_switches(nr_syscalls: &mut u64) -> i64 {
     *nr_syscalls += 1;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `rusage`.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    // SAFETY: all zeroes is a valid value of this plain structure, and the kernel fills it in.
     unsafe { usage.assume_init() }.ru_nvcsw
 }
 
@@ -281,7 +284,7 @@ mod tests {
         for nowait in [Nowait::Tried, Nowait::Unknown] {
             assert!(matches!(of_file(&file, 4096, nowait), Writes::Ring(_)));
         }
-        // Of the kernel itself, and no file system that is listed.
+        // A file of the kernel itself, on a file system that is not in the list.
         let other = File::open("/proc/self/status").expect("a file of the kernel's");
         assert!(matches!(of_file(&other, 4096, Nowait::Refused), Writes::Ring(_)));
     }

@@ -1,17 +1,17 @@
-//! The `file` driver: a regular file or a block device, through io_uring where there is that.
+//! The `file` driver: a regular file or a block device, through io_uring where available.
 //!
-//! - [`open`](open::open): opens it, and says why where it cannot; for `aio` and `psync`, too;
-//! - [`engine`]: chooses what does the I/O;
-//! - [`probe`]: what the kernel says of its limits and features;
+//! - [`open`](open::open): opens the file, or reports why it cannot; for `aio` and `psync`, too;
+//! - [`engine`]: chooses the I/O engine;
+//! - [`probe`]: limits and features that the kernel reports;
 //! - [`ranges`]: how ranges are discarded and zeroed;
-//! - [`sysfs`]: what `/sys` says of the device below;
+//! - [`sysfs`]: attributes of the device below, from `/sys`;
 //! - [`device`]: makes a ring for each queue;
-//! - [`base`]: what those rings have in common;
+//! - [`base`]: resources that those rings share;
 //! - [`uring`]: the driver itself;
-//! - [`commands`]: what each tag is doing, and the ring's entry for it;
+//! - [`commands`]: the command of each tag, and the ring's entry for it;
 //! - [`inline`]: buffered writes that the driver makes itself;
-//! - [`waiter`]: waits for a ring that others use;
-//! - [`enter`]: the system call, as a test can replace it;
+//! - [`waiter`]: waits for a ring that other threads use;
+//! - [`enter`]: the system call, which a test can replace;
 //! - [`forbidden`]: the end of a ring whose system call is forbidden;
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
 

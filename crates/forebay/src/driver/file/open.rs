@@ -18,35 +18,36 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long the kernel's thread of `sqpoll=on` looks for work before it sleeps: its own default.
+/// How long the kernel's thread of `sqpoll=on` polls before it sleeps, ms: the kernel's own
+/// default.
 const SQPOLL_IDLE_MS: u32 = 1000;
 
-/// How to open it.
+/// How a file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) direct: bool,
     pub(super) growing: bool,
     pub(super) read_only: bool,
-    /// Whether durable writes are made by the write itself, if its user has said.
+    /// The key `fua`, if set: each durable write is one call with its own sync (`RWF_DSYNC`).
     pub(super) fua: Option<bool>,
 }
 
-/// A file that is open, and what is known of it, whatever does its I/O.
+/// An open file with its known properties, before an engine is chosen.
 pub(super) struct File {
     pub(super) file: Arc<fs::File>,
     pub(super) options: Options,
     pub(super) probed: Probed,
     pub(super) claim: Claim,
-    /// Tags of a queue.
+    /// The number of tags of a queue.
     pub(super) depth: u32,
-    /// At most, where calls block.
+    /// The maximum of threads, for an engine that makes blocking calls.
     pub(super) nr_threads: usize,
-    /// Where there are rings.
+    /// For an engine with rings.
     pub(super) rings: RingOptions,
 }
 
 impl File {
-    /// This file on a device of which this is known.
+    /// Returns this file opened on a device with these properties.
     pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let out_of_reach_bytes = self.probed.out_of_reach_bytes;
         let caches_reads = !self.options.direct;
@@ -128,7 +129,7 @@ fn open_target(
     Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
 }
 
-/// Takes the byte locks that are wanted. A file that is locked as a whole has no others.
+/// Takes the byte locks for a file. A file that is locked as a whole gets none.
 fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
     let lock = keys.take("lock", "on, shared or off", ImageLock::parse)?;
     match lock {
@@ -141,7 +142,7 @@ fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
     }
 }
 
-/// What is asked of the rings.
+/// Takes the options of the rings.
 fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
     // A ring registers at most 1 GiB as one buffer.
     let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
@@ -179,7 +180,7 @@ fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
         .map_err(|source| refused(path, options, source))
 }
 
-/// Returns why a file could not be opened, from the kernel's answer.
+/// Converts the kernel's error to the reason why a file could not be opened.
 fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.raw_os_error() {
@@ -203,7 +204,7 @@ fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
     }
 }
 
-/// Why there is no ring, from the kernel's answer.
+/// Converts the kernel's error to the reason why there is no ring.
 pub(crate) fn no_uring(source: io::Error) -> OpenError {
     let hint = match source.raw_os_error() {
         Some(libc::EPERM) => {
@@ -219,7 +220,7 @@ pub(crate) fn no_uring(source: io::Error) -> OpenError {
     OpenError::NoUring { source, hint }
 }
 
-/// A path that looks like a driver's name, misspelt.
+/// Returns a hint for a path that looks like a misspelt driver name.
 fn not_found_hint(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.split_once(':') {
@@ -230,7 +231,7 @@ fn not_found_hint(path: &Path) -> String {
     }
 }
 
-/// The error of a failed system call on a path.
+/// Returns the error of a failed system call on a path.
 pub(super) fn system(path: &Path, call: &'static str) -> OpenError {
     let path: PathBuf = path.to_owned();
     OpenError::System { path, call, source: io::Error::last_os_error() }

@@ -1,4 +1,4 @@
-//! What a file or block device can take, as the kernel tells it.
+//! Limits and properties of a file or block device, as reported by the kernel.
 // It makes system calls that no library wraps.
 #![allow(unsafe_code)]
 
@@ -15,24 +15,24 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The most segments of one request: what fits a table of 8 KiB per 4 tags.
+/// The maximum of segments of one request: its vectors fit in 2 KiB per tag.
 const MAX_SEGMENTS: u32 = 128;
 
-/// The default of `max_sectors_kb` where the device does not say, as it was in Linux for long.
+/// The default of `max_sectors_kb` if the device reports none; Linux used it for a long time.
 const MAX_SECTORS_KB: u32 = 1280;
 
-/// Limits, and what else is known.
+/// Limits and other known properties.
 #[derive(Debug)]
 pub(super) struct Probed {
     pub(super) limits: QueueLimits,
     pub(super) features: Vec<Feature>,
     pub(super) ranges: Knowledge,
     pub(super) writes: Writes,
-    /// Behind the last whole block.
+    /// Bytes behind the last whole block.
     pub(super) out_of_reach_bytes: u64,
 }
 
-/// Asks the kernel.
+/// Queries the kernel.
 pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed, OpenError> {
     let metadata = file.metadata().map_err(|source| OpenError::System {
         path: path.to_owned(),
@@ -50,10 +50,10 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         max_segments: MAX_SEGMENTS,
         volatile_cache: true,
         fua: false,
-        // The page cache is written in order, and what a call could not is not begun. Without it
-        // the parts of a write may run beside each other (NFS, FUSE), or its rest go through the
-        // page cache and fail on its way out (Linux: `direct_write_fallback`): the count is then
-        // what is certain.
+        // The page cache writes in order, and a short write has not begun the rest. Without the
+        // cache the parts of a write may run in parallel (NFS, FUSE), or its rest may go through
+        // the page cache and fail at write-back (Linux: `direct_write_fallback`). The count is then
+        // only a lower bound.
         exact_counts: !options.direct,
         rotational: number("rotational").is_some(),
         read_only: options.read_only,
@@ -103,11 +103,11 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
     Ok(Probed { limits, features, ranges, writes, out_of_reach_bytes })
 }
 
-/// Sets how writes are made durable that ask for it, and describes it.
+/// Sets how durable writes are made, and returns a description.
 ///
-/// Without FUA of the device each RWF_DSYNC is a write and a flush of its own, which no other write
-/// shares. A device that is not known to have FUA is taken for one without it. `asked` is the key
-/// `fua`. With `reports_own` each write reports the errors of its own data.
+/// If the device has no FUA, each RWF_DSYNC is a write and a flush of its own, which no other write
+/// shares. A device not known to have FUA is treated as one without it. `asked` is the key `fua`.
+/// With `reports_own` each write reports the errors of its own data.
 fn fua(
     queue: Option<&Queue>,
     asked: Option<bool>,
@@ -116,9 +116,9 @@ fn fua(
 ) -> Feature {
     let of_device = queue.map(|queue| queue.number("fua"));
     limits.fua = asked.unwrap_or(of_device.flatten().is_some_and(|fua| fua > 0));
-    // RWF_DSYNC ends with a sync, which takes an error of the file that is not reported yet. The
-    // error of the write's own data is reported by direct I/O to the write; by the page cache to
-    // one of the syncs that run. On a file direct I/O may go through the page cache, too (Linux:
+    // RWF_DSYNC ends with a sync, which consumes an error of the file that is not reported yet. For
+    // the write's own data, direct I/O reports the error to the write. The page cache reports it to
+    // one of the syncs that run. On a file, direct I/O may also go through the page cache (Linux:
     // `direct_write_fallback`).
     limits.fua_is_sync = true;
     limits.fua_queueable = reports_own;
@@ -141,9 +141,9 @@ fn fua(
     Feature::missing("fua", why)
 }
 
-/// A block device: its sizes. Returns its length, bytes.
+/// Reads the sizes of a block device. Returns its length in bytes.
 fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, OpenError> {
-    // The numbers of <linux/fs.h>.
+    // The request numbers from <linux/fs.h>.
     const BLKROGET: libc::c_ulong = 0x125E;
     const BLKSSZGET: libc::c_ulong = 0x1268;
     const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
@@ -172,7 +172,7 @@ fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, Ope
     Ok(len)
 }
 
-/// A regular file: the unit of its I/O. Returns its length, bytes.
+/// Sets the I/O unit of a regular file. Returns its length in bytes.
 fn regular(
     file: &File,
     path: &Path,
@@ -206,11 +206,11 @@ fn statx(file: &File) -> Option<libc::statx> {
     let failed = unsafe {
         libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, mask, statx.as_mut_ptr())
     };
-    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    // SAFETY: all zeroes is a valid value of this plain structure, and the kernel fills it in.
     (failed == 0).then(|| unsafe { statx.assume_init() })
 }
 
-/// The size that the disk has: whole blocks of a fixed one. Returns how many bytes that leaves out.
+/// Sets the capacity: whole blocks of a fixed-size file. Returns the number of bytes left out.
 fn capacity(
     path: &Path,
     len: u64,
@@ -233,7 +233,7 @@ mod tests {
     use crate::driver::skip::skip;
     use crate::info::FeatureState;
 
-    /// What follows from the queue, for `fua=` as given: whether there is FUA, and why not.
+    /// Checks whether there is FUA, and if not why, for this queue and this value of the key `fua`.
     fn check(queue: Option<&Queue>, given: Option<bool>, expected: Result<(), &str>) {
         for reports_own in [false, true] {
             let mut limits = QueueLimits::default();

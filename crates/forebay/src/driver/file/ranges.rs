@@ -1,11 +1,11 @@
-//! How ranges of a file or block device are discarded and zeroed: what is asked of the system at
-//! open, and what follows for each engine.
+//! Discard and zeroing of ranges of a file or block device: the checks at open, and the
+//! consequences for each engine.
 //!
-//! A block device says in sysfs what commands it has. Of a file system there is nothing to be read,
-//! and to ask with a call on the file would change it, if only where it has space. So a file
-//! without a name is made beside it, on the same file system, which is gone when it is closed
-//! (`O_TMPFILE`); that one is asked. Where it cannot be made, for want of a permission, say, the
-//! file system is taken at its best, and what it refuses then is done in the next best way.
+//! A block device lists its commands in sysfs. A file system lists nothing, and a trial call on the
+//! file itself would change it, at least its allocated space. So the driver creates an unnamed file
+//! on the same file system (`O_TMPFILE`), which vanishes when it is closed, and makes the trial
+//! calls on that one. If it cannot be created, for example for lack of permission, the driver
+//! assumes the best case. If the file system then refuses a call, the next best one is used.
 // It makes system calls that the standard library does not wrap.
 #![allow(unsafe_code)]
 
@@ -20,20 +20,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Of discards and write-zeroes, 2 GiB: longer ones would keep a kernel worker for long.
+/// The limit of discards and write-zeroes, 2 GiB: longer ones would occupy a kernel worker for
+/// long.
 const MAX_RANGE_SECTORS: u32 = 1 << 22;
 
-/// What is known of ranges before it is known what does the I/O.
+/// Properties of ranges that are known before the engine is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// The best way that the file system has to zero a range, if it was asked. Without holes there
-    /// are no discards.
+    /// The best way in which the file system zeroes a range, if it was tested. A file system
+    /// without holes has no discards.
     OfFile(Option<Way>),
     /// The commands that the device has.
     OfDevice {
         /// Discard.
         discards: bool,
-        /// Write zeroes; without it the kernel writes them.
+        /// Write zeroes. Without this command the kernel writes them.
         zeroes: bool,
     },
 }
@@ -41,12 +42,13 @@ pub(super) enum Knowledge {
 /// How a range is discarded.
 struct Discard {
     mode: i32,
-    /// Whether it is known to read as zeroes then, and a hole is there that zeroing may not leave.
+    /// True if a discarded range is known to read as zeroes and to become a hole, which zeroing
+    /// does not guarantee.
     to_zeroes: bool,
     how: &'static str,
 }
 
-/// What it means for an engine.
+/// The consequences for an engine.
 pub(super) struct Settled {
     pub(super) ranges: Ranges,
     pub(super) facts: DiskFacts,
@@ -54,7 +56,8 @@ pub(super) struct Settled {
 }
 
 impl Knowledge {
-    /// What it means for an engine, which can have a block device discard or not. Sets the limits.
+    /// Returns the consequences for an engine, which may or may not support discards of block
+    /// devices. Sets the limits.
     pub(super) fn settle(self, engine_discards: bool, limits: &mut QueueLimits) -> Settled {
         let (discard, way, (zeroes_fast, how)) = match self {
             Knowledge::OfFile(way) => (of_file(way), way.unwrap_or_default(), how_to_zero(way)),
@@ -99,7 +102,7 @@ fn of_file(way: Option<Way>) -> Result<Discard, &'static str> {
             Ok(Discard { mode, to_zeroes: true, how: "fallocate, punching a hole" })
         }
         Some(Way::Write) => Err("its file system punches no holes"),
-        // Who wants zeroes must not be told that there are no holes.
+        // The discard may fail as unsupported. A caller that wants zeroes must not get that error.
         None => {
             let how = "fallocate, punching a hole; fails where the file system cannot";
             Ok(Discard { mode, to_zeroes: false, how })
@@ -107,7 +110,7 @@ fn of_file(way: Option<Way>) -> Result<Discard, &'static str> {
     }
 }
 
-/// Whether it is known to be faster than to write zeroes, and how it is done.
+/// Returns whether zeroing is known to be faster than writing zeroes, and how it is done.
 fn how_to_zero(way: Option<Way>) -> (bool, &'static str) {
     match way {
         Some(Way::ZeroRange) => (true, "fallocate, zeroing the range"),
@@ -145,10 +148,9 @@ fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Result<Disc
     }
 }
 
-/// A file without a name on the file system of `path`, whose device is `dev`, to be asked what that
-/// can do.
+/// Creates an unnamed file on the file system of `path`, with device number `dev`, for trial calls.
 pub(super) fn beside(path: &Path, dev: u64) -> Option<File> {
-    // Of a link, the folder of the file itself.
+    // Resolves a symbolic link to the folder of the file itself.
     let path = path.canonicalize().ok()?;
     let beside = OpenOptions::new()
         .read(true)
@@ -160,7 +162,8 @@ pub(super) fn beside(path: &Path, dev: u64) -> Option<File> {
     (beside.metadata().ok()?.dev() == dev).then_some(beside)
 }
 
-/// The best way that the file system of a file has to zero a range. None: that could not be asked.
+/// Returns the best way in which the file system zeroes a range. `None` if the test was not
+/// possible.
 pub(super) fn ways(beside: &File) -> Option<Way> {
     const LEN: libc::off_t = 4096;
     for way in [Way::ZeroRange, Way::PunchHole] {
@@ -169,15 +172,15 @@ pub(super) fn ways(beside: &File) -> Option<Way> {
         match unsafe { libc::fallocate(beside.as_raw_fd(), mode, 0, LEN) } {
             0 => return Some(way),
             _ if io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-            // No space, for instance: that says nothing.
+            // Another error, such as no space, proves nothing.
             _ => return None,
         }
     }
     Some(Way::Write)
 }
 
-/// Whether io_uring can have a block device discard, which is asked with a range of no length: that
-/// is refused, in other words than a command that is not there.
+/// Returns whether io_uring supports the discard command of a block device. Tests with an empty
+/// range, which is refused with another error than an unknown command.
 pub(super) fn uring_discards(file: &File) -> io::Result<bool> {
     let mut ring = IoUring::new(1)?;
     let mut probe = io_uring::Probe::new();

@@ -1,17 +1,18 @@
-//! What a ring may do: read, write, flush, and change ranges of the one file that it was made for.
+//! Restrictions of a ring: it may read, write, flush, and change ranges of the one file that it was
+//! made for.
 //!
-//! A ring is made disabled, given its file and memory, restricted, and only then enabled. Each
-//! entry must name a registered file, and there is one; the table cannot be changed any more. So an
-//! entry that was overwritten, by a fault of this library or of the program around it, opens
-//! nothing, connects to nothing, and touches no other file: which filters of system calls do not
-//! see. (Linux 5.10; the rest of this driver needs 5.11.)
+//! A ring is created disabled, gets its file and memory, is restricted, and only then enabled. Each
+//! entry must name a registered file. There is only one, and the table cannot change any more. So
+//! an entry that was overwritten, by a bug in this library or in the program around it, opens no
+//! file, connects to no socket and touches no other file. System call filters do not see such
+//! entries. (Linux 5.10; the rest of this driver needs 5.11.)
 
 use io_uring::register::Restriction;
 use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode};
 use std::io;
 
-/// What the driver puts into a ring, on any kernel.
+/// Operations that the driver uses on any kernel.
 const OPCODES: [u8; 9] = [
     opcode::Nop::CODE,
     opcode::Read::CODE,
@@ -24,18 +25,19 @@ const OPCODES: [u8; 9] = [
     opcode::Fallocate::CODE,
 ];
 
-/// What it puts there only where the kernel knows it (Linux 5.19); others refuse to hear of it.
+/// Operations that the driver uses only if the kernel knows them (Linux 5.19). Older kernels reject
+/// a restriction that names them.
 const NEW_OPCODES: [u8; 1] = [opcode::UringCmd16::CODE];
 
-/// What is registered later, or taken back: `IORING_UNREGISTER_BUFFERS`, `IORING_UNREGISTER_FILES`,
+/// Register operations needed later: `IORING_UNREGISTER_BUFFERS`, `IORING_UNREGISTER_FILES`,
 /// `IORING_REGISTER_EVENTFD`.
 const REGISTERS: [u8; 3] = [1, 3, 4];
 
-/// Restricts and enables a ring that was made disabled. From then on it is the calling thread's, if
-/// it is for one issuer.
+/// Restricts and enables a ring that was created disabled. If the ring is for a single issuer, the
+/// calling thread becomes that issuer.
 ///
 /// # Errors
-/// The kernel's.
+/// Returns the kernel's error.
 pub(super) fn enable(ring: &IoUring) -> io::Result<()> {
     let submitter = ring.submitter();
     submitter
@@ -46,7 +48,7 @@ pub(super) fn enable(ring: &IoUring) -> io::Result<()> {
 
 fn list(new_opcodes: &[u8]) -> Vec<Restriction> {
     let file = Flags::FIXED_FILE.bits();
-    // ASYNC is for a discard that may have to wait: a worker of the kernel makes it.
+    // ASYNC is for a discard that may block: a kernel worker makes it.
     let allowed = file | Flags::ASYNC.bits();
     let flags = [Restriction::sqe_flags_allowed(allowed), Restriction::sqe_flags_required(file)];
     let opcodes = OPCODES.iter().chain(new_opcodes).map(|opcode| Restriction::sqe_op(*opcode));

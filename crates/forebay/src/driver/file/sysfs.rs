@@ -1,4 +1,4 @@
-//! What `/sys/dev/block` says of the device that a file is on, or that it is.
+//! Attributes in `/sys/dev/block` of the device that a file is on, or that it is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub(super) struct Queue(PathBuf);
 
 impl Queue {
-    /// That of device `dev` (an `st_dev` or `st_rdev`), or of the disk that it is a partition of.
+    /// Returns the queue of device `dev` (an `st_dev` or `st_rdev`), or of the disk that it is a
+    /// partition of.
     pub(super) fn of(dev: u64) -> Option<Queue> {
         let (major, minor) = (libc::major(dev), libc::minor(dev));
         let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
@@ -18,24 +19,24 @@ impl Queue {
             .map(Queue)
     }
 
-    /// The queue whose attributes are the files of `folder`.
+    /// Returns a queue with the files of `folder` as its attributes.
     #[cfg(test)]
     pub(super) fn at(folder: &std::path::Path) -> Queue {
         Queue(folder.to_owned())
     }
 
-    /// A number of the queue, such as `max_sectors_kb`.
+    /// Returns a number of the queue, such as `max_sectors_kb`.
     pub(super) fn number(&self, attribute: &str) -> Option<u64> {
         self.text(attribute)?.parse().ok()
     }
 
-    /// A number of the queue as it is used here, if it is above 0.
+    /// Returns a number of the queue if it is above 0, limited to 32 bits.
     pub(super) fn positive(&self, attribute: &str) -> Option<u32> {
         let number = self.number(attribute).filter(|number| *number > 0)?;
         Some(number.min(u64::from(u32::MAX)) as u32)
     }
 
-    /// A text of the queue, such as `write_cache`.
+    /// Returns a text of the queue, such as `write_cache`.
     pub(super) fn text(&self, attribute: &str) -> Option<String> {
         let text = fs::read_to_string(self.0.join(attribute)).ok()?;
         Some(text.trim().to_owned())

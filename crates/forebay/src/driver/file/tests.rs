@@ -1,4 +1,4 @@
-//! Tests of rings. What holds beside every driver of files is in `driver/wait_tests.rs`.
+//! Tests of rings. Tests for all drivers of files are in `driver/wait_tests.rs`.
 
 mod again;
 mod answers;
@@ -16,10 +16,10 @@ use crate::runtime::clock;
 use forebay_core::Bio;
 use std::time::Duration;
 
-/// Long enough that only a wait that nothing ends lasts as long.
+/// A wait that nothing ends lasts this long; no other wait does.
 const LONG: Duration = Duration::from_secs(100);
 
-/// A queue on a new file of 1 MiB, and the folder that it is in.
+/// Returns a queue on a new file of 1 MiB, and its folder.
 fn scratch(keys: &str, mode: Mode) -> (DriverQueue, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("disk.img");

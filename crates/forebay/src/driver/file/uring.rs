@@ -1,18 +1,19 @@
-//! Driving a file through io_uring.
+//! Driver for a file through io_uring.
 //!
-//! One ring for each queue. Each request is one submission entry, so a ring of as many entries as
-//! there are tags is never full, and its completion queue, which has room for every tag and a kick,
-//! never overflows. Entries are made and published at the commit, all at once, and submitted with
-//! one system call; waiting submits and waits in one. (A ring that is full all the same is emptied
-//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.) Some writes
-//! have no entry: the driver makes them itself (see [`inline`](super::inline)).
+//! Each queue has one ring. Each request is one submission entry. The ring has at least as many
+//! entries as there are tags, so it is never full. Its completion queue has room for every tag and
+//! a kick, so it never overflows. A commit makes and publishes all entries at once and submits them
+//! with one system call; a wait submits and waits in one call. (With `sqpoll=on` a kernel thread
+//! takes the entries and updates the head late. If the ring seems to be full, the driver waits
+//! until the kernel has taken entries.) Some writes have no entry: the driver makes them itself
+//! (see [`inline`](super::inline)).
 //!
-//! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
-//! is over only when its completion was seen.
+//! The kernel may take a pushed entry even if the call that submits it fails. So a request ends
+//! only when its completion is seen.
 //!
-//! Only who uses the driver touches the ring; who waits beside it does not (see
-//! [`waiter`](super::waiter)), but may submit what was left to it. A kick is an entry that does
-//! nothing: its completion ends the wait.
+//! Only the thread that uses the driver touches the ring. A thread that waits beside it does not
+//! (see [`waiter`](super::waiter)), but it may submit the entries that the driver has left to it. A
+//! kick is an entry that does nothing: its completion ends the wait.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
@@ -32,45 +33,45 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// What a kick's entry is called; requests have their tags' numbers.
+/// The user data of a kick's entry. A request's user data is the number of its tag.
 const KICK: u64 = u64::MAX;
 
 pub(super) struct UringDriver<E: Enter = Kernel> {
     ring: IoUring,
     kernel: E,
-    /// What tells of completions, where the kernel defers them and somebody asked.
+    /// Eventfd for deferred completions. `None` if the kernel does not defer any.
     event: Option<Arc<Event>>,
-    /// Completions came, or may have, of which that does not tell.
+    /// Completions have arrived, or may have, that the eventfd does not signal.
     has_missed: bool,
     mode: Mode,
-    /// A thread of the kernel takes what is published.
+    /// A kernel thread takes published entries (`sqpoll=on`).
     polls: bool,
-    /// Completions arrive within the system call alone.
+    /// Completions arrive only within a system call.
     defers: bool,
-    /// How ranges are changed, as far as is known by now.
+    /// The ways to change ranges, as far as they are known by now.
     pub(super) ranges: Ranges,
     commands: Commands,
-    /// Off at first.
+    /// The writes that have no entry; off at first.
     pub(super) inline: Inline,
-    /// What was queued since the last commit; its entries are not in the ring yet.
+    /// Tags queued since the last commit; their entries are not in the ring yet.
     queued: Vec<Tag>,
     nr_in_flight: u32,
-    /// A kick's entry is in the ring, on either side.
+    /// A kick's entry is in the submission or completion queue.
     kicked: bool,
-    /// How many entries are left in the ring for the next wait beside the driver to submit.
+    /// The number of entries left in the ring for the next wait beside the driver to submit.
     left: Arc<Left>,
-    /// The end of the ring.
+    /// State of a ring that has ended because its system call is forbidden.
     pub(super) forbidden: Forbidden,
     nr_syscalls: u64,
-    /// Kept open for the ring, too.
+    /// The file, also kept open for the ring.
     file: Arc<File>,
 }
 
 impl<E: Enter> UringDriver<E> {
-    /// A driver for a ring in whose table of files is `file` alone.
+    /// Creates a driver for a ring that has `file` as the only entry of its file table.
     ///
     /// # Panics
-    /// If the completions of all tags, and a kick's, have no room in the ring.
+    /// Panics if the completion queue has no room for all tags and a kick.
     pub(super) fn new(
         ring: IoUring,
         kernel: E,
@@ -103,7 +104,7 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// How to do an operation on a range, at first.
+    /// Returns the first way to try for an operation on a range.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
             Op::WriteZeroes => zeroing::first(self.ranges.grows, self.ranges.way),
@@ -112,7 +113,7 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Puts the entries of all that was queued into the ring.
+    /// Pushes the entries of all queued requests into the ring.
     #[inline]
     fn publish(&mut self) {
         let mut nr = 0;
@@ -125,8 +126,8 @@ impl<E: Enter> UringDriver<E> {
             self.forbidden.keep_last(submission.len());
             while let Some(tag) = self.queued.get(nr) {
                 let entry = self.commands.entry(*tag).user_data(tag.index() as u64);
-                // SAFETY: the memory of the segments stays valid until the completion was reaped
-                // (K2), and the vectors live as long as the ring, a tag's part of them unchanged
+                // SAFETY: the memory of the segments stays valid until the completion is reaped
+                // (K2). The vectors live as long as the ring, and a tag's vectors do not change
                 // while it is in flight.
                 if unsafe { submission.push(&entry) }.is_err() {
                     break;
@@ -142,7 +143,7 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// The ring is full: has the kernel take what is in it.
+    /// Makes the kernel take entries from a full ring.
     #[cold]
     fn make_room(&mut self) {
         self.enter(0);
@@ -151,11 +152,11 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Puts a kick into the ring.
+    /// Pushes a kick into the ring.
     fn push_kick(&mut self) {
-        // Without a use for a file; but a ring that is restricted takes nothing that names none.
+        // A nop needs no file, but a restricted ring rejects entries without a fixed file.
         let entry: Entry = opcode::Nop::new().build().flags(Flags::FIXED_FILE).user_data(KICK);
-        // SAFETY: it has no memory.
+        // SAFETY: the entry names no memory.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.make_room();
             if self.forbidden.is_over() {
@@ -167,9 +168,9 @@ impl<E: Enter> UringDriver<E> {
         self.forbidden.pushed(KICK);
     }
 
-    /// Submits what is in the ring, all of it, and waits for `nr` completions. May return early: on
-    /// a signal, or when there are completions that the kernel wants taken first; what is not
-    /// submitted then stays in the ring, for the next call.
+    /// Submits all entries in the ring and waits for `nr` completions. May return early on a
+    /// signal, or if the kernel wants completions reaped first. Entries that were not submitted
+    /// then stay in the ring for the next call.
     fn enter(&mut self, nr: u32) {
         if self.forbidden.is_over() {
             return self.pause(nr);
@@ -180,13 +181,13 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Whether signals for what completes in a system call of ours are left out.
+    /// Returns whether signals are suppressed for completions within the driver's own system calls.
     #[inline]
     fn is_hushed(&self) -> bool {
         event::IS_HUSHED && self.event.as_ref().is_some_and(|event| event.is_used())
     }
 
-    /// As `enter`, without signals; see [`event`].
+    /// Enters the kernel as `enter` does, with signals suppressed; see [`event`].
     fn enter_hushed(&mut self, nr: u32) {
         self.ring.completion().disable_eventfd();
         self.enter_aloud(nr);
@@ -196,7 +197,7 @@ impl<E: Enter> UringDriver<E> {
     }
 
     fn enter_aloud(&mut self, nr: u32) {
-        // Where a wait has it already, that finds fewer entries.
+        // A wait that has already taken the old number finds fewer entries, which is harmless.
         self.left.leave(0);
         if self.polls && nr == 0 && !self.kernel_sleeps() {
             return;
@@ -204,13 +205,13 @@ impl<E: Enter> UringDriver<E> {
         loop {
             self.nr_syscalls += 1;
             match self.kernel.submit_and_wait(&self.ring, nr) {
-                // The kernel may stop before the last entry, and then has not waited.
+                // The kernel may stop before the last entry. Then it has not waited.
                 Ok(_) if self.polls || self.ring.submission().is_empty() => return,
                 Ok(_) => continue,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) if nr > 0 => return,
                     Some(libc::EINTR) => {}
-                    // Short of memory, or of room for completions: both pass.
+                    // A shortage of memory, or of room for completions: both pass.
                     Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                         if !self.ring.completion().is_empty() {
                             return;
@@ -224,7 +225,7 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// The system call is forbidden: the ring ends.
+    /// Ends the ring, because the system call is forbidden.
     #[cold]
     fn end_ring(&mut self, error: &io::Error) {
         self.forbidden.end(error);
@@ -236,8 +237,8 @@ impl<E: Enter> UringDriver<E> {
         assert!(!is_lost, "io_uring_enter with I/O in flight, which only it completes: {error}");
     }
 
-    /// Ends what the kernel has not taken from a ring that has ended. If a wait is submitting, the
-    /// turn that follows it does that: the kernel may still take some.
+    /// Fails the entries that the kernel has not taken from a ring that has ended. If a wait is
+    /// submitting, the next turn does this, because the kernel may still take some of them.
     #[cold]
     fn end_entries(&mut self) {
         self.left.take_back();
@@ -253,7 +254,7 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// In place of a system call that is forbidden: completions arrive by themselves.
+    /// Replaces a forbidden system call with a short sleep: completions arrive without the call.
     #[cold]
     fn pause(&mut self, nr: u32) {
         if nr > 0 && self.forbidden.nr_failed() == 0 && self.ring.completion().is_empty() {
@@ -261,12 +262,13 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Whether the kernel's thread sleeps, and must be woken to see what was published.
+    /// Returns whether the kernel's thread sleeps and must be woken to see the published entries.
     ///
-    /// It says that it is going to sleep, then looks at the tail once more; we publish the tail,
-    /// then look whether it has said so. Each is a store before a load of something else, which a
-    /// processor may swap: release and acquire do not forbid that, a full fence does. There is one
-    /// on its side, and one in `need_wakeup`, before the load. So one of us comes second.
+    /// The kernel's thread sets a flag before it sleeps, then reads the tail once more. The driver
+    /// publishes the tail, then reads the flag. On each side a store precedes a load of another
+    /// location. A processor may reorder these: release and acquire do not prevent that, a full
+    /// fence does. The kernel has a fence there, and `need_wakeup` has one before its load. So the
+    /// later side sees the other's store.
     #[inline]
     fn kernel_sleeps(&mut self) -> bool {
         self.ring.submission().need_wakeup()
@@ -276,21 +278,21 @@ impl<E: Enter> UringDriver<E> {
         &self.ring
     }
 
-    /// How many entries are left to the wait beside the driver; for that.
+    /// Returns the number of entries left to the wait beside the driver, for the waiter to share.
     pub(super) fn left(&self) -> &Arc<Left> {
         &self.left
     }
 
-    /// Whether there is something that only a system call moves on, and nobody is about to make it.
+    /// Returns whether work is pending that needs a system call, and no wait is about to make it.
     #[inline]
     fn needs_enter(&mut self) -> bool {
         let submission = self.ring.submission();
         submission.taskrun() || !submission.is_empty() && self.left.is_none()
     }
 
-    /// Brings what only a system call moves on, where nothing is there: completions that the kernel
-    /// has deferred, or entries that an early return left behind. Where somebody polls, it brings
-    /// everything: the event tells once of what is deferred.
+    /// Fetches completions that need a system call, if none are present: those that the kernel has
+    /// deferred, or those of entries that an early return left in the ring. If a caller polls, it
+    /// fetches all of them, because the kernel signals the eventfd only once for deferred work.
     #[inline]
     fn look_hard(&mut self) {
         match self.event.as_ref().is_some_and(|event| event.is_used()) {
@@ -331,8 +333,8 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Makes the writes that have no entry, once what is in the ring was begun. That brings the
-    /// completions that a commit is to bring, too.
+    /// Makes the writes that have no entry, after the entries in the ring are submitted. The
+    /// submission also fetches the completions that a commit has to bring.
     fn write_inline(&mut self) {
         if self.needs_enter() {
             self.enter(0);
@@ -340,7 +342,7 @@ impl<E: Enter> UringDriver<E> {
         self.inline.make(&self.commands, &self.file, &mut self.nr_syscalls);
     }
 
-    /// Sends requests again, as the table has them now.
+    /// Resubmits requests as the table now describes them.
     #[cold]
     fn send_again(&mut self, tags: Vec<Tag>) {
         for tag in tags {
@@ -383,7 +385,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         if self.forbidden.has_entries() {
             self.end_entries();
         }
-        // A glance leaves what is deferred.
+        // A reap without a system call leaves deferred completions.
         self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
         let mut again = Vec::new();
         let UringDriver { ring, commands, inline, kicked, nr_in_flight, forbidden, .. } = self;
@@ -408,7 +410,8 @@ impl<E: Enter> Driver for UringDriver<E> {
         if !again.is_empty() {
             self.send_again(again);
         }
-        // What an early return has left in the ring: it is not sure that somebody else comes.
+        // An early return may leave entries in the ring, and perhaps no other thread enters the
+        // kernel.
         if look == Look::Hard && self.mode == Mode::Shared && self.needs_enter() {
             self.enter(0);
         }
@@ -442,7 +445,7 @@ impl<E: Enter> Driver for UringDriver<E> {
     /// ring holds completions, which end the wait as well.
     fn kick(&mut self) {
         let is_done = self.kicked && self.ring.submission().is_empty();
-        // The waits of a ring that has ended are short.
+        // A wait on a ring that has ended is short.
         if is_done || self.mode == Mode::Owned || self.forbidden.is_over() {
             return;
         }
@@ -463,12 +466,12 @@ impl<E: Enter> Driver for UringDriver<E> {
 }
 
 impl<E: Enter> Drop for UringDriver<E> {
-    /// The layer drains before it drops a driver: nothing is in flight whose memory could go away
-    /// under the kernel.
+    /// The layer drains a driver before it drops it. So no request is in flight, and no memory goes
+    /// away that the kernel still uses.
     fn drop(&mut self) {
         assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
-        // The kernel takes a ring apart in its own time; the file is let go of now, and memory is
-        // unlocked. If that fails, it is done then.
+        // The kernel destroys a ring asynchronously. This closes the file and unlocks the memory
+        // now. If it fails, the kernel does so later.
         if self.commands.has_arena() {
             let _ = self.ring.submitter().unregister_buffers();
         }

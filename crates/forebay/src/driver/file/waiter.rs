@@ -1,13 +1,13 @@
-//! Waiting for a ring's completions while another thread uses the ring.
+//! Waiter for a ring's completions while another thread uses the ring.
 //!
-//! The wait takes the ring's descriptor and nothing else of it: neither of the two rings in memory
-//! is touched. It submits what the driver has left to it, by their number; where others have
-//! submitted those meanwhile, the kernel finds fewer entries, and returns early. The kernel
-//! returns once the tail of the completions is one
-//! past their head as it was when the call began. So a completion that was not taken then ends the
-//! wait at once, and one that comes later ends it even if somebody else takes it meanwhile. It is
-//! looked at once more after the thread was put on the list of those to be woken: a completion, or
-//! a kick, that comes between the caller's last look and the sleep is not missed.
+//! The wait uses only the ring's descriptor and touches neither of the two queues in memory. It
+//! submits as many entries as the driver has left to it. If another thread has submitted them
+//! meanwhile, the kernel finds fewer entries and returns early. The kernel returns once the
+//! completion tail is one past the head that it read when the call began. So a completion not
+//! reaped by then ends the wait at once, and a later one ends it even if another thread reaps it
+//! meanwhile. The kernel checks the tail again after it has put the thread on the wait queue. So
+//! the wait does not miss a completion or a kick that arrives between the caller's last check and
+//! the sleep.
 // It makes a system call that the ring's library makes only together with the ring.
 #![allow(unsafe_code)]
 
@@ -24,9 +24,9 @@ use std::time::Duration;
 /// Waits for one ring.
 #[derive(Debug)]
 pub(super) struct UringWaiter {
-    /// The ring itself, a descriptor of our own: it stays open as long as this does.
+    /// A duplicate of the ring's descriptor: the ring stays open as long as this waiter lives.
     ring: OwnedFd,
-    /// What tells of completions, where the kernel defers them.
+    /// Eventfd for completions that the kernel defers.
     event: Option<Arc<Event>>,
     left: Arc<Left>,
     nr_syscalls: AtomicU64,
@@ -36,37 +36,37 @@ pub(super) struct UringWaiter {
 /// left in the ring for the next wait to submit, and whether the ring has ended. The entries
 /// themselves are published by the ring's tail.
 ///
-/// The number and the mark of a wait are sequentially consistent because of the end of a ring. It
-/// must not end entries that a wait submits. The wait sets its mark, then takes the number. The
-/// driver takes the number back, then reads the mark.
+/// The count and the mark of a wait are sequentially consistent because of the end of a ring, which
+/// must not fail entries that a wait submits. The wait sets its mark, then takes the count. The
+/// driver takes the count back, then reads the mark.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     nr: AtomicU32,
     is_submitting: AtomicBool,
-    /// The system call is forbidden in a thread that used this ring. Other rings of the device go
-    /// on, so a wait on one of them must not stop to submit.
+    /// The system call is forbidden in a thread that used this ring. The other rings of the device
+    /// continue, so a wait on one of them must go on submitting.
     is_over: AtomicBool,
 }
 
 impl Left {
-    /// For the driver: so many are left, or none.
+    /// For the driver: leaves `nr` entries to the next wait.
     #[inline]
     pub(super) fn leave(&self, nr: u32) {
         self.nr.store(nr, Ordering::Relaxed);
     }
 
-    /// Whether nothing is left to a wait; a guess.
+    /// Returns whether nothing is left to a wait. The value may be outdated.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.nr.load(Ordering::Relaxed) == 0
     }
 
-    /// Leaves nothing to a wait. Returns whether there was something.
+    /// Takes back the entries left to a wait. Returns whether there were any.
     pub(super) fn take_back(&self) -> bool {
         self.nr.swap(0, Ordering::SeqCst) > 0
     }
 
-    /// For the driver: the ring has ended, and no wait submits to it any more.
+    /// For the driver: records that the ring has ended, so waits no longer submit to it.
     pub(super) fn end_ring(&self) {
         // Release, with the acquire in `is_over`: the driver has made its last system call.
         self.is_over.store(true, Ordering::Release);
@@ -78,12 +78,12 @@ impl Left {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Whether a wait is submitting, or about to.
+    /// Returns whether a wait is submitting or about to.
     pub(super) fn is_submitting(&self) -> bool {
         self.is_submitting.load(Ordering::SeqCst)
     }
 
-    /// For a wait: how many it submits. [`Left::end_submit`] is due.
+    /// For a wait: returns the number of entries to submit. [`Left::end_submit`] is due.
     pub(super) fn begin_submit(&self) -> u32 {
         if self.is_none() {
             return 0;
@@ -92,7 +92,7 @@ impl Left {
         self.nr.swap(0, Ordering::SeqCst)
     }
 
-    /// For a wait: the kernel has taken what it takes.
+    /// For a wait: records that the submission is over.
     pub(super) fn end_submit(&self) {
         // Only this thread sets it.
         if self.is_submitting.load(Ordering::Relaxed) {
@@ -149,8 +149,8 @@ impl Waiter for UringWaiter {
         let nr_to_submit = self.left.begin_submit();
         let nr_to_wait_for = 1u32;
         self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the descriptor is that of a ring, and open; the kernel reads `arg` and the time
-        // that it points to, which both outlive the call, and writes nothing.
+        // SAFETY: the descriptor is that of an open ring. The kernel reads `arg` and the time that
+        // it points to, which both outlive the call, and writes nothing.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -168,10 +168,10 @@ impl Waiter for UringWaiter {
             return;
         }
         match error.raw_os_error() {
-            // The time is over, there was a signal, or a shortage that passes.
+            // A timeout, a signal, or a shortage that passes.
             Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {}
-            // The next turn ends the ring, if it has something to submit. What the kernel has goes
-            // on.
+            // The next turn ends the ring if it has entries to submit. Requests in the kernel
+            // continue.
             _ if forbidden::is_forbidden(&error) => {
                 std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
             }

@@ -1,4 +1,4 @@
-//! From a spec to a modelled device.
+//! Opening a modelled device from a spec.
 
 use super::queue::ModelDriver;
 use super::state::State;
@@ -21,14 +21,15 @@ use std::sync::Arc;
 /// The names of all presets.
 pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata";
 
-/// What a device whose flush goes alone has: each context holds only its own requests meanwhile.
+/// The reason for one hardware context if a flush needs an idle device: each context holds only its
+/// own requests meanwhile.
 const ONE_HW_QUEUE: &str = "1, because the device accepts a flush only while it is idle";
 
 #[derive(Debug)]
 struct ModelDevice {
     limits: QueueLimits,
     state: Arc<State>,
-    /// None with `data=off`.
+    /// `None` with `data=off`.
     store: Option<Arc<Store>>,
 }
 
@@ -57,12 +58,12 @@ pub(in crate::driver) fn open(
     let defaults = Defaults {
         service: true,
         queue_depth: Some(preset.queue_depth),
-        // Not on, though it would be right: a device of the experiments had no such thing.
+        // Off, though it would be correct: a device of the experiments had no such function.
         elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
     };
     let [flush, fua] = features_of_cache(preset);
-    // Where there is no cache, nothing is published of what moves no data.
+    // Without a cache, nothing is published about operations that move no data.
     let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
     let facts = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
@@ -88,7 +89,7 @@ pub(in crate::driver) fn open(
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
-/// What is to be said of durability.
+/// Returns the features that concern durability.
 fn features_of_cache(preset: &Preset) -> [Feature; 2] {
     if !preset.volatile_cache {
         return [
@@ -103,7 +104,7 @@ fn features_of_cache(preset: &Preset) -> [Feature; 2] {
     [Feature::present("flush", flush), Feature::missing("fua", "a flush follows the write")]
 }
 
-/// The key `size`, or the size of the preset, in whole blocks.
+/// Takes the key `size`, or the size of the preset, in whole blocks.
 fn take_size(keys: &mut Keys, preset: &Preset, block: u64) -> Result<u64, SpecError> {
     let max = i64::MAX as u64;
     let expected = "a size above 0, in whole logical blocks";
@@ -113,7 +114,7 @@ fn take_size(keys: &mut Keys, preset: &Preset, block: u64) -> Result<u64, SpecEr
     Ok(given.unwrap_or(preset.capacity_bytes))
 }
 
-/// The machine, with the constants that keys give; and all of them, as text.
+/// Creates the machine with the constants that keys set. Returns it and all constants as text.
 fn take_machine(keys: &mut Keys, preset: &Preset) -> Result<(Box<dyn Machine>, String), SpecError> {
     let mut values = preset.defaults();
     let mut texts = Vec::with_capacity(values.len());

@@ -1,7 +1,7 @@
 //! One queue of a modelled device.
 //!
 //! The data of a request moves when it is issued, and the request completes when the model says so.
-//! Whoever overlaps it meanwhile is concurrent with it, and may see either.
+//! A request that overlaps it meanwhile is concurrent with it, and may see either state.
 
 use super::state::State;
 use super::store::Store;
@@ -26,7 +26,7 @@ impl Driver for ModelDriver {
         if !self.state.begin(self.queue, rq.tag, &command) {
             return Issue::Busy;
         }
-        // It is not reaped before this returns.
+        // The request is not reaped before this function returns.
         if let Some(store) = &self.store {
             match rq.op {
                 Op::Read | Op::Write => store.move_data(rq),
@@ -39,7 +39,7 @@ impl Driver for ModelDriver {
         Issue::Queued
     }
 
-    /// Nothing: a command begins when it is queued.
+    /// Does nothing: a command begins when it is queued.
     fn commit_rqs(&mut self) {}
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {

@@ -1,9 +1,10 @@
-//! The machine of a modelled device, and which of its commands belong to whom.
+//! State of a modelled device: its machine, and the owner of each command.
 //!
-//! All queues share the machine, under one lock: one arm is one arm, however many queues it has.
-//! Whoever takes what is done takes it for all: what belongs to another queue is kept for it, and
-//! its timer is set to now. Each queue with something in flight has its timer set to when the
-//! machine has something done next, whosever that is, so somebody comes to take it.
+//! All queues share the machine, under one lock: a device has one arm, however many queues it has.
+//! A thread that takes completions takes them for all queues. A completion of another queue is kept
+//! for it, and that queue's timer is set to now. The timer of each queue with a command in flight
+//! is set to the machine's next completion, whatever queue it belongs to, so at least one thread
+//! comes to take it.
 
 use crate::driver::timer::Timer;
 use crate::runtime::clock;
@@ -11,7 +12,7 @@ use forebay_core::{BlockStatus, Completions, Tag};
 use forebay_model::{Command, Machine, Random};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bits of a command's name that are its tag; the others are its queue.
+/// The bits of a command's id that hold its tag; the others hold its queue.
 const TAG_BITS: u32 = 16;
 
 #[derive(Debug)]
@@ -21,8 +22,8 @@ pub(super) struct State(Mutex<Inner>);
 struct Inner {
     machine: Box<dyn Machine>,
     random: Random,
-    /// The clock of the machine, which does not go backwards (those of two processors may differ
-    /// by a few ticks).
+    /// The clock of the machine, which never goes backwards (the clocks of two processors may
+    /// differ by a few ticks).
     now_ns: u64,
     queues: Vec<Queue>,
 }
@@ -30,13 +31,13 @@ struct Inner {
 #[derive(Debug)]
 struct Queue {
     timer: Arc<Timer>,
-    /// What is done and was not reaped.
+    /// Completions that are not reaped.
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
-    /// With how many of those somebody comes to reap: with the first, unless who waits needs more.
+    /// The number of completions at which the timer is due: 1, unless a waiter needs more.
     nr_wanted: u32,
-    /// How many commands the machine has of it.
+    /// The number of its commands that the machine has.
     nr_in_flight: u32,
-    /// Nobody uses it any more. Once nothing is in flight another may have its place.
+    /// The queue is closed. Once nothing is in flight another queue may take its place.
     is_removed: bool,
 }
 
@@ -45,7 +46,7 @@ impl State {
         State(Mutex::new(Inner { machine, random, now_ns: 0, queues: Vec::new() }))
     }
 
-    /// A new queue of `depth` tags. Returns its number.
+    /// Adds a queue of `depth` tags. Returns its number.
     pub(super) fn add_queue(&self, timer: Arc<Timer>, depth: u32) -> usize {
         let mut inner = self.lock();
         let done = Vec::with_capacity(depth as usize);
@@ -63,12 +64,12 @@ impl State {
         }
     }
 
-    /// Nobody reaps from a queue any more.
+    /// Marks a queue as closed: no thread reaps from it any more.
     pub(super) fn remove_queue(&self, queue: usize) {
         self.lock().queues[queue].is_removed = true;
     }
 
-    /// Begins a command of a queue. False: the device is busy, and does not take it.
+    /// Begins a command of a queue. Returns false if the device is busy and does not accept it.
     pub(super) fn begin(&self, queue: usize, tag: Tag, command: &Command) -> bool {
         let mut inner = self.lock();
         let id = u32::try_from(queue << TAG_BITS | tag.index()).expect("tags have 16 bits");
@@ -82,7 +83,7 @@ impl State {
         true
     }
 
-    /// Hands over what is done of a queue.
+    /// Returns the completions of a queue.
     pub(super) fn reap(&self, queue: usize, done: &mut Completions) {
         let mut inner = self.lock();
         inner.take_done();
@@ -90,8 +91,8 @@ impl State {
         inner.set_timers();
     }
 
-    /// Whether so many completions of a queue can be reaped. If not, its timer tells when to ask
-    /// again: nothing that is done before that is enough.
+    /// Returns whether `nr` completions of a queue can be reaped. If not, its timer is set to the
+    /// time of the next check. Completions before that time are too few.
     pub(super) fn has_done(&self, queue: usize, nr: u32) -> bool {
         let mut inner = self.lock();
         inner.take_done();
@@ -101,7 +102,7 @@ impl State {
         has_done
     }
 
-    /// The lock, at what is the time then.
+    /// Takes the lock and updates the clock.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.now_ns = inner.now_ns.max(clock::now_ns());
@@ -110,7 +111,7 @@ impl State {
 }
 
 impl Inner {
-    /// Takes what is done from the machine, for whomever it is.
+    /// Takes all completions from the machine, for whatever queue.
     fn take_done(&mut self) {
         while let Some(done) = self.machine.take_done(self.now_ns, &mut self.random) {
             let queue = &mut self.queues[(done.id >> TAG_BITS) as usize];
@@ -122,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Tells the waiter of each queue when to come back.
+    /// Sets the timer of each queue to when its waiter must return.
     fn set_timers(&self) {
         let next_at_ns = self.machine.next_at_ns();
         for queue in &self.queues {

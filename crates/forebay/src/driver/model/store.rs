@@ -1,8 +1,9 @@
-//! The bytes of a modelled device: terabytes of address space, of which little is ever written.
+//! Bytes of a modelled device: terabytes of address space, of which little is ever written.
 //!
-//! A read of memory that was never written would still cost the kernel a page of its tables for
-//! each 2 MiB, and random reads of a large disk would fill memory with them. So a bit for each such
-//! range says whether something was written there, and reads of others give zeroes without looking.
+//! A read of memory that was never written would still cost the kernel a page of its page tables
+//! for each 2 MiB, and random reads of a large disk would fill memory with them. So one bit for
+//! each such range records whether it was ever written. A read of an unwritten range returns zeroes
+//! without access to the memory.
 // It follows the addresses of segments.
 #![allow(unsafe_code)]
 
@@ -12,17 +13,17 @@ use forebay_core::{IssuedRequest, Op};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one bit stands for, bytes: what one page of the kernel's tables maps.
+/// The range of one bit, bytes: the range that one page of the kernel's page tables maps.
 const RANGE: u64 = 2 << 20;
 
 #[derive(Debug)]
 pub(super) struct Store {
     memory: Memory,
-    /// A bit of each range: something was written there, once. It is never cleared.
+    /// One bit for each range: set once the range was written, and never cleared.
     ///
-    /// Relaxed: who writes sets it before the write completes, and whoever reads what it wrote has
-    /// learnt of that completion, by the layer's own synchronization; so it sees the bit as well.
-    /// Who reads while another writes may see either, as from any disk.
+    /// Relaxed: a writer sets it before the write completes. A reader that depends on the write has
+    /// observed that completion through the layer's own synchronization, so it sees the bit as
+    /// well. A read concurrent with a write may return either data, as on any disk.
     is_written: Box<[AtomicU64]>,
 }
 
@@ -41,7 +42,7 @@ impl Store {
         } else if !ranges.any(|range| self.is_marked(range)) {
             for segment in rq.segments() {
                 let memory = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr);
-                // SAFETY: a read's segments are valid for writes of their length, and nobody else
+                // SAFETY: a read's segments are valid for writes of their length, and nothing else
                 // uses them, by the layer's promise K2.
                 unsafe { memory.write_bytes(0, segment.len as usize) };
             }
@@ -50,12 +51,12 @@ impl Store {
         self.memory.move_data(rq);
     }
 
-    /// Makes a range zero. Memory is given back.
+    /// Zeroes a range and returns its memory to the system.
     pub(super) fn zero(&self, start: u64, len: u64) {
         let end = start + len;
         let mut from = start;
         while from < end {
-            // Written ranges in a row are one call.
+            // One call covers adjacent written ranges.
             let is_marked = self.is_marked(from / RANGE);
             let mut to = end.min((from / RANGE + 1) * RANGE);
             while to < end && self.is_marked(to / RANGE) == is_marked {
@@ -68,7 +69,7 @@ impl Store {
         }
     }
 
-    /// Tells where nothing was ever written, from `offset` on.
+    /// Adds the extents that were never written, from `offset` on.
     pub(super) fn block_status(&self, offset: u64, extents: &mut Extents<'_>) {
         let nr_ranges = self.is_written.len() as u64 * 64;
         let mut at = offset;
@@ -85,7 +86,8 @@ impl Store {
 
     fn mark(&self, range: u64) {
         let (word, bit) = (&self.is_written[(range / 64) as usize], 1 << (range % 64));
-        // Mostly it is set, and then nobody else's cache has to give the word away.
+        // The bit is usually set already. A load then leaves the cache line shared between
+        // processors.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Tests of modelled devices: order, time, other queues, and terabytes.
+//! Tests of modelled devices: order, time, several queues, and terabytes.
 
 use super::open::NAMES;
 use super::state::State;
@@ -12,7 +12,7 @@ use forebay_model::{Command, Random, machines};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Long enough that only a wait that nothing ends lasts as long.
+/// A wait that nothing ends lasts this long; no other wait does.
 const LONG: Duration = Duration::from_secs(100);
 
 const MIB: u64 = 1 << 20;
@@ -21,7 +21,7 @@ fn shared(device: &dyn Device) -> DriverQueue {
     device.open_queue(64, Mode::Shared).expect("a queue")
 }
 
-/// One request, from issue to completion.
+/// Runs one request from issue to completion.
 fn run(driver: &mut dyn Driver, bio: Bio) {
     issue(driver, 0, bio);
     driver.wait(1);
@@ -29,7 +29,7 @@ fn run(driver: &mut dyn Driver, bio: Bio) {
     assert!(done.len() == 1 && done[0].result.is_ok(), "{done:?}");
 }
 
-/// Reads this block and compares it with bytes that are all the same.
+/// Reads this block and checks that all its bytes are `expected`.
 fn check_block(driver: &mut dyn Driver, at: u64, expected: u8) {
     let mut buf = [99; 512];
     run(driver, data(Op::Read, at, &mut buf, 512));
@@ -47,7 +47,7 @@ fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
     let mut driver = queue("model:hdd?seek_ns=100000000", Mode::Owned).driver;
     let mut bufs = [[0; 512]; 4];
     let begin = clock::now_ns();
-    // The first keeps the arm busy until all others are there.
+    // The first request keeps the arm busy until all others are issued.
     for (tag, (at, buf)) in [500, 900, 100, 700].into_iter().zip(&mut bufs).enumerate() {
         issue(&mut *driver, tag, data(Op::Read, at * MIB, buf, 512));
     }
@@ -72,8 +72,8 @@ fn who_waits_for_several_sleeps_until_the_next_when_the_first_is_done() {
         while !state.has_done(queue, 1) {
             timer.wait(None);
         }
-        // A positioning of the arm is milliseconds away, unless this thread was kept from its
-        // processor for as long: then it shows nothing.
+        // The arm needs milliseconds to move, unless this thread was preempted for as long: then
+        // the check shows nothing.
         if !state.has_done(queue, 2) {
             timer.wait(None);
             assert!(state.has_done(queue, 2), "the wait has ended before there was anything new");
@@ -92,7 +92,7 @@ fn queues_share_one_arm_and_get_their_own_completions() {
     for (nth, queue) in queues.iter_mut().enumerate() {
         issue(&mut *queue.driver, nth, data(Op::Read, (nth as u64 + 1) * MIB, &mut buf, 512));
     }
-    // The last to be served waits: it takes what is done of the others, who find it kept.
+    // The queue served last waits. It takes the completions of all and keeps those of the others.
     queues[2].driver.wait(1);
     assert!(clock::now_ns() - begin >= 3 * 2_000_000, "one after another");
     for (nth, queue) in queues.iter_mut().enumerate() {
@@ -119,7 +119,7 @@ fn a_flush_is_refused_beside_others_and_they_beside_it_and_it_takes_its_time() {
     driver.wait(1);
     assert!(clock::now_ns() - begin >= 50_000_000, "a flush of a dirty cache, by the model");
     assert_eq!(reap(&mut *driver).iter().map(|done| done.tag.index()).collect::<Vec<_>>(), [1]);
-    // What was refused has moved no data.
+    // A refused request has moved no data.
     check_block(&mut *driver, 0, 7);
 }
 
@@ -141,7 +141,7 @@ fn a_queue_that_ends_leaves_nothing_to_the_next() {
     let mut first = shared(&*device);
     issue(&mut *first.driver, 5, data(Op::Read, 0, &mut buf, 512));
     drop(first);
-    // As long as it is in flight, its place is not free.
+    // Its place is not free as long as it is in flight.
     let mut second = shared(&*device);
     issue(&mut *second.driver, 7, data(Op::Read, 0, &mut buf, 512));
     second.driver.wait(1);
@@ -160,7 +160,7 @@ fn without_data_reads_leave_their_buffers() {
 
 #[test]
 fn what_was_written_is_read_and_all_else_is_zero() {
-    // Ranges of 2 MiB are what is told apart, and the disk ends within one.
+    // The device tracks ranges of 2 MiB, and the disk ends within one.
     let len = 9 * MIB + 4096;
     let mut driver = queue(&format!("model:nvme?latency_ns=0&size={len}"), Mode::Owned).driver;
     let mut across = vec![7; 8192];
@@ -200,7 +200,7 @@ fn zeroes_reach_exactly_as_far_as_asked() {
     }
 }
 
-/// Page tables of this process, KiB.
+/// Returns the size of this process's page tables, KiB.
 fn page_tables_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:")).expect("VmPTE");
@@ -221,7 +221,7 @@ fn reads_of_terabytes_that_were_never_written_take_no_memory() {
         assert_eq!(buf, [0; 512]);
     }
     run(&mut *driver, Bio::range(Op::WriteZeroes, 0, 2 << 30));
-    // Looking at them would take a page of 4 KiB for nearly each. (Other tests run meanwhile.)
+    // Access to each would take a page of 4 KiB for nearly every read. (Other tests run meanwhile.)
     let taken = page_tables_kib().saturating_sub(before);
     assert!(taken < NR * 4 / 2, "{taken} KiB of page tables");
 }

@@ -1,5 +1,5 @@
-//! A connection to an export: connecting, and the handshake, both before a deadline.
-// It hands buffers of its own to system calls.
+//! Connection setup for an export: connect and handshake, with one deadline.
+// It passes its own buffers to system calls.
 #![allow(unsafe_code)]
 
 use super::socket::{Deadline, Socket};
@@ -10,20 +10,21 @@ use forebay_nbd::uri::{Address, Uri};
 use std::io;
 use std::time::Duration;
 
-/// How long a connection and its handshake may take. A name is looked up as long as that takes.
+/// The time limit of a connection and its handshake. It does not limit the name lookup.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same of another connection to a server that has answered before. Some say that they allow
-/// several, and then let one of them wait; a thread that wants one has the shared one as well.
+/// The time limit of a further connection to a server that has answered before. Some servers
+/// announce several connections and then make one of them wait. A thread that wants one can use the
+/// shared one.
 pub(super) const MORE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How much of a handshake is received at once: as much as one answer may be long.
+/// The bytes of a handshake received at once: the maximum length of one reply.
 const ROOM: usize = 33 << 10;
 
-/// Connects to what a URI names, within a time; with `credentials` by TLS.
+/// Connects to the server of a URI, within a time limit; with `credentials` over TLS.
 ///
 /// # Errors
-/// What went wrong, and what to do.
+/// Returns what failed, and what to do.
 pub(super) fn connect(
     uri: &Uri,
     credentials: Option<&Credentials>,
@@ -35,10 +36,10 @@ pub(super) fn connect(
     handshake(uri, credentials, socket, deadline)
 }
 
-/// Shakes hands over a socket that is connected.
+/// Runs the handshake over a connected socket.
 ///
 /// # Errors
-/// As [`connect`].
+/// Fails as [`connect`] does.
 pub(super) fn handshake(
     uri: &Uri,
     credentials: Option<&Credentials>,
@@ -81,7 +82,7 @@ pub(super) fn handshake(
                  `{}`, or no room for another client",
                 uri.export
             ),
-            // A server that knows its clients says no after the session has begun.
+            // A server that requires client certificates refuses only after the session has begun.
             _ if uri.tls => format!(
                 "the connection is lost during the handshake ({error}); the server may want a \
                  certificate of ours: client-cert.pem and client-key.pem in tls-certificates=DIR"
@@ -92,7 +93,7 @@ pub(super) fn handshake(
     }
 }
 
-/// Sends what there is to be sent, then receives something.
+/// Sends all pending data, then receives some.
 fn exchange(
     stream: &mut Stream,
     deadline: Deadline,
@@ -102,7 +103,7 @@ fn exchange(
     let mut rest = out.as_slice();
     while !rest.is_empty() {
         stream.socket().set_timeout(Some(deadline.left()?))?;
-        // SAFETY: a buffer of our own.
+        // SAFETY: the buffer is local.
         match unsafe { stream.send(&[Vector::of(rest)], true) } {
             Ok(len) => rest = &rest[len..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,4 @@
-//! An export that is open, and the connections that are made for its queues.
+//! Device for an open export, which creates a connection for each queue.
 
 use super::connect;
 use super::link::{Failure, Link};
@@ -22,13 +22,13 @@ pub(super) struct NbdDevice {
     credentials: Option<Credentials>,
     export: Negotiated,
     limits: QueueLimits,
-    /// The connection by which it was opened, until a queue takes it.
+    /// The connection that opened the device, until a queue takes it.
     first: Mutex<Option<Stream>>,
-    /// That of the shared context, once there is one.
+    /// The connection of the shared context, once there is one.
     shared: OnceLock<Arc<Shared>>,
     failure: Failure,
-    /// The server would not have another connection: nobody asks again, and waits for its answer.
-    /// Relaxed: whoever does not see it asks.
+    /// The server refused another connection, so later threads do not try again and wait for its
+    /// reply. Relaxed: a thread that does not see it tries again.
     is_full: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl NbdDevice {
         NbdDevice { uri, credentials, export, limits, first, shared, failure, is_full }
     }
 
-    /// Another connection to the same export, with the same answers.
+    /// Opens another connection to the same export and checks that its parameters are the same.
     fn connect(&self) -> io::Result<Stream> {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::Error::other("the server refused another connection"));

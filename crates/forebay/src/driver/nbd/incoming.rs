@@ -1,12 +1,12 @@
-//! What was received and not looked at yet.
+//! Receive buffer: bytes received but not parsed yet.
 
 use crate::driver::vectors::Vector;
 
-/// How much is received at once, but for data that go to a request's memory straight away: some
-/// dozen small replies with their data. What of a long read is here by chance is copied.
+/// The size of the buffer: several dozen small replies with their data. Other data are received
+/// directly into a request's memory. The part of a long read that arrives here is copied.
 const LEN: usize = 64 << 10;
 
-/// Bytes of a connection, front to back.
+/// Bytes of a connection, in order.
 #[derive(Debug)]
 pub(super) struct Incoming {
     buf: Box<[u8]>,
@@ -19,20 +19,20 @@ impl Incoming {
         Incoming { buf: vec![0; LEN].into(), from: 0, to: 0 }
     }
 
-    /// What was received.
+    /// Returns the received bytes.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf[self.from..self.to]
     }
 
-    /// The first `len` of them were looked at.
+    /// Removes the first `len` bytes, which are parsed.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) {
         assert!(len <= self.to - self.from);
         self.from += len;
     }
 
-    /// Where more can be received: never none. What is here moves to the front.
+    /// Returns the free space, which is never empty. Moves the received bytes to the front.
     pub(super) fn room(&mut self) -> Vector {
         self.buf.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
@@ -40,7 +40,7 @@ impl Incoming {
         Vector::of_mut(&mut self.buf[self.to..])
     }
 
-    /// So many bytes were received there.
+    /// Adds `len` bytes that were received there.
     #[inline]
     pub(super) fn received(&mut self, len: usize) {
         assert!(len <= LEN - self.to);

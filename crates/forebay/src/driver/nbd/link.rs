@@ -1,14 +1,14 @@
-//! A connection in use: requests that go out, replies that come in, and the memory of both.
+//! A connection in use: outgoing requests, incoming replies, and the memory of both.
 //!
-//! Everything that is here is done without waiting, but for one receive that may. A reply's data go
-//! to the memory of its request: by the receive itself, if more of them are to come than were
-//! received with what stands before them, and else by one copy. A request whose reply came before
-//! all of it was sent is not complete before it is: until then the kernel may read its memory (K2).
-//! (A server may refuse a write whose data it has not read. A question has none: who answers one
-//! before it was sent has guessed, and loses the connection.)
+//! Nothing here blocks, except one receive that may. A reply's data go to the memory of its
+//! request. If more data are still to come than were received behind the reply's header, a receive
+//! puts them there directly; otherwise one copy does. A request whose reply arrives before all of
+//! it is sent completes only when it is sent: until then the kernel may read its memory (K2). (A
+//! server may refuse a write before it has read the data. A block-status query has no data: a
+//! server that replies before the query is sent breaks the protocol and loses the connection.)
 //!
-//! When the connection is lost, for whatever reason, each request ends with
-//! [`BlockStatus::Offline`], and nothing is sent or received any more.
+//! When the connection is lost, for any reason, each request ends with [`BlockStatus::Offline`],
+//! and nothing is sent or received any more.
 // It follows the addresses of segments.
 #![allow(unsafe_code)]
 
@@ -23,35 +23,35 @@ use forebay_nbd::wire::Head;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// The most segments of a request.
+/// The maximum of segments of a request.
 pub(super) const MAX_SEGMENTS: u32 = 128;
 
-/// Why the first connection of a device was lost, once one is.
+/// The reason why the first lost connection of a device was lost.
 pub(super) type Failure = Arc<OnceLock<String>>;
 
-/// A connection, and what is under way on it.
+/// A connection and its requests in flight.
 pub(super) struct Link {
     pub(super) stream: Stream,
     replies: Transmission,
     /// One for each tag.
     places: Box<[Place]>,
-    /// Of each tag, and one more for what is asked beside the layer. Each stays where it is while
+    /// The header of each tag, and one more for block-status queries. A header does not move while
     /// its request is sent.
     heads: Box<[Head]>,
     out: Outgoing,
     input: Incoming,
-    /// Where the next receive puts what it gets; without meaning between receives.
+    /// Scratch list for the next receive; meaningless between receives.
     scratch: Vec<Vector>,
-    /// Data that come next, whose beginning was copied.
+    /// Data to be received next, whose beginning was copied.
     data: Option<Data>,
-    /// To be reaped.
+    /// Completions to be reaped.
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
-    /// Replied to, and not all of it was sent.
+    /// Requests with a reply that are not sent completely.
     early: Vec<(Tag, Result<u64, BlockStatus>)>,
     nr_in_flight: usize,
-    /// What is asked beside the layer.
+    /// The block-status query.
     pub(super) asked: Asked,
-    /// Until when that is sent, as [`Outgoing`] counts.
+    /// The mark of that query in [`Outgoing`].
     asked_mark: u64,
     failure: Failure,
     is_lost: bool,
@@ -62,7 +62,7 @@ pub(super) struct Link {
 struct Place {
     vectors: Vectors,
     len: u64,
-    /// Until when it is sent, as [`Outgoing`] counts.
+    /// The mark of its end in [`Outgoing`].
     mark: u64,
     is_in_flight: bool,
 }
@@ -76,7 +76,7 @@ struct Data {
 }
 
 impl Link {
-    /// A connection to an export, with `depth` tags.
+    /// Creates a link to an export, with `depth` tags.
     pub(super) fn new(stream: Stream, export: &Negotiated, depth: u32, failure: Failure) -> Link {
         let place = || {
             let vectors = Vectors::new(MAX_SEGMENTS);
@@ -107,7 +107,7 @@ impl Link {
         self.is_lost
     }
 
-    /// How many requests are not reaped.
+    /// Returns the number of requests that are not reaped.
     pub(super) fn nr_in_flight(&self) -> usize {
         self.nr_in_flight
     }
@@ -120,12 +120,12 @@ impl Link {
         self.done.len()
     }
 
-    /// Whether there is something to send that was not.
+    /// Returns whether there are data to send.
     pub(super) fn holds_back(&self) -> bool {
         !self.is_lost && (!self.out.is_empty() || self.stream.holds_back())
     }
 
-    /// Takes a request of a tag, to be sent next time.
+    /// Queues a request of a tag. The next send sends it.
     pub(super) fn begin(
         &mut self,
         tag: Tag,
@@ -145,7 +145,7 @@ impl Link {
         self.places[slot].mark = self.out.mark();
     }
 
-    /// Asks for extents, beside the requests of tags.
+    /// Queues a block-status query, beside the requests of tags.
     pub(super) fn begin_asking(&mut self, offset: u64, len: u64) {
         self.asked.begin();
         let request = Request { command: Command::BlockStatus, offset, len };
@@ -159,7 +159,7 @@ impl Link {
         self.out.push(Vector::of(self.heads[slot].as_slice()));
     }
 
-    /// Says good-bye, if that is possible without waiting.
+    /// Sends a disconnect request, if that is possible without waiting.
     pub(super) fn disconnect(&mut self) {
         if self.is_lost || self.holds_back() {
             return;
@@ -171,19 +171,19 @@ impl Link {
         self.stream.close();
     }
 
-    /// Sends what there is to be sent, as far as there is room for it.
+    /// Sends pending data as long as the socket has room.
     pub(super) fn send(&mut self) {
         while self.holds_back() {
             self.nr_syscalls += 1;
-            // SAFETY: headers, which stay where they are, and segments of requests that are not
-            // reaped (K2).
+            // SAFETY: headers, which do not move, and segments of requests that are not reaped
+            // (K2).
             match unsafe { self.stream.send(self.out.next(), false) } {
                 Ok(len) => self.out.advance(len),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::Interrupted => {}
                     _ => {
-                        // What it has said before it hung up counts.
+                        // Replies that the server sent before it hung up are valid.
                         self.receive(false);
                         self.lose(&lost(&error));
                     }
@@ -206,8 +206,8 @@ impl Link {
         });
     }
 
-    /// Receives what is there, and takes it to where it belongs. Waits for the first of it if
-    /// `waits`, and the stream can.
+    /// Receives available data and delivers them. Waits for the first bytes if `waits` and the
+    /// stream supports it.
     pub(super) fn receive(&mut self, mut waits: bool) {
         while !self.is_lost {
             self.scratch.clear();
@@ -219,8 +219,8 @@ impl Link {
             self.scratch.push(room);
             let offered = wanted + room.len();
             self.nr_syscalls += 1;
-            // SAFETY: segments of a read that is not reaped (K2), which nobody else uses, and a
-            // buffer of our own.
+            // SAFETY: segments of a read that is not reaped (K2), which nothing else uses, and a
+            // buffer of this link.
             match unsafe { self.stream.recv(&self.scratch, waits) } {
                 Ok(0) => self.lose(CLOSED),
                 Ok(len) => {
@@ -231,7 +231,7 @@ impl Link {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
-                    // Who waits for it does so again.
+                    // A waiting caller repeats the wait.
                     io::ErrorKind::Interrupted if waits => return,
                     io::ErrorKind::Interrupted => {}
                     _ => self.lose(&lost(&error)),
@@ -241,7 +241,8 @@ impl Link {
         }
     }
 
-    /// `len` bytes are there: first data of which `wanted` were to come, then others.
+    /// Handles `len` received bytes: the first `wanted` belong to pending data, the rest follow
+    /// them.
     fn received(&mut self, len: usize, wanted: usize) {
         if let Some(data) = &mut self.data {
             let direct = len.min(wanted) as u64;
@@ -255,7 +256,7 @@ impl Link {
         self.look();
     }
 
-    /// Looks at what was received, until more is needed.
+    /// Parses the received bytes until more are needed.
     fn look(&mut self) {
         while !self.is_lost {
             let taken = match self.replies.take(self.input.bytes()) {
@@ -288,14 +289,15 @@ impl Link {
         }
     }
 
-    /// Copies what is here of some data; what is to come goes where it belongs.
+    /// Copies the part of some data that is already received. The rest is received directly.
     fn copy(&mut self, data: Data) {
         let here = data.len.min(self.input.bytes().len() as u64);
         let vectors = self.places[data.slot].vectors.as_slice();
         let mut from = self.input.bytes();
         for part in parts(vectors, Data { len: here, ..data }) {
             let (now, rest) = from.split_at(part.len());
-            // SAFETY: memory of a read that is not reaped (K2), which is no buffer of ours.
+            // SAFETY: memory of a read that is not reaped (K2). It does not overlap the buffer of
+            // this link.
             unsafe { part.addr().cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
             from = rest;
         }
@@ -307,7 +309,7 @@ impl Link {
 
     fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
         let Some(place) = self.places.get_mut(slot) else {
-            // Its header is not to be used again while it is still to be sent.
+            // The header must not be reused while it is still to be sent.
             return match self.out.has_sent(self.asked_mark) {
                 true => self.asked.end(result),
                 false => self.lose("the server breaks the protocol: an answer before its question"),
@@ -321,7 +323,7 @@ impl Link {
         }
     }
 
-    /// The connection is of no use any more.
+    /// Fails the connection.
     #[cold]
     fn lose(&mut self, why: &str) {
         if std::mem::replace(&mut self.is_lost, true) {
@@ -335,14 +337,14 @@ impl Link {
                 self.done.push((Tag::from_index(slot), Err(BlockStatus::Offline)));
             }
         }
-        // What was not sent whole may not have been understood whole.
+        // The server may have misread a request that was not sent completely.
         for (tag, _) in self.early.drain(..) {
             self.done.push((tag, Err(BlockStatus::Offline)));
         }
         self.asked.end(Err(BlockStatus::Offline));
     }
 
-    /// Hands over what has completed.
+    /// Returns the completed requests.
     pub(super) fn take_done(&mut self, done: &mut Completions) {
         self.nr_in_flight -= self.done.len();
         self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
@@ -353,7 +355,7 @@ const CLOSED: &str = "the server has closed the connection";
 
 fn lost(error: &io::Error) -> String {
     match error.kind() {
-        // Which of these it is depends on who was faster.
+        // The timing decides which of these it is.
         io::ErrorKind::BrokenPipe
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::UnexpectedEof => String::from(CLOSED),
@@ -361,7 +363,7 @@ fn lost(error: &io::Error) -> String {
     }
 }
 
-/// The memory of some data of a request.
+/// Returns the parts of a request's memory that some data cover.
 fn parts(vectors: &[Vector], data: Data) -> impl Iterator<Item = Vector> + '_ {
     let (mut skip, mut left) = (data.at, data.len);
     vectors.iter().filter_map(move |vector| {

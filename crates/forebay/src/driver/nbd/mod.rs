@@ -1,16 +1,16 @@
-//! The `nbd` driver: an export of an NBD server, of this machine or another.
+//! The `nbd` driver: an export of an NBD server on this machine or another.
 //!
-//! - [`open`]: from an NBD URI to a device: limits and features by what the server says;
-//! - [`connect`]: a connection, through its handshake;
+//! - [`open`]: opens the device of an NBD URI, with limits and features that the server reports;
+//! - [`connect`]: a connection, including its handshake;
 //! - [`socket`]: system calls; [`stream`]: bytes to and from a peer, under TLS or not;
-//! - [`link`]: a connection in use: requests, memory, replies; [`outgoing`] and [`incoming`], what
-//!   was not sent and what was not looked at;
-//! - [`device`], [`queue`], [`waiter`]: what the layer sees;
-//! - [`status`]: what is asked beside the layer.
+//! - [`link`]: a connection in use: requests, memory, replies; [`outgoing`] and [`incoming`]: data
+//!   not sent yet, and data not parsed yet;
+//! - [`device`], [`queue`], [`waiter`]: the interface to the layer;
+//! - [`status`]: block-status queries, which bypass the layer.
 //!
 //! The protocol itself is in the crate `forebay-nbd`, which does no I/O and trusts no server. A
-//! connection that is lost, or that a server breaks, fails the device: each request that was under
-//! way ends with [`Offline`](forebay_core::BlockStatus::Offline), and the first reason is kept.
+//! lost connection or a protocol error of the server fails the device: each request in flight ends
+//! with [`Offline`](forebay_core::BlockStatus::Offline), and the first reason is kept.
 
 mod connect;
 mod device;

@@ -1,7 +1,7 @@
-//! From an NBD URI to a device.
+//! Opening the device of an NBD URI.
 //!
-//! A spec is the URI with the layer's keys among its own. They cannot be mixed up: those of a URI
-//! are `socket` and what begins with `tls-`, and no key of the layer is called so.
+//! A spec is the URI with the layer's keys among its own. The two sets do not overlap: a URI's keys
+//! are `socket` and those that begin with `tls-`, and no key of the layer has such a name.
 
 use super::connect;
 use super::device::NbdDevice;
@@ -20,14 +20,14 @@ use forebay_nbd::export::BlockSizes;
 use forebay_nbd::uri::{Address, Uri};
 use std::sync::Arc;
 
-/// What a server bears that does not say: the largest payload, bytes.
+/// The maximum payload of a server that reports none, bytes.
 const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// The longest range of a discard, or of zeroes, sectors. A request could say 4 GiB, less a byte;
-/// what servers do with one that long takes a while, and holds up what comes behind it.
+/// The maximum length of a discard or write-zeroes, sectors. The protocol allows 4 GiB less one
+/// byte. A server takes long for such a range, which delays the requests behind it.
 const RANGE_MAX_SECTORS: u32 = 1 << 21;
 
-/// Why there is one hardware context where the server allows one connection.
+/// The reason for one hardware context if the server allows one connection.
 const ONE_HW_QUEUE: &str =
     "1, where the server does not say that a flush on one connection covers all (MULTI_CONN)";
 
@@ -53,7 +53,7 @@ pub(in crate::driver) fn open(
     let (stream, export) = connected.map_err(refused)?;
     let limits = limits(&export, settings);
     let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
-    // A server may serve a tail that none of its blocks fits.
+    // A server may export a size that is not a multiple of its block size.
     let out_of_reach_bytes = export.size_bytes % u64::from(limits.logical_block_size);
     let notice = (out_of_reach_bytes > 0).then(|| {
         format!(
@@ -63,7 +63,8 @@ pub(in crate::driver) fn open(
         )
     });
     let facts = DiskFacts {
-        // The server may know better, but is not asked: it would have to refuse what is slow.
+        // The server may zero fast, but the driver does not request FAST_ZERO, which a server must
+        // refuse if it zeroes slowly.
         zeroes_fast: false,
         caches_reads: true,
         uses_tcp: matches!(uri.address, Address::Tcp { .. }),
@@ -76,7 +77,7 @@ pub(in crate::driver) fn open(
     Ok(Opened { device, facts, features, notice, defaults, claim: Claim::remote() })
 }
 
-/// What the server says that it can take.
+/// Returns the limits that the server reports.
 fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
     let can = export.can;
     let default = BlockSizes { min: 1, preferred: 4096, max: PAYLOAD_MAX };
@@ -97,10 +98,10 @@ fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
         max_write_zeroes_sectors: range_sectors(can.write_zeroes),
         volatile_cache: can.flush && !can.read_only,
         fua: can.fua && settings.fua().unwrap_or(true),
-        // The server may make such a write durable by a sync of a file, whose failure its next
-        // flush does not report again (nbdkit and nbd-server do). The protocol does not forbid it.
-        // It does forbid a durable write to succeed whose own data is lost, so such writes need not
-        // wait for each other (`fua_queueable`).
+        // The server may make such a write durable by a sync of a file. Its next flush does not
+        // report a failure of that sync again (nbdkit and nbd-server do this). The protocol permits
+        // this, but it does not permit a durable write to succeed if its own data is lost. So such
+        // writes need not wait for each other (`fua_queueable`).
         fua_is_sync: true,
         rotational: can.rotational,
         read_only: can.read_only,

@@ -1,38 +1,40 @@
-//! What is to be sent and was not: stretches of memory, in order.
+//! Send queue of a connection: memory to be sent, in order.
 //!
-//! Headers stay with their requests' tags, and data with the requests: nothing is copied. A request
-//! is sent when so many bytes have gone as there were to send when it was put here.
+//! Headers stay with their requests' tags, and data with the requests, so nothing is copied. A
+//! request is sent when the total of bytes sent reaches the total queued when the request was
+//! added.
 
 use super::socket::NR_VECTORS_MAX;
 use crate::driver::vectors::Vector;
 
-/// What is to be sent.
+/// Memory to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     list: Vec<Vector>,
-    /// The first that was not sent, or not whole; it is cut to what is left.
+    /// The first entry not sent completely; it is cut to the rest.
     first: usize,
-    /// How many bytes were put here, ever.
+    /// The total number of bytes queued.
     nr_put: u64,
-    /// How many of them have gone.
+    /// The total number of bytes sent.
     nr_sent: u64,
 }
 
 impl Outgoing {
-    /// Puts memory behind all other.
+    /// Adds memory at the end.
     #[inline]
     pub(super) fn push(&mut self, vector: Vector) {
         self.nr_put += vector.len() as u64;
         self.list.push(vector);
     }
 
-    /// How many bytes were put here, ever: what is put now is sent when so many have gone.
+    /// Returns the total number of bytes queued. Everything queued so far is sent when the total of
+    /// bytes sent reaches it.
     #[inline]
     pub(super) fn mark(&self) -> u64 {
         self.nr_put
     }
 
-    /// Whether all has gone that was put here up to a mark.
+    /// Returns whether everything queued up to a mark is sent.
     #[inline]
     pub(super) fn has_sent(&self, mark: u64) -> bool {
         self.nr_sent >= mark
@@ -43,14 +45,14 @@ impl Outgoing {
         self.first == self.list.len()
     }
 
-    /// As much as one call takes.
+    /// Returns as much as one system call takes.
     #[inline]
     pub(super) fn next(&self) -> &[Vector] {
         let rest = &self.list[self.first..];
         &rest[..rest.len().min(NR_VECTORS_MAX)]
     }
 
-    /// The first `len` bytes have gone.
+    /// Removes the first `len` bytes, which are sent.
     pub(super) fn advance(&mut self, len: usize) {
         self.nr_sent += len as u64;
         let mut left = len;
@@ -69,7 +71,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing of it will be sent.
+    /// Removes everything.
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.first = 0;

@@ -1,8 +1,8 @@
-//! The driver of one queue: a connection, under a lock that is hardly ever waited for.
+//! Driver of one queue: a connection, under a lock that is hardly ever contended.
 //!
-//! Whoever has the token uses the connection; beside it there are only questions about extents,
-//! which go over the connection of the shared context ([`super::status`]). Whoever receives takes
-//! what there is for all.
+//! The thread that holds the token uses the connection. Beside it there are only block-status
+//! queries, which use the connection of the shared context ([`super::status`]). A thread that
+//! receives takes the data for all.
 
 use super::link::Link;
 use super::socket::Socket;
@@ -16,36 +16,36 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Who has received what came.
+/// The role of the thread that received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Who has the token, and reaps.
+    /// It holds the token, and reaps.
     Reaper,
-    /// Who has a question, and looks for its answer.
+    /// It has sent a block-status query, and waits for the reply.
     Asker,
-    /// Who waits beside the driver, and does neither.
+    /// It waits beside the driver, and does neither.
     Waiter,
 }
 
-/// A connection, and what those who wait for it look at.
+/// A connection, and the state that waiting threads check.
 pub(super) struct Shared {
     link: Mutex<Link>,
-    /// The connection's descriptor, of its own, so that it can be waited for without the lock.
+    /// A duplicate of the connection's descriptor, so that a thread can wait without the lock.
     pub(super) fd: OwnedFd,
-    /// Tells the one that waits: of a kick, of completions that another has received, of something
-    /// that is to be sent when there is room.
+    /// Wakes the waiter: for a kick, for completions that another thread has received, or for data
+    /// to be sent when there is room.
     pub(super) event: Event,
-    /// Somebody has a question.
+    /// Held by the one thread with a block-status query.
     pub(super) asking: Mutex<()>,
-    /// Tells that one of its answer, which another has received.
+    /// Wakes that thread when another thread has received its reply.
     pub(super) answered: Event,
-    /// There is something to send, for which there was no room. Release by who holds the lock,
-    /// before the event is signalled; acquired by who waits, after it was cleared: so the waiter
-    /// sees it, or its wait ends.
+    /// Data wait to be sent, for which there was no room. The thread that holds the lock stores it
+    /// with release before it signals the event. The waiter loads it with acquire after it has
+    /// cleared the event. So the waiter sees it, or its wait ends.
     pub(super) for_room: AtomicBool,
     /// The connection is lost; published in the same way.
     pub(super) is_lost: AtomicBool,
-    /// Somebody watches with an event loop. The event is cleared before each reap then.
+    /// An event loop polls the connection. Each full reap then clears the event first.
     pub(super) watched: OnceLock<Watched>,
     pub(super) nr_syscalls: AtomicU64,
 }
@@ -70,11 +70,11 @@ impl Shared {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those who wait what they would not see for themselves, since `by` has received it.
+    /// Wakes the threads that wait for a change that only the thread in role `by` can see.
     #[inline]
     pub(super) fn tell(&self, link: &Link, by: By) {
         let (for_room, is_lost) = (link.holds_back(), link.is_lost());
-        // Relaxed: it is changed under the lock alone, which we hold.
+        // Relaxed: it changes only under the lock, which this thread holds.
         let is_news = for_room != self.for_room.load(Ordering::Relaxed)
             || is_lost != self.is_lost.load(Ordering::Relaxed);
         if is_news {
@@ -92,7 +92,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// Nobody reaps from a connection without requests: what comes there is its end, or breaks it.
+    /// Receives on a connection without requests, because no thread reaps from it. Only its end or
+    /// a protocol error can arrive there.
     pub(super) fn look_if_idle(&self) {
         let mut link = self.lock();
         if link.nr_in_flight() == 0 {
@@ -101,8 +102,9 @@ impl Shared {
         }
     }
 
-    /// Has an event loop told, if there is one, of what comes while there are requests, since it
-    /// could do nothing about what comes without; and of room, if that is waited for.
+    /// Updates what an event loop polls, if there is one. It polls for input only while there are
+    /// requests, because it could not react to other input. It polls for room if data wait to be
+    /// sent.
     #[inline]
     fn watch(&self, link: &Link) {
         if let Some(watched) = self.watched.get() {
@@ -110,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// A descriptor for an event loop.
+    /// Returns a descriptor for an event loop.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         let link = self.lock();
         if self.watched.get().is_none() {
@@ -118,7 +120,8 @@ impl Shared {
             let any = AnyOf::new([self.event.fd(), fd.as_fd()]).ok()?;
             let _ = self.watched.set(Watched { any, fd, now: AtomicU8::new(IS_INPUT) });
             self.watch(&link);
-            // What was received already is reaped by this. (With nothing in flight nobody reaps.)
+            // This signal makes the caller reap what was already received. With nothing in flight,
+            // no reap follows.
             if link.nr_in_flight() > 0 {
                 self.event.signal();
             }
@@ -127,12 +130,12 @@ impl Shared {
     }
 }
 
-/// What an event loop watches.
+/// The descriptors that an event loop polls.
 pub(super) struct Watched {
     any: AnyOf,
-    /// The connection's.
+    /// A duplicate of the connection's descriptor.
     fd: OwnedFd,
-    /// [`IS_INPUT`] and [`IS_ROOM`]. Changed under the connection's lock alone, hence Relaxed.
+    /// [`IS_INPUT`] and [`IS_ROOM`]. Relaxed, because it changes only under the connection's lock.
     now: AtomicU8,
 }
 
@@ -161,7 +164,7 @@ impl NbdDriver {
     }
 }
 
-/// What a request is on the wire.
+/// Converts a request to its form on the wire.
 fn request_of(rq: &IssuedRequest<'_>) -> Request {
     let command = match rq.op {
         Op::Read => Command::Read,
@@ -192,7 +195,7 @@ impl Driver for NbdDriver {
     fn reap(&mut self, done: &mut Completions, look: Look) {
         let is_polled = self.shared.watched.get().is_some();
         if is_polled && look == Look::Hard {
-            // What comes after this is told again.
+            // Later completions signal the event again.
             self.shared.event.clear();
         }
         let mut link = self.shared.lock();
@@ -220,7 +223,7 @@ impl Driver for NbdDriver {
                 break;
             }
             if waits {
-                // A signal of the system's, or too little.
+                // A signal interrupted the wait, or too little data arrived.
                 if link.nr_syscalls - before == 1 && !link.has_done() {
                     break;
                 }
@@ -251,12 +254,12 @@ impl Driver for NbdDriver {
 }
 
 impl Drop for NbdDriver {
-    /// The layer drains before it drops a driver. What is in flight for all that, after a panic, is
-    /// left: its memory is used by calls of this driver alone.
+    /// The layer drains a driver before it drops it. After a panic, requests in flight are
+    /// abandoned: only calls of this driver use their memory.
     fn drop(&mut self) {
         let mut link = self.shared.lock();
         assert!(link.nr_in_flight() == 0 || std::thread::panicking(), "a driver is drained first");
-        // In a child of a fork it is the parent's connection.
+        // In a child of a fork the connection belongs to the parent.
         if link.nr_in_flight() == 0 && !self.origin.is_elsewhere() {
             link.disconnect();
         }

@@ -1,8 +1,8 @@
-//! Sockets: connecting by a deadline, and moving bytes without waiting unless that is wanted.
+//! Sockets: connect with a deadline, and transfers that block only on request.
 //!
-//! A socket stays one that blocks, and each call says whether it may: so an owner waits for a reply
-//! with the same call that takes it.
-// Its parts are system calls that the standard library does not make in this way.
+//! The socket itself stays in blocking mode, and each call selects whether it may block. So an
+//! owner waits for a reply with the same call that receives it.
+// It makes system calls that the standard library does not wrap in this form.
 #![allow(unsafe_code)]
 
 use crate::driver::vectors::{self, Vector};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The most stretches of memory that one call takes (`IOV_MAX`).
 pub(super) const NR_VECTORS_MAX: usize = 1024;
 
-/// Until when something must be done.
+/// A point in time by which an operation must end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     at_ns: u64,
@@ -29,10 +29,10 @@ impl Deadline {
         Deadline { at_ns: clock::now_ns().saturating_add(timeout_ns) }
     }
 
-    /// What is left of it.
+    /// Returns the time left.
     ///
     /// # Errors
-    /// Nothing is.
+    /// Fails if no time is left.
     pub(super) fn left(self) -> io::Result<Duration> {
         match self.at_ns.checked_sub(clock::now_ns()) {
             Some(left_ns) if left_ns > 0 => Ok(Duration::from_nanos(left_ns)),
@@ -45,17 +45,17 @@ impl Deadline {
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// What a wait for a socket has found.
+/// The result of a wait for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Polled {
-    /// There is something to receive, or the end of it.
+    /// Input or the end of the stream is present.
     pub(super) is_readable: bool,
     /// The other descriptor is readable.
     pub(super) is_other: bool,
 }
 
 impl Socket {
-    /// Connects, before the deadline. (A name is looked up as long as that takes.)
+    /// Connects before the deadline, which does not limit the name lookup.
     pub(super) fn connect(address: &Address, deadline: Deadline) -> io::Result<Socket> {
         match address {
             Address::Unix(path) => connect_unix(path, deadline),
@@ -76,23 +76,23 @@ impl Socket {
         // Requests go out in batches already.
         stream.set_nodelay(true)?;
         let socket = Socket(stream.into());
-        // A peer that has vanished without a word is noticed, some time.
+        // Detects, after some time, a peer that has vanished without closing.
         socket.set(libc::SO_KEEPALIVE, &1i32)?;
         Ok(socket)
     }
 
-    /// One that is connected already.
+    /// Wraps a connected socket.
     #[cfg(test)]
     pub(super) fn of(socket: OwnedFd) -> Socket {
         Socket(socket)
     }
 
-    /// Calls that wait end with an error after this time; or never, without it.
+    /// Sets the time after which blocking calls fail; `None` means never.
     pub(super) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.unwrap_or_default();
         let time = libc::timeval {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            // Not nothing, which would be for ever.
+            // Not zero, which would mean no limit.
             tv_usec: timeout.subsec_micros().max(u32::from(!timeout.is_zero())).into(),
         };
         self.set(libc::SO_RCVTIMEO, &time)?;
@@ -108,41 +108,41 @@ impl Socket {
         if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Sends some of this memory, at least a byte. Waits for room if `waits`.
+    /// Sends some of this memory, at least one byte. Waits for room if `waits`.
     ///
     /// # Safety
-    /// The memory can be read.
+    /// The memory is readable.
     pub(super) unsafe fn send(&self, list: &[Vector], waits: bool) -> io::Result<usize> {
         let message = message(list);
         let flags = libc::MSG_NOSIGNAL | if waits { 0 } else { libc::MSG_DONTWAIT };
-        // SAFETY: the kernel reads the message and the memory that it names, which the caller
-        // vouches for.
+        // SAFETY: the kernel reads the message and the memory that it names, which is valid by the
+        // caller's guarantee.
         let nr = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const message, flags) };
         usize::try_from(nr).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives into this memory: some bytes, or none, where the peer has hung up. Waits for the
-    /// first if `waits`.
+    /// Receives some bytes into this memory, or none if the peer has hung up. Waits for the first
+    /// byte if `waits`.
     ///
     /// # Safety
-    /// The memory can be written to, and nobody else uses it.
+    /// The memory is writable, and nothing else uses it.
     pub(super) unsafe fn recv(&self, list: &[Vector], waits: bool) -> io::Result<usize> {
         let mut message = message(list);
         let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
-        // SAFETY: the kernel writes to the memory that the message names, which the caller vouches
-        // for, and to the message.
+        // SAFETY: the kernel writes to the message, and to the memory that it names, which is valid
+        // by the caller's guarantee.
         let nr = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags) };
         usize::try_from(nr).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits until there is something to receive, room to send if `for_room`, or the other
-    /// descriptor is readable; or the time is over, or there was a signal of the system's.
+    /// Waits until the socket is readable, has room if `for_room`, or the other descriptor is
+    /// readable. Also returns on a timeout or a signal.
     pub(super) fn poll(
         socket: Option<(BorrowedFd<'_>, bool)>,
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
     ) -> Polled {
-        // A negative descriptor is none.
+        // The kernel ignores a negative descriptor.
         let entry =
             |fd: Option<i32>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
         let for_room = socket.is_some_and(|(_, for_room)| for_room);
@@ -177,7 +177,7 @@ impl AsFd for Socket {
 
 fn message(list: &[Vector]) -> libc::msghdr {
     let list = &list[..list.len().min(NR_VECTORS_MAX)];
-    // SAFETY: all zeroes are a message without anything.
+    // SAFETY: all zeroes is a valid, empty message.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = vectors::as_ptr(list).cast_mut();
     message.msg_iovlen = list.len() as _;
@@ -185,7 +185,7 @@ fn message(list: &[Vector]) -> libc::msghdr {
 }
 
 fn connect_unix(path: &[u8], deadline: Deadline) -> io::Result<Socket> {
-    // SAFETY: all zeroes are an address without a name.
+    // SAFETY: all zeroes is a valid, empty address.
     let mut name: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     name.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let is_abstract = path.first() == Some(&0);
@@ -210,9 +210,9 @@ fn connect_unix(path: &[u8], deadline: Deadline) -> io::Result<Socket> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new, and no other value owns it.
     let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
-    // A server that does not accept makes who connects wait, for as long.
+    // If the server does not accept, connect blocks, at most for this long.
     socket.set_timeout(Some(deadline.left()?))?;
     // SAFETY: the kernel reads an address of this length.
     let answer = unsafe { libc::connect(fd, (&raw const name).cast(), len as libc::socklen_t) };

@@ -1,8 +1,9 @@
-//! What is asked of a server beside the layer: which parts of the export are holes or zeroes.
+//! Block-status queries: which parts of the export are holes or zeroes.
 //!
-//! It goes over the connection of the shared context, since a server may allow no other. One thread
-//! asks at a time. It receives replies like any other that uses the connection, and what it finds
-//! of requests it leaves to be reaped, and tells who waits; so do others with what it waits for.
+//! They bypass the layer and use the connection of the shared context, because a server may not
+//! allow another one. One thread queries at a time. It receives replies like any other user of the
+//! connection. It leaves replies of requests to be reaped, and wakes the waiter for them. Other
+//! threads treat the reply to its query in the same way.
 
 use super::queue::{By, Shared};
 use super::socket::Socket;
@@ -12,23 +13,24 @@ use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
 
-/// The most bytes that are asked about at once: what servers bear.
+/// The maximum length of one query, bytes. Servers accept it.
 const LEN_MAX: u64 = 1 << 30;
 
-/// A question, and the answer so far.
+/// A query, and its reply so far.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     is_open: bool,
-    /// Lengths, bytes, and `STATE_*`. Limited: what is beyond is asked for again.
+    /// Lengths in bytes, and `STATE_*` flags. The list is limited; a further query asks for the
+    /// rest.
     extents: Vec<(u64, u32)>,
     result: Option<Result<(), BlockStatus>>,
 }
 
-/// How many extents of an answer are kept.
+/// The maximum of extents kept from one reply.
 const NR_EXTENTS_MAX: usize = 4096;
 
-/// How many questions one call asks at most. A server that says little in each answer would keep
-/// it busy for ever; what is not told is data.
+/// The maximum of queries in one call. A server that reports little in each reply would otherwise
+/// keep it busy forever. Extents not reported count as data.
 const NR_QUESTIONS_MAX: u32 = 1000;
 
 impl Asked {
@@ -55,13 +57,13 @@ impl Asked {
         self.result
     }
 
-    /// Whether somebody is to be told of an answer.
+    /// Returns whether a reply has arrived that was not taken yet.
     pub(super) fn has_answer(&self) -> bool {
         self.result.is_some()
     }
 }
 
-/// Asks until all is known that is wanted. `len_unit` is what lengths are multiples of.
+/// Queries until the whole range is known. Lengths are multiples of `unit`.
 pub(super) fn ask(
     shared: &Shared,
     mut offset: u64,
@@ -74,7 +76,7 @@ pub(super) fn ask(
         if extents.left() == 0 {
             break;
         }
-        // Whole blocks around what is wanted; what is before it is skipped.
+        // Whole blocks around the range; the part before `offset` is skipped.
         let start = offset - offset % unit;
         let end = (offset + extents.left()).next_multiple_of(unit).min(capacity);
         let len = (end - start).min(LEN_MAX);
@@ -95,7 +97,8 @@ pub(super) fn ask(
             extents.push(here, kind);
         })?;
         match before - extents.left() {
-            // The extents may be as many as there may be, or shorter than what was skipped.
+            // No progress: the list of extents is full, or the reply was shorter than the skipped
+            // part.
             0 => return Ok(()),
             got => offset += got,
         }
@@ -118,7 +121,8 @@ fn ask_once(
     loop {
         link.send();
         link.receive(false);
-        // Others wait for what this thread has received, or left to be sent.
+        // Other threads may wait for replies that this thread received, or for data it could not
+        // send.
         shared.tell(&link, By::Asker);
         if let Some(result) = link.asked.result.take() {
             for &(len, state) in &link.asked.extents {

@@ -1,7 +1,7 @@
-//! Bytes to and from a server: as they are, or under TLS.
+//! Byte stream to and from a server: plain, or under TLS.
 //!
-//! TLS is the cargo feature `tls`. It is off by default, since it brings a library of cryptography
-//! along that most users of the crate do not need; the program has it.
+//! TLS is the cargo feature `tls`. It is off by default, because it adds a cryptography library
+//! that most users of the crate do not need. The program enables it.
 // It passes addresses on to system calls.
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use forebay_nbd::uri::Uri;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What TLS sessions begin with, where there is no TLS.
+/// The configuration of TLS sessions, in a build without TLS.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug)]
 pub(super) enum Credentials {}
@@ -24,30 +24,30 @@ pub(super) enum Credentials {}
 #[cfg(not(feature = "tls"))]
 impl Credentials {
     /// # Errors
-    /// There are none.
+    /// Always fails.
     pub(super) fn of(_: &Uri) -> Result<Credentials, String> {
         Err(String::from("nbds:// needs TLS: build the crate forebay with its feature `tls`"))
     }
 }
 
-/// What carries a connection.
+/// The transport of a connection.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Bytes as they are.
+    /// Plain bytes.
     Plain(Socket),
-    /// Under TLS.
+    /// Bytes under TLS.
     #[cfg(feature = "tls")]
     Tls(TlsStream),
 }
 
 impl Stream {
-    /// As [`Socket::send`]; if `waits`, as long as the socket's time limit says.
+    /// Sends as [`Socket::send`] does; if `waits`, at most for the socket's time limit.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Socket::send`].
     pub(super) unsafe fn send(&mut self, list: &[Vector], waits: bool) -> io::Result<usize> {
         match self {
-            // SAFETY: the caller's obligation.
+            // SAFETY: the caller guarantees it.
             Stream::Plain(socket) => unsafe { socket.send(list, waits) },
             #[cfg(feature = "tls")]
             // SAFETY: likewise.
@@ -55,13 +55,13 @@ impl Stream {
         }
     }
 
-    /// As [`Socket::recv`]; likewise.
+    /// Receives as [`Socket::recv`] does; if `waits`, at most for the socket's time limit.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Socket::recv`].
     pub(super) unsafe fn recv(&mut self, list: &[Vector], waits: bool) -> io::Result<usize> {
         match self {
-            // SAFETY: the caller's obligation.
+            // SAFETY: the caller guarantees it.
             Stream::Plain(socket) => unsafe { socket.recv(list, waits) },
             #[cfg(feature = "tls")]
             // SAFETY: likewise.
@@ -72,7 +72,7 @@ impl Stream {
     /// Begins a TLS session.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns why there is none.
     #[cfg(feature = "tls")]
     pub(super) fn start_tls(
         self,
@@ -87,13 +87,13 @@ impl Stream {
         }
     }
 
-    /// Would begin a TLS session: there are no credentials for one.
+    /// Never called: without TLS there are no credentials.
     #[cfg(not(feature = "tls"))]
     pub(super) fn start_tls(self, never: &Credentials, _: Deadline) -> Result<Stream, String> {
         match *never {}
     }
 
-    /// Whether something that was taken is not sent yet.
+    /// Returns whether bytes were accepted and not sent yet.
     pub(super) fn holds_back(&self) -> bool {
         match self {
             Stream::Plain(_) => false,
@@ -102,12 +102,12 @@ impl Stream {
         }
     }
 
-    /// Whether a receive is a wait for one reply, and for nothing else.
+    /// Returns whether a blocking receive waits for a reply and for nothing else.
     pub(super) fn can_wait(&self) -> bool {
         matches!(self, Stream::Plain(_))
     }
 
-    /// Says that nothing more comes, where there is a way to say so.
+    /// Announces the end of the stream, if the transport has a message for that.
     pub(super) fn close(&mut self) {
         #[cfg(feature = "tls")]
         if let Stream::Tls(stream) = self {

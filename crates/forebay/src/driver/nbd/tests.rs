@@ -1,4 +1,4 @@
-//! A connection, seen from the driver's side.
+//! Tests of a connection, from the driver's side.
 
 use super::connect;
 use super::link::{Failure, Link};
@@ -18,7 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of a handshake with a server that says this and no more, and does not hang up.
+/// Returns the result of a handshake with a server that sends this and nothing more, and does not
+/// hang up.
 fn greeted_with(says: &[u8]) -> String {
     let (mut server, client) = UnixStream::pair().expect("two sockets");
     server.write_all(says).expect("room for it");
@@ -46,7 +47,7 @@ fn a_server_that_hangs_up_is_told_from_one_that_is_slow() {
     let deadline = Deadline::after(Duration::from_secs(100));
     let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     let why = shaken.expect_err("no export");
-    // Which call notices depends on who was faster.
+    // The timing decides which call notices it.
     assert!(why.contains("during the handshake"), "{why}");
 }
 
@@ -100,7 +101,7 @@ fn a_reply_that_comes_byte_by_byte_is_put_together() {
         });
         for mode in [Mode::Owned, Mode::Shared] {
             let DriverQueue { mut driver, waiter } = queue(&server.uri(), mode);
-            // Segments that no piece of the reply fits.
+            // Segments that match no piece of the reply.
             for segment in [4096, 700, 512] {
                 let mut buf = Buf::new(4096);
                 issue(&mut *driver, 3, data(Op::Read, 8192, &mut buf, segment));
@@ -139,11 +140,11 @@ fn a_batch_costs_one_call_to_send_and_one_to_receive() {
         driver.wait(9 - nr);
         nr += reap(&mut *driver).len() as u32;
     }
-    // The server answers a batch at once, unless it sees it in two.
+    // The server replies to a batch at once, unless it receives it in two parts.
     assert!(driver.nr_syscalls() - before <= 6);
 }
 
-/// A link to a server that is the other socket, and knows `base:allocation`.
+/// Returns a link with `base:allocation` negotiated, the server's socket, and the link's failure.
 fn link() -> (Link, UnixStream, Failure) {
     let (server, client) = UnixStream::pair().expect("two sockets");
     let export = Negotiated {
@@ -160,7 +161,7 @@ fn link() -> (Link, UnixStream, Failure) {
     (Link::new(stream, &export, 4, Arc::clone(&failure)), server, failure)
 }
 
-/// The reply that says that a request has failed.
+/// Returns the reply to a failed request.
 fn answer(cookie: u64) -> Vec<u8> {
     let mut answer = Vec::new();
     let message = ErrorChunk { error: 22, message: b"", offset: None };
@@ -183,7 +184,7 @@ fn an_answer_that_comes_before_its_question_ends_the_connection() {
     link.receive(true);
     assert_eq!(link.asked.result(), Some(Err(BlockStatus::Invalid)));
     assert_eq!(failure.get(), None);
-    // The same, while a write that nobody reads is in the question's way.
+    // The same, while a write that the server does not read precedes the query.
     let buf = Buf::new(8 << 20);
     let (mut link, mut server, failure) = self::link();
     let segment = Segment { addr: buf.as_ptr().expose_provenance(), len: 8 << 20 };

@@ -1,12 +1,12 @@
-//! A TLS session over a socket: what `nbds://` insists on.
+//! TLS session over a socket, which `nbds://` requires.
 //!
-//! Certificates are in a folder that is laid out as libnbd, nbdkit and QEMU know it
-//! (`tls-certificates`): `ca-cert.pem`, whom to trust, and perhaps `client-cert.pem` and
-//! `client-key.pem`, who we are. Without a folder those are trusted whom the system trusts. The
-//! server's certificate is always checked unless `tls-verify-peer=false` says otherwise; the name
-//! in it is that of the host, or `tls-hostname`.
+//! Certificates are in a folder with the layout of libnbd, nbdkit and QEMU (`tls-certificates`):
+//! `ca-cert.pem` with the trusted authorities, and optionally `client-cert.pem` and
+//! `client-key.pem` of the client. Without a folder the session trusts the authorities of the
+//! system. The server's certificate is always checked unless `tls-verify-peer=false` is set. The
+//! name in it must be that of the host, or `tls-hostname`.
 //!
-//! A session encrypts what it is given at once, so requests' memory is not used after a call.
+//! A session encrypts its input at once, so no call uses requests' memory after it returns.
 // It makes slices of the memory of requests, and system calls on it.
 #![allow(unsafe_code)]
 
@@ -19,14 +19,14 @@ use crate::driver::vectors::Vector;
 use rustls::ClientConnection;
 use std::io::{self, Read, Write};
 
-/// The client's end of a session.
+/// The client side of a session.
 #[derive(Debug)]
 pub(super) struct TlsStream {
     socket: Socket,
     session: Box<ClientConnection>,
 }
 
-/// A socket as something to read from and write to.
+/// A reader and writer over a socket.
 struct Wire<'a> {
     socket: &'a Socket,
     waits: bool,
@@ -51,10 +51,10 @@ impl Write for Wire<'_> {
 }
 
 impl TlsStream {
-    /// Begins a session, before the deadline.
+    /// Begins a session before the deadline.
     ///
     /// # Errors
-    /// Why there is none, and what to do.
+    /// Returns why there is none, and what to do.
     pub(super) fn start(
         socket: Socket,
         credentials: &Credentials,
@@ -78,7 +78,7 @@ impl TlsStream {
                 Err(error) => return Err(failed(&error)),
             }
             if let Err(error) = session.process_new_packets() {
-                // The server is told, if it listens.
+                // Sends the alert to the server, if it still reads.
                 let _ = session.write_tls(&mut Wire { socket: &socket, waits: false });
                 return Err(config::refused(&error));
             }
@@ -90,21 +90,21 @@ impl TlsStream {
         &self.socket
     }
 
-    /// Whether something is encrypted and not sent.
+    /// Returns whether encrypted bytes wait to be sent.
     pub(super) fn holds_back(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// Encrypts some of this memory, and sends what it can. May be given none, to send the rest.
+    /// Encrypts some of this memory and sends what it can. An empty list sends the rest.
     ///
     /// # Safety
-    /// The memory can be read.
+    /// The memory is readable.
     pub(super) unsafe fn send(&mut self, list: &[Vector], waits: bool) -> io::Result<usize> {
-        // What is encrypted goes first, so that there is never much of it.
+        // Encrypted bytes go first, so that few of them accumulate.
         self.flush(waits)?;
         let mut nr = 0;
         for vector in list {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller guarantees it.
             let bytes = unsafe { std::slice::from_raw_parts(vector.addr().cast(), vector.len()) };
             let taken = self.session.writer().write(bytes)?;
             nr += taken;
@@ -113,7 +113,7 @@ impl TlsStream {
             }
         }
         match self.flush(waits) {
-            // What was taken will be sent.
+            // Accepted bytes are sent later.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(nr),
         }
@@ -130,22 +130,22 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Decrypts into this memory what has come: less than there is room for only if there is no
+    /// Decrypts received bytes into this memory. Fills less than all of it only if there are no
     /// more.
     ///
     /// # Safety
-    /// The memory can be written to, and nobody else uses it.
+    /// The memory is writable, and nothing else uses it.
     pub(super) unsafe fn recv(&mut self, list: &[Vector], waits: bool) -> io::Result<usize> {
         let mut nr = 0;
         let mut rest = list.iter().copied();
         let mut place = rest.next();
         while let Some(vector) = place {
-            // SAFETY: the caller vouches for it. It may not be initialized only where it is the
-            // memory of a read, which its owner gave as initialized bytes.
+            // SAFETY: the caller guarantees it. All of the memory is initialized: that of a read
+            // was given by its owner as initialized bytes.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(vector.addr().cast(), vector.len()) };
             match self.session.reader().read(bytes) {
-                // The server has said that it sends no more.
+                // The server has closed the stream.
                 Ok(0) if !bytes.is_empty() => return Ok(nr),
                 Ok(len) => {
                     nr += len;
@@ -166,7 +166,7 @@ impl TlsStream {
         Ok(nr)
     }
 
-    /// Takes what the socket has, and decrypts it.
+    /// Receives from the socket, and decrypts.
     fn take(&mut self, waits: bool) -> io::Result<()> {
         self.session.read_tls(&mut Wire { socket: &self.socket, waits })?;
         match self.session.process_new_packets() {
@@ -175,7 +175,7 @@ impl TlsStream {
         }
     }
 
-    /// Says that nothing more comes, if that is possible without waiting.
+    /// Announces the end of the stream, if that is possible without waiting.
     pub(super) fn close(&mut self) {
         self.session.send_close_notify();
         let _ = self.flush(false);

@@ -1,9 +1,10 @@
-//! Waiting for replies while another thread uses the connection: for its descriptor, and an event.
+//! Waiter for replies while another thread uses the connection: it waits for the connection's
+//! descriptor and an event.
 //!
-//! A reply that nobody has received keeps the descriptor readable. One that another has received is
-//! reaped by it, or told by the event. What is there to be sent is waited for in the same way, and
-//! the turn that follows sends it. Of a connection without requests nobody reaps: whoever waits
-//! looks itself, since it can only be the end of it.
+//! A reply that no thread has received keeps the descriptor readable. A reply that another thread
+//! has received is reaped by that thread or announced by the event. Data to be sent are treated in
+//! the same way, and the next turn sends them. No thread reaps from a connection without requests.
+//! There the waiter receives by itself, because the input can only be the end of the connection.
 
 use super::queue::Shared;
 use super::socket::Socket;
@@ -28,7 +29,7 @@ impl Waiter for NbdWaiter {
         let shared = &*self.shared;
         // Relaxed: a count.
         shared.nr_syscalls.fetch_add(1, Ordering::Relaxed);
-        // A connection that is lost is readable for ever, and has nothing to tell.
+        // A lost connection stays readable and delivers nothing more.
         let is_there = !shared.is_lost.load(Ordering::Acquire);
         let for_room = shared.for_room.load(Ordering::Acquire);
         let socket = is_there.then(|| (shared.fd.as_fd(), for_room));

@@ -1,7 +1,7 @@
-//! One request as a system call that blocks.
+//! One request as a blocking system call.
 //!
-//! A call owns the list of its memory, and goes from thread to thread as a value: whoever has it is
-//! the only one who does. The memory itself is valid until the completion was reaped (K2).
+//! A call owns its list of vectors and moves from thread to thread as a value, so only one thread
+//! has access to it. The memory itself is valid until the completion is reaped (K2).
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
@@ -16,12 +16,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What calls are made on.
+/// The file that calls operate on.
 #[derive(Debug)]
 pub(in crate::driver) struct Target {
     pub(in crate::driver) file: Arc<File>,
     ranges: Ranges,
-    /// The best [`Way`] to zero a range, by its number: what the file system has said so far.
+    /// The number of the best [`Way`] to zero a range, as far as the file system has shown it.
     way: AtomicU8,
 }
 
@@ -30,10 +30,10 @@ impl Target {
         Target { file, ranges, way: AtomicU8::new(ranges.way as u8) }
     }
 
-    /// That of a queue.
+    /// Returns the target of a queue.
     ///
     /// # Errors
-    /// As [`own_file::for_queue`].
+    /// Fails as [`own_file::for_queue`] does.
     pub(in crate::driver) fn for_queue(this: &Arc<Target>, mode: Mode) -> io::Result<Arc<Target>> {
         if mode == Mode::Shared {
             return Ok(Arc::clone(this));
@@ -46,23 +46,23 @@ impl Target {
     }
 }
 
-/// A request that waits for its system call, or has had it.
+/// A request before or after its system call.
 #[derive(Debug)]
 pub(in crate::driver) struct Call {
     pub(in crate::driver) tag: Tag,
     op: Op,
     fua: bool,
-    /// Of a flush: all metadata as well.
+    /// For a flush: all metadata as well.
     metadata: bool,
     start: u64,
     len: u64,
-    /// The thread that gave it to the driver.
+    /// The thread that passed the request to the driver.
     pub(super) pushed_by: usize,
     pub(in crate::driver) vectors: Vectors,
 }
 
 impl Call {
-    /// The call for a request, with room for its vectors.
+    /// Returns the call for a request, with its vectors filled in.
     #[inline]
     pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
         vectors.fill(rq.segments());
@@ -70,18 +70,19 @@ impl Call {
         Call { tag, op, fua, metadata, start, len, pushed_by: 0, vectors }
     }
 
-    /// The call for a flush, which has no memory; with a list to keep.
+    /// Returns the call for a flush, which has no memory. Keeps `vectors` for the tag.
     pub(in crate::driver) fn flush(tag: Tag, metadata: bool, vectors: Vectors) -> Call {
         Call { tag, op: Op::Flush, fua: false, metadata, start: 0, len: 0, pushed_by: 0, vectors }
     }
 
-    /// Whether it moves data, which takes its time, but no more than others of its kind.
+    /// Returns whether it moves data. Such calls take similar times; a flush or a range may take
+    /// long.
     #[inline]
     pub(super) fn moves_data(&self) -> bool {
         self.op.moves_data()
     }
 
-    /// Makes the call, and says what came of it. Adds the system calls to `nr_syscalls`.
+    /// Makes the call and returns its result. Adds the system calls to `nr_syscalls`.
     pub(super) fn run(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, BlockStatus> {
         let answer = match self.op {
             Op::Read | Op::Write => self.move_data(target, nr_syscalls),
@@ -102,8 +103,8 @@ impl Call {
         let (first, nr) = (vectors::as_ptr(vectors), vectors.len() as i32);
         let (op, fua) = (self.op, self.fua);
         let call = || {
-            // SAFETY: the descriptor is open, the vectors are ours, and the memory that they name
-            // stays valid, and nobody else's, until the completion was reaped (K2).
+            // SAFETY: the descriptor is open, and the call owns the vectors. The memory that they
+            // name stays valid, and nothing else uses it, until the completion is reaped (K2).
             unsafe {
                 match (op, vectors) {
                     (Op::Read, [one]) => libc::pread(fd, one.addr(), one.len(), start),
@@ -115,8 +116,9 @@ impl Call {
             }
         };
         match made(nr_syscalls, call) {
-            // No such call here (before Linux 4.6): a flush does as well. Not so for EOPNOTSUPP: it
-            // may be the failed write-back of an earlier write, which no flush reports again.
+            // The kernel lacks the call (before Linux 4.6): a flush serves as well. It does not for
+            // EOPNOTSUPP, which may be the failed write-back of an earlier write. No flush reports
+            // that error again.
             Err(libc::ENOSYS) if fua => {
                 // SAFETY: as above.
                 let call = || unsafe { libc::pwritev(fd, first, nr, start) };
@@ -137,7 +139,7 @@ impl Call {
     }
 
     fn zero(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
-        // Relaxed: it saves a call that fails, no more.
+        // Relaxed: the value only saves a call that fails.
         let way = Way::ALL[usize::from(target.way.load(Ordering::Relaxed))];
         let mut mode = zeroing::first(target.ranges.grows, way);
         loop {
@@ -151,9 +153,9 @@ impl Call {
         }
     }
 
-    /// Writes zeroes over the range, where there is no other way.
+    /// Writes zeroes over the range, if there is no other way.
     fn write_zeroes(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
-        /// A MiB in one call.
+        /// One call writes 1 MiB.
         const NR_VECTORS: usize = 16;
         let mut vectors = vec![Vector::EMPTY; NR_VECTORS];
         let mut nr_done = 0;
@@ -162,8 +164,8 @@ impl Call {
             let wanted: u64 = vectors[..nr].iter().map(|vector| vector.len() as u64).sum();
             let start = (self.start + nr_done) as libc::off_t;
             let (fd, first) = (target.fd(), vectors::as_ptr(&vectors));
-            // SAFETY: the vectors are ours, and name memory that is never freed; the kernel reads
-            // it, and nobody writes to it.
+            // SAFETY: the vectors are local, and name memory that is never freed. The kernel reads
+            // that memory, and no thread writes to it.
             let written =
                 made(nr_syscalls, || unsafe { libc::pwritev(fd, first, nr as i32, start) });
             match written? {
@@ -176,7 +178,7 @@ impl Call {
     }
 
     fn discard(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
-        /// The number of <linux/fs.h>.
+        /// The request number from <linux/fs.h>.
         const BLKDISCARD: libc::c_ulong = 0x1277;
         if target.ranges.discard != zeroing::DISCARD {
             return self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls);
@@ -189,15 +191,15 @@ impl Call {
     }
 }
 
-/// Writes with `RWF_DSYNC`. The C library's function answers EOPNOTSUPP where the kernel does not
-/// have the call, so this makes the system call itself.
+/// Writes with `RWF_DSYNC`. Makes the system call itself, because the C library's function returns
+/// EOPNOTSUPP if the kernel lacks the call.
 ///
 /// # Safety
-/// As of `pwritev2`: an open descriptor, and vectors whose memory is valid.
+/// As for `pwritev2`: the descriptor is open, and the memory of the vectors is valid.
 unsafe fn write_durable(fd: i32, first: *const libc::iovec, nr: i32, start: u64) -> isize {
     // The kernel takes the offset in two halves. On a 64-bit machine it ignores the second.
     let (low, high) = (start as libc::c_long, (start >> 32) as libc::c_long);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let answer =
         unsafe { libc::syscall(libc::SYS_pwritev2, fd, first, nr, low, high, libc::RWF_DSYNC) };
     answer as isize
@@ -209,7 +211,7 @@ fn sync(target: &Target, metadata: bool, nr_syscalls: &mut u64) -> Result<u64, i
     made(nr_syscalls, || unsafe { call(target.fd()) as isize })
 }
 
-/// Makes a system call until no signal comes between. Gives the number, or the error's.
+/// Repeats a system call until no signal interrupts it. Returns its result or its errno.
 fn made(nr_syscalls: &mut u64, call: impl Fn() -> isize) -> Result<u64, i32> {
     loop {
         *nr_syscalls += 1;

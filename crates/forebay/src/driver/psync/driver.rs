@@ -1,4 +1,4 @@
-//! A device whose requests are blocking system calls, and the driver of one of its queues.
+//! Device that makes blocking system calls on a file, and the driver of one of its queues.
 
 use super::call::{Call, Target};
 use super::pool::Pool;
@@ -13,10 +13,10 @@ use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look,
 use std::io;
 use std::sync::Arc;
 
-/// The default of `nr_threads`: as deep as a disk with one queue is asked to be.
+/// The default of `nr_threads`: the usual queue depth of a disk with one queue.
 const NR_THREADS: usize = 32;
 
-/// The most threads: each is a stack, and a disk that needs more has io_uring.
+/// The maximum of `nr_threads`: each thread needs a stack, and io_uring suits disks that need more.
 const NR_THREADS_MAX: u64 = 1024;
 
 /// Takes the key `nr_threads`.
@@ -33,13 +33,13 @@ pub(in crate::driver) struct PsyncDevice {
 }
 
 impl PsyncDevice {
-    /// With at most `nr_threads` threads, which are made when they are needed.
+    /// Creates a device with at most `nr_threads` threads, which start when they are needed.
     pub(in crate::driver) fn new(target: Target, limits: QueueLimits, nr_threads: usize) -> Self {
         let pool = Arc::new(Pool::new(nr_threads));
         PsyncDevice { target: Arc::new(target), limits, pool, nr_threads }
     }
 
-    /// How many threads there are by now.
+    /// Returns the number of threads started so far.
     #[cfg(test)]
     pub(super) fn nr_threads_made(&self) -> usize {
         self.pool.nr_threads()
@@ -80,7 +80,7 @@ struct PsyncDriver {
     queue: Arc<Queue>,
     pool: Arc<Pool>,
     mode: Mode,
-    /// Of each tag, while it is not in flight.
+    /// The vectors of each tag that is not in flight.
     vectors: Box<[Option<Vectors>]>,
     /// Empty between reaps.
     done: Vec<Done>,
@@ -127,8 +127,8 @@ impl Driver for PsyncDriver {
 }
 
 impl Drop for PsyncDriver {
-    /// The layer drains before it drops a driver. What is in flight for all that, after a panic, is
-    /// waited for: the memory of its calls may go away next.
+    /// The layer drains a driver before it drops it. After a panic, requests may still be in
+    /// flight: this waits for them, because the memory of their calls may go away next.
     fn drop(&mut self) {
         assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
         if self.nr_in_flight > 0 {

@@ -1,12 +1,12 @@
-//! The `psync` driver: a file or a block device through system calls that block.
+//! The `psync` driver: a file or a block device through blocking system calls.
 //!
 //! - [`call`]: one request as a system call;
-//! - [`queue`]: the calls of one hardware context: what waits, what is done, who sleeps;
+//! - [`queue`]: the pending and finished calls of one hardware context, and the sleeping thread;
 //! - [`pool`]: the threads of a device, which make the calls;
 //! - [`driver`]: the device, and the driver itself.
 //!
-//! Who waits for one request alone makes its call: then it costs no more than a plain `pread`.
-//! `aio` uses the same queue and threads for what the kernel's AIO lacks.
+//! A thread that waits for one request makes the call itself, so the request costs no more than a
+//! plain `pread`. `aio` uses the same queue and threads for operations that the kernel's AIO lacks.
 
 pub(super) mod call;
 mod driver;

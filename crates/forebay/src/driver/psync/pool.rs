@@ -1,10 +1,11 @@
-//! The threads of a device, which make the calls of all its queues.
+//! Thread pool of a device, which makes the calls of all its queues.
 //!
-//! There is none until a queue is listed, and one more each time that a queue is listed and nobody
-//! is idle, up to a limit. Whoever takes a call and leaves others lists the queue again: so a batch
-//! costs its submitter one wake-up, and threads wake each other. A thread stays with a queue while
-//! that has calls, and goes to the end of the line after a while, for the sake of other queues.
-// It keeps signals away from its threads.
+//! The pool starts without threads. It starts another thread, up to a limit, when a queue is listed
+//! and no thread is idle. A thread that takes a call and leaves others lists the queue again. So a
+//! batch costs its submitter one wake-up, and the threads wake each other. A thread stays with a
+//! queue that has calls, but goes back to the list after a while, so that other queues get their
+//! turn.
+// It blocks signals in its threads.
 #![allow(unsafe_code)]
 
 use super::call::Call;
@@ -13,10 +14,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How many calls a thread makes for one queue before it looks for another.
+/// The number of calls that a thread makes for one queue before it checks the list for another.
 const NR_CALLS: u32 = 16;
 
-/// The threads end when this is dropped. There are no calls then: queues are drained first.
+/// Dropping this ends the threads. No calls are left then, because queues are drained first.
 #[derive(Debug)]
 pub(in crate::driver) struct Pool(Arc<Threads>);
 
@@ -29,26 +30,26 @@ struct Threads {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Queues with calls that nobody has begun, longest waiting first.
+    /// Queues with calls that no thread has begun, longest waiting first.
     listed: VecDeque<Arc<Queue>>,
-    /// Threads that sleep, or were woken and are not up yet.
+    /// Threads that sleep, or were woken and do not run yet.
     nr_idle: usize,
     threads: Vec<JoinHandle<()>>,
     is_closing: bool,
 }
 
 impl Pool {
-    /// Of at most `nr_max` threads.
+    /// Creates a pool of at most `nr_max` threads.
     pub(in crate::driver) fn new(nr_max: usize) -> Pool {
         Pool(Arc::new(Threads { state: Mutex::default(), work: Condvar::new(), nr_max }))
     }
 
-    /// Takes a queue with calls.
+    /// Adds a queue with calls to the list.
     pub(super) fn list(&self, queue: &Arc<Queue>) {
         Threads::list(&self.0, queue);
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     #[cfg(test)]
     pub(super) fn nr_threads(&self) -> usize {
         self.0.lock().threads.len()
@@ -63,7 +64,7 @@ impl Drop for Pool {
         drop(state);
         self.0.work.notify_all();
         for thread in threads {
-            // One that has panicked has aborted the process, or done nothing.
+            // A thread that panicked has either aborted the process or done no harm.
             let _ = thread.join();
         }
     }
@@ -71,7 +72,7 @@ impl Drop for Pool {
 
 impl Threads {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of ours panics under it.
+        // No code of this file panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +87,8 @@ impl Threads {
             let name = String::from("forebay-psync");
             match thread::Builder::new().name(name).spawn(move || threads.work()) {
                 Ok(thread) => state.threads.push(thread),
-                // Short of threads: those that there are do it. Without any, we do.
+                // No further thread can start: the existing ones make the calls. If there are none,
+                // the caller makes them.
                 Err(_) if !state.threads.is_empty() => {}
                 Err(_) => {
                     state.listed.clear();
@@ -97,7 +99,7 @@ impl Threads {
         }
     }
 
-    /// The life of a thread.
+    /// The main function of a thread.
     fn work(self: Arc<Threads>) {
         block_signals();
         while let Some(queue) = self.next_queue() {
@@ -105,7 +107,7 @@ impl Threads {
         }
     }
 
-    /// Waits for a queue with calls; None: it is over.
+    /// Waits for a queue with calls. Returns `None` when the pool closes.
     fn next_queue(&self) -> Option<Arc<Queue>> {
         let mut state = self.lock();
         loop {
@@ -140,7 +142,7 @@ impl Threads {
     }
 }
 
-/// Makes all calls of a queue in this thread: it is taken for listed, and on no list.
+/// Makes all calls of a queue on this thread. The queue is marked as listed but is on no list.
 #[cold]
 fn run_all(queue: &Arc<Queue>) {
     let mut ran = None;
@@ -149,9 +151,10 @@ fn run_all(queue: &Arc<Queue>) {
     }
 }
 
-/// Signals are for the program's own threads.
+/// Blocks all signals, which belong to the program's own threads.
 fn block_signals() {
-    // SAFETY: all zeroes is a value of this plain structure, which is filled in; numbers otherwise.
+    // SAFETY: all zeroes is a valid value of this plain structure, and the call fills it in. The
+    // other arguments are numbers.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&raw mut all);

@@ -5,17 +5,18 @@
 //! itself. No wake-up is lost: everything that a wait checks (completions, a kick) changes under
 //! the lock that the sleeper releases when it falls asleep.
 //!
-//! Who waits and finds a call that nobody has begun may make it ([`Waiter::help`]). A call that
-//! only its waiter cares for so costs no other thread. A long one, a flush or a range, is left to
-//! the pool, unless it is the only one: who makes a call hears of nothing else meanwhile. Hence
-//! also a helper is not the thread that a kick means, the leader in [`Waiter::wait`]: it helps
-//! before it leads.
+//! A thread about to wait may make a call that has not begun ([`Waiter::help`]). So a call with a
+//! single waiter costs no other thread. A helper leaves long calls (flushes and ranges) to the
+//! pool, unless there is only one call, because it notices nothing else while it makes a call. For
+//! the same reason a kick does not aim at a helper. It aims at the leader in [`Waiter::wait`], and
+//! a thread helps before it leads.
 //!
-//! No call is left lying. Of those that were committed and not begun, so many are spared as threads
-//! have offered to help; for others the pool was told of the queue, or a thread of it is at it, and
-//! looks again. Who has offered does not wait before it takes that back, nor runs code of others
-//! (wakers, which may wait for anything); and then, under the lock, it helps, or tells the pool of
-//! what is over the offers that are left.
+//! Every committed call begins. As many unstarted calls as there are offers to help may be left to
+//! the helpers. For the others the queue is on the pool's list, or a thread of the pool serves the
+//! queue and checks it again. A thread that has made an offer neither blocks nor runs foreign code
+//! (wakers, which may block on anything) before it withdraws the offer. It withdraws the offer and
+//! may take a call under the lock. If more calls remain than offers, it puts the queue on the
+//! pool's list.
 
 use super::call::{Call, Target};
 use super::pool::Pool;
@@ -28,12 +29,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A call that is done.
+/// A finished call.
 #[derive(Debug)]
 pub(in crate::driver) struct Done {
     pub(in crate::driver) tag: Tag,
     pub(in crate::driver) result: Result<u64, BlockStatus>,
-    /// To be used again.
+    /// Returned for reuse.
     pub(in crate::driver) vectors: Vectors,
 }
 
@@ -42,40 +43,41 @@ pub(in crate::driver) struct Queue {
     target: Arc<Target>,
     state: Mutex<State>,
     wake: Condvar,
-    /// Signalled while something is done and not reaped; once somebody asks for it.
+    /// Signalled while finished calls wait to be reaped. Created when a caller asks for it.
     event: OnceLock<Event>,
-    /// Somebody else's, who also clears it: signalled when something is done where nothing was.
+    /// An event of another component, which also clears it. Signalled when the first finished call
+    /// is added to an empty list.
     others: Option<Arc<Event>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Not begun, oldest first.
+    /// Calls that have not begun, oldest first.
     calls: VecDeque<Call>,
-    /// How many were begun and are not done.
+    /// The number of calls that have begun and are not finished.
     nr_running: usize,
-    /// Oldest first.
+    /// Finished calls, oldest first.
     done: Vec<Done>,
-    /// The threads that are about to help, or to say that they do not.
+    /// Threads that have offered help and neither helped nor withdrawn yet.
     offers: Vec<usize>,
-    /// The pool knows that there are calls.
+    /// The queue is on the pool's list, or a thread is about to put it there.
     is_listed: bool,
     is_kicked: bool,
     is_signalled: bool,
-    /// Somebody sleeps until so much is done.
+    /// A thread sleeps until this many calls are finished.
     wanted: Option<usize>,
     nr_syscalls: u64,
 }
 
 impl State {
-    /// Takes the oldest call.
+    /// Removes the oldest call and counts it as running.
     fn begin(&mut self) -> Option<Call> {
         let call = self.calls.pop_front()?;
         self.nr_running += 1;
         Some(call)
     }
 
-    /// Whether the pool is to be told of calls. If so, it is taken for told.
+    /// Returns whether the caller must put the queue on the pool's list. If so, marks it as listed.
     fn list(&mut self) -> bool {
         self.calls.len() > self.offers.len() && !std::mem::replace(&mut self.is_listed, true)
     }
@@ -87,7 +89,7 @@ impl State {
     }
 }
 
-/// A call that has just been made.
+/// A call that was just made, with its result.
 #[derive(Debug)]
 pub(super) struct Ran {
     done: Done,
@@ -95,7 +97,7 @@ pub(super) struct Ran {
 }
 
 impl Queue {
-    /// A queue of at most `depth` calls. What is done is told to `others`, too.
+    /// Creates a queue of at most `depth` calls. Finished calls also signal `others`.
     pub(in crate::driver) fn new(
         target: Arc<Target>,
         depth: u32,
@@ -122,18 +124,18 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of ours panics under it.
+        // No code of this file panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call. [`Queue::begin`] is due, or a wait.
+    /// Adds a call. The caller must then call [`Queue::begin`] or wait.
     #[inline]
     pub(in crate::driver) fn push(&self, mut call: Call) {
         call.pushed_by = here();
         self.lock().calls.push_back(call);
     }
 
-    /// Has the pool begin the calls.
+    /// Makes the pool begin the calls.
     pub(in crate::driver) fn begin(self: &Arc<Queue>, pool: &Pool) {
         let is_due = self.lock().list();
         if is_due {
@@ -141,8 +143,9 @@ impl Queue {
         }
     }
 
-    /// For a thread of the pool: hands back a call, and takes the oldest. Says whether the pool is
-    /// to be told of others. `is_new`: the thread has just taken this queue off the pool's list.
+    /// For a thread of the pool: returns a finished call and takes the oldest pending one. Also
+    /// returns whether the caller must list the queue again. `is_new`: the thread has just taken
+    /// this queue off the pool's list.
     pub(super) fn next(&self, ran: Option<Ran>, is_new: bool) -> (Option<Call>, bool) {
         let mut state = self.lock();
         if is_new {
@@ -158,7 +161,8 @@ impl Queue {
         (call, more)
     }
 
-    /// For a thread of the pool: hands back a call, and takes none.
+    /// For a thread of the pool: returns a finished call and takes none. Returns whether the caller
+    /// must list the queue again.
     pub(super) fn put(&self, ran: Ran) -> bool {
         let mut state = self.lock();
         let wake = self.finish(&mut state, ran);
@@ -170,7 +174,7 @@ impl Queue {
         more
     }
 
-    /// Puts a call to what is done. Says whether the sleeper is to be woken: it has what it wants.
+    /// Records a finished call. Returns whether to wake the sleeper: enough calls are finished.
     fn finish(&self, state: &mut State, ran: Ran) -> bool {
         state.put_done(ran);
         if state.done.len() == 1 {
@@ -196,8 +200,8 @@ impl Queue {
         Ran { done: Done { tag: call.tag, result, vectors: call.vectors }, nr_syscalls }
     }
 
-    /// Which call a thread that is about to wait may make: the newest of its own, or else of all;
-    /// one that moves data, unless there is only one.
+    /// Returns the index of the call that a thread about to wait may make: its own newest one, else
+    /// the newest of all. It must move data, unless it is the only call.
     fn helpable(state: &State) -> Option<usize> {
         if state.calls.len() == 1 && state.nr_running == 0 {
             return Some(0);
@@ -207,7 +211,7 @@ impl Queue {
         state.calls.iter().rposition(own).or_else(|| state.calls.iter().rposition(Call::moves_data))
     }
 
-    /// Makes this call, in a thread that reaps next: so nobody is woken for it.
+    /// Makes the call at `at` on a thread that reaps next, so no other thread is woken for it.
     fn make(self: &Arc<Queue>, at: Option<usize>, pool: &Pool, mut state: MutexGuard<'_, State>) {
         let call = at.and_then(|at| state.calls.remove(at));
         state.nr_running += usize::from(call.is_some());
@@ -222,8 +226,8 @@ impl Queue {
         }
     }
 
-    /// Waits until `nr` calls are done, as the one who also pushes and reaps. A call that is alone
-    /// it makes itself.
+    /// Waits until `nr` calls are finished, on the thread that also pushes and reaps. Makes the
+    /// call itself if it is the only one.
     pub(in crate::driver) fn wait_as_owner(self: &Arc<Queue>, nr: usize, pool: &Pool) {
         let mut state = self.lock();
         if state.done.len() >= nr {
@@ -240,7 +244,7 @@ impl Queue {
         drop(self.sleep(state, nr, None));
     }
 
-    /// Sleeps until `nr` calls are done, or a kick, or the end of the time.
+    /// Sleeps until `nr` calls are finished, a kick arrives or the deadline passes.
     fn sleep<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -251,7 +255,7 @@ impl Queue {
             return state;
         }
         state.wanted = Some(nr);
-        // Whoever wakes takes that back; what was done may be reaped before we are up.
+        // The waker clears `wanted`. The calls may be reaped before this thread runs again.
         while state.wanted.is_some() {
             state.nr_syscalls += 1;
             let Some(until) = until else {
@@ -278,7 +282,7 @@ impl Queue {
         }
     }
 
-    /// Swaps what is done with `empty`.
+    /// Swaps the finished calls with `empty`.
     pub(in crate::driver) fn reap(&self, empty: &mut Vec<Done>) {
         let mut state = self.lock();
         if let Some(event) = self.event.get()
@@ -290,7 +294,7 @@ impl Queue {
         std::mem::swap(&mut state.done, empty);
     }
 
-    /// Waits until no call waits or runs. The pool has been told of those that wait.
+    /// Waits until no call is pending or running. The caller has begun the calls.
     pub(in crate::driver) fn wait_until_idle(&self) {
         let mut state = self.lock();
         while !state.calls.is_empty() || state.nr_running > 0 {
@@ -309,7 +313,7 @@ impl Queue {
     }
 }
 
-/// A number of the calling thread's that no other thread has at the same time.
+/// Returns a number that identifies the calling thread while it lives.
 fn here() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here).addr())
@@ -354,7 +358,7 @@ impl Waiter for PsyncWaiter {
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         let queue = &self.queue;
-        // Under the lock: what is done later signals it.
+        // Under the lock, so that calls finished later signal it.
         let mut state = queue.lock();
         if queue.event.get().is_none() {
             let _ = queue.event.set(Event::new().ok()?);

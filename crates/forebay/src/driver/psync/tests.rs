@@ -1,4 +1,4 @@
-//! Tests of who makes a call: the thread that waits, or one of the pool's, and how many those are.
+//! Tests of which thread makes a call, a waiter or one of the pool, and of the number of threads.
 
 use super::driver::PsyncDevice;
 use crate::buf::Buf;
@@ -7,7 +7,7 @@ use crate::driver::{Device, DriverQueue, Mode};
 use forebay_core::{Bio, Op};
 use std::thread;
 
-/// A device on a file of 1 MiB.
+/// Returns a device on a file of 1 MiB.
 fn device(nr_threads: usize) -> PsyncDevice {
     let (target, limits) = target();
     PsyncDevice::new(target, limits, nr_threads)
@@ -81,7 +81,7 @@ fn an_offer_that_is_taken_back_leaves_nothing_lying() {
 fn an_offer_that_was_withdrawn_keeps_nothing_from_the_pool() {
     let device = device(1);
     let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
-    // Nothing was offered: as well.
+    // Nothing was offered, which is permitted.
     waiter.withdraw();
     for _ in 0..10 {
         waiter.offer();
@@ -125,7 +125,7 @@ fn a_batch_costs_its_submitter_one_wake_up() {
         });
         driver.wait(DEPTH);
         assert_eq!(reap(&mut *driver).len(), DEPTH as usize);
-        // Its calls; and it sleeps, perhaps by more than one call, and is woken once.
+        // In addition to the calls themselves: a sleep, perhaps in several calls, and one wake-up.
         let nr = driver.nr_syscalls() - before - u64::from(DEPTH);
         assert!(nr <= 4, "round {round}: {nr}");
     }

@@ -1,6 +1,6 @@
-//! The `ram` driver: a disk in memory, with the service times of a simple device if wanted.
+//! The `ram` driver: a disk in memory, optionally with the service times of a simple device.
 //!
-//! [`queue`] has the device, its clock and its queues; the bytes, which all queues share, are a
+//! [`queue`] has the device, its clock and its queues. The bytes, which all queues share, are a
 //! [`Memory`](super::memory::Memory).
 
 mod queue;

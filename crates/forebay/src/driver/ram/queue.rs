@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the queues of a device share.
+/// State that the queues of a device share.
 #[derive(Debug)]
 struct Ram {
     limits: QueueLimits,
     memory: Memory,
     req_ns: u64,
     io_ns: u64,
-    /// When the device has done all that was issued.
+    /// The time by which the device has done all issued requests.
     free_at_ns: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ struct RamDevice {
 struct RamDriver {
     ram: Arc<Ram>,
     doorbell: Doorbell,
-    /// In the order of completion.
+    /// Requests in the order of completion.
     running: VecDeque<Running>,
     takes_time: bool,
     timer: Arc<Timer>,
@@ -74,7 +74,7 @@ pub(in crate::driver) fn open(
     })?;
     let limits = ideal_limits(capacity, block);
     let ram = Ram { limits, memory, req_ns, io_ns, free_at_ns: AtomicU64::new(0) };
-    // Zeroing gives memory back as a discard does, so that nobody needs that one for it.
+    // Zeroing returns memory to the system as a discard does, so a discard is not needed for that.
     let facts = DiskFacts { zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::present("discard", "gives memory back; up to 256 ranges in one request"),
@@ -115,8 +115,8 @@ impl Ram {
         self.req_ns > 0 || self.io_ns > 0
     }
 
-    /// When a request that is issued now will be done, by the device's clock. Later than all that
-    /// were issued before.
+    /// Returns when a request issued now will be done, by the device's clock. It is later than for
+    /// all requests issued before.
     fn done_at_ns(&self, nr_bios: u32) -> u64 {
         let (now, cost) = (clock::now_ns(), self.req_ns + self.io_ns * u64::from(nr_bios));
         let moved = self.free_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_at| {
@@ -127,7 +127,7 @@ impl Ram {
 }
 
 impl RamDriver {
-    /// Tells the waiter when the first completion is due.
+    /// Sets the waiter's timer to the first completion.
     fn set_timer(&self) {
         if self.takes_time {
             self.timer.set(self.running.front().map(|first| first.done_at_ns));

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const BLOCK: usize = 512;
 
-/// Long enough that only a wait that nothing ends lasts as long.
+/// A wait that nothing ends lasts this long; no other wait does.
 const LONG: Duration = Duration::from_secs(100);
 
-/// One request, from issue to completion.
+/// Runs one request from issue to completion.
 fn run(driver: &mut dyn Driver, bio: Bio) {
     issue(driver, 0, bio);
     driver.commit_rqs();
@@ -25,7 +25,7 @@ fn run(driver: &mut dyn Driver, bio: Bio) {
 #[test]
 fn no_block_is_torn_by_four_threads() {
     let device = device("ram:256k");
-    // A range across a region's border, small enough that the threads always meet.
+    // A range across a region's boundary, small enough that the threads often collide.
     let (first, nr_blocks) = (REGION - 8 * BLOCK as u64, 16);
     thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -38,7 +38,7 @@ fn no_block_is_torn_by_four_threads() {
                     let at = first + numbers.below(nr_blocks - nr) * BLOCK as u64;
                     let stamp = (thread << 32 | round).to_le_bytes();
                     let mut buf = stamp.repeat(nr as usize * BLOCK / 8);
-                    // Segments that are no whole blocks.
+                    // Segments that are not whole blocks.
                     let segment = [96, 200, 4096][numbers.below(3) as usize];
                     match numbers.below(5) {
                         0 => run(&mut *driver, Bio::range(Op::WriteZeroes, at, buf.len() as u64)),
@@ -99,7 +99,7 @@ fn a_wait_ends_with_what_is_issued_meanwhile() {
     let driver = Mutex::new(driver);
     thread::scope(|scope| {
         for _ in 0..200 {
-            // Mostly the thread sleeps before, sometimes not: both must do.
+            // Usually the thread sleeps before the request, sometimes not: both must work.
             let waiting = scope.spawn(|| waiter.wait(Some(LONG)));
             thread::sleep(Duration::from_micros(100));
             issue(&mut **driver.lock().expect("no panic"), 0, Bio::range(Op::WriteZeroes, 0, 512));
@@ -143,7 +143,7 @@ fn without_service_times_completions_are_ready_at_once() {
         assert!(driver.has_ready());
         driver.commit_rqs();
         assert_eq!(reap(&mut *driver).len(), 1);
-        // A wait knows nothing of them: it ends in time, or with a kick.
+        // A wait does not observe them: it ends by its timeout, or with a kick.
         waiter.wait(Some(Duration::from_millis(1)));
         driver.kick();
         waiter.wait(Some(LONG));

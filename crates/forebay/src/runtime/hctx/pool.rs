@@ -1,4 +1,4 @@
-//! The part of a turn that shares tags with other disks.
+//! Part of a turn that shares tags with other disks.
 
 use super::{Hctx, Token, now_ns};
 use crate::runtime::primitive::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use forebay_core::{Commit, Gates, Turned, WaitId};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// A context's share in a set of tags.
+/// A context's share of a tag set.
 pub(crate) struct PoolUser {
     pool: Arc<TagPool>,
     id: WaitId,
-    /// It wants more tags than it has, as far as the others know.
+    /// The context wants more tags than it has, as recorded in the pool.
     is_hungry: bool,
-    /// See [`TagPool::lost_wake_up`]: what it takes, if it had no tag and was in line when the turn
-    /// under way began.
+    /// The argument for [`TagPool::lost_wake_up`], if the context had no tag and was waiting for
+    /// one when the current turn began.
     nr_wake_ups: Option<u64>,
-    /// Set while tags are put and their wake-ups are made; see [`TagPool::lost_wake_up`].
+    /// Set while tags are put and the resulting wake-ups are made; see [`TagPool::lost_wake_up`].
     is_putting: Arc<AtomicBool>,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for PoolUser {
 }
 
 impl Hctx {
-    /// Runs a context for which there may be tags; `woken` are others, that this wakes.
+    /// Runs a context for which tags may be available. Adds the disks that this wakes to `woken`.
     pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
         if let Some(mut token) = self.run() {
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
@@ -52,7 +52,7 @@ impl Hctx {
 }
 
 impl Token<'_> {
-    /// Sets how many tags the next turn may have.
+    /// Limits the number of tags that the next turn may use.
     #[inline]
     pub(super) fn limit_tags(&mut self) {
         let inner = &mut **self;
@@ -65,8 +65,8 @@ impl Token<'_> {
         }
     }
 
-    /// After a turn: gives back what it does not use, for others; joins the line if it wants more,
-    /// and tries once more then (T2).
+    /// After a turn: returns unused tags to the set, for other disks. If the context wants more
+    /// tags, it joins the wait queue, then tries once more (T2).
     #[cold]
     pub(super) fn share_tags(
         &mut self,
@@ -84,7 +84,7 @@ impl Token<'_> {
         let user = inner.pool.as_mut().expect("checked above");
         let mut may_join = true;
         loop {
-            // Relaxed: whoever gets one of these tags acquires it with the tag.
+            // Relaxed: a context that gets one of these tags acquires this store with the tag.
             user.is_putting.store(true, Ordering::Relaxed);
             let (nr_put, nr_held) = (inner.core.give_back_tags(), inner.core.nr_busy_tags());
             if let Some(nr_wake_ups) = user.nr_wake_ups.take()

@@ -1,5 +1,5 @@
-//! The part of a turn that tells threads of tags, where threads wait for them (`wake=` other than
-//! `fair`), and the number of tags there are.
+//! Part of a turn that wakes threads for tags, where threads wait for them (`wake=` other than
+//! `fair`); and the number of tags in use.
 // It vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
@@ -7,36 +7,37 @@ use super::{Hctx, Inner, Token};
 use crate::runtime::mailbox::{Delivered, Mailbox};
 use crate::runtime::primitive::{Mutex, Ordering, lock};
 use forebay_core::{Commit, Gates, Turned, WaitId};
-// For counts, from which nothing is concluded: models need not look at them.
+// For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What threads and the holder of the token say to each other of tags.
+/// Messages about tags between threads and the token holder.
 #[derive(Debug, Default)]
 pub(crate) struct TagCalls {
-    /// Owners who were told that there may be tags, and have come. A run is due after this.
+    /// Owners that were woken because tags may be available, and are running. A run must follow a
+    /// push.
     asking: Mutex<Vec<u64>>,
-    /// How many tags may be in use from the next turn on; 0: as it is.
+    /// Limit on the tags in use from the next turn on; 0: unchanged.
     nr_requests: AtomicU32,
-    /// Threads that were woken for tags.
+    /// Number of times a thread was woken for tags.
     nr_sleeps: AtomicU64,
-    /// Waits for tags of a shared set that no wake-up ended.
+    /// Number of waits for tags of a shared set that ended without a wake-up.
     nr_rescues: AtomicU64,
 }
 
 impl TagCalls {
-    /// Makes room for threads that ask for tags.
+    /// Reserves room for threads that ask for tags.
     pub(super) fn reserve(&self) {
         lock(&self.asking).reserve(NR_THREADS_USUAL);
     }
 
-    /// Counts a wait for tags of a shared set that no wake-up ended.
+    /// Counts a wait for tags of a shared set that ended without a wake-up.
     pub(super) fn note_rescue(&self) {
         // Relaxed: a count.
         self.nr_rescues.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Lists of the token's holder, empty between turns: kept so that no turn allocates.
+/// Buffers of the token holder, empty between turns. Kept so that no turn allocates.
 #[derive(Debug, Default)]
 pub(super) struct TagLists {
     asking: Vec<u64>,
@@ -44,7 +45,7 @@ pub(super) struct TagLists {
     awake: Vec<u64>,
 }
 
-/// Capacity of each list, in threads, before it grows.
+/// Initial capacity of each list, in threads.
 const NR_THREADS_USUAL: usize = 32;
 
 impl TagLists {
@@ -60,31 +61,32 @@ impl TagLists {
 }
 
 impl Hctx {
-    /// A thread that was told of tags is running. A turn is due, or a mark.
+    /// Records that a thread that was woken for tags is running. The caller requests a turn
+    /// afterwards.
     pub(crate) fn ask_again(&self, mailbox: &Mailbox) {
         lock(&self.tags.asking).push(std::ptr::from_ref(mailbox).addr() as u64);
     }
 
-    /// How many tags may be in use from the next turn on. A run is due.
+    /// Sets how many tags may be in use from the next turn on. The caller requests a run
+    /// afterwards.
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
-        // Relaxed: the run's change of the word comes after, and the turn before which it is seen
-        // acquires it.
+        // Relaxed: the run's later change of the run word publishes it to the next turn.
         self.tags.nr_requests.store(nr_requests, Ordering::Relaxed);
     }
 
-    /// How many times a thread slept until it was woken for tags.
+    /// Returns how many times a thread was woken from a wait for tags.
     pub(crate) fn nr_tag_sleeps(&self) -> u64 {
         self.tags.nr_sleeps.load(Ordering::Relaxed)
     }
 
-    /// Returns how many waits for tags of a shared set no wake-up has ended.
+    /// Returns how many waits for tags of a shared set ended without a wake-up.
     pub(crate) fn nr_tag_rescues(&self) -> u64 {
         self.tags.nr_rescues.load(Ordering::Relaxed)
     }
 }
 
 impl Token<'_> {
-    /// Before a turn: takes in the threads that ask for tags again, and the number of tags.
+    /// Before a turn: reads which threads ask for tags again, and the new limit on tags in use.
     #[inline]
     pub(super) fn hear_of_tags(&mut self) {
         if self.hctx.tags.nr_requests.load(Ordering::Relaxed) != 0 {
@@ -99,9 +101,9 @@ impl Token<'_> {
         }
     }
 
-    /// After a turn, and before its ends are delivered: wakes the threads for which there may be
-    /// tags. For those that are awake, another turn tries at once. Returns whether the leader must
-    /// be told.
+    /// After a turn, and before its bios are delivered: wakes the threads for which tags may be
+    /// available. For threads that are awake already, another turn tries at once. Returns whether
+    /// the leader must be kicked.
     #[cold]
     pub(super) fn tell_of_tags(
         &mut self,
@@ -114,12 +116,12 @@ impl Token<'_> {
         let TagLists { asking, mut told, mut awake } = std::mem::take(&mut self.lists);
         loop {
             self.core.take_changes(&mut |WaitId(owner), lacks| {
-                // SAFETY: what waited in its line until this turn has not been delivered.
+                // SAFETY: a bio that waited for tags until this turn has not been delivered.
                 told.extend(unsafe { Mailbox::set_lacks_tags(owner, lacks) });
             });
             let nr_before = told.len();
             self.core.take_woken(&mut |WaitId(owner)| {
-                // SAFETY: what waits in its line has not been delivered.
+                // SAFETY: a bio that waits for tags has not been delivered.
                 match unsafe { Mailbox::tell(owner) } {
                     Some(call) => told.push(call),
                     None => awake.push(owner),

@@ -1,5 +1,5 @@
-//! The token of a hardware context at work: the turn, and the ways to give it back.
-// It gives access to a cell, and vouches for the owners of mailboxes.
+//! Operations of a hardware context's token: the turn, and the ways to release the token.
+// The token gives access to a cell, and vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
 use super::{DRAINED, Hctx, Inner, STUCK, is_stuck, now_ns};
@@ -13,15 +13,16 @@ use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{Commit, Gates, QueuedBio, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
 
-/// The right to touch the inner part of a hardware context.
+/// Exclusive access to the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     pub(super) hctx: &'a Hctx,
-    /// Threads and tasks with bios that have ended. They are woken after the token was given back:
-    /// a thread that is woken takes it next, and a waker is foreign code.
+    /// Owners of bios that have ended. They are woken after the token is released: a woken thread
+    /// takes the token next, and a waker is foreign code.
     wakes: Option<Vec<Wake>>,
-    /// Disks for which there are tags now: likewise.
+    /// Disks for which tags are available now. Run after the token is released, for the same
+    /// reason.
     pub(super) disks: Woken,
-    /// A token that is lost, by a panic in a turn, would leave all others waiting for ever.
+    /// Aborts if a turn panics: a lost token would block all other threads forever.
     abort: AbortOnUnwind,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Token<'a> {
         Token { hctx, wakes: None, disks: Woken::new(), abort: AbortOnUnwind::arm() }
     }
 
-    /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
+    /// Releases the token; or keeps it if something was published meanwhile: then a turn is due.
     #[inline]
     #[must_use]
     pub(crate) fn release(self) -> Option<Token<'a>> {
@@ -64,7 +65,7 @@ impl<'a> Token<'a> {
         None
     }
 
-    /// Code of others, which may wait for anything, keeps none of this thread's promises.
+    /// Withdraws this thread's offer of help before foreign code runs, which may block on anything.
     #[inline]
     fn promise_nothing(&self) {
         if self.wakes_tasks() {
@@ -72,13 +73,14 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Whether giving it back runs wakers, or contexts of other disks, which may run some.
+    /// Returns whether releasing the token runs wakers, or contexts of other disks, which may run
+    /// some.
     pub(crate) fn wakes_tasks(&self) -> bool {
         let mut wakes = self.wakes.iter().flatten();
         !self.disks.is_empty() || wakes.any(|wake| matches!(wake, Wake::Task(_)))
     }
 
-    /// The token was given back: wakes threads, then tasks, then runs disks.
+    /// After the token is released: wakes threads, then tasks, then runs disks.
     #[inline]
     fn came_back(self) {
         let disks = self.came_back_but_for_disks();
@@ -87,13 +89,13 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// As [`Token::came_back`], but the disks that are to be run are the caller's business.
+    /// Same as [`Token::came_back`], but returns the disks that the caller has to run.
     #[inline]
     fn came_back_but_for_disks(self) -> Woken {
         let Token { wakes, disks, abort, .. } = self;
         if let Some(mut wakes) = wakes {
-            // If a waker panics, the rest is not woken, and the process aborts. Threads come first:
-            // a waker may wait for a lock that one of them holds.
+            // If a waker panics, the remaining ones do not run, and the process aborts. Threads
+            // come first: a waker may wait for a lock that one of them holds.
             wakes.iter().for_each(Wake::fire_thread);
             wakes.drain(..).for_each(Wake::fire_task);
             thread::put_spare(wakes);
@@ -102,7 +104,7 @@ impl<'a> Token<'a> {
         disks
     }
 
-    /// As [`Token::finish`]; adds the disks that are to be run to `woken`.
+    /// Same as [`Token::finish`], but adds the disks that are to be run to `woken`.
     pub(super) fn finish_into(mut self, woken: &mut Woken) {
         loop {
             self.promise_nothing();
@@ -115,7 +117,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Turns, and gives the token back, until nothing was published meanwhile.
+    /// Releases the token; runs turns first as long as something is published meanwhile.
     pub(crate) fn finish(mut self) {
         while let Some(token) = self.release() {
             self = token;
@@ -123,8 +125,9 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
-    /// Another turn ends what the driver completes at once, which that wait would not announce.
+    /// Leaves the requests that turns have issued and not committed to the wait beside the driver
+    /// that follows. If the driver completes some at once, another turn ends them: the wait would
+    /// not report them.
     pub(crate) fn leave_to_wait(&mut self, turned: &mut Turned) {
         let inner = &mut **self;
         inner.core.leave_to_wait(&mut *inner.driver);
@@ -133,9 +136,9 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Commits what a turn has issued and not committed. Another turn ends what the commit itself
-    /// completes, unless the caller looks itself: neither a descriptor nor a wait of another thread
-    /// would announce it.
+    /// Commits the requests that turns have issued and not committed. If the commit itself
+    /// completes some, another turn ends them: neither a descriptor nor another thread's wait would
+    /// report them. The owner of an owned context without a poll descriptor reaps them itself.
     pub(crate) fn commit(&mut self) {
         let inner = &mut **self;
         inner.core.commit(&mut *inner.driver);
@@ -145,8 +148,8 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Ends the wait of a thread beside the driver, now or when it next waits, and gives the token
-    /// back.
+    /// Ends the wait of a thread beside the driver, now or when it next waits, and releases the
+    /// token.
     pub(crate) fn kick(mut self) {
         self.hctx.run.kick();
         let inner = &mut *self;
@@ -155,8 +158,8 @@ impl<'a> Token<'a> {
         self.finish();
     }
 
-    /// Gives the token back and says that its holder, the leader, is going to wait beside the
-    /// driver; or keeps it, where something was published meanwhile.
+    /// Releases the token and announces that its holder, the leader, is about to wait beside the
+    /// driver. Keeps the token if something was published meanwhile.
     #[must_use]
     pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
         self.promise_nothing();
@@ -167,7 +170,7 @@ impl<'a> Token<'a> {
         None
     }
 
-    /// Gives the token back and waits in the driver, for `nr` completions; or keeps it, where
+    /// Releases the token and waits in the driver for `nr` completions. Keeps the token if
     /// something was published meanwhile. Only the owner of an owned context may call this.
     pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
         assert!(!self.hctx.is_shared);
@@ -176,17 +179,17 @@ impl<'a> Token<'a> {
         }
         let hctx = self.hctx;
         self.came_back();
-        // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
-        // is given back is for those who only look whether it is held.
+        // SAFETY: only the owner, which is this thread, ever takes the token of an owned context.
+        // It is released here only for threads that check whether it is held.
         let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
         inner.expect("a context in use has an inner part").driver.wait(nr);
         hctx.run.unblock();
         None
     }
 
-    /// One turn: takes in what others have published and what `ctx` sends, does all that can be
-    /// done, and delivers the ends: those of `own`, the caller's, to it, all others to their
-    /// mailboxes.
+    /// Runs one turn: accepts the requests in the inbox and those that `ctx` sends, makes all
+    /// possible progress, and delivers the ended bios. Bios of `own`, the caller's queue, go to
+    /// `own` directly. All others go to their mailboxes.
     #[inline]
     pub(crate) fn turn(
         &mut self,
@@ -204,7 +207,7 @@ impl<'a> Token<'a> {
         }
         let gates = run.gates();
         let commit = match commit {
-            // Without a leader in the driver nobody commits what is left.
+            // Without a leader in the driver no thread would commit the remaining requests.
             Commit::Unless(_) if !run.is_blocked() => Commit::Now,
             commit => commit,
         };
@@ -220,17 +223,18 @@ impl<'a> Token<'a> {
             inner.core.accept_from(ctx, gates.enter);
         }
         if inner.is_kicked && gates.reap {
-            // The one that was kicked is back: the driver may forget the kick.
+            // The kicked leader is back: the driver may forget the kick.
             inner.is_kicked = false;
             inner.core.reap_kick();
         }
         if is_polled {
-            // A descriptor may be readable for what was reaped already: the driver takes that back.
+            // The descriptor may be readable for completions that were reaped already: the driver
+            // clears it.
             inner.core.reap_kick();
         }
         let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
         if hctx.is_shared || is_polled {
-            // No wait beside the driver would tell of these.
+            // No wait beside the driver would report these.
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
             }
@@ -247,7 +251,7 @@ impl<'a> Token<'a> {
         let is_stuck = is_stuck(turned);
         let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
         hctx.left.store(left, Ordering::Relaxed);
-        // B2. What only a closed gate holds back is the business of whoever opens it.
+        // B2. Requests that only a closed gate holds back are left to the thread that opens it.
         if is_stuck && is_polled && gates.dispatch && !turned.is_drained {
             hctx.alarm.set(RESOURCE_DELAY);
         }
@@ -257,16 +261,16 @@ impl<'a> Token<'a> {
             kick |= self.deliver(&mut ended, own);
             self.ended = ended;
         }
-        // A leader that waits in the driver is told of its own end (W4), and of what no completion
-        // will move on.
+        // Kick a leader that waits in the driver: for its own bio (W4), and for requests that no
+        // completion moves on.
         if kick && hctx.is_shared {
             self.tell_leader(turned);
         }
         turned
     }
 
-    /// The part of a turn that tells others of tags: threads, or disks. Says whether a leader is to
-    /// be told.
+    /// Hands freed tags on after a turn: to threads that wait for tags, or to other disks. Returns
+    /// whether a leader must be kicked.
     #[cold]
     fn after_turn(&mut self, now: u64, gates: Gates, commit: Commit, turned: &mut Turned) -> bool {
         let mut to_leader = false;
@@ -274,7 +278,8 @@ impl<'a> Token<'a> {
             to_leader |= self.tell_of_tags(now, gates, commit, turned);
             self.share_tags(now, gates, commit, turned);
             let inner = &mut **self;
-            // What was issued for them may have completed where no wait tells of it.
+            // Requests that were issued for the waiters may have completed where no wait reports
+            // it.
             if !gates.reap || !inner.driver.has_ready() {
                 return to_leader;
             }
@@ -282,7 +287,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Somebody is to be woken when the token was given back.
+    /// Records a wake-up to be made after the token is released.
     pub(super) fn add_wake(&mut self, wake: Wake) {
         self.wakes.get_or_insert_with(thread::take_spare).push(wake);
     }
@@ -290,7 +295,7 @@ impl<'a> Token<'a> {
     #[inline(never)]
     fn tell_leader(&mut self, turned: Turned) {
         if is_stuck(turned) {
-            // Before the leader is told of it.
+            // Armed before the kick: the woken leader reads the timer.
             self.hctx.delay_run();
         }
         if self.hctx.run.kick() {
@@ -299,7 +304,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Delivers what has ended. Says whether a leader must be told.
+    /// Delivers ended bios. Returns whether a leader must be kicked.
     #[inline]
     fn deliver(&mut self, ended: &mut Vec<Box<QueuedBio>>, mut own: Option<&mut Ready>) -> bool {
         if let Some(own) = &mut own
@@ -327,7 +332,7 @@ impl<'a> Token<'a> {
             let owner = bio.owner();
             let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
             let same = std::iter::once(bio).chain(same);
-            // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
+            // SAFETY: a mailbox outlives the deliveries of its bios, including this one.
             match unsafe { Mailbox::deliver(owner, same) } {
                 Delivered::Quietly => {}
                 Delivered::ToLeader => to_leader = true,
@@ -338,11 +343,11 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Runs disks for which there are tags, and those that they wake in turn.
+/// Runs disks for which tags are available, and those that they wake in turn.
 #[cold]
 fn run_disks(mut disks: Woken) {
     let mut next = tag_pool::take_list();
-    // Not recursive: each may wake some that this thread has run already.
+    // A loop and no recursion: each disk may wake disks that this thread has run already.
     while !disks.is_empty() {
         for disk in disks.drain(..) {
             if let Some(shared) = disk.upgrade() {

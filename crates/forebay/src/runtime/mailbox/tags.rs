@@ -1,14 +1,14 @@
-//! A mailbox's part in waiting for tags, where threads wait for them (`wake=` other than `fair`).
+//! Tag waits of a mailbox, where threads wait for tags (`wake=` other than `fair`).
 //!
-//! The holder of the token keeps a thread's bios that lack tags in its line, and says so here: then
-//! the thread waits for tags, and for nothing else, as a thread of Linux sleeps in its submission.
-//! Told, it asks again.
+//! The token holder keeps a thread's bios that lack tags in a queue of that thread, and sets a flag
+//! in the mailbox. Then the thread waits for tags and for nothing else, as a Linux thread sleeps in
+//! its submission. When woken it asks for tags again.
 //!
-//! W2, once more by changes of one word: the owner says that it is going to sleep, then looks at
-//! the flag. Who clears the flag does so first, and changes the word then, even if to what it was:
-//! so either it comes first, and the owner's change acquires the flag with it; or it sees that the
-//! owner sleeps. A wake-up that finds the owner awake is not left to it at all: the holder of the
-//! token tries for it (`hctx/tags.rs`).
+//! W2, again by changes of one word: the owner announces that it is about to sleep, then reads the
+//! flag. The token holder clears the flag, then modifies the word, even if the value stays the
+//! same. If the token holder is first, the owner's change of the word acquires the cleared flag. If
+//! the owner is first, the token holder sees that the owner sleeps. A wake-up that finds the owner
+//! awake is not left to the owner at all: the token holder tries on its behalf (`hctx/tags.rs`).
 // Bios carry the address of their mailbox.
 #![allow(unsafe_code)]
 
@@ -16,18 +16,19 @@ use super::{DOING_MASK, Delivered, Doing, Mailbox, Owner, Wake};
 use crate::runtime::primitive::Ordering;
 use std::ptr;
 
-/// The goal of an owner that waits for tags: no number of deliveries is enough.
+/// The goal of an owner that waits for tags: no number of deliveries reaches it.
 pub(crate) const TAGS: u64 = u64::MAX;
 
 impl Mailbox {
-    /// Whether the owner's bios wait in its line for tags, as far as is known. For the owner.
+    /// Returns whether the owner's bios wait for tags, as far as the owner knows. Called by the
+    /// owner.
     #[inline]
     pub(crate) fn lacks_tags(&self) -> bool {
-        // Relaxed: after `begin_wait` it is ordered by the word, see above; before, it is a guess.
+        // Relaxed: after `begin_wait` the word orders it, see above; before, it is a guess.
         self.lacks_tags.load(Ordering::Relaxed)
     }
 
-    /// Whether what the owner waits for has come.
+    /// Returns whether the owner's goal is reached.
     #[inline]
     pub(crate) fn is_reached(&self, goal: u64) -> bool {
         match goal {
@@ -36,43 +37,44 @@ impl Mailbox {
         }
     }
 
-    /// For the owner, which has said that it waits: whether it was told meanwhile. Where it is told
-    /// of tags before it is blocked, the kick does not find it; this does (W4).
+    /// Returns whether the owner was woken since it announced its wait. Called by the owner. If the
+    /// wake-up for tags comes before the leader is blocked, its kick is not sent, but this check
+    /// finds it (W4).
     #[inline]
     pub(crate) fn is_told(&self) -> bool {
         Doing::of(self.word.load(Ordering::Acquire)) == Doing::Told
     }
 
-    /// For the holder of the token: the bios of the mailbox of that name have begun to lack tags,
-    /// or do not any more. Who waits for just that is told.
+    /// Records whether the bios of this mailbox lack tags. Called by the token holder. Wakes the
+    /// owner if it waits for tags only and they are no longer lacking.
     ///
     /// # Safety
-    /// A bio of the mailbox is in the layer.
+    /// A bio of the mailbox is in flight.
     pub(crate) unsafe fn set_lacks_tags(owner: u64, lacks: bool) -> Option<Delivered> {
-        // SAFETY: the name came from `owner`, and its bio keeps the mailbox.
+        // SAFETY: the ID came from `owner`, and its bio keeps the mailbox alive.
         let this = unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) };
         this.lacks_tags.store(lacks, Ordering::Relaxed);
         match lacks {
             true => None,
-            // The goal was written before the owner said that it waits.
+            // The owner wrote the goal before it announced the wait.
             false => this.tell_if(|| this.goal.load(Ordering::Relaxed) == TAGS),
         }
     }
 
-    /// For the holder of the token: there may be tags for the owner of that name. None where it is
-    /// no thread that sleeps.
+    /// Wakes the owner because tags may be available for it. Called by the token holder. Returns
+    /// `None` if the owner is not a waiting thread.
     ///
     /// # Safety
-    /// A bio of the mailbox is in the layer.
+    /// A bio of the mailbox is in flight.
     pub(crate) unsafe fn tell(owner: u64) -> Option<Delivered> {
-        // SAFETY: the name came from `owner`, and its bio keeps the mailbox.
+        // SAFETY: the ID came from `owner`, and its bio keeps the mailbox alive.
         let this = unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) };
         this.tell_if(|| true)
     }
 
     fn tell_if(&self, is_wanted: impl Fn() -> bool) -> Option<Delivered> {
         let Owner::Thread(thread) = &self.owner else { return None };
-        // It changes nothing, and is no load: see the module.
+        // A read-modify-write that changes nothing, and not a load: see the module docs.
         let mut word = self.word.fetch_or(0, Ordering::AcqRel);
         loop {
             let doing = Doing::of(word);

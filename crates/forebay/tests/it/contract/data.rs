@@ -1,12 +1,12 @@
-//! What is read, written, refused and cut short.
-// It submits memory of its own, in several segments.
+//! Contract: reads, writes, refusals and short counts.
+// These tests submit their own memory, in several segments.
 #![allow(unsafe_code)]
 
 use super::{LEN, Subject, pattern};
 use crate::common::{reap_all, submit};
 use forebay::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Refusal, Segment, Segments};
 
-/// Reads by a queue: what came of it, and the bytes.
+/// Reads through a queue, checks the result, and returns the bytes.
 fn read(disk: &Disk, start: u64, len: u64) -> Buf {
     let mut queue = disk.queue();
     submit(&mut queue, Io::read(Buf::new(len as usize), start));
@@ -32,7 +32,7 @@ pub(super) fn what_was_written_is_read(subject: &Subject) {
 pub(super) fn several_segments_are_one_range(subject: &Subject) {
     for disk in subject.each("") {
         let mut queue = disk.queue();
-        // Backwards in memory: no two are neighbours.
+        // The segments are in reverse order in memory, so no two adjacent segments are contiguous.
         let mut memory = pattern(3, 0, 1 << 16);
         let base = memory.as_mut_ptr().expose_provenance();
         let nr = (1 << 16) / 4096;
@@ -40,7 +40,7 @@ pub(super) fn several_segments_are_one_range(subject: &Subject) {
             let segment = |n: usize| Segment { addr: base + (nr - 1 - n) * 4096, len: 4096 };
             let segments = Segments::Many((0..nr).map(segment).collect());
             let bio = Bio { segments, ..Bio::range(op, 8192, 1 << 16) };
-            // SAFETY: `memory` outlives the reap, and nobody else touches it until then.
+            // SAFETY: `memory` outlives the reap, and no other code accesses it until then.
             let submitted = unsafe { queue.submit_raw(bio) };
             assert!(submitted.is_ok(), "{submitted:?}");
             assert_eq!(reap_all(&mut queue)[0].result, Ok(1 << 16));
@@ -118,7 +118,7 @@ pub(super) fn what_is_unaligned_or_out_of_range_is_refused(subject: &Subject) {
 
 pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
     if !subject.is_file() {
-        // Nothing else grows, and the key is unknown there.
+        // No other driver has a growing capacity: there the key is unknown.
         let spec = subject.spec("capacity=growing");
         let error = Disk::open(&spec).expect_err(&spec);
         return assert!(error.to_string().contains("unknown key `capacity`"), "{error}");
@@ -133,7 +133,7 @@ pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
             submit(&mut queue, Io::read(Buf::new(len), start));
             assert_eq!(reap_all(&mut queue)[0].result, Ok(expected), "{start}");
         }
-        // Two that merge: each gets its own part of what there is.
+        // Two reads that merge: each receives its own share of the available bytes.
         let plug = forebay::plug();
         submit(&mut queue, Io::read(Buf::new(4), end - 6).user_data(4));
         submit(&mut queue, Io::read(Buf::new(8), end - 2).user_data(2));
@@ -189,7 +189,7 @@ pub(super) fn a_large_bio_is_split(subject: &Subject) {
 pub(super) fn what_does_not_want_to_wait_is_answered_at_once(subject: &Subject) {
     for disk in subject.each("queue_depth=4&max_sectors_kb=4") {
         let mut queue = disk.queue();
-        // More requests than there are tags.
+        // The read needs more requests than there are tags.
         submit(&mut queue, Io::read(Buf::new(5 * 4096), 0).nowait());
         assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::NotSupported));
         let held = disk.quiesce();

@@ -1,12 +1,12 @@
-//! One contract, kept by every driver: the same operations have the same results, byte for byte,
-//! on a context of one's own and on the shared one.
+//! The contract of every driver: the same operations have the same results, byte for byte, on an
+//! owned context and on the shared context.
 //!
 //! - [`data`]: reads, writes, refusals and short counts;
 //! - [`progress`]: waits, drops, wake-ups and holds;
-//! - [`trace`]: a long series of operations by a seed, compared with the RAM disk's.
+//! - [`trace`]: a long series of operations from a seed, compared with the RAM disk's results.
 //!
-//! A property is a function of a [`Subject`]; the table below makes a test of each for each driver.
-//! `null` moves no data: there, statuses and lengths are looked at.
+//! A property is a function of a [`Subject`]. The table below generates a test of each property for
+//! each driver. `null` moves no data: there the tests check statuses and lengths only.
 
 mod data;
 mod progress;
@@ -17,10 +17,10 @@ use crate::nbd_server::{NbdServer, export};
 use forebay::{Buf, Disk};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 
-/// The size of the disks, bytes.
+/// Size of the disks, in bytes.
 pub(crate) const LEN: u64 = 1 << 20;
 
-/// A driver to be looked at, and what it works on. The file of one begins with zeroes.
+/// A driver under test and the storage behind it. A file starts out filled with zeroes.
 pub(crate) struct Subject {
     driver: String,
     rules: &'static str,
@@ -28,19 +28,19 @@ pub(crate) struct Subject {
     server: Option<NbdServer>,
 }
 
-/// Rules under which no result may change: completions come late.
+/// `fault` rules that may not change any result: they only delay completions.
 const LATE: &str = "rule=write:delay=200us:nth=5&rule=any:delay=50us:nth=3&rule=flush:delay=1ms";
 
-/// Likewise, for a device without a cache, which no flush reaches.
+/// The same for a device without a cache, which receives no flushes.
 const LATE_RAM: &str = "rule=write:delay=200us:nth=5&rule=any:delay=50us:nth=3";
 
-/// Likewise: short counts are gone on with, busy devices asked again.
+/// The same: the layer continues after short counts and retries after busy errors.
 const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=any:busy:nth=7";
 
 impl Subject {
-    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules, `late_x` with
-    /// those by which it is late, `model_x` the device `x` of the driver `model`, `nbd_x` an NBD
-    /// server that lacks something.
+    /// Returns the driver with this name. `fault_x` is `x` behind `fault` with harmless rules,
+    /// `late_x` is `x` behind `fault` with delays, `model_x` is the device `x` of the driver
+    /// `model`, and `nbd_x` is an NBD server that lacks a feature.
     fn of(name: &str) -> Subject {
         let rules = match name.split_once('_') {
             Some(("fault", _)) => HARMLESS,
@@ -54,7 +54,7 @@ impl Subject {
         Subject { driver, rules, scratch: Scratch::new(LEN), server }
     }
 
-    /// Whether what is written can be read.
+    /// Returns whether a read returns the data that was written.
     pub(crate) fn moves_data(&self) -> bool {
         !self.driver.ends_with("null")
     }
@@ -73,7 +73,7 @@ impl Subject {
         let rules: Vec<&str> = self.rules.split('&').filter(may_act).collect();
         let rules = rules.join("&");
         if let Some((_, device)) = self.driver.split_once("model:") {
-            // As slow as it has to be to do things in an order of its own.
+            // Slow enough that the device reorders requests.
             let constants = match device {
                 "hdd" => "seek_ns=20k&bytes_per_s=4g",
                 "sata" => "seek_ns=20k&position_ns=20k&flush_ns=10k&bytes_per_s=4g",
@@ -92,41 +92,41 @@ impl Subject {
         format!("{}:{target}?{keys}&{rules}", self.driver)
     }
 
-    /// The disk, with direct I/O where there is such a thing.
+    /// Opens the disk, with direct I/O if the driver supports it.
     pub(crate) fn open(&self, keys: &str) -> Disk {
         let direct = if self.is_file() { "&direct=on" } else { "" };
         open(&self.spec(&format!("{keys}{direct}")))
     }
 
-    /// The disk, through the page cache where there is such a thing, growing.
+    /// Opens the disk with a growing capacity, through the page cache if the driver uses it.
     pub(crate) fn open_growing(&self, keys: &str) -> Disk {
         open(&self.spec(&format!("{keys}&capacity=growing")))
     }
 
-    /// A disk on whose first context each thread has its I/O; and one on which the thread that
-    /// makes a queue has its own, if the device can have two; and one whose shared context a
-    /// worker runs as well.
+    /// Opens three disks: one on which all threads share the first context; one on which a thread
+    /// that creates a queue owns a context, if the device can have two; and one with a worker that
+    /// also runs the shared context.
     pub(crate) fn each(&self, keys: &str) -> [Disk; 3] {
         let several = format!("nr_hw_queues={}", self.nr_hw_queues(2));
         ["nr_hw_queues=1", &several, "run_queue=always"]
             .map(|more| self.open(&format!("{more}&{keys}")))
     }
 
-    /// So many contexts, or as many as the device can have.
+    /// Returns `wanted`, or 1 if the device can have only one context.
     pub(crate) fn nr_hw_queues(&self, wanted: u64) -> u64 {
         let is_one = self.driver.ends_with("sata") || self.driver.ends_with("nbd_alone");
         if is_one { 1 } else { wanted }
     }
 
-    /// Looks at what was read, where that is there.
+    /// Checks the bytes that were read, unless the driver moves no data.
     #[track_caller]
     pub(crate) fn assert_read(&self, read: &[u8], expected: &[u8]) {
         assert!(!self.moves_data() || read == expected, "{}: other data", self.driver);
     }
 }
 
-/// A server for `nbd`; for `nbd_simple` one without structured replies, for `nbd_compact` one
-/// without extended headers, for `nbd_alone` one that allows one connection.
+/// Returns a server for `nbd`: `nbd_simple` has no structured replies, `nbd_compact` has no
+/// extended headers, and `nbd_alone` allows one connection only.
 fn server(kind: &str) -> NbdServer {
     let mut export = export(LEN);
     export.can.multi_conn = kind != "_alone";
@@ -140,7 +140,7 @@ fn server(kind: &str) -> NbdServer {
     )
 }
 
-/// Bytes that differ from place to place, and by `stamp`.
+/// Returns bytes that differ from offset to offset, and by `stamp`.
 pub(crate) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
     let mut buf = Buf::new(len as usize);
     for (nth, word) in buf.chunks_mut(8).enumerate() {
@@ -150,7 +150,7 @@ pub(crate) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
     buf
 }
 
-/// A test of each property for each driver.
+/// Generates a test of each property for each driver.
 macro_rules! tests {
     ($($module:ident: $($property:ident)+;)+ => $drivers:tt) => {
         $($(tests!(@property $module $property $drivers);)+)+

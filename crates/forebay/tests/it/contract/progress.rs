@@ -1,4 +1,4 @@
-//! What waits, is dropped, is told and is held.
+//! Contract: waits, drops, wake-ups and holds.
 
 use super::{LEN, Subject, pattern};
 use crate::common::{open, reap_all, submit};
@@ -36,7 +36,8 @@ pub(super) fn many_are_in_flight_at_once(subject: &Subject) {
     }
 }
 
-/// Leaders, followers, kicks; for `psync` also who makes a call itself, of its own or of another.
+/// Exercises leaders, followers and kicks. On `psync`, a waiting thread may also run a pending call
+/// itself, its own or another thread's.
 pub(super) fn threads_share_a_context(subject: &Subject) {
     let disk = subject.open("nr_hw_queues=1&queue_depth=8");
     thread::scope(|scope| {
@@ -91,7 +92,7 @@ pub(super) fn a_future_that_is_dropped_has_written(subject: &Subject) {
     for n in 0..64 {
         let mut future = std::pin::pin!(disk.start(Io::write(image(n), n * BLOCK)));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        // It may have ended already.
+        // The future may already be ready.
         let _ = future.as_mut().poll(&mut context);
     }
     drop(disk);
@@ -105,7 +106,7 @@ pub(super) fn a_future_that_is_dropped_has_written(subject: &Subject) {
     }
 }
 
-/// Nothing is in flight, so only a kick ends the wait of the thread that leads.
+/// No I/O is in flight, so only a kick ends the wait of the leader.
 pub(super) fn who_waits_is_told_of_a_hold_that_ends(subject: &Subject) {
     let disk = subject.open("nr_hw_queues=1");
     for round in 0..10u64 {

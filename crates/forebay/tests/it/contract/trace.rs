@@ -1,17 +1,17 @@
-//! A long series of operations by a seed, and what came of each: compared with the RAM disk's.
+//! Contract: a long series of operations from a seed, with results compared to the RAM disk's.
 
 use super::{LEN, Subject, pattern};
 use crate::common::{Numbers, open, reap_all};
 use forebay::{BlockStatus, Buf, Disk, Io};
 
-/// What came of one operation.
+/// Outcome of one operation.
 #[derive(Debug, PartialEq)]
 enum End {
     Refused(String),
     Ended(Result<u64, BlockStatus>, Option<Vec<u8>>),
 }
 
-/// An I/O by chance: of any kind, most of them good, in the `nth` of 16 parts of the disk.
+/// Returns a random I/O of any kind, most of them valid, in the `nth` of 16 parts of the disk.
 fn random_io(numbers: &mut Numbers, nth: u64, unit: u64) -> Io {
     let part = LEN / 16;
     let mut start = nth * part + numbers.below(part / unit) * unit;
@@ -23,7 +23,7 @@ fn random_io(numbers: &mut Numbers, nth: u64, unit: u64) -> Io {
         2 => len -= 1,
         _ => {}
     }
-    // Memory suits every device; what does not is another property.
+    // The memory meets every device's alignment. Another property covers memory that does not.
     let buf = || Buf::new(len as usize);
     let write = || Io::write(pattern(start, 0, len), start);
     match numbers.below(16) {
@@ -39,7 +39,8 @@ fn random_io(numbers: &mut Numbers, nth: u64, unit: u64) -> Io {
     }
 }
 
-/// Runs it on a disk: what came of each operation, in the order of the trace; and the disk's image.
+/// Runs the trace on a disk. Returns the outcome of each operation, in the order of the trace, and
+/// the disk's image.
 fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
     let mut numbers = Numbers(seed);
     let unit = u64::from(disk.limits().logical_block_size).max(512);
@@ -49,7 +50,7 @@ fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
     for _ in 0..60 {
         let first = ends.len();
         let plug = (numbers.below(2) == 0).then(forebay::plug);
-        // Ranges of a batch do not touch: its order is the driver's.
+        // The ranges of a batch do not overlap, because the driver may reorder the batch.
         for nth in 0..1 + numbers.below(16) {
             let at = ends.len() as u64;
             match queue.submit(random_io(&mut numbers, nth, unit).user_data(at)) {
@@ -87,7 +88,7 @@ pub(super) fn a_random_trace_ends_as_on_a_ram_disk(subject: &Subject) {
     }
 }
 
-/// The two without their data, which is long.
+/// Describes both outcomes without their data, which is long.
 fn difference(found: &End, expected: &End) -> String {
     let short = |end: &End| match end {
         End::Refused(why) => why.clone(),

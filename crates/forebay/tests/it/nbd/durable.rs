@@ -1,4 +1,4 @@
-//! How what is to be durable is said on the wire.
+//! NBD commands that carry durability: FUA and flush on the wire.
 
 use super::LEN;
 use crate::common::{open, reap_all, submit};
@@ -9,7 +9,7 @@ use forebay_nbd::server::Command;
 const WRITE: Command = Command::Write { fua: false };
 const DURABLE_WRITE: Command = Command::Write { fua: true };
 
-/// Makes one I/O on a disk, and returns the commands that the server has served for it.
+/// Runs one I/O on a disk. Returns the commands that the server served for it.
 fn commands(server: &NbdServer, disk: &Disk, io: Io) -> Vec<Command> {
     server.take_commands();
     let mut queue = disk.queue();

@@ -1,4 +1,4 @@
-//! The commands that the driver sends, with their flags, as a server sees them.
+//! The commands that the driver sends, with their flags, as received by a server.
 
 use super::{LEN, Reader, write};
 use crate::common::{open, submit};
@@ -10,7 +10,8 @@ use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 
-// The protocol's numbers, written anew: the wire code has no part in what is expected.
+// The protocol's constants, repeated here so that the expected values do not depend on the wire
+// code.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
@@ -19,10 +20,10 @@ const WRITE_ZEROES: u16 = 6;
 const FUA: u16 = 1;
 const PAYLOAD_LEN: u16 = 1 << 5;
 
-/// What a server has received: command and flags of each request.
+/// Requests that a server has received: command and flags of each.
 type Record = Arc<Mutex<Vec<(u16, u16)>>>;
 
-/// Serves every request, and records it.
+/// Serves every request and records it.
 fn record(
     record: &Record,
     reader: &mut Reader<'_>,
@@ -48,7 +49,7 @@ fn record(
     }
 }
 
-/// A server that records, without these options, and a disk on it.
+/// Returns a recording server without these options, and a disk on it.
 fn recorded(export: ExportInfo, declined: &[u32], keys: &str) -> (NbdServer, Disk, Record) {
     let seen = Record::default();
     let by_server = Arc::clone(&seen);
@@ -59,7 +60,7 @@ fn recorded(export: ExportInfo, declined: &[u32], keys: &str) -> (NbdServer, Dis
     (server, disk, seen)
 }
 
-/// Submits an I/O, and waits for its end.
+/// Submits an I/O and waits until it ends.
 #[track_caller]
 fn run(disk: &Disk, io: Io) {
     let mut queue = disk.queue();
@@ -69,7 +70,7 @@ fn run(disk: &Disk, io: Io) {
     assert!(done[0].result.is_ok(), "{done:?}");
 }
 
-/// The export of a server that offers all there is, fast zeroes included.
+/// Returns an export that offers every feature, including fast zeroes.
 fn able() -> ExportInfo {
     let mut export = export(LEN);
     export.can.fast_zero = true;
@@ -92,10 +93,11 @@ fn each_command_has_its_flags_and_no_others() {
         check(Io::write(Buf::new(4096), 0), &[(WRITE, write)]);
         check(Io::write(Buf::new(4096), 0).fua(), &[(WRITE, write | FUA)]);
         check(Io::flush(), &[(FLUSH, 0)]);
-        // Never NO_HOLE, and never FAST_ZERO: the server may zero a range in any way.
+        // The driver sets neither NO_HOLE nor FAST_ZERO: the server may zero a range in any way.
         check(Io::write_zeroes(0, 4096), &[(WRITE_ZEROES, 0)]);
         check(Io::discard(0, 4096), &[(TRIM, 0)]);
-        // The layer hands FUA down with writes alone; a flush follows any other command.
+        // The layer passes FUA on with writes only; for other commands it issues a flush
+        // afterwards.
         check(Io::write_zeroes(0, 4096).fua(), &[(WRITE_ZEROES, 0), (FLUSH, 0)]);
         check(Io::discard(0, 4096).fua(), &[(TRIM, 0), (FLUSH, 0)]);
     }

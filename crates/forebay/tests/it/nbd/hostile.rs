@@ -1,4 +1,5 @@
-//! Servers that hang up, lie or break the protocol: each I/O ends, and nobody waits for ever.
+//! Servers that hang up, send wrong data or break the protocol: each I/O ends, and no caller waits
+//! forever.
 
 use super::{LEN, Reader, request, skip, write};
 use crate::common::{Numbers, open, submit};
@@ -10,7 +11,8 @@ use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 
-/// A disk on a server that does this with its first read, and what is said of its end.
+/// Runs `script` for the first read that a server receives. Returns the failure that the disk
+/// reports.
 fn lost_by(
     declined: &[u32],
     script: impl Fn(&mut Reader<'_>, &Transmission, &Request) -> std::io::Result<()>
@@ -28,7 +30,7 @@ fn lost_by(
     });
     let tells = !declined.contains(&OPT_STRUCTURED_REPLY);
     let disk = open(&server.uri());
-    // All that is under way ends, whoever waits for it.
+    // All I/O in flight ends, on every thread that waits.
     std::thread::scope(|scope| {
         for nth in 0..4u64 {
             let disk = &disk;
@@ -41,7 +43,7 @@ fn lost_by(
             let mut extents = Vec::new();
             let told = disk.block_status(0, LEN, 10, &mut extents);
             let lost = Err(IoError::Ended(BlockStatus::Offline));
-            // Without contexts it need not ask.
+            // Without meta contexts the driver answers without a request.
             assert!(told == lost || !tells && told == Ok(()), "{told:?}");
         });
     });
@@ -67,7 +69,7 @@ fn a_server_that_breaks_the_protocol_fails_the_device_and_it_is_said_how() {
     let says = |declined: &[u32], bytes: &'static [u8]| {
         lost_by(declined, move |reader, _, _| {
             write(reader, bytes)?;
-            // It would go on.
+            // The server keeps the connection open.
             reader.read_to_end(&mut Vec::new()).map(|_| ())
         })
     };
@@ -80,7 +82,7 @@ fn a_server_that_breaks_the_protocol_fails_the_device_and_it_is_said_how() {
         why,
         "the server breaks the protocol: a reply to the unknown request 0x909090909090909"
     );
-    // More than was asked for, at a place that memory of somebody else may follow.
+    // More bytes than requested, beyond the end of the caller's buffer.
     let why = lost_by(&[], |reader, transmission, rq| {
         let head = transmission.data(rq, rq.offset + 4095, 2, true, true);
         write(reader, head.as_slice())?;
@@ -126,7 +128,7 @@ fn each_error_of_the_server_reaches_its_bio_and_no_other() {
             BlockStatus::Invalid,
             BlockStatus::NoSpace,
             BlockStatus::Invalid,
-            // It is told as EINVAL to who did not ask for fast zeroes.
+            // For ENOTSUP the server sends EINVAL, because the client did not request fast zeroes.
             BlockStatus::Invalid,
             BlockStatus::Transport,
         ];
@@ -142,7 +144,7 @@ fn each_error_of_the_server_reaches_its_bio_and_no_other() {
 fn a_disk_without_io_notices_nothing_and_uses_nothing_when_its_server_goes() {
     let server = NbdServer::scripted(export(LEN), &[], |_, _| Ok(()));
     let disk = open(&format!("{}&service=on", server.uri()));
-    // Its thread sees the end once, and does not look again and again.
+    // The disk's thread detects the end of the connection once, and does not keep polling.
     while disk.failure().is_none() {
         std::thread::yield_now();
     }
@@ -156,7 +158,7 @@ fn a_disk_without_io_notices_nothing_and_uses_nothing_when_its_server_goes() {
     assert!(disk.is_failed());
 }
 
-/// Answers a request, more or less.
+/// Answers a request, with valid replies that tests then corrupt.
 fn answer(transmission: &Transmission, rq: &Request, out: &mut Vec<u8>) {
     match rq.command {
         Err(refused) => transmission.error(rq, refused.error, refused.message, out),
@@ -200,13 +202,13 @@ fn whatever_a_server_says_every_io_ends_and_no_other_memory_is_touched() {
                     answer(transmission, &rq, &mut out);
                     nr_left = nr_left.saturating_sub(1);
                     if nr_left == 0 {
-                        // Some bit of the next few headers is another.
+                        // Flips one random bit in the next few headers.
                         let mut numbers = seed.lock().expect("no panic");
                         let at = numbers.below(out.len().min(80) as u64) as usize;
                         out[at] ^= 1 << numbers.below(8);
                         nr_left = 1;
-                        // A client that was told of more than comes waits for that: it hangs up
-                        // when nothing more is asked.
+                        // If the flipped bit announces more data than follows, the client waits for
+                        // it. So the server hangs up when no further request arrives.
                         let a_while = std::time::Duration::from_millis(20);
                         reader.get_ref().set_read_timeout(Some(a_while))?;
                     }

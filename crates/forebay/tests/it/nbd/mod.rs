@@ -1,5 +1,5 @@
-//! The `nbd` driver: what a server says becomes what a disk is; whatever a server does, each I/O
-//! ends, and no caller waits for ever.
+//! The `nbd` driver: the server's export becomes the disk's properties. Each I/O ends and no caller
+//! waits forever, for any behaviour of the server.
 
 mod durable;
 mod flags;
@@ -19,7 +19,7 @@ const LEN: u64 = 1 << 20;
 
 type Reader<'a> = BufReader<&'a UnixStream>;
 
-/// The next request, without its payload.
+/// Reads the next request, without its payload.
 fn request(reader: &mut Reader<'_>, transmission: &Transmission) -> std::io::Result<Request> {
     let mut header = vec![0; transmission.header_len()];
     reader.read_exact(&mut header)?;
@@ -64,7 +64,7 @@ fn what_the_server_says_becomes_the_disks_limits() {
     let refused = disk.write_at(&[0; 1024], 0);
     assert_eq!(refused, Err(IoError::Refused(forebay::Refusal::ReadOnly)));
 
-    // A server that knows little.
+    // A server with few features.
     told.can = Abilities::default();
     told.block_size.min = 1;
     let old = NbdServer::new(told, &[OPT_STRUCTURED_REPLY, OPT_EXTENDED_HEADERS, OPT_GO]);
@@ -129,7 +129,7 @@ fn threads_for_which_the_server_has_no_connection_share_one() {
                     queue.reap(1, 1, &mut done);
                 }
                 assert!(done.iter().all(|one| one.result == Ok(512)));
-                // Nobody leaves its connection to another.
+                // No thread gives its connection up before all have one.
                 all_there.wait();
             });
         }
@@ -186,7 +186,7 @@ fn an_answer_that_who_waits_beside_has_received_reaches_who_asked() {
     let server = NbdServer::new(export(LEN), &[]);
     let disk = open(&format!("{}&service=on", server.uri()));
     for _ in 0..3000 {
-        // Nothing else is under way: the disk's thread sees the reply as well.
+        // No other I/O is in flight, so the disk's thread may also receive the reply.
         disk.block_status(0, LEN, 10, &mut Vec::new()).expect("it tells");
     }
 }
@@ -197,7 +197,7 @@ fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
         let server = NbdServer::new(export(LEN), declined);
         let disk = open(&format!("{}&nr_hw_queues=1", server.uri()));
         let tells = !declined.contains(&OPT_STRUCTURED_REPLY);
-        // Every other 64 KiB of the first half.
+        // Writes every other 64 KiB of the first half.
         for nth in 0..4 {
             disk.write_at(&[1; 64 << 10], nth << 17).expect("a write");
         }
@@ -213,7 +213,7 @@ fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
                 scope.spawn(|| {
                     for _ in 0..100 {
                         let mut extents = Vec::new();
-                        // From the middle of a block to the middle of a block.
+                        // The range begins and ends in the middle of a block.
                         disk.block_status(100, LEN - 200, 100, &mut extents).expect("it tells");
                         let sum: u64 = extents.iter().map(|extent| extent.len).sum();
                         assert_eq!(sum, LEN - 200);

@@ -1,5 +1,5 @@
-//! More to send than a socket holds, replies that come too early, and event loops.
-// It waits for a descriptor by a system call.
+//! More data than a socket buffer holds, early replies, and event loops.
+// These tests poll a descriptor with a system call.
 #![allow(unsafe_code)]
 
 use super::{LEN, Reader, request, skip, write};
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-/// A server that reads nothing until it is told to, and then does as the first argument says with
+/// A server that reads nothing until `go` receives a message, and then runs the second argument for
 /// each write.
 fn stubborn(
     go: Receiver<()>,
@@ -60,7 +60,7 @@ fn more_than_a_socket_holds_is_submitted_without_waiting_and_sent_later() {
         buf.fill(nth as u8 + 1);
         submit(&mut queue, Io::write(buf, nth << 20));
     }
-    // 32 MiB are there, and nobody has read a byte.
+    // 32 MiB are queued, and the server has not read a byte.
     let mut done = Vec::new();
     assert_eq!(queue.reap(0, 100, &mut done), 0);
     go.send(()).expect("a server");
@@ -97,7 +97,7 @@ fn a_reply_before_all_was_sent_ends_nothing_before_that() {
     let (go, gone) = channel();
     let (ask, asked) = channel();
     let server = stubborn(gone, move |reader, transmission, rq| {
-        // The error goes out at once, and the payload is read when the test says so.
+        // The server sends the error at once, and reads the payload when the test lets it.
         let mut out = Vec::new();
         transmission.error(rq, NbdError::NoSpc, "", &mut out);
         write(reader, &out)?;
@@ -110,7 +110,7 @@ fn a_reply_before_all_was_sent_ends_nothing_before_that() {
     go.send(()).expect("a server");
     let mut done = Vec::new();
     for _ in 0..200 {
-        // Its memory may still be read by the kernel.
+        // The kernel may still read the write's memory.
         assert_eq!(queue.reap(0, 1, &mut done), 0);
         std::thread::yield_now();
     }
@@ -130,10 +130,10 @@ fn an_event_loop_without_io_is_left_alone_whatever_the_server_does() {
     let disk = open(&format!("{}&nr_hw_queues=1", server.uri()));
     let (mut queue, mut done) = (disk.queue(), Vec::new());
     queue.poll_fd().expect("a descriptor");
-    // It may say once that there is something, before there is anything.
+    // The descriptor may be readable once before any completion exists.
     queue.reap(0, 1, &mut done);
     assert!(!is_readable(queue.poll_fd().expect("a descriptor")));
-    // It hangs up. With nothing under way there is nothing to be done about that.
+    // The server hangs up. Without I/O in flight, the driver does nothing about that.
     drop(go);
     for _ in 0..1000 {
         assert!(!is_readable(queue.poll_fd().expect("a descriptor")));
@@ -145,7 +145,7 @@ fn an_event_loop_without_io_is_left_alone_whatever_the_server_does() {
     assert_eq!(done[0].result, Err(BlockStatus::Offline));
 }
 
-/// Waits until a descriptor is readable, by a wait of the system's for input alone.
+/// Waits until a descriptor is readable: a plain `poll(2)` with `POLLIN` only.
 fn wait_readable(fd: BorrowedFd<'_>) {
     assert!(poll(fd, 60_000), "it is told");
 }
@@ -156,6 +156,6 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 fn poll(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, which the kernel writes to.
+    // SAFETY: `poll` is one structure, and the kernel writes to it only.
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }

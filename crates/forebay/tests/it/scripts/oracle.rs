@@ -201,7 +201,7 @@ impl Reasons {
     /// Checks that a flush may have failed.
     ///
     /// # Errors
-    /// It has no reason left.
+    /// The flush has no reason left to fail.
     pub(crate) fn check(&mut self, failure: &Failure) -> Result<(), String> {
         /// The thread's own open file reports an error, and so does the one for checks.
         const NR_REPORTS: u32 = 2;

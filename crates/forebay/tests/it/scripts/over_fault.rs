@@ -1,4 +1,4 @@
-//! Scripts over `fault:`, which lets write-backs fail.
+//! Scripts over `fault:`, which makes write-backs fail.
 
 use crate::common::{Numbers, Scratch};
 use crate::scripts::worker::{Ended, Kind};
@@ -7,22 +7,22 @@ use forebay::{Buf, Disk};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The size of the disks.
+/// Size of the disks, in bytes.
 const LEN: u64 = 4 << 20;
 
-/// Memory or a file behind `fault:`. A write that a rule strikes never reaches it.
+/// Memory or a file behind `fault:`. A write that matches a fault rule never reaches it.
 struct Faulty {
     /// The file and its engine; `None` for memory.
     file: Option<(Scratch, &'static str)>,
     fua: bool,
-    /// Operations and their effect, as in a rule.
+    /// Operations and effect, in the syntax of a rule.
     fault: &'static str,
-    /// No write-back fails.
+    /// Whether no write-back fails.
     is_quiet: bool,
 }
 
 impl Faulty {
-    /// Returns the kind of this seed, with write-backs that fail.
+    /// Returns the storage of this seed, with write-backs that fail.
     fn new(engine: Option<&'static str>, seed: u64) -> Faulty {
         let file = engine.map(|engine| (Scratch::new(LEN), engine));
         let is_quiet = (seed / 6).is_multiple_of(8);
@@ -45,8 +45,8 @@ impl Storage for Faulty {
         let late = ["", "&rule=flush:delay=200us:nth=2"][numbers.below(2) as usize];
         let seed = numbers.below(1 << 32);
         let direct = if file.is_some() && numbers.below(4) == 0 { "&direct=on" } else { "" };
-        // A read of the first page lets another program sync the file. No script writes that page:
-        // the last rule makes the disk a file in a page cache whatever `fault` is.
+        // A read of the first page makes another program sync the file. No script writes that page:
+        // the last rule makes the disk a file in a page cache, independent of `fault`.
         format!(
             "fault:{target}&fua={fua}&nr_hw_queues=4&seed={seed}{direct}\
              &rule={fault}:rate={rate}&rule=read:foreign_sync:range=0+512{late}\
@@ -85,8 +85,8 @@ impl Storage for Faulty {
         disk.read_at(&mut Buf::new(PAGE), 0).expect("a read");
     }
 
-    /// The writes that were struck are those that are not stored. (A write whose preflush failed
-    /// was not made.)
+    /// The failed writes are those that are not stored. (A write whose preflush failed was never
+    /// issued.)
     fn nr_failed(&self, disk: &Disk, ended: &[Ended]) -> u64 {
         let is_struck = |ended: &&Ended| {
             let is_made = ended.result.is_ok() || matches!(ended.kind, Kind::WriteFua { .. });
@@ -124,7 +124,7 @@ fn file_through_io_uring_keeps_acknowledged_durability() {
 
 #[test]
 fn file_through_aio_keeps_acknowledged_durability() {
-    // Fewer: the kernel needs up to 50 ms to destroy an AIO context.
+    // Runs fewer scripts: the kernel needs up to 50 ms to destroy an AIO context.
     check_file("file_through_aio_keeps_acknowledged_durability", 12, ENGINES[1]);
 }
 
@@ -133,8 +133,8 @@ fn file_through_psync_keeps_acknowledged_durability() {
     check_file("file_through_psync_keeps_acknowledged_durability", 60, ENGINES[2]);
 }
 
-/// Returns what the first script finds that finds anything, of 20 scripts on a disk that breaks a
-/// rule of the model.
+/// Runs up to 20 scripts on a disk that breaks a rule of the model. Returns the first failure
+/// found.
 fn found(fault: &'static str) -> String {
     let found = |seed| {
         let storage = Faulty { file: None, fua: true, fault, is_quiet: false };

@@ -1,5 +1,6 @@
-//! Scripts over the kernel's own write-back, on a block device whose storage is full for a while.
-// It drops the page cache of the device by a system call.
+//! Scripts over the kernel's own write-back, on a block device with storage that is full for a
+//! while.
+// These tests drop the device's page cache with a system call.
 #![allow(unsafe_code)]
 
 use crate::common::Numbers;
@@ -11,7 +12,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Each takes half a second: it sets up a loop device and fills its storage often.
+/// Each script takes half a second: it sets up a loop device and fills its storage often.
 const NR_SCRIPTS: u64 = 32;
 
 /// A loop device on a file in a tmpfs.
@@ -25,7 +26,8 @@ struct Thin {
 }
 
 impl Thin {
-    /// Returns the kind of this seed; `None`, with a message, where there is no such device.
+    /// Returns the storage of this seed; skips the test and returns `None` if there is no such
+    /// device.
     fn new(test: &str, seed: u64) -> Option<Thin> {
         Some(Thin {
             device: ThinDevice::new(test)?,
@@ -46,17 +48,17 @@ impl Thin {
         self.was_full.set(true);
     }
 
-    /// Writes the page cache back and drops clean pages. No open file reports an error by this.
+    /// Writes the page cache back and drops clean pages. This reports an error to no open file.
     fn write_back(&self) {
         /// `BLKFLSBUF` of <linux/fs.h>.
         const BLKFLSBUF: libc::c_ulong = 0x1261;
         let file = File::open(&self.device.node).expect("the device");
-        // SAFETY: an open descriptor; this request has no argument.
+        // SAFETY: the descriptor is open; this request has no argument.
         let answer = unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF, 0) };
         assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Syncs the device as another program does, which gets the error.
+    /// Syncs the device like another program, which receives the error.
     fn foreign_sync(&self) {
         let _ = self.device.sync();
     }
@@ -76,13 +78,13 @@ impl Storage for Thin {
         true
     }
 
-    /// Linux's loop driver reports success for a write that its file took in part (seen with 6.18).
-    /// So no request may cover a page that has room in the file and one that has not.
+    /// Linux's loop driver reports success for a write that its file accepted in part (seen with
+    /// 6.18). So no request may cover both a page that fits into the file and one that does not.
     fn page_distance(&self) -> u64 {
         2
     }
 
-    /// Direct I/O gets the error of the device itself.
+    /// Direct I/O receives the device's own error.
     fn fails_writes(&self) -> bool {
         true
     }
@@ -110,7 +112,7 @@ impl Storage for Thin {
         }
     }
 
-    /// Only while the storage was full.
+    /// Write-backs fail only while the storage is full.
     fn nr_failed(&self, _: &Disk, _: &[Ended]) -> u64 {
         u64::from(self.was_full.replace(self.is_full.get()))
     }

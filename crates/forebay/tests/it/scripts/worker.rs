@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// The command of an I/O.
+/// Command of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     Write { page: u64, value: u64 },
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Returns the page that it writes, and the value.
+    /// Returns the page that this I/O writes, and the value.
     pub(crate) fn written(self) -> Option<(u64, u64)> {
         match self {
             Kind::Write { page, value }
@@ -50,18 +50,18 @@ impl Kind {
 pub(crate) struct Ended {
     pub(crate) kind: Kind,
     pub(crate) result: Result<u64, BlockStatus>,
-    /// The durable point of a write; 0 of other I/Os.
+    /// Durable point of a write; 0 for other I/Os.
     pub(crate) point: u64,
 }
 
 enum Order {
-    /// I/Os on the disk of this number.
+    /// Submits I/Os on the disk with this number.
     Batch { number: usize, disk: Disk, kinds: Vec<Kind>, is_plugged: bool },
-    /// Drops the queue on the disk of this number.
+    /// Drops the queue on the disk with this number.
     Close(usize),
 }
 
-/// A thread.
+/// A thread of a script.
 pub(crate) struct Worker {
     /// Unique in a script.
     pub(crate) number: u64,
@@ -86,7 +86,7 @@ impl Worker {
                         batch(queue, &kinds, is_plugged)
                     }
                 };
-                // A script that has failed does not receive it.
+                // After a failure the script no longer receives.
                 let _ = done.send(answer);
             }
         });
@@ -107,7 +107,7 @@ impl Worker {
         self.ended.recv().expect("no panic")
     }
 
-    /// Drops the queue on a disk, and waits for that.
+    /// Drops the queue on a disk, and waits until it is dropped.
     pub(crate) fn close(&self, number: usize) {
         self.send(Order::Close(number));
         self.ended();
@@ -140,8 +140,8 @@ fn batch(queue: &mut BioQueue, kinds: &[Kind], is_plugged: bool) -> Vec<Ended> {
     done.into_iter().map(ended).collect()
 }
 
-/// Makes a blocking call on the calling thread. (A write with a preflush has none: it becomes a
-/// plain write.)
+/// Makes a blocking call on the calling thread. (There is no blocking write with a preflush: it
+/// becomes a plain write.)
 pub(crate) fn call(disk: &Disk, kind: Kind) -> Ended {
     let offset = |page: u64| page * PAGE as u64;
     let (kind, result, point) = match kind {

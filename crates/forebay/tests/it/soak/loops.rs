@@ -1,8 +1,8 @@
-//! Random event loops: each sleeps at descriptors alone, while others freeze, quiesce and stop the
-//! disk, and drivers are busy. No wake-up is lost, and every byte is right.
+//! Random event loops. Each sleeps at descriptors only, while other threads freeze, quiesce and
+//! stop the disk, and drivers are busy. No wake-up is lost, and every byte is right.
 //!
-//! A loop that sleeps for [`PATIENCE`] with I/O outstanding fails the test, and says what it waits
-//! for. A call that does not return is named by a watchdog, which ends the process.
+//! A loop that sleeps for [`PATIENCE`] with I/O outstanding fails the test and lists that I/O. A
+//! watchdog names a call that does not return, and ends the process.
 
 use super::{content, soak_seconds, soak_seed};
 use crate::common::{Numbers, Scratch, open};
@@ -19,24 +19,24 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a loop sleeps before something was lost; a call takes at most twice as long.
+/// A loop that sleeps this long has lost a wake-up; a call may take at most twice as long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time is counted in such steps: a process that is stopped and continued has lost nothing.
+/// Time is counted in these steps, so a process that is stopped and continued has lost nothing.
 const STEP: Duration = Duration::from_millis(20);
 const NR_STEPS: u32 = (PATIENCE.as_millis() / STEP.as_millis()) as u32;
 const LOOPS: u64 = 3;
 const HOLDERS: u64 = 2;
-/// The pages that a loop has for itself.
+/// Number of pages that only one loop uses.
 const PAGES: u64 = 48;
 const LEN: u64 = LOOPS * PAGES * 4096;
-/// What a flush is called, which has no page.
+/// The page number of a flush, which has no page.
 const FLUSH: u64 = PAGES;
 
-/// What each thread of a run is doing, for the watchdog.
+/// The current activity of each thread of a run, for the watchdog.
 struct Watch {
     spec: String,
     seed: u64,
-    /// And for how many steps.
+    /// By thread: the activity, and the number of steps since it began.
     doing: Vec<Mutex<(&'static str, u32)>>,
     is_over: AtomicBool,
 }
@@ -56,7 +56,7 @@ impl Watch {
                 *doing
             };
             let states: Vec<(&str, u32)> = self.doing.iter().map(state).collect();
-            // A loop that sleeps fails by itself before.
+            // A sleeping loop fails its own check before this.
             if states.iter().any(|(_, nr)| *nr > 2 * NR_STEPS) {
                 let lines = states.iter().enumerate().map(|(thread, (what, nr))| {
                     format!("thread {thread}: {what} for {:?}\n", *nr * STEP)
@@ -75,13 +75,13 @@ impl Watch {
 
 #[derive(Clone, Copy, Default)]
 struct Page {
-    /// What it holds: a number again and again. None: not known.
+    /// The page's content: one number, repeated. `None` if it is unknown.
     value: Option<u64>,
-    /// An I/O on it is in the layer.
+    /// Whether an I/O on the page is in the layer.
     is_busy: bool,
 }
 
-/// An I/O on a page: what it writes, if it does.
+/// An I/O on a page, and the value that it writes, if any.
 #[derive(Clone, Copy)]
 struct Pending {
     page: u64,
@@ -111,7 +111,7 @@ struct Loop<'a> {
     pages: Vec<Page>,
     queues: Vec<Queue>,
     futures: Vec<Future>,
-    /// It watches the descriptor of the disk, for futures.
+    /// The disk's descriptor, if the loop watches it for futures.
     disk_fd: Option<BorrowedFd<'a>>,
     woken: Arc<EventFd>,
 }
@@ -125,7 +125,7 @@ impl Loop<'_> {
         (self.first + page) * 4096
     }
 
-    /// An I/O on a page that has none.
+    /// Returns an I/O on a page that has none in flight.
     fn io(&mut self) -> Option<(Io, Pending)> {
         let first = self.numbers.below(PAGES);
         let page = (first..first + PAGES).map(|page| page % PAGES);
@@ -156,7 +156,7 @@ impl Loop<'_> {
                 let is_right = value.is_none_or(|value| *buf == *content(value));
                 assert!(is_right, "page {} of {}", pending.page, self.watch.spec);
             }
-            // It did not want to wait: nothing of it was done.
+            // The I/O did not want to wait, so it did nothing.
             (Err(BlockStatus::Again), _) => {}
             (Err(status), _) => panic!("{status}"),
         }
@@ -204,7 +204,7 @@ impl Loop<'_> {
             let Some((io, pending)) = self.io() else { break };
             if self.chance(4) {
                 self.futures.push(Future { future: Box::pin(self.disk.start(io)), pending });
-                // Some are polled in the plug.
+                // Some futures are polled inside the plug.
                 if self.chance(2) {
                     self.poll_futures();
                 }
@@ -226,7 +226,7 @@ impl Loop<'_> {
         let Some((io, pending)) = self.io() else { return };
         self.watch.enter(self.thread, "a blocking call");
         let at = self.at(pending.page);
-        // Only where it is from is used of it.
+        // The blocking call uses only the page and the value in `pending`.
         drop(io);
         let mut buf = Buf::new(4096);
         match pending.written {
@@ -256,7 +256,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Reaps a queue: without waiting, or until one has ended.
+    /// Reaps a queue, either without waiting or until `min` bios have ended.
     fn reap(&mut self, nth: usize, min: usize, is_untold: bool) {
         self.watch.enter(self.thread, "reap");
         let (mut done, max) = (Vec::new(), 1 + self.numbers.below(12) as usize);
@@ -276,14 +276,14 @@ impl Loop<'_> {
         }
     }
 
-    /// What would be waited for.
+    /// Describes the I/O for which the loop would wait.
     fn outstanding(&self) -> String {
         let lens = self.queues.iter().map(|queue| (queue.reaps_first, queue.queue.len()));
         let lens: Vec<_> = lens.collect();
         format!("queues (reaps first, I/Os): {lens:?}, futures: {}", self.futures.len())
     }
 
-    /// One round of an event loop: sleeps until a descriptor is readable, and does what it asks.
+    /// Runs one round of an event loop: sleeps until a descriptor is readable, and handles it.
     fn wait(&mut self) {
         for nth in 0..self.queues.len() {
             while self.queues[nth].reaps_first && self.queues[nth].queue.has_ended() {
@@ -334,7 +334,7 @@ impl Loop<'_> {
     }
 }
 
-/// Freezes, quiesces and stops a disk now and then, beside another who does.
+/// Freezes, quiesces or stops a disk at random intervals, beside another thread that does the same.
 fn hold(disk: &Disk, watch: &Watch, thread: usize, mut numbers: Numbers, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         watch.enter(thread, "pause");
@@ -371,7 +371,7 @@ fn hold(disk: &Disk, watch: &Watch, thread: usize, mut numbers: Numbers, stop: &
     }
 }
 
-/// One disk for a while.
+/// Soaks one disk for `len`.
 fn soak(spec: &str, seed: u64, len: Duration) {
     let disk = open(spec);
     let doing = || Mutex::new(("begin", 0));
@@ -382,7 +382,7 @@ fn soak(spec: &str, seed: u64, len: Duration) {
         is_over: AtomicBool::new(false),
     };
     let (stop, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
-    // On some disks an event loop drives the futures, on others the thread that they start.
+    // On some disks an event loop drives the futures; on others, the thread that they start.
     let disk_fd = seed.is_multiple_of(2).then(|| disk.poll_fd()).flatten();
     thread::scope(|scope| {
         let (disk, watch, stop, let_go) = (&disk, &watch, &stop, &let_go);

@@ -1,7 +1,8 @@
-//! The server ends while clients come, work and go: it ends well, and soon, whatever they do.
+//! Server shutdown while clients connect, work and disconnect: it exits cleanly and soon, whatever
+//! the clients do.
 //!
-//! After CVE-2024-7409 (a client that came while the server stopped), CVE-2017-10664 (a pipe that
-//! broke) and CVE-2015-0847 (a signal's handler).
+//! After CVE-2024-7409 (a client that connected while the server stopped), CVE-2017-10664 (a broken
+//! pipe) and CVE-2015-0847 (a signal handler).
 
 use crate::common::folder;
 use crate::serve::client::{Client, command};
@@ -17,7 +18,7 @@ fn a_server_ends_well_whatever_its_clients_do() {
         let folder = folder();
         let mut server = Server::start(&folder, "fault:ram:1m?rule=any:delay=500us");
         let socket = server.socket().to_owned();
-        // Before it serves anybody, a signal may end it at once.
+        // Before the server has served a client, a signal may end it at once.
         drop(Client::connect(&socket, "").expect("it serves"));
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -25,7 +26,7 @@ fn a_server_ends_well_whatever_its_clients_do() {
                 let (socket, stop) = (&socket, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        // The server may be gone at each step.
+                        // The server may be gone at any step.
                         let _ = pester(socket, kind);
                     }
                 });
@@ -34,13 +35,13 @@ fn a_server_ends_well_whatever_its_clients_do() {
             server.signal(if nth % 2 == 0 { "TERM" } else { "INT" });
             let is_hurried = nth % 4 == 3;
             if is_hurried {
-                // Who is in a hurry sends it again.
+                // The second signal requests an immediate exit.
                 for_ms(1)();
                 server.signal("TERM");
             }
             let status = server.wait();
             stop.store(true, Ordering::Relaxed);
-            // The second signal may be the last; of two at once, either is.
+            // The second signal may end the process; of two pending signals, either may come first.
             let is_killed = std::os::unix::process::ExitStatusExt::signal(&status).is_some();
             let is_good = status.success() || (is_hurried && is_killed);
             assert!(is_good, "{nth}: {status}: {}", server.log());
@@ -51,11 +52,11 @@ fn a_server_ends_well_whatever_its_clients_do() {
 
 fn pester(socket: &std::path::Path, kind: u32) -> std::io::Result<()> {
     match kind {
-        // Comes and goes.
+        // Connects and disconnects.
         0 => drop(UnixStream::connect(socket)?),
-        // Says half of what is to be said.
+        // Sends a part of the client flags.
         1 => UnixStream::connect(socket)?.write_all(&[0, 0, 0])?,
-        // Asks, and is gone.
+        // Sends requests and disconnects.
         2 | 3 => {
             let mut client = Client::connect(socket, "")?;
             for nth in 0..16 {
@@ -63,7 +64,7 @@ fn pester(socket: &std::path::Path, kind: u32) -> std::io::Result<()> {
                 client.send((command::READ, 0), nth * 4096, 65_536, &[])?;
             }
         }
-        // Asks, and waits.
+        // Sends requests and waits for the replies.
         _ => {
             let mut client = Client::connect(socket, "")?;
             for nth in 0..16 {

@@ -1,22 +1,21 @@
-//! Paths that only errors take: each request has one reply, its tag comes back, and nothing leaves
-//! that was in memory before.
+//! Error paths: each request gets one reply, its tag is freed, and no stale memory is sent.
 //!
-//! After CVE-2020-10761 (an error's text was too long), and the class of leaks: what was read short
-//! or not at all, padded with whatever the buffer held.
+//! After CVE-2020-10761 (an error message that was too long), and after information leaks: short or
+//! failed reads, padded with the previous content of the buffer.
 
 use super::{Target, lists};
 use crate::common::folder;
 use crate::serve::client::{Client, Framing, answer, command, option};
 use std::fs::File;
 
-/// What other clients wrote, and nobody else may see.
+/// Data of other clients, which no client may receive.
 const SECRET: u8 = 0xa5;
 const EIO: u32 = 5;
 
 #[test]
 fn each_failure_has_its_reply_and_the_next_request_works() {
     let folder = folder();
-    // Each way to fail, more often than there are tags.
+    // Each operation fails more often than there are tags.
     let rules = "rule=read:medium:range=64k+4k&rule=write:io:range=64k+4k&\
                  rule=discard:io:range=64k+4k&rule=write_zeroes:io:range=64k+4k";
     let spec = format!("fault:ram:1m?queue_depth=8&{rules}");
@@ -33,12 +32,12 @@ fn each_failure_has_its_reply_and_the_next_request_works() {
             assert_eq!(client.ask(write, 65_536, 4096, &[1; 4096]).ok(), Some(EIO));
             assert_eq!(client.ask(write, 4096, 4096, &[2; 4096]).ok(), Some(0));
             assert_eq!(client.read(4096, 4096).ok(), Some(vec![2; 4096]));
-            // In part: nothing of it comes as if it were good.
+            // A read that fails in part returns no data as if it were valid.
             let error = client.ask((command::READ, 0), 60 << 10, 64 << 10, &[]);
             assert_eq!(error.expect("a reply"), EIO, "{framing:?}");
         }
     }
-    // Commands that there are not.
+    // Commands that do not exist.
     for framing in [Framing::Simple, Framing::Structured, Framing::Extended] {
         let mut client = target.haggling();
         agree(&mut client, framing);
@@ -52,7 +51,7 @@ fn each_failure_has_its_reply_and_the_next_request_works() {
     target.end();
 }
 
-/// What one connection wrote another one's flush is about, and its failure is told.
+/// The flush of one connection covers the writes of another, and its failure is reported.
 #[test]
 fn a_flush_that_fails_is_told() {
     let folder = folder();
@@ -118,7 +117,7 @@ fn long_and_strange_names_are_refused_in_few_words() {
     target.end();
 }
 
-/// Fills the server's memory with what nobody else may see.
+/// Fills the server's memory with data that no other client may receive.
 #[track_caller]
 fn poison(target: &Target, name: &str) {
     let clients: Vec<_> = (0..4)
@@ -147,7 +146,7 @@ fn nobody_reads_what_was_in_memory_before() {
     let args = format!("ram:4m disk.img {bad} --name secret --name file --name bad");
     let mut target = Target::start(&folder, &args);
     poison(&target, "secret");
-    // The file loses its end under the server.
+    // The file is truncated while it is served.
     file.set_len(100_000).expect("it shrinks");
     for framing in [Framing::Simple, Framing::Structured] {
         for name in ["file", "bad"] {
@@ -162,12 +161,13 @@ fn nobody_reads_what_was_in_memory_before() {
             {
                 for _ in 0..8 {
                     poison_one(&mut target.witness);
-                    // What failed has no data, and what has data is zero.
+                    // A failed read has no data, and the data of a successful read are zero.
                     if let Ok(data) = client.read(offset, len) {
                         assert!(data.iter().all(|byte| *byte == 0), "{name} at {offset}");
                     }
                     if client.read(0, 512).is_err() {
-                        // Too late for an error, simple replies end the connection.
+                        // If the header is already sent, simple replies cannot report an error and
+                        // end the connection.
                         client = Client::connect(target.server.socket(), name).expect("another");
                         client.framing = Framing::Simple;
                     }

@@ -1,4 +1,4 @@
-//! More connections than anybody needs: held, half open, and one after another.
+//! Floods of connections: held, half open, and one after another.
 
 use super::{Target, await_fds};
 use crate::common::{folder, skip_unless_required};
@@ -8,8 +8,8 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Lets this process, and the servers that it starts, have `needed` descriptors. Where the system
-/// does not allow that, the test is skipped by name.
+/// Raises the descriptor limit of this process, and of servers that it starts, to `needed`. If the
+/// system does not allow that, skips the test by name.
 #[track_caller]
 fn raise_limit(needed: u64, test: &str) -> bool {
     let mut limit = getrlimit(Resource::Nofile);
@@ -80,7 +80,7 @@ fn one_connection_too_many_is_refused_and_the_others_are_served() {
     }
     target.is_alive("too many");
     drop(clients);
-    // There is room again, a moment after they have gone.
+    // Places become free a moment after the clients have disconnected.
     let start = std::time::Instant::now();
     while !is_served(target.server.socket()) {
         assert!(start.elapsed().as_secs() < 30, "there is room");
@@ -89,7 +89,7 @@ fn one_connection_too_many_is_refused_and_the_others_are_served() {
     target.end();
 }
 
-/// The limit is ten seconds, which this test takes, asleep.
+/// The limit is ten seconds, during which this test sleeps.
 #[test]
 fn who_chooses_no_export_is_cut_off() {
     let folder = folder();
@@ -115,7 +115,7 @@ fn ten_thousand_half_open_connections_are_survived() {
     let mut target = Target::start(&folder, "ram:1m");
     let mut open = Vec::new();
     for nth in 0..10_000 {
-        // Where the backlog of the socket is full, this waits until the server accepts.
+        // If the backlog of the socket is full, this waits until the server accepts.
         open.push(UnixStream::connect(target.server.socket()).expect("none is refused"));
         if nth % 1000 == 999 {
             target.is_alive("a thousand more");
@@ -123,10 +123,9 @@ fn ten_thousand_half_open_connections_are_survived() {
     }
     let most = target.server.memory_kib("VmHWM");
     assert!(most < 64 << 10, "it had {most} KiB");
-    // They are closed by the server, a moment later: so many that are half open are borne, and no
-    // more.
+    // The server closes them a moment later, except for a bounded number of half-open connections.
     await_fds(&target.server, target.nr_fds + 400);
-    // Somebody who means it gets in beside them.
+    // A normal client can still connect.
     let mut client = target.connect();
     assert!(client.read(0, 4096).is_ok());
     drop(client);

@@ -1,7 +1,7 @@
-//! Lengths: each that a client may send, at and around every limit, believed or not.
+//! Lengths: every length that a client may announce, at and around each limit, sent in full or not.
 //!
-//! After CVE-2022-26495, CVE-2022-26496, CVE-2017-15118 (names and options longer than what was
-//! allocated), CVE-2017-15119 (4 GiB of an option), CVE-2025-47711 and CVE-2025-47712 (the largest
+//! After CVE-2022-26495, CVE-2022-26496, CVE-2017-15118 (names and options longer than their
+//! allocation), CVE-2017-15119 (an option of 4 GiB), CVE-2025-47711 and CVE-2025-47712 (the largest
 //! legal request).
 
 use super::{Target, lists, names_default, queries};
@@ -25,7 +25,7 @@ const LENGTHS: [u32; 14] = [
     u32::MAX - 1,
     u32::MAX,
 ];
-/// The most that is really sent of what was promised.
+/// Upper limit of the bytes that are sent of an announced length.
 const MOST_SENT: u32 = 64 << 10;
 
 #[test]
@@ -50,8 +50,8 @@ fn options_of_every_length_are_answered_or_cut_off() {
     target.end();
 }
 
-/// An option that was sent whole has an answer, after which others have theirs; or the connection
-/// is closed. `EXPORT_NAME` is answered by an export, or by the end.
+/// Checks that an option that was sent in full is answered, and that later options are too; or that
+/// the connection is closed. The answer to `EXPORT_NAME` is an export or the end of the connection.
 #[track_caller]
 fn in_step_or_closed(client: &mut Client, option: u32, len: u32) {
     if option == option::EXPORT_NAME {
@@ -117,7 +117,7 @@ fn lengths_within_options_are_checked_against_the_option() {
 fn many_queries_and_many_options_are_borne() {
     let folder = folder();
     let mut target = Target::start(&folder, "ram:1m");
-    // As many queries as fit, none of which is longer than its length.
+    // As many queries as fit, all of length 0.
     let mut data = vec![0; 4];
     data.extend(3000u32.to_be_bytes());
     (0..3000).for_each(|_| data.extend([0; 4]));
@@ -129,7 +129,7 @@ fn many_queries_and_many_options_are_borne() {
         while client.answer().expect("an answer").kind == 4 {}
         assert!(lists(&mut client));
     }
-    // Options without end, whose answers nobody takes.
+    // Endless options, and the client receives no answers.
     let mut client = target.haggling();
     client.stream.set_nonblocking(true).expect("it can be");
     for _ in 0..1_000_000 {
@@ -142,7 +142,7 @@ fn many_queries_and_many_options_are_borne() {
     target.end();
 }
 
-/// The largest requests, on a disk that has the room, and on one that has not.
+/// The largest requests, on a disk that is large enough and on one that is not.
 #[test]
 fn requests_of_every_length_are_done_or_refused() {
     let folder = folder();
@@ -164,7 +164,7 @@ fn requests_of_every_length_are_done_or_refused() {
             if command == command::WRITE && !pays(&mut client, len) {
                 continue;
             }
-            // Who asks for what cannot be told from an attack is cut off.
+            // The server closes the connection after a request that may be an attack.
             let Ok(reply) = client.reply() else { continue };
             assert_eq!(reply.cookie, cookie);
             if command == command::READ && reply.error == 0 {
@@ -183,11 +183,11 @@ fn requests_of_every_length_are_done_or_refused() {
     target.end();
 }
 
-/// Sends the payload of a write, and whether all of it went.
+/// Sends the payload of a write. Returns whether all of it was sent.
 fn pays(client: &mut Client, len: u32) -> bool {
     let piece = vec![3; 1 << 20];
     let mut left = len as usize;
-    // The server closes the connection long before the end of what is longer than 80 MiB.
+    // For a payload longer than 80 MiB, the server closes the connection long before its end.
     while left > 0 && len < 80 << 20 {
         let nr = left.min(piece.len());
         if client.stream.write_all(&piece[..nr]).is_err() {

@@ -1,15 +1,15 @@
-//! A client that wants to do harm: one test or more for each class of attack that NBD servers have
-//! fallen to. After each, another client is served as before, the server has not panicked
-//! ([`Server`] looks), and it has as much memory and as many descriptors as it should.
+//! Hostile clients: at least one test for each class of attack that has worked on an NBD server.
+//! After each, another client is served as before, the server has not panicked ([`Server`] checks
+//! that), and its memory and descriptors are within bounds.
 //!
-//! - `lengths`: a length that overflows, or precedes an allocation; large but legal requests;
-//! - `states`: options in any order; an end after each byte;
-//! - `errors`: paths that only errors take, and what they might leak;
-//! - `endings`: the server ends while clients come and go;
-//! - `stray`: descriptors that nobody asked for;
-//! - `floods`: more connections than anybody needs.
+//! - `lengths`: lengths that overflow or precede an allocation; large but legal requests;
+//! - `states`: options in any order; a disconnect after each byte;
+//! - `errors`: error paths, and what they might leak;
+//! - `endings`: the server exits while clients connect and disconnect;
+//! - `stray`: unsolicited descriptors;
+//! - `floods`: too many connections.
 //!
-//! TLS has tests of its own; that raw means raw stands in `qemu`.
+//! TLS has its own tests; `qemu` tests that raw means raw.
 
 mod endings;
 mod errors;
@@ -23,11 +23,11 @@ use super::rude::{await_fds, warmed_up};
 use super::server::Server;
 use tempfile::TempDir;
 
-/// The most memory that a server may have had, in KiB: what its payloads may take, and as much
-/// again. A length that is believed takes gigabytes.
+/// Upper limit of a server's peak memory, in KiB: twice what its payloads may take. A server that
+/// trusts a false length uses gigabytes.
 const MEMORY_KIB: u64 = 128 << 10;
 
-/// A server, and a client that behaves, beside those that do not.
+/// A server, and a well-behaved client beside the hostile ones.
 struct Target {
     server: Server,
     witness: Client,
@@ -51,14 +51,14 @@ impl Target {
         Client::connect(self.server.socket(), "").expect("a connection")
     }
 
-    /// The one that behaves is served.
+    /// Checks that the well-behaved client is still served.
     #[track_caller]
     fn is_alive(&mut self, after: &str) {
         let data = self.witness.read(0, 4096);
         assert!(data.is_ok(), "after {after}: {data:?}: {}", self.server.log());
     }
 
-    /// All is as it was.
+    /// Checks that memory and descriptors are as before, and ends the server.
     #[track_caller]
     fn end(mut self) {
         self.is_alive("all");
@@ -70,7 +70,7 @@ impl Target {
     }
 }
 
-/// Whether options are still in step: a list is answered by a list.
+/// Returns whether the options are still in step: a list request gets a list.
 fn lists(client: &mut Client) -> bool {
     if client.option(option::LIST, &[]).is_err() {
         return false;
@@ -85,12 +85,12 @@ fn lists(client: &mut Client) -> bool {
     }
 }
 
-/// The data of an option that names an export: the default one, and nothing asked of it.
+/// Returns the data of an option that names the default export, without information requests.
 fn names_default() -> Vec<u8> {
     vec![0; 6]
 }
 
-/// The data of an option on contexts: the default export, and one query.
+/// Returns the data of an option on meta contexts: the default export, and one query.
 fn queries(query: &[u8]) -> Vec<u8> {
     let mut data = vec![0; 4];
     data.extend(1u32.to_be_bytes());
@@ -99,7 +99,7 @@ fn queries(query: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The framing that a sequence of options leads to.
+/// Returns the framing that a sequence of options negotiates.
 fn framing_after(options: &[u32]) -> Framing {
     if options.contains(&option::EXTENDED_HEADERS) {
         Framing::Extended

@@ -1,9 +1,9 @@
-//! The handshake as a machine: options in every order, ends at every byte, and talk that comes too
-//! early or too late.
+//! The handshake as a state machine: options in every order, disconnects at every byte, and
+//! messages that come too early or too late.
 //!
-//! After CVE-2013-7441 (an end, or an unknown name, ended the server), CVE-2017-7539 (data before
-//! their time), CVE-2019-14850 and CVE-2019-14851 (the order of options), CVE-2021-3716 (what was
-//! said before TLS was kept).
+//! After CVE-2013-7441 (a disconnect or an unknown name ended the server), CVE-2017-7539 (early
+//! data), CVE-2019-14850 and CVE-2019-14851 (the order of options), CVE-2021-3716 (plaintext from
+//! before TLS was kept).
 
 use super::{Target, framing_after, names_default, queries};
 use crate::common::folder;
@@ -34,7 +34,7 @@ fn data_of(option: u32) -> Vec<u8> {
     }
 }
 
-/// Sends an option and takes its answers; whether it was granted.
+/// Sends an option and receives its answers. Returns whether it was granted.
 #[track_caller]
 fn haggle(client: &mut Client, option: u32) -> bool {
     client.option(option, &data_of(option)).expect("it is sent");
@@ -60,7 +60,7 @@ fn walk(target: &Target, options: &[u32]) {
             option::LIST | option::INFO | option::EXTENDED_HEADERS => true,
             option::STRUCTURED_REPLY => before != Framing::Extended,
             option::SET_META_CONTEXT => before != Framing::Simple,
-            // A list does no harm before replies are structured.
+            // A list is allowed before structured replies are negotiated.
             option::LIST_META_CONTEXT => is_granted,
             _ => false,
         };
@@ -69,13 +69,13 @@ fn walk(target: &Target, options: &[u32]) {
     client.go("").expect("the default export");
     client.framing = framing_after(options);
     assert_eq!(client.read(0, 512).ok(), Some(vec![0; 512]), "{options:?}");
-    // Extents are there for those who chose the context.
+    // BLOCK_STATUS is available to clients that have selected the context.
     let has_contexts = (0..options.len()).any(|nth| {
         options[nth] == option::SET_META_CONTEXT
             && framing_after(&options[..nth]) != Framing::Simple
     });
     let error = client.ask((command::BLOCK_STATUS, 0), 0, 512, &[]).expect("a reply");
-    // What was chosen before the headers were extended may be forgotten with them.
+    // Negotiating extended headers may reset an earlier selection.
     if !has_contexts || options.last() == Some(&option::SET_META_CONTEXT) {
         assert_eq!(error == 0, has_contexts, "{options:?}: {error}");
     }
@@ -96,7 +96,7 @@ fn options_may_come_in_any_order() {
         }
         target.is_alive(&format!("walks that begin with option {first}"));
     }
-    // Longer ones, some of all: the steps are those of a generator modulo 9.
+    // A sample of longer sequences, from a pseudorandom generator modulo 9.
     for seed in 0..400u32 {
         let step = |nth: u32| OPTIONS[(seed.wrapping_mul(2_654_435_761) >> (nth * 5)) as usize % 9];
         walk(&target, &[0, 1, 2, 3, 4].map(step));
@@ -104,7 +104,7 @@ fn options_may_come_in_any_order() {
     target.end();
 }
 
-/// All that a client sends in a whole session.
+/// Returns all bytes that a client sends in a whole session.
 fn session() -> Vec<u8> {
     let mut bytes = 3u32.to_be_bytes().to_vec();
     let mut add = |option: u32, data: &[u8]| {
@@ -135,7 +135,7 @@ fn a_client_may_end_after_every_byte() {
             let mut stream = UnixStream::connect(target.server.socket()).expect("a connection");
             stream.write_all(&session[..len]).expect("it is sent");
             if is_half {
-                // It would still listen.
+                // The client can still receive.
                 stream.shutdown(Shutdown::Write).expect("it can be");
                 stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("it can");
                 let mut rest = Vec::new();
@@ -163,7 +163,7 @@ fn bytes_may_come_one_by_one() {
     stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("it can be set");
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut stream, &mut rest).expect("replies, and the end");
-    // Of each kind of reply two: simple ones to writes and flushes, and others.
+    // Two replies of each kind: simple ones to the writes and flushes, and structured ones.
     for magic in [[0x67, 0x44, 0x66, 0x98], [0x66, 0x8e, 0x33, 0xef]] {
         let nr_replies = rest.windows(4).filter(|word| *word == magic).count();
         assert_eq!(nr_replies, 2, "replies with {magic:x?}");

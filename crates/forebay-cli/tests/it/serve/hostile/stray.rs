@@ -1,4 +1,4 @@
-//! Descriptors that a client sends along: nobody asked for them, so they must be nowhere.
+//! Unsolicited descriptors from a client: the server must not keep them.
 //!
 //! After CVE-2019-14818 and CVE-2022-0669, where a peer could fill the table of descriptors.
 

@@ -1,4 +1,4 @@
-//! Tests of completions whose request is sent again: the thread that submitted it has ended.
+//! Tests of requests that are submitted again, because the thread that submitted them has ended.
 
 use crate::driver::file::commands::Commands;
 use crate::driver::testing::{data, issue};
@@ -7,7 +7,7 @@ use forebay_core::{
     Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
 };
 
-/// Notes requests, and nothing else.
+/// Records requests and does nothing else.
 struct Notes(Commands);
 
 impl Driver for Notes {
@@ -23,7 +23,8 @@ impl Driver for Notes {
     fn wait(&mut self, _: u32) {}
 }
 
-/// Returns how often a request is sent again whose entry always comes back so, and its end.
+/// Returns how many times a request is submitted again if each entry completes with `answer`, and
+/// its result.
 fn ends(bio: Bio, answer: i32) -> (u32, Result<u64, BlockStatus>) {
     let limits = QueueLimits { volatile_cache: true, ..QueueLimits::default() };
     let mut notes = Notes(Commands::new(&limits, 4, None));
@@ -37,8 +38,8 @@ fn ends(bio: Bio, answer: i32) -> (u32, Result<u64, BlockStatus>) {
     }
 }
 
-/// A worker of the kernel that blocks for a thread is interrupted when that thread ends (EINTR),
-/// or its work is cancelled (ECANCELED), or it has no memory of the thread left (EFAULT).
+/// A kernel worker that blocks on behalf of a thread is interrupted when that thread ends (EINTR),
+/// or its work is cancelled (ECANCELED), or the thread's memory is gone (EFAULT).
 #[test]
 fn what_the_end_of_a_thread_has_interrupted_is_sent_again() {
     let mut buf = Buf::new(BUF_ALIGN);

@@ -1,5 +1,5 @@
-//! Tests with the kernel's answers in their place: what it does not take, or refuses for now, is
-//! done in the end, once.
+//! Tests with scripted results of the system call: entries that the kernel refuses at first
+//! complete in the end, exactly once.
 // It makes a system call with numbers of its own.
 #![allow(unsafe_code)]
 
@@ -27,18 +27,18 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the kernel answers to one call.
+/// The result of one call.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    /// It takes so many entries at most, and does not wait.
+    /// The kernel takes at most this many entries and does not wait.
     Takes(u32),
-    /// It takes nothing, and fails.
+    /// The kernel takes nothing and fails.
     Fails(i32),
-    /// It takes everything, and fails all the same: a signal came.
+    /// The kernel takes everything and fails nevertheless: a signal came.
     TakesAndFails(i32),
 }
 
-/// The answers still to be given; after them the kernel gives its own.
+/// The results still to be returned; after them the kernel returns its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(Arc<Mutex<VecDeque<Answer>>>);
 
@@ -57,7 +57,7 @@ impl Enter for Script {
         let next = self.0.lock().expect("no panic").pop_front();
         match next {
             None => ring.submit_and_wait(nr_to_wait_for as usize),
-            // SAFETY: numbers only; what is in the ring may be submitted.
+            // SAFETY: numbers only; the entries in the ring may be submitted.
             Some(Answer::Takes(nr)) => unsafe {
                 ring.submitter().enter::<libc::sigset_t>(nr, 0, 0, None)
             },
@@ -70,7 +70,7 @@ impl Enter for Script {
     }
 }
 
-/// A driver with a ring of `entries`, on a file of bytes that count up, and what waits for it.
+/// Returns a driver with a ring of `entries` on a file of ascending bytes, and its waiter.
 pub(super) fn scripted(
     entries: u32,
     mode: Mode,
@@ -96,7 +96,7 @@ pub(super) fn scripted(
     (driver, waiter, script, file)
 }
 
-/// The bio of a tag, with a length of its own: reads, writes that change nothing, flushes.
+/// Returns the bio of a tag, with a length of its own: reads, writes that change nothing, flushes.
 fn bio_of(tag: usize, buf: &mut [u8]) -> (Bio, u64) {
     let (start, len) = (256 * tag, tag + 1);
     match tag % 4 {
@@ -112,8 +112,8 @@ fn bio_of(tag: usize, buf: &mut [u8]) -> (Bio, u64) {
     }
 }
 
-/// Issues `nr` requests, commits them as one batch, and reaps until all have ended, each once, with
-/// its own result and bytes. Waits in between as `mode` does.
+/// Issues `nr` requests, commits them as one batch, and reaps until each has ended exactly once
+/// with its own result and bytes. Waits in between as `mode` permits.
 fn run_batch(driver: &mut UringDriver<Script>, waiter: &UringWaiter, mode: Mode, nr: usize) {
     let mut bufs: Vec<Buf> = (0..nr).map(|_| Buf::new(256)).collect();
     let mut expected = vec![None; nr];
@@ -169,7 +169,7 @@ fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
                 script.then(&[first, second, first]);
                 run_batch(&mut driver, &waiter, mode, 12);
                 if mode == Mode::Shared {
-                    // What is left of the script meets a kick.
+                    // A kick gets the rest of the script.
                     driver.kick();
                     waiter.wait(Some(LONG));
                     assert!(reap(&mut driver).is_empty(), "a kick is nobody's completion");
@@ -182,8 +182,8 @@ fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
     }
 }
 
-/// Where the kernel wants completions taken first, a leader that waits beside the driver would wait
-/// for ever for what is left in the ring.
+/// The kernel may want completions reaped first. A leader that waits beside the driver would then
+/// wait forever for entries left in the ring.
 #[test]
 fn what_the_kernel_left_in_the_ring_is_submitted_by_who_takes_the_completions() {
     for errno in [libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
@@ -219,7 +219,7 @@ fn a_ring_that_is_smaller_than_a_batch_is_emptied_first() {
 fn a_kick_finds_room_where_the_ring_is_full() {
     let (mut driver, waiter, script, _file) = scripted(1, Mode::Shared);
     issue(&mut driver, 0, Bio::flush());
-    // The entry stays in the ring, since there is a completion to be taken first.
+    // The entry stays in the ring, because a completion must be reaped first.
     driver.commit_rqs();
     waiter.wait(Some(LONG));
     issue(&mut driver, 1, Bio::flush());
@@ -280,18 +280,18 @@ fn what_was_left_and_is_taken_back_or_committed_by_another_is_not_forgotten() {
         driver.leave_to_wait();
         let mut nr_done = 0;
         match round % 3 {
-            // Nobody waits: the next reap begins it.
+            // No thread waits: the next reap submits it.
             0 => {
                 assert!(waiter.take_back());
                 nr_done += reap(&mut driver).len();
             }
-            // Another commits first: the wait has nothing to submit.
+            // Another thread commits first, so the wait has nothing to submit.
             1 => {
                 issue(&mut driver, 1, Bio::flush());
                 driver.commit_rqs();
                 assert!(!waiter.take_back());
             }
-            // So has one that knows it and comes too late, while the kernel refuses.
+            // The kernel refuses the commit at first. Here, too, the wait has nothing to submit.
             _ => {
                 script.then(&[Answer::Fails(libc::EAGAIN)]);
                 driver.commit_rqs();
@@ -308,7 +308,7 @@ fn what_was_left_and_is_taken_back_or_committed_by_another_is_not_forgotten() {
     }
 }
 
-/// A flush does not end at once: it is for a worker of the kernel.
+/// A flush does not complete at once: a kernel worker makes it.
 #[test]
 fn a_thread_alone_submits_and_waits_with_one_call() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
@@ -323,7 +323,7 @@ fn a_thread_alone_submits_and_waits_with_one_call() {
 
 #[test]
 fn zeroes_are_written_where_the_file_system_has_no_other_way() {
-    // Of several writes, whose number depends on how many segments one has.
+    // One or several writes: their number depends on the maximum of segments.
     for len in [512, 1 << 16, (1 << 20) + 512] {
         for mode in [Mode::Owned, Mode::Shared] {
             let (mut driver, waiter, _, file) = scripted(DEPTH, mode);
@@ -364,7 +364,7 @@ fn a_range_goes_from_way_to_way_until_one_is_there() {
         commands.of(tag).teach(&mut ranges);
         assert_eq!((ranges.way, ranges.discard), (way, discard));
     }
-    // What is written in part goes on; what is not written at all has failed.
+    // A partial write is continued; a write of no bytes fails.
     assert_eq!(commands.ended(tag, 1 << 16), None);
     assert_eq!(commands.ended(tag, 1 << 16), None);
     assert_eq!(commands.ended(tag, 1 << 16), Some(Ok(len)));
@@ -384,13 +384,13 @@ fn zeroes_are_not_gone_on_with_where_more_may_be_written_than_was_counted() {
         let commands = &mut noted.0;
         commands.ended(tag, -libc::EOPNOTSUPP);
         commands.ended(tag, -libc::EOPNOTSUPP);
-        // All that two segments hold is not short: the next go behind.
+        // A full write of both segments is not short: the next ones follow it.
         assert_eq!(commands.ended(tag, answers[0]), None);
         assert_eq!(commands.ended(tag, answers[1]), Some(end));
     }
 }
 
-/// Notes what it is given, to be zeroed in one call.
+/// Records a request as zeroing with one call.
 struct Noted(Commands);
 
 impl Driver for Noted {
@@ -406,8 +406,8 @@ impl Driver for Noted {
     fn wait(&mut self, _: u32) {}
 }
 
-/// Issues a batch of `nr` requests and reaps until all have ended: those that the kernel has taken
-/// with their own results, the others as `Offline`. Returns how many of these there are.
+/// Issues a batch of `nr` requests and reaps until all have ended. Those that the kernel has taken
+/// end with their own results, the others as `Offline`. Returns the number of the latter.
 fn run_forbidden(
     driver: &mut UringDriver<Script>,
     waiter: &UringWaiter,
@@ -473,8 +473,8 @@ fn a_ring_whose_call_is_forbidden_ends_what_the_kernel_has_not_taken_as_offline(
     }
 }
 
-/// A wait of a thread without the filter submits what was left to it, when another thread, which
-/// has the filter, may not.
+/// A waiting thread without the filter submits the entries left to it, while another thread has the
+/// filter and cannot.
 #[test]
 fn what_a_wait_may_submit_is_not_ended_beside_it() {
     let (mut driver, _waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
@@ -488,7 +488,7 @@ fn what_a_wait_may_submit_is_not_ended_beside_it() {
     script.then(&[Answer::Fails(libc::EPERM)]);
     driver.commit_rqs();
     assert!(reap(&mut driver).is_empty(), "the kernel may take the first yet");
-    // SAFETY: numbers only; what is in the ring may be submitted.
+    // SAFETY: numbers only; the entries in the ring may be submitted.
     let taken = unsafe { driver.ring().submitter().enter::<libc::sigset_t>(nr, 1, 1, None) };
     assert_eq!(taken.expect("it may"), 1);
     driver.left().end_submit();

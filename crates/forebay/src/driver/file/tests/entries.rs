@@ -1,5 +1,5 @@
-//! Tests of which entry of the ring does what.
-// An entry shows its flags as bytes alone.
+//! Tests of the ring entry for each operation.
+// An entry exposes its flags only as bytes.
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
@@ -13,13 +13,13 @@ use forebay_core::{
     Segment, Tag,
 };
 
-/// Makes entries, and shows what is in them.
+/// Creates entries and shows their contents.
 struct Entries {
     commands: Commands,
-    /// How ranges are changed.
+    /// The mode in which ranges are changed.
     mode: i32,
     shown: String,
-    /// `fsync_flags`, which shares its place with the flags of other operations.
+    /// `fsync_flags`, which shares its field with the flags of other operations.
     flags: u32,
 }
 
@@ -45,13 +45,13 @@ fn limits() -> QueueLimits {
     QueueLimits { volatile_cache: true, fua: true, ..ideal_limits(1 << 30, 512) }
 }
 
-/// Which operation of io_uring a bio becomes; all are on the registered file.
+/// Checks which io_uring operation a bio becomes. Each is on the registered file.
 #[track_caller]
 fn check(commands: Commands, bio: Bio, opcode: u8) -> u32 {
     check_mode(commands, libc::FALLOC_FL_ZERO_RANGE, bio, opcode)
 }
 
-/// The same, where ranges are changed by `mode`.
+/// The same, with ranges changed by `mode`.
 #[track_caller]
 fn check_mode(commands: Commands, mode: i32, bio: Bio, opcode: u8) -> u32 {
     check_flags(commands, mode, bio, opcode, FIXED_FILE).flags
@@ -88,7 +88,7 @@ fn one_stretch_of_memory_takes_no_vector() {
     let mut buf = Buf::new(8192);
     check(commands(), data(Op::Read, 0, &mut buf, 8192), READ);
     check(commands(), data(Op::Write, 0, &mut buf, 8192), WRITE);
-    // Neighbours in memory are one stretch.
+    // Adjacent segments become one vector.
     check(commands(), data(Op::Read, 0, &mut buf, 512), READ);
     let fua = Bio { flags: BioFlags::FUA, ..data(Op::Write, 0, &mut buf, 8192) };
     assert_eq!(check(commands(), fua, WRITE), libc::RWF_DSYNC as u32);
@@ -116,7 +116,8 @@ fn one_stretch_of_registered_memory_is_named_by_its_place() {
     check(commands(), data(Op::Read, 0, &mut buf[16384 - 512..], 512), READ_FIXED);
     let mut elsewhere = Buf::new(4096);
     check(commands(), data(Op::Read, 0, &mut elsewhere, 4096), READ);
-    // What goes beyond either end is none of it; nothing follows these addresses.
+    // Memory that crosses either end of the arena is not registered. No I/O reaches these
+    // addresses.
     for (first, opcode) in [(arena.addr() - 512, READ), (arena.addr() + 15872, READ)] {
         let bio = Bio::data(Op::Read, 0, Segment { addr: first, len: 1024 });
         check(commands(), bio, opcode);
@@ -172,7 +173,7 @@ fn discard_that_a_device_refuses_is_tried_once_more_by_a_worker() {
         entries.commands.of(tag).teach(&mut ranges);
         assert_eq!(entries.commands.ended(tag, answer), Some(expected));
     }
-    // The next one goes this way at once.
+    // The next discard uses this way at once.
     let commands = Commands::new(&limits(), 4, None);
     check_flags(commands, ranges.discard, bio(), URING_CMD, FIXED_FILE | ASYNC);
 }

@@ -1,4 +1,4 @@
-//! Tests of what a ring's eventfd tells of.
+//! Tests of the signals of a ring's eventfd.
 
 use super::scratch;
 use crate::buf::Buf;
@@ -42,7 +42,7 @@ fn what_completes_within_the_call_that_begins_it_signals_nobody() {
     }
 }
 
-/// A flush is for a worker of the kernel.
+/// A kernel worker makes a flush.
 #[test]
 fn what_completes_elsewhere_is_told_until_it_is_taken_back() {
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);

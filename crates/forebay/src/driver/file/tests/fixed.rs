@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 const LEN: u64 = 1 << 20;
 
-/// A disk on a new file of zeroes, and the folder that it is in.
+/// Returns a disk on a new file of zeroes, and its folder.
 fn disk(keys: &str) -> (Disk, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path: PathBuf = folder.path().join("disk.img");
@@ -16,7 +16,7 @@ fn disk(keys: &str) -> (Disk, tempfile::TempDir) {
     (Disk::open(&format!("{}?{keys}", path.display())).expect("a disk"), folder)
 }
 
-/// Ends all I/O of a queue; gives the buffers back, in the order of the numbers.
+/// Completes all I/O of a queue. Returns the buffers in the order of their ids.
 fn drain(queue: &mut BioQueue) -> Vec<Buf> {
     let mut done = Vec::new();
     queue.reap(queue.len(), queue.len(), &mut done);
@@ -29,7 +29,7 @@ fn drain(queue: &mut BioQueue) -> Vec<Buf> {
     done.into_iter().map(buf).collect()
 }
 
-/// Each I/O's bytes: its block's number, in each byte.
+/// Writes and reads blocks; each byte of a block holds the block's number.
 fn write_and_read(disk: &Disk, buf: impl Fn(usize) -> Buf, plugged: bool) {
     let mut queue = disk.queue();
     for write in [true, false] {
@@ -63,7 +63,7 @@ fn bytes_are_right_through_registered_memory() {
     }
 }
 
-/// Of neighbours that merge, some lie in a row, which makes one vector of them, and some do not.
+/// Some merged neighbours are adjacent in memory and become one vector, and some are not.
 #[test]
 fn registered_memory_and_other_mix_in_merged_requests() {
     let (disk, _folder) = disk("fixed_buffers=1M");
@@ -117,7 +117,7 @@ fn buffers_outlive_their_disk_and_its_threads() {
     assert_eq!(drain(&mut queue).len(), 1);
 }
 
-/// A part of a buffer, and memory that only begins or ends in the arena, is told apart.
+/// Blocking calls read and write parts of a registered buffer.
 #[test]
 fn blocking_calls_use_registered_memory_too() {
     let (disk, _folder) = disk("fixed_buffers=64k");
@@ -138,8 +138,8 @@ fn a_child_of_a_fork_that_drops_a_device_leaves_the_memory_to_its_parent() {
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; LEN as usize]).expect("a scratch file");
     let device = device(&format!("{}?engine=io_uring&fixed_buffers=64k", path.display()));
-    // SAFETY: the child gives up what it has copied, and ends; it takes no lock of other threads
-    // but the allocator's, which libc hands over whole. The parent waits for its own child.
+    // SAFETY: the child drops its copies and exits. It takes no lock of other threads except the
+    // allocator's, which libc keeps consistent over a fork. The parent waits for its own child.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -148,7 +148,7 @@ fn a_child_of_a_fork_that_drops_a_device_leaves_the_memory_to_its_parent() {
         }
         assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
     }
-    // A new ring takes the memory over from the one that was made first.
+    // A new ring clones the memory from the first one.
     device.open_queue(DEPTH, Mode::Owned).expect("the memory is still registered");
 }
 

@@ -1,4 +1,4 @@
-//! Tests of writes that the driver makes itself. Here any file has such, on any file system.
+//! Tests of writes that the driver makes itself. Here every file has them, on any file system.
 
 use super::answers::{Script, scripted};
 use crate::Disk;
@@ -14,19 +14,19 @@ use std::os::unix::fs::FileExt;
 
 const BLOCK: usize = 4096;
 
-/// A driver of a thread's own queue, on a file of 64 KiB.
+/// Returns the driver of a thread's own queue, on a file of 64 KiB.
 fn driver() -> (UringDriver<Script>, File) {
     let (mut driver, _, _, file) = scripted(DEPTH, Mode::Owned);
     driver.inline = Inline::new(Writes::Inline(BLOCK as u32), Mode::Owned, DEPTH);
     (driver, file)
 }
 
-/// A write of all of `buf`, in segments of `segment` bytes.
+/// Returns a write of all of `buf`, in segments of `segment` bytes.
 fn write(start: usize, buf: &mut Buf, segment: usize) -> Bio {
     data(Op::Write, start as u64, buf, segment)
 }
 
-/// Waits until `nr` have ended.
+/// Waits until `nr` requests have ended.
 fn all(driver: &mut UringDriver<Script>, nr: usize) -> Vec<Completed> {
     let mut done = reap(driver);
     while done.len() < nr {
@@ -99,7 +99,7 @@ fn a_wait_makes_writes_and_counts_them() {
     issue(&mut driver, 0, write(0, &mut buf, BLOCK));
     driver.wait(1);
     assert_eq!((reap(&mut driver).len(), driver.nr_syscalls()), (1, 1));
-    // Of two, the ring has one; one is here already, and one more is.
+    // The ring has one of the two; the other has completed already.
     issue(&mut driver, 0, write(0, &mut buf, BLOCK));
     driver.commit_rqs();
     issue(&mut driver, 1, data(Op::Read, 8192, &mut read, BLOCK));

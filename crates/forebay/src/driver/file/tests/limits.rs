@@ -1,6 +1,6 @@
-//! Tests in a process of their own: limits of the system, signals, an exit with I/O in flight.
+//! Tests in a process of their own: system limits, signals, and an exit with I/O in flight.
 //!
-//! Each runs this program again for one test, which does what would disturb the others.
+//! Each test runs this program again for itself, because it would disturb the others.
 // It makes system calls.
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ use std::thread;
 /// Names the file that a child works on.
 const CHILD: &str = "FOREBAY_TEST_CHILD";
 
-/// Runs `test` again, in a child, with a file of `len` bytes that count up; or says, in the child,
-/// which file it is.
+/// Runs `test` again in a child, with a file of `len` ascending bytes. In the child, returns the
+/// path of that file.
 fn in_child(test: &str, len: usize) -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(CHILD) {
         return Some(PathBuf::from(path));
@@ -54,7 +54,7 @@ fn a_refusal_to_lock_memory_names_the_limit() {
     let test = "a_refusal_to_lock_memory_names_the_limit";
     let Some(path) = in_child(test, 1 << 20) else { return };
     set_limit(libc::RLIMIT_MEMLOCK, 1 << 20);
-    // Root may lock what it likes.
+    // Root may lock any amount.
     // SAFETY: numbers only.
     unsafe { libc::setuid(65534) };
     let error = open(&path, "fixed_buffers=2M").expect_err("more than the limit");
@@ -65,8 +65,8 @@ fn a_refusal_to_lock_memory_names_the_limit() {
     assert!(message.starts_with(begin) && message.ends_with(end), "{message}");
     let OpenError::RingKey { source, .. } = error else { panic!("{message}") };
     assert_eq!(source.raw_os_error(), Some(libc::ENOMEM));
-    // What is locked is unlocked when the disk is closed, and rings of threads take it over: it
-    // counts once. (Rings count as well, and until the kernel has taken them apart.)
+    // Locked memory is unlocked when the disk is closed. Rings of threads clone it, so it counts
+    // once. (The rings themselves count as well, until the kernel has destroyed them.)
     for _ in 0..5 {
         let disk = open(&path, "fixed_buffers=600k&nr_hw_queues=4&queue_depth=8")
             .expect("less than the limit");
@@ -79,7 +79,7 @@ fn a_refusal_to_lock_memory_names_the_limit() {
             assert!(buf.is_registered() && buf[0] == 5 && buf[4095] == 20);
         };
         thread::scope(|scope| {
-            // Joined one by one: a scope does not wait for what a thread gives up at its end.
+            // Joined one by one, because a scope does not wait for a thread's exit handlers.
             let threads: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
@@ -91,7 +91,7 @@ fn a_refusal_of_a_ring_carries_its_errno() {
     let Some(path) = in_child("a_refusal_of_a_ring_carries_its_errno", 1 << 20) else { return };
     let file = std::fs::File::open(&path).expect("a scratch file");
     let next = std::os::fd::AsRawFd::as_raw_fd(&file) as u64;
-    // Room for the disk's file and its place's, and for no ring.
+    // Room for the disk's file and its claim's, but for no ring.
     drop(file);
     set_limit(libc::RLIMIT_NOFILE, next + 2);
     for keys in ["", "fixed_buffers=64k", "sqpoll=on"] {
@@ -104,7 +104,7 @@ fn a_refusal_of_a_ring_carries_its_errno() {
     }
 }
 
-/// A write that the limit of file sizes cuts short, in requests of one bio and of several.
+/// The file size limit cuts a write short, in requests of one bio and of several.
 #[test]
 fn a_short_write_goes_on_and_each_bio_gets_its_own_result() {
     let test = "a_short_write_goes_on_and_each_bio_gets_its_own_result";
@@ -162,7 +162,7 @@ fn a_short_read_gives_each_bio_what_there_is_of_it() {
     }
 }
 
-/// How many signals came.
+/// The number of signals that arrived.
 static NR_SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_signal(_: libc::c_int) {
@@ -184,11 +184,11 @@ fn signals_end_waits_early_and_nothing_else() {
         let ids: [AtomicU64; 4] = Default::default();
         let (is_over, nr_over) = (AtomicBool::new(false), AtomicU64::new(0));
         let work = &|seed: u64| {
-            // SAFETY: it takes nothing.
+            // SAFETY: the call takes no arguments.
             ids[seed as usize].store(unsafe { libc::pthread_self() }, Ordering::Release);
             read_blocks(&disk, seed);
             nr_over.fetch_add(1, Ordering::Relaxed);
-            // It may not end while signals are sent to it.
+            // The thread must not end while signals are sent to it.
             while !is_over.load(Ordering::Acquire) {
                 thread::yield_now();
             }
@@ -197,7 +197,7 @@ fn signals_end_waits_early_and_nothing_else() {
             (0..4).for_each(|seed| drop(scope.spawn(move || work(seed))));
             while nr_over.load(Ordering::Relaxed) < 4 {
                 for id in ids.iter().map(|id| id.load(Ordering::Acquire)).filter(|id| *id != 0) {
-                    // SAFETY: the thread waits until the last signal was sent.
+                    // SAFETY: the thread waits until the last signal is sent.
                     unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
                 }
                 thread::yield_now();
@@ -208,7 +208,7 @@ fn signals_end_waits_early_and_nothing_else() {
     }
 }
 
-/// Reads blocks of 4 KiB, each in its turn: by a queue the first thread, by calls the others.
+/// Reads blocks of 4 KiB in turn: the first thread through a queue, the others with calls.
 fn read_blocks(disk: &Disk, seed: u64) {
     let mut queue = (seed == 0).then(|| disk.queue());
     let mut done = Vec::new();
@@ -238,7 +238,7 @@ fn a_process_may_exit_with_io_in_flight() {
         for nth in 0..64 {
             queue.submit(Io::read(disk.buf(4096), nth * 4096)).expect("a good I/O");
         }
-        // Nobody drops them, as where the program ends here.
+        // They are not dropped, because the program exits here.
         std::mem::forget((queue, disk));
     }
     std::process::exit(0);

@@ -1,4 +1,4 @@
-//! What a ring refuses, whoever puts it in.
+//! Tests of the entries that a ring refuses.
 // It puts entries into rings.
 #![allow(unsafe_code)]
 
@@ -8,7 +8,7 @@ use io_uring::{IoUring, opcode, types};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A ring that was made as those of disks are, with a file of 4 KiB as its only one.
+/// Returns a ring made like those of disks, with a file of 4 KiB as its only one.
 fn ring() -> (IoUring, File) {
     let file = tempfile::tempfile().expect("a scratch file");
     file.set_len(4096).expect("a size");
@@ -18,9 +18,10 @@ fn ring() -> (IoUring, File) {
     (ring, file)
 }
 
-/// What becomes of an entry.
+/// Returns the result of an entry.
 fn result(ring: &mut IoUring, entry: Entry) -> i32 {
-    // SAFETY: the memory of the tests' entries lives until they have ended, which is seen here.
+    // SAFETY: the memory of the tests' entries lives until they complete, which this function
+    // awaits.
     unsafe { ring.submission().push(&entry) }.expect("room");
     ring.submit_and_wait(1).expect("its end");
     ring.completion().next().expect("its end").result()
@@ -60,7 +61,7 @@ fn a_rings_files_stay_as_they_are() {
     ring.submitter().unregister_files().expect("the file is let go of");
 }
 
-/// The rings of this process that were made for this file, by their descriptors.
+/// Returns the descriptors of this process's rings that were made for this file.
 fn rings_of(file: &std::path::Path) -> Vec<i32> {
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
     let numbers = std::fs::read_dir("/proc/self/fdinfo").expect("it is there").flatten();
@@ -71,8 +72,8 @@ fn rings_of(file: &std::path::Path) -> Vec<i32> {
     numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_ring).collect()
 }
 
-/// Asks a ring what it supports, which is harmless, and not allowed to a ring of a disk. Returns
-/// the error; 0 if there is none.
+/// Queries the operations that a ring supports, which is harmless but forbidden to rings of disks.
+/// Returns the error; 0 if there is none.
 fn probe(ring: i32) -> i32 {
     const IORING_REGISTER_PROBE: i32 = 8;
     let mut answer = [0_u8; 16];
@@ -87,8 +88,8 @@ fn probe(ring: i32) -> i32 {
     std::io::Error::last_os_error().raw_os_error().expect("an error of the system")
 }
 
-/// The rings above are the tests' own. These are those of a disk at work: of its shared context,
-/// and of this thread's.
+/// The rings above belong to the tests. These are the rings of a working disk: of its shared
+/// context, and of this thread's own.
 #[test]
 fn every_ring_of_a_disk_is_restricted() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");

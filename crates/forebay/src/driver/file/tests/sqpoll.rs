@@ -1,4 +1,4 @@
-//! Tests of rings that a thread of the kernel empties: `sqpoll=on`.
+//! Tests of rings that a kernel thread empties: `sqpoll=on`.
 
 use super::{LONG, scratch};
 use crate::driver::testing::{DEPTH, data, issue, reap};
@@ -9,7 +9,7 @@ use forebay_core::{Bio, Op};
 use std::thread;
 use std::time::Duration;
 
-/// It sleeps after a millisecond, and never: each batch finds it in another state.
+/// The kernel's thread sleeps after a millisecond, or never: so batches find it in both states.
 const KEYS: [&str; 2] = ["sqpoll=on&sqpoll_idle_ms=1", "sqpoll=on&sqpoll_idle_ms=600000"];
 
 #[test]
@@ -87,7 +87,7 @@ fn a_kick_ends_a_wait_whether_the_kernels_thread_sleeps_or_not() {
     }
 }
 
-/// System calls of 1000 reads that are submitted one by one and reaped by looking.
+/// Returns the system calls of 1000 reads that are submitted one by one and reaped by polling.
 fn nr_syscalls(keys: &str) -> u64 {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("disk.img");

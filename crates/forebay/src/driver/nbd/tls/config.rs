@@ -1,4 +1,4 @@
-//! Whom to trust, and who we are.
+//! TLS configuration: trusted authorities, and the client's certificate.
 
 use forebay_nbd::uri::{Address, TlsKind, Uri};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where systems keep whom they trust: Debian's and others', Red Hat's, Alpine's and BSD's.
+/// The system's list of trusted authorities: Debian and others, Red Hat, Alpine and BSD.
 const OF_THE_SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -22,26 +22,26 @@ const CA_CERT: &str = "ca-cert.pem";
 const CLIENT_CERT: &str = "client-cert.pem";
 const CLIENT_KEY: &str = "client-key.pem";
 
-/// What sessions with one server begin with. It is read once, from files that the process may not
-/// be allowed to open any more when it makes the next connection.
+/// The configuration of sessions with one server. It is read once, because the process may no
+/// longer be permitted to open the files when it makes the next connection.
 #[derive(Debug)]
 pub(in crate::driver::nbd) struct Credentials {
     config: Arc<ClientConfig>,
-    /// Who the server must be.
+    /// The name that the server's certificate must have.
     name: ServerName<'static>,
 }
 
 impl Credentials {
-    /// Reads them.
+    /// Reads the configuration.
     ///
     /// # Errors
-    /// What is wrong with the certificates, or with what the URI asks for.
+    /// Returns what is wrong with the certificates or with the options of the URI.
     pub(in crate::driver::nbd) fn of(uri: &Uri) -> Result<Credentials, String> {
         let config = config(uri)?;
         let host = match (&uri.options.hostname, &uri.address) {
             (Some(name), _) => name.clone(),
             (None, Address::Tcp { host, .. }) => host.clone(),
-            // Whoever listens there is of this machine.
+            // A Unix socket belongs to this machine.
             (None, Address::Unix(_)) => String::from("localhost"),
         };
         let name = ServerName::try_from(host.clone()).map_err(|_| {
@@ -50,7 +50,7 @@ impl Credentials {
         Ok(Credentials { config: Arc::new(config), name })
     }
 
-    /// A session that is about to begin.
+    /// Creates a session that has not begun.
     pub(super) fn session(&self) -> Result<ClientConnection, String> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| format!("TLS: {error}"))
@@ -91,7 +91,7 @@ fn config(uri: &Uri) -> Result<ClientConfig, String> {
     })
 }
 
-/// Why a session has not come to be.
+/// Returns the reason why a session failed.
 pub(super) fn refused(error: &Error) -> String {
     let hint = match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -122,7 +122,7 @@ fn trusted(folder: Option<&Path>) -> Result<RootCertStore, String> {
              with ca-cert.pem",
         ));
     };
-    // Of some old ones nothing can be made; others do not depend on them.
+    // Some old certificates cannot be parsed; the others do not depend on them.
     roots.add_parsable_certificates(certificates(file)?);
     Ok(roots)
 }
@@ -143,7 +143,7 @@ fn bad(file: &Path, error: &pem::Error) -> String {
     }
 }
 
-/// Trusts any certificate, of which the server must have the key: `tls-verify-peer=false`.
+/// Accepts any certificate, but the server must have its key: `tls-verify-peer=false`.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
