@@ -104,6 +104,8 @@ impl Turn<'_> {
         let is_fua = rq.steps.is_native_fua();
         let is_lost = is_fua && self.check_fua(&mut rq, result);
         let after = match result {
+            // The bytes that were counted may be lost, so the bio cannot succeed any more.
+            Ok(_) if is_lost => self.fail(tag, rq, BlockStatus::Io),
             Ok(n) => self.progress(tag, rq, n),
             Err(status) => self.fail(tag, rq, status),
         };

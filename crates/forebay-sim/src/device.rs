@@ -100,7 +100,8 @@ impl Device {
     /// Handling that one adds the next.
     pub(crate) fn schedule_next(&mut self, heap: &mut EventHeap, now: u64) {
         let Some(at_ns) = self.engine.next_at_ns().map(|at_ns| at_ns.max(now)) else { return };
-        if self.next_event_ns.is_none_or(|next_ns| at_ns < next_ns) {
+        let is_first = self.next_event_ns.is_none_or(|next_ns| at_ns < next_ns);
+        if is_first && !self.shows(Plant::LoseEvent) {
             self.next_event_ns = Some(at_ns);
             heap.add(at_ns, Event::Machine { at_ns });
         }

@@ -79,6 +79,10 @@ pub enum Plant {
     ForgetBusy,
     /// A batch is not committed.
     ForgetCommit,
+    /// Commands that wait for room in a machine do not begin when it has room.
+    ForgetWaiting,
+    /// The event of a machine's next completion is not added.
+    LoseEvent,
     /// A completion is lost.
     LoseCompletion,
     /// A completion arrives twice.
@@ -129,7 +133,7 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Plant; 57] = [
+    pub const ALL: [Plant; 59] = [
         Plant::SkipWake,
         Plant::SkipKick,
         Plant::DropBaton,
@@ -164,6 +168,8 @@ impl Plant {
         Plant::CountRefused,
         Plant::ForgetBusy,
         Plant::ForgetCommit,
+        Plant::ForgetWaiting,
+        Plant::LoseEvent,
         Plant::LoseCompletion,
         Plant::CompleteTwice,
         Plant::WrongTag,

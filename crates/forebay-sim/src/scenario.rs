@@ -12,7 +12,7 @@ use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
     SECTOR_SHIFT, WakePolicy,
 };
-use forebay_model::{Faults, Fixed, Flaky, Random};
+use forebay_model::{Faults, Fixed, Flaky, Random, machines};
 
 /// A device, the layer's settings, and how tasks are interleaved.
 #[derive(Debug)]
@@ -166,13 +166,15 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
 
 fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {
     let latency_ns = random.pick(&[0, 200, 5_000, 100_000]);
-    match has_faults || random.chance(1, 2) {
-        true => {
-            let flaky = Flaky::new(limits.logical_block_size, 100, latency_ns, faults);
-            Engine::Model(Box::new(flaky))
-        }
-        false => Engine::Model(Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64])))),
+    if has_faults || random.chance(1, 2) {
+        let flaky = Flaky::new(limits.logical_block_size, 100, latency_ns, faults);
+        return Engine::Model(Box::new(flaky));
     }
+    if random.chance(1, 3) {
+        let preset = &machines::ALL[random.below(machines::ALL.len() as u64) as usize];
+        return Engine::Machine(preset.machine());
+    }
+    Engine::Model(Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64]))))
 }
 
 fn faults(random: &mut Random) -> Faults {

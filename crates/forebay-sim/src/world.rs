@@ -137,7 +137,8 @@ impl World {
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
         // These bugs do harm only at rare times.
-        let is_rare = matches!(plant, Plant::ParkBlindly | Plant::UncheckedOpen);
+        let is_rare =
+            matches!(plant, Plant::ParkBlindly | Plant::UncheckedOpen | Plant::ForgetWaiting);
         let of = if is_rare { 1 } else { PLANT_OF };
         self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
     }
@@ -192,7 +193,9 @@ impl World {
             self.wake_waiter(hctx);
         }
         for hctx in &self.hctxs {
-            if hctx.inner.borrow().as_ref().is_some_and(|inner| inner.driver.has_waiting()) {
+            let has_waiting =
+                hctx.inner.borrow().as_ref().is_some_and(|inner| inner.driver.has_waiting());
+            if has_waiting && !self.plants(Plant::ForgetWaiting) {
                 hctx.with_port(self, |_, port| port.begin_waiting());
             }
         }

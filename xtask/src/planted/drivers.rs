@@ -156,6 +156,20 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "short-fua-succeeds",
+        what: "F8: a FUA write whose sync failed after some bytes goes on and succeeds",
+        edits: &[Edit {
+            file: "crates/forebay-core/src/complete.rs",
+            from: "            Ok(_) if is_lost => self.fail(tag, rq, BlockStatus::Io),\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay-core",
+            "fua::short_fua_write_fails_since_its_first_bytes_may_be_lost",
+        ),
+        says: "",
+    },
+    Bug {
         name: "flush-ends-before-fua",
         what: "F8: a flush ends while FUA writes that were at the device with it are still there",
         edits: &[Edit {

@@ -7,7 +7,7 @@
 //!
 //! - A FUA write that does not complete in full counts as a failed flush. (io_uring may report the
 //!   bytes before a failure instead of the failure, so a short count counts as well.) The loss is
-//!   recorded before the bio ends.
+//!   recorded before the bio ends, and the bio fails: the bytes that were counted may be lost.
 //! - A successful flush ends after the FUA writes that were at the device with it have completed:
 //!   one of them may have received the error that the flush did not get. Later FUA writes do not
 //!   delay it.

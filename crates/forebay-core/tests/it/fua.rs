@@ -204,6 +204,18 @@ fn other_contexts_know_what_a_fua_write_lost() {
     assert_eq!(other.ends(), [(5, Ok(0))]);
 }
 
+/// The driver may report the bytes before a failed sync instead of the failure.
+#[test]
+fn short_fua_write_fails_since_its_first_bytes_may_be_lost() {
+    for limits in [direct(), buffered()] {
+        let mut bench = bench(limits);
+        bench.issue(Op::Write, FUA, 0, 3 * K4, 7);
+        bench.complete(0, Ok(K4));
+        assert_eq!(bench.ends(), [(7, IO)]);
+        assert!(bench.queue.device.durability().lost().is_some());
+    }
+}
+
 #[test]
 fn part_of_a_fua_write_that_fails_is_a_failed_flush() {
     for limits in [direct(), buffered()] {
