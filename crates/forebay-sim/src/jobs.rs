@@ -1,5 +1,6 @@
 //! Scenarios made from fio's jobs.
 
+use crate::coroutine::Task;
 use crate::device_spec::DeviceSpec;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
@@ -114,7 +115,7 @@ pub fn run_jobs(
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
     Ok(crate::run(seed, scenario, plant, |world, id| {
         let task = tasks[id].borrow_mut().take().expect("a task is made once");
-        Box::pin(job::run(world, id, task))
+        Task::new(world, id, |cpu| job::run(cpu, task))
     }))
 }
 

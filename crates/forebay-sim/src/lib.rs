@@ -30,6 +30,7 @@
 )]
 
 mod check;
+mod coroutine;
 mod device;
 mod device_spec;
 mod driver;
@@ -64,8 +65,9 @@ pub use violation::Violation;
 
 use crate::check::Broken;
 use crate::check::rules;
+use crate::coroutine::Task;
 use crate::scenario::Scenario;
-use crate::world::{Task, World};
+use crate::world::World;
 use forebay_model::Random;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -100,7 +102,8 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>>
     let (scenario, load) = scenario::swarm(&mut random, options);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
-        Box::pin(task::random::run(world, id, load.clone(), random))
+        let load = load.clone();
+        Task::new(world, id, |cpu| task::random::run(cpu, load, random))
     })
 }
 

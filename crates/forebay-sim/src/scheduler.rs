@@ -1,17 +1,17 @@
 //! The scheduler: virtual time, and the choice of the next task.
 //!
-//! A task is a future. It runs until it calls [`Scheduler::step`], which may let another task run
+//! A task is a coroutine. It runs until it calls [`Cpu::step`], which may let another task run
 //! first, or until it sleeps. The seed determines which task runs next. Each step takes a little
 //! virtual time, so that events happen while tasks run. When no task can run, time jumps to the
 //! next event. In some scenarios a task also naps between two steps, for longer than other tasks
 //! need for a whole operation, like a thread whose processor was taken away. That produces rare
 //! races.
+//!
+//! [`Cpu::step`]: crate::coroutine::Cpu::step
 
 use crate::heap::{Event, EventHeap};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::task::Poll;
 
 /// Probabilities of a switch to another task have this denominator.
 pub(crate) const PREEMPT_OF: u32 = 1024;
@@ -29,8 +29,6 @@ pub(crate) struct Scheduler {
     /// Runnable tasks, in no particular order.
     runnable: RefCell<Vec<usize>>,
     tasks: Vec<TaskState>,
-    /// The task that was drawn last.
-    running: Cell<usize>,
     /// How often a step lets another task run first.
     preempt: u32,
     /// How often a step includes a nap, like a thread whose processor was taken away.
@@ -64,7 +62,6 @@ impl Scheduler {
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
             tasks: (0..nr_tasks).map(|_| TaskState::default()).collect(),
-            running: Cell::new(0),
             preempt,
             nap,
             step_ns,
@@ -86,62 +83,45 @@ impl Scheduler {
         self.nr_sleeps.get()
     }
 
-    /// Marks the end of an action of a task: another task may run before the next one.
+    /// Counts an action of a task. Returns whether the task yields before the next one.
     #[inline]
-    pub(crate) async fn step(&self) {
+    pub(crate) fn ends_step(&self) -> bool {
         self.steps.set(self.steps.get() + 1);
         self.now.set(self.now.get() + self.step_ns);
         let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now.get());
-        if is_event_due || self.random.borrow_mut().chance(self.preempt, PREEMPT_OF) {
-            self.yield_now().await;
-        }
-        if self.random.borrow_mut().chance(self.nap, PREEMPT_OF) {
-            let time_ns = self.random.borrow_mut().exponential(NAP_NS);
-            self.sleep(self.running.get(), time_ns).await;
-        }
+        is_event_due || self.random.borrow_mut().chance(self.preempt, PREEMPT_OF)
     }
 
-    /// Lets another task run first, if one is drawn.
-    pub(crate) async fn yield_now(&self) {
-        let mut gone = false;
-        poll_fn(|_| match std::mem::replace(&mut gone, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+    /// Draws whether the task naps after its action, and for how long, ns.
+    #[inline]
+    pub(crate) fn draw_nap(&self) -> Option<u64> {
+        let mut random = self.random.borrow_mut();
+        random.chance(self.nap, PREEMPT_OF).then(|| random.exponential(NAP_NS))
     }
 
-    /// Sleeps until woken. Returns at once if the task was woken since the last sleep. Like a
-    /// thread's park, it may return for an old reason, so the caller checks its condition again.
-    pub(crate) async fn park(&self, task: usize) {
-        poll_fn(|_| {
-            let state = &self.tasks[task];
-            if state.is_woken.replace(false) {
-                return Poll::Ready(());
-            }
+    /// Returns whether the task was woken since its last sleep. If not, it sleeps from now on.
+    pub(crate) fn is_awake(&self, task: usize) -> bool {
+        let state = &self.tasks[task];
+        let is_woken = state.is_woken.replace(false);
+        if !is_woken {
             state.is_asleep.set(true);
             self.nr_sleeps.set(self.nr_sleeps.get() + 1);
-            Poll::Pending
-        })
-        .await;
+        }
+        is_woken
     }
 
-    /// Sleeps until woken, or until the timeout has passed.
-    pub(crate) async fn park_for(&self, task: usize, timeout_ns: u64) {
+    /// Wakes the task after this time. Returns the number of the sleep that the timer ends.
+    pub(crate) fn set_timer(&self, task: usize, timeout_ns: u64) -> u64 {
         let state = &self.tasks[task];
         let sleep = state.sleep.get() + 1;
         state.sleep.set(sleep);
         self.heap.borrow_mut().add(self.now() + timeout_ns, Event::Timer { task, sleep });
-        self.park(task).await;
-        state.sleep.set(sleep + 1);
+        sleep
     }
 
-    /// Sleeps for this time, even if the task is woken earlier.
-    pub(crate) async fn sleep(&self, task: usize, time_ns: u64) {
-        let until = self.now() + time_ns;
-        while self.now() < until {
-            self.park_for(task, until - self.now()).await;
-        }
+    /// Makes the timer of this sleep ineffective.
+    pub(crate) fn end_timer(&self, task: usize, sleep: u64) {
+        self.tasks[task].sleep.set(sleep + 1);
     }
 
     pub(crate) fn wake(&self, task: usize) {
@@ -171,7 +151,6 @@ impl Scheduler {
             1 => 0,
             nr => self.random.borrow_mut().below(nr as u64) as usize,
         };
-        self.running.set(runnable[place]);
         Some((place, runnable[place]))
     }
 

@@ -5,6 +5,7 @@ use crate::check::rules;
 use crate::check::stall;
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
+use crate::coroutine::Task;
 use crate::device::Device;
 use crate::file::SwarmFile;
 use crate::heap::Event;
@@ -21,10 +22,8 @@ use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt::Write;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 /// The limit of steps without progress of any bio or command. Beyond it nothing will progress,
 /// unless the device is still at work. (A task that freezes a disk may poll for so long while a
@@ -33,9 +32,6 @@ const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
 
 /// How often a planted bug of the runtime shows: once in so many chances.
 const PLANT_OF: u32 = 4;
-
-/// A task, which runs to its end.
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The settings that the layer got for the disk.
 #[derive(Debug)]
@@ -222,7 +218,6 @@ impl World {
     pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
         let mut nr_left = tasks.len();
         let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
-        let mut context = Context::from_waker(Waker::noop());
         while nr_left > 0 {
             while let Some(event) = self.scheduler.next_event(false) {
                 self.fire(event);
@@ -236,9 +231,9 @@ impl World {
             };
             self.current.set(id);
             let task = tasks[id].as_mut().expect("a task that can run has not ended");
-            let is_over = task.as_mut().poll(&mut context).is_ready();
+            let is_over = task.resume();
             if is_over {
-                tasks[id] = None;
+                tasks[id].take().into_iter().for_each(Task::reuse_stack);
                 nr_left -= 1;
                 self.note(Kind::Exit, id as u64, 0);
             }

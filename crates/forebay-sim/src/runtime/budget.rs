@@ -61,7 +61,7 @@ impl Budget {
     }
 }
 
-impl Thread {
+impl Thread<'_> {
     fn try_budget(&self, budget: &Budget, need: u32, out: &mut Vec<Tag>) -> bool {
         let is_got = budget.try_get(need, out);
         let mut checks = self.world.checks();
@@ -71,7 +71,7 @@ impl Thread {
     }
 
     /// Takes `need` tags of the budget, and waits for them if it must.
-    pub(crate) async fn charge(&mut self, mut need: u32) -> Vec<Tag> {
+    pub(crate) fn charge(&mut self, mut need: u32) -> Vec<Tag> {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         if world.plants(Plant::NeedMore) {
@@ -83,7 +83,7 @@ impl Thread {
         }
         // T9.
         if !world.plants(Plant::WaitPlugged) {
-            self.unplug(UnplugCause::Wait, 1).await;
+            self.unplug(UnplugCause::Wait, 1);
         }
         self.nr_waits_for_tags += 1;
         let wait_number = self.nr_waits_for_tags << TASK_BITS | self.id as u64;
@@ -93,20 +93,20 @@ impl Thread {
         world.checks().waits.joined(wait.id, need);
         let mut nr_sleeps = 0;
         loop {
-            self.step().await;
+            self.step();
             if !world.plants(Plant::SkipRetry) && self.try_budget(budget, need, &mut got) {
-                self.step().await;
-                self.leave_line(wait).await;
+                self.step();
+                self.leave_line(wait);
                 break;
             }
-            self.step().await;
+            self.step();
             nr_sleeps += 1;
-            self.wait_for(Goal::Tags(wait_number)).await;
+            self.wait_for(Goal::Tags(wait_number));
             world.mailboxes[self.id].has_tags.set(0);
             if self.try_budget(budget, need, &mut got) {
                 break;
             }
-            self.step().await;
+            self.step();
             budget.waits.borrow_mut().requeue(wait);
             budget.count.announce();
             world.checks().waits.joined(wait.id, need);
@@ -136,7 +136,7 @@ impl Thread {
 
     /// It has got its tags by itself: out of the line, or, where it was woken meanwhile, the
     /// wake-up goes to another (T5).
-    async fn leave_line(&mut self, wait: Wait) {
+    fn leave_line(&mut self, wait: Wait) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         let mut is_there = false;
@@ -154,12 +154,12 @@ impl Thread {
                 waits.donate(wait.need, nr_busy, &mut |id| out(id));
             }));
         }
-        self.tell(woken).await;
-        self.settle().await;
+        self.tell(woken);
+        self.settle();
     }
 
     /// Puts tags of the budget, and wakes whom they suffice for.
-    pub(crate) async fn refund(&mut self, tags: Vec<Tag>) {
+    pub(crate) fn refund(&mut self, tags: Vec<Tag>) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         let nr = tags.len() as u32;
@@ -168,16 +168,16 @@ impl Thread {
         }
         world.checks().waits.put(self.id, nr);
         if world.plants(Plant::HideTag) {
-            self.step().await;
+            self.step();
         }
         budget.tags.put_many(tags.into_iter());
         world.note(Kind::Refund, nr.into(), 0);
-        self.step().await;
-        self.wake_waiters(budget, nr).await;
+        self.step();
+        self.wake_waiters(budget, nr);
         world.checks().waits.has_put(self.id);
     }
 
-    async fn wake_waiters(&mut self, budget: &Budget, nr: u32) {
+    fn wake_waiters(&mut self, budget: &Budget, nr: u32) {
         let world = Rc::clone(&self.world);
         if world.plants(Plant::SkipTagWake) {
             return;
@@ -186,7 +186,7 @@ impl Thread {
         if !budget.count.anybody_waits() {
             return;
         }
-        self.step().await;
+        self.step();
         if world.plants(Plant::DropTagWake) {
             return;
         }
@@ -195,12 +195,12 @@ impl Thread {
         let woken = self.with_waits(budget, nr, |waits, out| {
             waits.wake(nr_told, nr_busy, &mut |id| out(id));
         });
-        self.tell(woken).await;
+        self.tell(woken);
     }
 
     /// Changes how many tags may be in use. The policy hears of fewer before, and of more after
     /// that (T6).
-    pub(crate) async fn resize_budget(&mut self, limit: u32) {
+    pub(crate) fn resize_budget(&mut self, limit: u32) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         if budget.is_resizing.replace(true) {
@@ -209,15 +209,15 @@ impl Thread {
         let nr_more = limit.saturating_sub(budget.tags.depth());
         if nr_more > 0 || world.plants(Plant::ShrinkFirst) {
             self.set_limit(budget, limit);
-            self.step().await;
+            self.step();
         }
         let woken = self.with_waits(budget, nr_more, |waits, out| {
             waits.resize(limit, &mut |id| out(id));
         });
-        self.tell(woken).await;
+        self.tell(woken);
         self.set_limit(budget, limit);
         budget.is_resizing.set(false);
-        self.settle().await;
+        self.settle();
     }
 
     fn set_limit(&self, budget: &Budget, limit: u32) {
@@ -228,10 +228,10 @@ impl Thread {
     }
 
     /// Tells those who were woken; they are woken when no token is held.
-    async fn tell(&mut self, woken: Vec<WaitId>) {
+    fn tell(&mut self, woken: Vec<WaitId>) {
         let world = Rc::clone(&self.world);
         for wait in woken {
-            self.step().await;
+            self.step();
             let task = task_of(wait);
             let mailbox = &world.mailboxes[task];
             if mailbox.doing.get() == Doing::Awake && world.plants(Plant::LoseWake) {
@@ -252,11 +252,11 @@ impl Thread {
 
     /// Now that no token is held: wakes who is to be woken, and runs the shared context if its
     /// leader is to be told.
-    pub(crate) async fn settle(&mut self) {
-        self.wake().await;
+    pub(crate) fn settle(&mut self) {
+        self.wake();
         let hctx = Rc::clone(&self.world.hctxs[0]);
         if std::mem::take(&mut self.owes_run) && hctx.tell_leader.get() && self.run(&hctx) {
-            Box::pin(self.turn_and_finish(&hctx)).await;
+            self.turn_and_finish(&hctx);
         }
     }
 }

@@ -11,10 +11,10 @@ use std::rc::Rc;
 /// How long to leave others alone before looking again.
 const POLL_NS: u64 = 2_000;
 
-impl Thread {
+impl Thread<'_> {
     /// Closes a gate on every hardware context, waits until it is in force, leaves it so for a
     /// while, and opens it. Only one task at a time: a gate is closed or open, not counted.
-    pub(crate) async fn close_and_open(&mut self, gate: Gate, closed_ns: u64) {
+    pub(crate) fn close_and_open(&mut self, gate: Gate, closed_ns: u64) {
         let world = Rc::clone(&self.world);
         if world.is_gated.replace(true) {
             return;
@@ -27,15 +27,15 @@ impl Thread {
                 hctx.timer.cancel();
                 world.checks().runs.undelayed();
             }
-            self.step().await;
+            self.step();
         }
         for hctx in &world.hctxs {
-            while !self.is_in_force(hctx, gate).await {
-                world.scheduler.sleep(self.id, POLL_NS).await;
+            while !self.is_in_force(hctx, gate) {
+                self.cpu.sleep(POLL_NS);
             }
             world.checks().gates.shut(hctx.at, true);
         }
-        world.scheduler.sleep(self.id, closed_ns).await;
+        self.cpu.sleep(closed_ns);
         for hctx in &world.hctxs {
             world.checks().gates.shut(hctx.at, false);
             hctx.run.open(gate);
@@ -43,10 +43,10 @@ impl Thread {
                 world.checks().runs.opened();
             }
             world.note(Kind::Open, hctx.at as u64, gate as u64);
-            self.step().await;
+            self.step();
             // R4. An owner looks by itself: nobody else may run what it owns.
             if hctx.is_shared && !world.plants(Plant::OpenUnasked) && self.run(hctx) {
-                self.turn_and_finish(hctx).await;
+                self.turn_and_finish(hctx);
             }
         }
         let verdict = world.checks().runs.check_opened();
@@ -55,8 +55,8 @@ impl Thread {
     }
 
     /// Whether nothing that the gate keeps back can happen any more.
-    async fn is_in_force(&mut self, hctx: &Hctx, gate: Gate) -> bool {
-        self.step().await;
+    fn is_in_force(&mut self, hctx: &Hctx, gate: Gate) -> bool {
+        self.step();
         if gate != Gate::Frozen {
             return !hctx.run.is_running();
         }
@@ -64,14 +64,14 @@ impl Thread {
             if !self.run(hctx) {
                 return false;
             }
-            self.turn_and_finish(hctx).await;
+            self.turn_and_finish(hctx);
         }
         !hctx.run.is_running() && hctx.is_drained.get()
     }
 
     /// A turn by one that has just taken the token.
-    pub(crate) async fn turn_and_finish(&mut self, hctx: &Hctx) {
-        self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
-        self.finish(hctx).await;
+    pub(crate) fn turn_and_finish(&mut self, hctx: &Hctx) {
+        self.turn_once(hctx, Commit::Now, false, Own::Mail, None);
+        self.finish(hctx);
     }
 }

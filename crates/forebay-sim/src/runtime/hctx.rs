@@ -142,7 +142,7 @@ impl Hctx {
     }
 }
 
-impl Thread {
+impl Thread<'_> {
     /// Asks for a turn after something was published.
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
         let mut checks = self.world.checks();
@@ -178,10 +178,10 @@ impl Thread {
 
     /// Gives the token back, to wait in the driver or not, and wakes whom the turns were about; or
     /// keeps it.
-    pub(crate) async fn release(&mut self, hctx: &Hctx, to_wait: bool) -> bool {
+    pub(crate) fn release(&mut self, hctx: &Hctx, to_wait: bool) -> bool {
         let is_released = self.give_back(hctx, to_wait);
         if is_released {
-            self.wake().await;
+            self.wake();
         }
         is_released
     }
@@ -207,50 +207,50 @@ impl Thread {
     }
 
     /// The token was given back: wakes whom it is about.
-    pub(crate) async fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         for task in std::mem::take(&mut self.wakes) {
-            self.step().await;
+            self.step();
             self.world.wake(task);
         }
     }
 
     /// Says that the leader, who does not hold the token, is going to wait; or gives it the token,
     /// since nobody holds it any more, and a turn is due.
-    pub(crate) async fn block(&self, hctx: &Hctx) -> bool {
+    pub(crate) fn block(&self, hctx: &Hctx) -> bool {
         hctx.run.block();
         self.world.checks().runs.blocked(hctx.at);
         if self.world.plants(Plant::BlockUnasked) {
             return false;
         }
-        self.step().await;
+        self.step();
         let is_ours = self.run(hctx);
         if is_ours {
-            self.step().await;
+            self.step();
             hctx.run.unblock();
         }
         is_ours
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
-    pub(crate) async fn finish(&mut self, hctx: &Hctx) {
+    pub(crate) fn finish(&mut self, hctx: &Hctx) {
         loop {
-            self.step().await;
+            self.step();
             let early = match self.world.plants(Plant::InboxBeforeRun) {
                 true => Some(hctx.inbox.replace(Inbox::new())),
                 false => None,
             };
             if early.is_some() {
-                self.step().await;
+                self.step();
             }
-            if self.release(hctx, false).await {
+            if self.release(hctx, false) {
                 if let Some(mut early) = early {
                     let mut inbox = hctx.inbox.borrow_mut();
                     inbox.requests.append(&mut early.requests);
                     inbox.slots.append(&mut early.slots);
                 }
-                return self.settle().await;
+                return self.settle();
             }
-            self.turn_once(hctx, Commit::Now, false, Own::Mail, early).await;
+            self.turn_once(hctx, Commit::Now, false, Own::Mail, early);
         }
     }
 }

@@ -10,21 +10,21 @@ use crate::trace::Kind;
 use forebay_core::{Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Refusal, Segment, Segments};
 use std::rc::Rc;
 
-impl Thread {
+impl Thread<'_> {
     /// Submits an I/O. False where it was refused. One without memory that overlaps another such
     /// becomes a read: the checkers tell them apart by their ranges alone.
-    pub(crate) async fn submit(&mut self, io: Io) -> bool {
+    pub(crate) fn submit(&mut self, io: Io) -> bool {
         self.is_submitting = true;
-        let is_taken = self.submit_one(io).await;
+        let is_taken = self.submit_one(io);
         if self.world.plants(Plant::WaitInSubmit) && self.nr_in_layer > 0 {
-            self.wait_for(Goal::Delivered(self.nr_mailed + 1)).await;
+            self.wait_for(Goal::Delivered(self.nr_mailed + 1));
         }
         self.is_submitting = false;
         is_taken
     }
 
-    async fn submit_one(&mut self, mut io: Io) -> bool {
-        self.step().await;
+    fn submit_one(&mut self, mut io: Io) -> bool {
+        self.step();
         let world = Rc::clone(&self.world);
         if matches!(io.op, Op::Discard | Op::WriteZeroes)
             && !world.checks().bios.is_range_free(io.block, io.nr)
@@ -48,13 +48,13 @@ impl Thread {
             boxed.fill(self.planted(bio));
         }
         if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
-            self.refused(&io, refusal, boxed).await;
+            self.refused(&io, refusal, boxed);
             return false;
         }
         self.nr_in_layer += 1;
         self.place(slot);
         if self.queue.has_outgoing() {
-            self.turn(Commit::Now, Own::Direct).await;
+            self.turn(Commit::Now, Own::Direct);
         }
         true
     }
@@ -79,7 +79,7 @@ impl Thread {
         }
     }
 
-    async fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
+    fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
         let world = Rc::clone(&self.world);
         let charge = {
             let mut checks = world.checks();
@@ -95,8 +95,8 @@ impl Thread {
         };
         self.free.push(boxed);
         if let Some(tag) = charge {
-            self.refund(vec![tag]).await;
-            self.settle().await;
+            self.refund(vec![tag]);
+            self.settle();
         }
         self.nr_in_layer += usize::from(world.plants(Plant::CountRefused));
     }

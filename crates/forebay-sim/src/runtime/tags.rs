@@ -19,35 +19,35 @@ pub(crate) struct TagCalls {
     nr_requests: Cell<u32>,
 }
 
-impl Thread {
+impl Thread<'_> {
     /// Says how many tags of each context may be in use.
-    pub(crate) async fn set_nr_requests(&mut self, nr_requests: u32) {
+    pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
         let world = Rc::clone(&self.world);
         for hctx in &world.hctxs {
             hctx.tags.nr_requests.set(nr_requests);
             world.note(Kind::Resize, hctx.at as u64, nr_requests.into());
-            self.step().await;
+            self.step();
         }
         let shared = &world.hctxs[0];
         if self.run(shared) {
-            self.turn_and_finish(shared).await;
+            self.turn_and_finish(shared);
         }
     }
 
     /// Awake again. Who was told, and lacks tags, was told of tags: a turn is due that tries.
-    pub(crate) async fn end_wait(&self) -> Doing {
+    pub(crate) fn end_wait(&self) -> Doing {
         let mailbox = &self.world.mailboxes[self.id];
         let doing = mailbox.end_wait();
         if doing == Doing::Told && mailbox.lacks_tags.get() && !self.world.plants(Plant::AskNoMore)
         {
-            self.step().await;
+            self.step();
             self.hctx().tags.asking.borrow_mut().push(self.id);
         }
         doing
     }
 
     /// Before a turn: who has come to ask again, and how many tags there are.
-    pub(super) async fn hear_of_tags(&self, hctx: &Hctx) {
+    pub(super) fn hear_of_tags(&self, hctx: &Hctx) {
         let nr_requests = hctx.tags.nr_requests.take();
         if nr_requests != 0 {
             hctx.with_inner(|inner| {
@@ -56,7 +56,7 @@ impl Thread {
             });
         }
         if hctx.with_inner(|inner| inner.core.has_lines()) {
-            self.step().await;
+            self.step();
             for task in hctx.tags.asking.take() {
                 self.try_for(hctx, task);
             }
@@ -73,7 +73,7 @@ impl Thread {
     /// Called after a turn, before its ended bios are delivered. Wakes the tasks for which tags may
     /// be free, and turns again for those that are already awake. Returns whether a leader must be
     /// signalled.
-    pub(super) async fn tell_of_tags(
+    pub(super) fn tell_of_tags(
         &mut self,
         hctx: &Hctx,
         gates: Gates,
@@ -94,7 +94,7 @@ impl Thread {
                 world.note(Kind::Lack, task, lacks.into());
                 let mailbox = &world.mailboxes[task as usize];
                 mailbox.lacks_tags.set(lacks);
-                self.step().await;
+                self.step();
                 if !lacks {
                     to_leader |= self.pass_on(mailbox.no_tags_lacked(), task as usize);
                 }
@@ -104,7 +104,7 @@ impl Thread {
                 world.checks().lines.given(hctx.at, task as usize);
             }
             for task in woken {
-                self.step().await;
+                self.step();
                 let tell = world.mailboxes[task as usize].tell_of_tags();
                 world.note(Kind::TagWake, task, (tell != Tell::Nobody).into());
                 match tell {

@@ -1,6 +1,7 @@
 //! A task's part of the disk: its plug, its software queue, and reap.
 
 use crate::check::{broken, rules};
+use crate::coroutine::Cpu;
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::mailbox::Goal;
@@ -38,8 +39,8 @@ pub(crate) struct Ended {
 }
 
 /// What a task has of the disk.
-#[derive(Debug)]
-pub(crate) struct Thread {
+pub(crate) struct Thread<'a> {
+    pub(crate) cpu: Cpu<'a>,
     pub(crate) world: Rc<World>,
     pub(crate) id: usize,
     hctx: Rc<Hctx>,
@@ -67,15 +68,17 @@ pub(crate) struct Thread {
     pub(crate) is_submitting: bool,
 }
 
-impl Thread {
+impl<'a> Thread<'a> {
     /// A task uses the disk for the first time.
-    pub(crate) fn new(world: &Rc<World>, id: usize) -> Thread {
-        let counters = Rc::clone(world).new_plug_counters();
+    pub(crate) fn new(cpu: Cpu<'a>) -> Thread<'a> {
+        let (world, id) = (Rc::clone(&cpu.world), cpu.id);
+        let counters = Rc::clone(&world).new_plug_counters();
         let mut thread = Thread {
             hctx: Rc::clone(&world.hctxs[0]),
             queue: SoftwareQueue::new(world.disk.limits, world.disk.policy, counters),
-            world: Rc::clone(world),
+            world,
             id,
+            cpu,
             level: 0,
             plugged: Vec::new(),
             outgoing: Vec::new(),
@@ -114,8 +117,8 @@ impl Thread {
     }
 
     #[inline]
-    pub(crate) async fn step(&self) {
-        self.world.scheduler.step().await;
+    pub(crate) fn step(&self) {
+        self.cpu.step();
     }
 
     pub(crate) fn take_outgoing_slots(&mut self) -> Vec<u32> {
@@ -127,21 +130,21 @@ impl Thread {
     }
 
     /// Ends the innermost plug.
-    pub(crate) async fn end_plug(&mut self) {
+    pub(crate) fn end_plug(&mut self) {
         let level = self.level;
         self.level -= 1;
         if level == 1 {
-            self.unplug(UnplugCause::Outermost, 1).await;
+            self.unplug(UnplugCause::Outermost, 1);
         } else if self.world.disk.policy.plug == PlugPolicy::PerLevel {
-            self.unplug(UnplugCause::Level, level).await;
+            self.unplug(UnplugCause::Level, level);
         }
     }
 
     /// Unplugs the requests of `level` and above, and sends them.
-    pub(crate) async fn unplug(&mut self, cause: UnplugCause, level: u32) {
+    pub(crate) fn unplug(&mut self, cause: UnplugCause, level: u32) {
         self.detach(cause, level);
         if self.queue.has_outgoing() {
-            self.turn(Commit::Now, Own::Mail).await;
+            self.turn(Commit::Now, Own::Mail);
         }
     }
 
@@ -158,32 +161,32 @@ impl Thread {
 
     /// One turn, or several, of the hardware context, with what is outgoing. None where another
     /// task holds the token, and turns in our place.
-    pub(crate) async fn turn(&mut self, commit: Commit, own: Own) -> Option<Turned> {
+    pub(crate) fn turn(&mut self, commit: Commit, own: Own) -> Option<Turned> {
         let hctx = self.hctx();
         let with_outgoing = self.try_take(&hctx);
         if !with_outgoing {
-            self.step().await;
-            if !self.publish(&hctx).await {
+            self.step();
+            if !self.publish(&hctx) {
                 return None;
             }
         }
-        let turned = self.turn_once(&hctx, commit, with_outgoing, own, None).await;
-        self.finish(&hctx).await;
+        let turned = self.turn_once(&hctx, commit, with_outgoing, own, None);
+        self.finish(&hctx);
         Some(turned)
     }
 
     /// Publishes what is outgoing, and asks for a run.
-    async fn publish(&mut self, hctx: &Hctx) -> bool {
+    fn publish(&mut self, hctx: &Hctx) -> bool {
         if self.world.plants(Plant::RunFirst) {
             let is_ours = self.run(hctx);
-            self.step().await;
+            self.step();
             self.push_outgoing(hctx);
             hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
             self.check_inbox(hctx);
             return is_ours;
         }
         self.push_outgoing(hctx);
-        self.step().await;
+        self.step();
         hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
         self.run(hctx)
     }
@@ -213,11 +216,11 @@ impl Thread {
     }
 
     /// Commits what a turn with `Commit::Later` has issued.
-    pub(crate) async fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) {
         let hctx = self.hctx();
         if self.try_take(&hctx) {
             hctx.with_port(&self.world, |core, port| core.commit(port));
-            self.finish(&hctx).await;
+            self.finish(&hctx);
         }
     }
 
@@ -230,12 +233,12 @@ impl Thread {
 
     /// Takes at most `max` ends. Waits until there are `min`, or nothing of this task is left in
     /// the layer.
-    pub(crate) async fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
-        self.step().await;
+    pub(crate) fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
+        self.step();
         self.take_mail();
         if self.ready.len() < max && (self.ready.len() < min || min == 0) {
             self.detach(UnplugCause::Wait, 1);
-            self.wait(min).await;
+            self.wait(min);
         }
         let nr = self.ready.len().min(max);
         let world = Rc::clone(&self.world);
@@ -254,58 +257,58 @@ impl Thread {
     }
 
     /// Turns once at least, then until `min` are ready or nothing is left in the layer.
-    async fn wait(&mut self, min: usize) {
+    fn wait(&mut self, min: usize) {
         loop {
             let hctx = self.hctx();
             let later = self.ready.len() < min && !hctx.is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
-            let turned = self.turn(commit, Own::Direct).await;
+            let turned = self.turn(commit, Own::Direct);
             if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].lacks_tags.get() {
                 // As a thread of Linux, which sleeps in its submission.
-                self.wait_for(Goal::Lines).await;
+                self.wait_for(Goal::Lines);
             }
             self.take_mail();
             if self.ready.len() >= min || self.nr_in_layer == 0 {
                 if later {
-                    self.commit().await;
+                    self.commit();
                 }
                 return;
             }
             let missing = min - self.ready.len();
             if hctx.is_shared {
                 let goal = self.nr_mailed + missing.min(self.nr_in_layer) as u64;
-                self.wait_for(Goal::Delivered(goal)).await;
+                self.wait_for(Goal::Delivered(goal));
                 self.take_mail();
             } else if let Some(turned) = turned {
                 let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
-                self.wait_as_owner(turned, nr, Goal::None).await;
+                self.wait_as_owner(turned, nr, Goal::None);
             }
         }
     }
 
     /// The task leaves the disk: its plugged bios are submitted and end, and its context is free
     /// for another.
-    pub(crate) async fn retire(&mut self, out: &mut Vec<Ended>) {
+    pub(crate) fn retire(&mut self, out: &mut Vec<Ended>) {
         self.level = 0;
         let nr = self.nr_in_layer + self.ready.len();
-        self.reap(nr, usize::MAX, out).await;
-        self.unplug(UnplugCause::Wait, 1).await;
+        self.reap(nr, usize::MAX, out);
+        self.unplug(UnplugCause::Wait, 1);
         let hctx = self.hctx();
         if hctx.is_shared {
             return;
         }
-        while let Some(turned) = self.turn(Commit::Now, Own::Mail).await {
+        while let Some(turned) = self.turn(Commit::Now, Own::Mail) {
             if turned.is_drained && !turned.work_left {
                 break;
             }
-            self.wait_as_owner(turned, 1, Goal::None).await;
+            self.wait_as_owner(turned, 1, Goal::None);
         }
         assert!(self.try_take(&hctx), "nobody else is at an owned context");
         let drained = crate::check::drained::inner(hctx.at, &hctx);
         self.world.fail(drained);
         hctx.inner.borrow_mut().take();
-        assert!(self.release(&hctx, false).await, "nobody else is at an owned context");
+        assert!(self.release(&hctx, false), "nobody else is at an owned context");
         hctx.is_owned.set(false);
     }
 }

@@ -22,10 +22,10 @@ pub(crate) enum Own {
     Mail,
 }
 
-impl Thread {
+impl Thread<'_> {
     /// One turn: takes in what others have published and what this task sends, does all that can
     /// be done, and delivers the ends.
-    pub(crate) async fn turn_once(
+    pub(crate) fn turn_once(
         &mut self,
         hctx: &Hctx,
         commit: Commit,
@@ -40,8 +40,8 @@ impl Thread {
             Commit::Unless(_) if !hctx.run.is_blocked() => Commit::Now,
             commit => commit,
         };
-        self.step().await;
-        self.hear_of_tags(hctx).await;
+        self.step();
+        self.hear_of_tags(hctx);
         let mut inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
         if self.world.plants(Plant::NewestFirst) {
             inbox.requests.reverse();
@@ -73,14 +73,14 @@ impl Thread {
         });
         let mut ended = std::mem::take(&mut self.ended);
         let mut turned = self.turn_core(hctx, gates, commit, &mut ended);
-        self.step().await;
+        self.step();
         let mut kick = false;
         if hctx.with_inner(|inner| inner.core.has_lines()) {
-            kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned).await;
+            kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned);
         }
         hctx.is_drained.set(turned.is_drained);
         kick |= turned.work_left && turned.nr_in_flight == 0;
-        kick |= self.deliver(hctx, own, &mut ended).await;
+        kick |= self.deliver(hctx, own, &mut ended);
         self.ended = ended;
         kick |= hctx.tell_leader.take();
         if kick && hctx.is_shared {
@@ -166,7 +166,7 @@ impl Thread {
     }
 
     /// Delivers what has ended. Says whether the leader of this context must be told.
-    async fn deliver(&mut self, hctx: &Hctx, own: Own, ended: &mut Vec<Box<QueuedBio>>) -> bool {
+    fn deliver(&mut self, hctx: &Hctx, own: Own, ended: &mut Vec<Box<QueuedBio>>) -> bool {
         let mut to_leader = false;
         let charges: Vec<Tag> = {
             let mut checks = self.world.checks();
@@ -174,10 +174,10 @@ impl Thread {
         };
         if self.world.plants(Plant::WaitInTurn) && !ended.is_empty() {
             self.check_may_wait();
-            self.world.scheduler.park_for(self.id, LATE_NS).await;
+            self.cpu.park_for(LATE_NS);
         }
         if !charges.is_empty() {
-            self.refund(charges).await;
+            self.refund(charges);
         }
         let mut bios = std::mem::take(ended).into_iter().peekable();
         while let Some(bio) = bios.next() {
@@ -197,7 +197,7 @@ impl Thread {
             let world = std::rc::Rc::clone(&self.world);
             let mailbox = &world.mailboxes[to];
             mailbox.ended.borrow_mut().extend(group);
-            self.step().await;
+            self.step();
             world.note(Kind::Deliver, owner, nr);
             match mailbox.count(nr) {
                 Tell::Nobody => {}

@@ -1,5 +1,6 @@
 //! A task that runs a fio job: fio's main loop, in virtual time.
 
+use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
 use crate::world::World;
@@ -19,10 +20,11 @@ pub(crate) struct JobTask {
 }
 
 /// Runs the job to its end.
-pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
+pub(crate) fn run(cpu: Cpu<'_>, task: JobTask) {
+    let (world, id) = (Rc::clone(&cpu.world), cpu.id);
     let JobTask { job, mut generator, block } = task;
     world.note(Kind::Start, id as u64, id as u64);
-    let mut thread = Thread::new(&world, id);
+    let mut thread = Thread::new(cpu);
     let mut ended = Vec::new();
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let end_ns = job.runtime.map_or(u64::MAX, ns);
@@ -30,14 +32,14 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
     let mut nr_writes = 0;
     let mut is_over = false;
     while !is_over {
-        is_over = submit(&mut thread, &job, &mut generator, block, &mut nr_writes).await;
+        is_over = submit(&mut thread, &job, &mut generator, block, &mut nr_writes);
         is_over |= world.now() >= end_ns;
         // As in fio, a full queue is drained to `iodepth_low`, in batches.
         let low = if is_over { 0 } else { job.iodepth_low as usize };
         let min = (job.iodepth_batch_complete_min as usize).max(1);
         let max = (job.iodepth_batch_complete_max as usize).max(min);
         while in_flight(&thread) >= depth || in_flight(&thread) > low && is_over {
-            thread.reap(min.min(in_flight(&thread)), max, &mut ended).await;
+            thread.reap(min.min(in_flight(&thread)), max, &mut ended);
             tally(&world, id, &mut ended);
             if in_flight(&thread) <= low {
                 break;
@@ -45,15 +47,15 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
         }
     }
     if job.end_fsync && nr_writes > 0 {
-        thread.submit(flush()).await;
+        thread.submit(flush());
     }
-    thread.retire(&mut ended).await;
+    thread.retire(&mut ended);
     tally(&world, id, &mut ended);
 }
 
 /// Submits a batch, in a plug. Returns whether the job has no more I/O.
-async fn submit(
-    thread: &mut Thread,
+fn submit(
+    thread: &mut Thread<'_>,
     job: &Job,
     generator: &mut Ops,
     block: u64,
@@ -73,15 +75,15 @@ async fn submit(
             Direction::Trim => Op::Discard,
         };
         let (at, nr) = (next.offset / block, u64::from(next.len) / block);
-        thread.submit(Io { op, block: at, nr, ..flush() }).await;
+        thread.submit(Io { op, block: at, nr, ..flush() });
         if op == Op::Write {
             *nr_writes += 1;
             if job.fsync > 0 && nr_writes.is_multiple_of(job.fsync) {
-                thread.submit(flush()).await;
+                thread.submit(flush());
             }
         }
     }
-    thread.end_plug().await;
+    thread.end_plug();
     is_over
 }
 
@@ -90,7 +92,7 @@ fn flush() -> Io {
     Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None, point: 0 }
 }
 
-fn in_flight(thread: &Thread) -> usize {
+fn in_flight(thread: &Thread<'_>) -> usize {
     thread.nr_in_layer + thread.ready.len()
 }
 

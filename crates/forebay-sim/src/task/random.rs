@@ -1,8 +1,8 @@
 //! A task that draws its actions.
 
+use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
-use crate::world::World;
 use forebay_core::{BioFlags, Gate, Op, UnplugCause};
 use forebay_model::Random;
 use std::rc::Rc;
@@ -48,11 +48,12 @@ pub(crate) struct Load {
 }
 
 /// Runs until all bios of the task have been submitted and have ended.
-pub(crate) async fn run(world: Rc<World>, id: usize, load: Load, mut random: Random) {
-    world.scheduler.sleep(id, random.below(20_000)).await;
+pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
+    let (world, id) = (Rc::clone(&cpu.world), cpu.id);
+    cpu.sleep(random.below(20_000));
     world.note(Kind::Start, id as u64, id as u64);
     let mut task = RandomTask {
-        thread: Thread::new(&world, id),
+        thread: Thread::new(cpu),
         left: load.nr_bios,
         last: (Op::Read, (0, 0)),
         load,
@@ -60,14 +61,14 @@ pub(crate) async fn run(world: Rc<World>, id: usize, load: Load, mut random: Ran
         ended: Vec::new(),
     };
     while task.left > 0 {
-        task.act().await;
+        task.act();
     }
-    task.thread.retire(&mut task.ended).await;
+    task.thread.retire(&mut task.ended);
     world.tally.borrow_mut().add(task.thread.id, &mut task.ended);
 }
 
-struct RandomTask {
-    thread: Thread,
+struct RandomTask<'a> {
+    thread: Thread<'a>,
     load: Load,
     random: Random,
     /// The number of bios that are still to be submitted.
@@ -77,19 +78,19 @@ struct RandomTask {
     ended: Vec<Ended>,
 }
 
-impl RandomTask {
-    async fn act(&mut self) {
+impl RandomTask<'_> {
+    fn act(&mut self) {
         if self.thread.nr_in_layer > IN_LAYER_MAX {
-            return self.reap().await;
+            return self.reap();
         }
         let is_idle = self.thread.nr_in_layer == 0 && !self.thread.is_plugged();
         if is_idle && self.random.chance(self.load.gates, 100) {
             let gate = self.random.pick(&[Gate::Frozen, Gate::Quiesced, Gate::Stopped]);
             let closed_ns = self.random.below(50_000);
-            return self.thread.close_and_open(gate, closed_ns).await;
+            return self.thread.close_and_open(gate, closed_ns);
         }
         if !self.thread.hctx().is_shared && self.random.chance(self.load.reopens, 100) {
-            self.thread.retire(&mut self.ended).await;
+            self.thread.retire(&mut self.ended);
             return self.thread.assign();
         }
         if self.random.chance(self.load.resizes, 100) {
@@ -98,18 +99,18 @@ impl RandomTask {
             {
                 let (min, max) = budget.limits();
                 let limit = self.random.between(min.into(), max.into()) as u32;
-                return self.thread.resize_budget(limit).await;
+                return self.thread.resize_budget(limit);
             }
             let nr_requests = self.random.between(1, self.load.queue_depth.into()) as u32;
-            return self.thread.set_nr_requests(nr_requests).await;
+            return self.thread.set_nr_requests(nr_requests);
         }
         match self.random.below(10) {
-            0..6 => self.burst().await,
-            6..8 => self.reap().await,
+            0..6 => self.burst(),
+            6..8 => self.reap(),
             8 => self.revive(),
             _ => {
                 let time_ns = self.random.exponential(20_000);
-                self.thread.world.scheduler.sleep(self.thread.id, time_ns).await;
+                self.thread.cpu.sleep(time_ns);
             }
         }
     }
@@ -130,15 +131,15 @@ impl RandomTask {
         }
     }
 
-    async fn reap(&mut self) {
+    fn reap(&mut self) {
         let nr = self.thread.nr_in_layer as u64;
         let min = self.random.below(nr + 2) as usize;
         let max = min + self.random.below(nr + 1) as usize;
-        self.thread.reap(min, max, &mut self.ended).await;
+        self.thread.reap(min, max, &mut self.ended);
     }
 
     /// Submits several bios, within plugs or not.
-    async fn burst(&mut self) {
+    fn burst(&mut self) {
         let nr = self.random.between(1, self.load.burst_max).min(self.left.into());
         for _ in 0..self.random.below(4) {
             self.thread.begin_plug();
@@ -146,28 +147,28 @@ impl RandomTask {
         let mut charged = Vec::new();
         for left in (1..=nr).rev() {
             if self.thread.world.budget.is_some() && charged.is_empty() {
-                charged = self.charge(left).await;
+                charged = self.charge(left);
             }
             let mut io = self.io();
             io.charge = charged.pop();
-            self.thread.submit(io).await;
+            self.thread.submit(io);
             self.left -= 1;
             match self.random.below(20) {
-                0 if self.thread.level > 0 => self.thread.end_plug().await,
+                0 if self.thread.level > 0 => self.thread.end_plug(),
                 1 => self.thread.begin_plug(),
-                2 => self.thread.unplug(UnplugCause::Explicit, 1).await,
+                2 => self.thread.unplug(UnplugCause::Explicit, 1),
                 _ => {}
             }
         }
         while self.thread.level > 0 && !self.random.chance(self.load.forget, 100) {
-            self.thread.end_plug().await;
+            self.thread.end_plug();
         }
     }
 
     /// Takes tags of the budget for at most `nr` of the next bios (T10).
-    async fn charge(&mut self, nr: u64) -> Vec<forebay_core::Tag> {
+    fn charge(&mut self, nr: u64) -> Vec<forebay_core::Tag> {
         let need_max = self.thread.world.budget.as_ref().map_or(1, |budget| budget.need_max());
-        self.thread.charge(nr.min(need_max.into()) as u32).await
+        self.thread.charge(nr.min(need_max.into()) as u32)
     }
 
     fn io(&mut self) -> Io {
