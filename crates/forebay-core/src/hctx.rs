@@ -73,6 +73,8 @@ pub struct HardwareContext {
     pub(crate) nr_with_more_commands: u32,
     /// The next turn reaps even if nothing is in flight.
     pub(crate) reap_kick: bool,
+    /// A waiting thread was kicked and has not returned yet (K8).
+    is_kicked: bool,
     /// The number of commands issued since the last commit.
     pub(crate) nr_uncommitted: u32,
     pub(crate) busy_since_ns: u64,
@@ -137,6 +139,21 @@ pub struct Turned {
     pub is_drained: bool,
 }
 
+impl Turned {
+    /// Returns whether requests remain that no completion moves on, because the driver was busy or
+    /// a gate is closed.
+    #[inline]
+    pub fn is_stuck(self) -> bool {
+        self.work_left && self.nr_in_flight == 0
+    }
+
+    /// Returns whether nothing remains: neither requests at the driver nor waiting ones.
+    #[inline]
+    pub fn is_idle(self) -> bool {
+        self.nr_in_flight == 0 && !self.work_left
+    }
+}
+
 impl HardwareContext {
     /// Creates the context with number `index` of a disk, with tags from `tags`.
     ///
@@ -178,15 +195,23 @@ impl HardwareContext {
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
             reap_kick: false,
+            is_kicked: false,
             nr_uncommitted: 0,
             busy_since_ns: 0,
         }
     }
 
-    /// Makes the next turn reap, after a kick: the kicked thread has returned, and the driver may
-    /// still hold the kick's completion (K8).
-    pub fn reap_kick(&mut self) {
+    /// Makes the next turn reap even if nothing is in flight: the driver's descriptor may be
+    /// readable for completions that were reaped already, and the driver clears it.
+    pub fn reap_all(&mut self) {
         self.reap_kick = true;
+    }
+
+    /// Records that the caller has kicked the thread that waits beside the driver. Turns reap
+    /// nothing until that thread has returned. Then one reaps even if nothing is in flight, because
+    /// the driver may still hold the kick's completion (K8).
+    pub fn note_kick(&mut self) {
+        self.is_kicked = true;
     }
 
     /// Does everything that can be done now, in one fixed order: reaps the driver's completions and
@@ -204,6 +229,9 @@ impl HardwareContext {
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
         let (issued_before, ended_before) = (self.counters.issued.get(), ended.len());
+        if self.is_kicked && gates.reap {
+            (self.is_kicked, self.reap_kick) = (false, true);
+        }
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);
         turn.wake();

@@ -56,6 +56,7 @@ mod stats;
 mod status;
 mod tag;
 mod usual;
+pub mod wait;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;

@@ -5,9 +5,10 @@ use crate::error::SubmitError;
 use crate::io::{Completion, Io};
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::now_ns;
-use crate::runtime::mailbox::{Doing, Mailbox};
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
+use forebay_core::wait::WaitState;
 use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
 use std::fmt;
 use std::pin::Pin;
@@ -112,18 +113,18 @@ impl Future for IoFuture {
                 return Poll::Ready(Err(SubmitError { refusal: Refusal::Forked, io }));
             }
             State::InLayer { mailbox, buf } => {
-                mailbox.end_wait();
+                mailbox.cell.end_wait();
                 this.state = State::InLayer { mailbox, buf };
                 this.shared.poll_shared();
             }
             State::Over => panic!("a future is not polled after it was ready"),
         }
         let State::InLayer { mailbox, buf } = &mut this.state else { unreachable!("submitted") };
-        if mailbox.nr_delivered() == 0 {
+        if mailbox.cell.nr_delivered() == 0 {
             mailbox.set_waker(context.waker());
-            mailbox.begin_wait(1, Doing::Parked);
+            mailbox.cell.begin_wait(1, WaitState::Parked);
             // W2.
-            if mailbox.nr_delivered() == 0 {
+            if mailbox.cell.nr_delivered() == 0 {
                 return Poll::Pending;
             }
         }

@@ -306,7 +306,7 @@ impl BioQueue {
                     (Arc::clone(ready.mailbox()), ready.nr_mailed())
                 };
                 let goal = nr_mailed + missing.min(nr_in_layer) as u64;
-                wait::wait_shared(&self.shared, &self.ctx, &mailbox, goal);
+                wait::wait(&self.shared, &self.ctx, &mailbox, goal);
                 self.take_mail();
             } else if let Some(turned) = turned {
                 // If bios of other queues are in flight, any completion may be one of theirs.
@@ -330,7 +330,7 @@ impl BioQueue {
         }
         let mailbox = {
             let ready = self.ready.borrow();
-            ready.mailbox().lacks_tags().then(|| Arc::clone(ready.mailbox()))
+            ready.mailbox().cell.lacks_tags().then(|| Arc::clone(ready.mailbox()))
         };
         if let Some(mailbox) = mailbox {
             // I4, D5.

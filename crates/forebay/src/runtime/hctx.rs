@@ -16,10 +16,10 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
-use crate::runtime::wait::RESOURCE_DELAY;
+use crate::runtime::wait::At;
+use forebay_core::wait::{self, RESOURCE_DELAY};
 use forebay_core::{
-    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, SoftwareQueue,
-    Turned,
+    Driver, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, SoftwareQueue,
 };
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use pool::PoolUser;
 use tags::{TagCalls, TagLists};
-pub(crate) use token::Token;
+pub(crate) use token::{Token, run_disks};
 
 /// Initial capacity of the list of bios that one turn ends.
 const NR_ENDS_USUAL: usize = 256;
@@ -79,13 +79,6 @@ const DRAINED: u8 = 1 << 0;
 /// The last turn left requests, and nothing in flight.
 const STUCK: u8 = 1 << 1;
 
-/// Returns whether a turn has left requests that no completion moves on, because the driver was
-/// busy or a gate is closed.
-#[inline]
-fn is_stuck(turned: Turned) -> bool {
-    turned.work_left && turned.nr_in_flight == 0
-}
-
 // SAFETY: `inner` is reached only through the token, which one thread holds at a time and hands
 // over with the ordering of the run word; or through `&mut`. Everything in `inner` is `Send`. The
 // other fields are `Sync`.
@@ -98,8 +91,6 @@ pub(crate) struct Inner {
     pub(crate) waiter: Arc<dyn Waiter>,
     /// Bios that the last turn ended; empty between turns.
     ended: Vec<Box<QueuedBio>>,
-    /// A waiting thread was kicked and has not returned yet.
-    is_kicked: bool,
     /// The context's share of the tags, if other disks use the same set.
     pub(crate) pool: Option<PoolUser>,
     lists: TagLists,
@@ -109,7 +100,7 @@ impl Inner {
     pub(crate) fn new(core: HardwareContext, queue: DriverQueue) -> Inner {
         let DriverQueue { driver, waiter } = queue;
         let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
-        Inner { core, driver, waiter, ended, is_kicked: false, pool: None, lists }
+        Inner { core, driver, waiter, ended, pool: None, lists }
     }
 }
 
@@ -147,7 +138,8 @@ impl Hctx {
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
-        assert!(token.release().is_none(), "nobody else is at a context without an inner part");
+        let kept = wait::release(&mut At::new(self), token);
+        assert!(kept.is_none(), "nobody else is at a context without an inner part");
         before
     }
 
@@ -168,10 +160,7 @@ impl Hctx {
 
     /// Requests a turn, and makes it unless the token holder does.
     pub(crate) fn run_turn(&self) {
-        if let Some(mut token) = self.run() {
-            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
-            token.finish();
-        }
+        wait::run_turn(&mut At::new(self));
     }
 
     /// Takes the token if it is free; see [`RunState::try_take`].
@@ -180,18 +169,20 @@ impl Hctx {
         (!self.origin.is_elsewhere() && self.run.try_take()).then(|| Token::of(self))
     }
 
-    /// Announces that the leader, which does not hold the token, is about to wait beside the
-    /// driver. Returns the token instead if it is free by now: then a turn is due.
-    pub(crate) fn block(&self) -> Option<Token<'_>> {
-        self.run.block();
-        // The mark comes after the announcement: a token holder turns once more, and that turn
-        // finds this thread blocked. The turn may find a busy driver, and leave work with nothing
-        // in flight, which no wait would report.
-        let token = self.run();
-        if token.is_some() {
-            self.run.unblock();
-        }
-        token
+    /// Returns whether turns need the present time.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    /// Waits in the driver of an owned context until `nr` requests can be reaped. Only the owner
+    /// calls this, after it has released the token to wait.
+    pub(crate) fn wait_in_driver(&self, nr: u32) {
+        assert!(!self.is_shared);
+        // SAFETY: only the owner, which is this thread, ever takes the token of an owned context.
+        // It was released only for threads that check whether it is held.
+        let inner = self.inner.with_mut(|place| unsafe { (*place).as_mut() });
+        inner.expect("a context in use has an inner part").driver.wait(nr);
     }
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.
@@ -270,43 +261,29 @@ impl Hctx {
         self.nr_skipped.load(Ordering::Relaxed)
     }
 
-    /// Lists the owner of a mailbox as a follower: it is about to park, and can become leader. The
-    /// owner checks for a leader afterwards (W2).
-    pub(crate) fn list_follower(&self, mailbox: &Arc<Mailbox>) {
-        // AcqRel: if the mailbox is on the list, or was until just now, the thread that removes it
-        // changes this flag later, and sees that the owner is parked.
-        if !mailbox.is_listed.swap(true, Ordering::AcqRel) {
-            let mut followers = lock(&self.followers);
-            if followers.len() == followers.capacity() {
-                // Drop the entries of threads that have ended.
-                followers.retain(|follower| Arc::strong_count(follower) > 1);
-            }
-            followers.push(Arc::clone(mailbox));
+    /// Adds a mailbox, which is marked as listed, to the followers.
+    pub(crate) fn push_follower(&self, mailbox: &Arc<Mailbox>) {
+        let mut followers = lock(&self.followers);
+        if followers.len() == followers.capacity() {
+            // Drop the entries of threads that have ended.
+            followers.retain(|follower| Arc::strong_count(follower) > 1);
         }
+        followers.push(Arc::clone(mailbox));
     }
 
-    /// Makes a follower the leader in place of the caller. Without a follower the context has no
-    /// leader afterwards. Returns whether another thread leads now, which then owes a turn (W6).
+    /// Removes a follower from the list.
+    pub(crate) fn pop_follower(&self) -> Option<Arc<Mailbox>> {
+        lock(&self.followers).pop()
+    }
+
+    /// Returns whether the list of followers is not empty.
+    pub(crate) fn has_followers(&self) -> bool {
+        !lock(&self.followers).is_empty()
+    }
+
+    /// Makes a follower the leader in place of the caller; see [`wait::hand_off`].
     pub(crate) fn hand_off(&self) -> bool {
-        loop {
-            let next = lock(&self.followers).pop();
-            if let Some(follower) = next {
-                follower.is_listed.swap(false, Ordering::AcqRel);
-                if follower.give_baton() {
-                    return true;
-                }
-                continue;
-            }
-            self.run.resign();
-            // A follower that listed itself before the resignation still saw a leader: check again
-            // (W2).
-            if lock(&self.followers).is_empty() {
-                return false;
-            }
-            if !self.run.try_lead() {
-                return true;
-            }
-        }
+        wait::hand_off(&mut At::new(self))
     }
 }
 

@@ -8,7 +8,8 @@ use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
 #[cfg(not(blk_shuttle))]
-use crate::runtime::wait::RESOURCE_DELAY;
+use crate::runtime::wait::At;
+use forebay_core::wait::{self, RESOURCE_DELAY};
 use forebay_core::{Commit, Gate, QueuedBio};
 use std::sync::Arc;
 
@@ -49,9 +50,10 @@ fn two_send(how: How, nr: u32) {
     let turned = token.turn(0, Commit::Now, None, None);
     assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
     token.core.check_invariants();
-    assert!(token.release().is_none());
+    let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
+    assert!(token.is_none());
     for Sent { mailbox, pages } in sents {
-        assert_eq!(mailbox.nr_delivered(), nr.into());
+        assert_eq!(mailbox.cell.nr_delivered(), nr.into());
         let bios: Vec<_> = mailbox.take().into_iter().flatten().collect();
         assert_eq!(bios.len(), nr as usize);
         assert!(bios.iter().all(|bio| bio.result() == Ok(512)));
@@ -82,8 +84,9 @@ fn one_tag_is_shared_by_two_threads() {
         let sents = [send(&shared, 1), other.join().unwrap()];
         let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
         while !token.turn(0, Commit::Now, None, None).is_drained {}
-        assert!(token.release().is_none());
-        sents.iter().for_each(|sent| assert_eq!(sent.mailbox.nr_delivered(), 1));
+        let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
+        assert!(token.is_none());
+        sents.iter().for_each(|sent| assert_eq!(sent.mailbox.cell.nr_delivered(), 1));
     });
 }
 
@@ -103,7 +106,7 @@ fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
         drop(hold);
         let sent = send(&shared, 1);
         other.join().unwrap();
-        assert_eq!(sent.mailbox.nr_delivered(), 1, "no thread is left to reap it");
+        assert_eq!(sent.mailbox.cell.nr_delivered(), 1, "no thread is left to reap it");
         assert_eq!(sent.mailbox.take().into_iter().flatten().count(), 1);
     });
 }
@@ -123,10 +126,10 @@ fn a_delayed_run_stays_with_its_context_until_it_is_stopped() {
         assert!(hctx.delay_left().is_some(), "the device is still busy");
         let hold = Hold::new(&shared, Gate::Stopped);
         assert_eq!(hctx.delay_left(), None);
-        assert_eq!(sent.mailbox.nr_delivered(), 0);
+        assert_eq!(sent.mailbox.cell.nr_delivered(), 0);
         drop(hold);
         hctx.run_turn();
-        assert_eq!(sent.mailbox.nr_delivered(), 1);
+        assert_eq!(sent.mailbox.cell.nr_delivered(), 1);
         assert_eq!(sent.mailbox.take().into_iter().flatten().count(), 1);
     });
 }

@@ -1,63 +1,22 @@
 //! Mailbox: delivers ended bios to their owner and wakes it.
 //!
 //! Any thread that holds a token delivers. One thread (or task) owns a mailbox and takes bios from
-//! it. The state is one word: the total number of bios delivered, and what the owner is doing. A
-//! delivery changes both in one exchange, *which is its last access to the mailbox*: a thread whose
-//! last bio is delivered may return and free its mailbox at once. So the delivery copies what it
-//! needs to wake the owner out of the mailbox before the exchange.
-//!
-//! W2: the owner announces that it is about to sleep (an exchange of the word), then reads the
-//! count (the same word). The owner sees an earlier delivery in the count. A later delivery sees
-//! that the owner sleeps. So no fence is needed.
+//! it. The count of the bios delivered and the owner's state are a [`WaitCell`]. Its exchange is a
+//! delivery's *last access to the mailbox*: a thread whose last bio is delivered may return and
+//! free its mailbox at once. So the delivery copies what it needs to wake the owner out of the
+//! mailbox before the exchange.
 // Bios carry the address of their mailbox.
 #![allow(unsafe_code)]
 
-mod tags;
-
 use crate::buf::Buf;
 use crate::runtime::event::Event;
-use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, Sleeper, lock};
+use crate::runtime::primitive::{Mutex, Sleeper, lock};
 use crate::runtime::stack::{BioList, BioStack};
 use forebay_core::QueuedBio;
+use forebay_core::wait::{Notice, WaitCell, WaitState};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-
-pub(crate) use tags::TAGS;
-
-/// State of a mailbox's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// Not waiting.
-    Awake = 0,
-    /// Asleep, or about to be.
-    Parked = 1,
-    /// In the driver as the leader, or about to be: waking it takes a kick.
-    Leading = 2,
-    /// Its goal was reached while it was waiting.
-    Told = 3,
-    /// It was parked, and is the leader now (W3).
-    Baton = 4,
-    /// A dropped future: the delivery frees the mailbox.
-    Abandoned = 5,
-}
-
-const DOING_BITS: u32 = 3;
-const DOING_MASK: u64 = (1 << DOING_BITS) - 1;
-
-impl Doing {
-    fn of(word: u64) -> Doing {
-        match word & DOING_MASK {
-            0 => Doing::Awake,
-            1 => Doing::Parked,
-            2 => Doing::Leading,
-            3 => Doing::Told,
-            4 => Doing::Baton,
-            5 => Doing::Abandoned,
-            _ => unreachable!("the word is made of these"),
-        }
-    }
-}
 
 /// The owner of a mailbox, which deliveries wake.
 #[derive(Debug)]
@@ -74,14 +33,7 @@ enum Owner {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     ended: BioStack,
-    /// The number of bios delivered, and the state of the owner.
-    word: AtomicU64,
-    /// The count that the owner waits for. Written by the owner while it is awake.
-    goal: AtomicU64,
-    /// Whether the mailbox is in a hardware context's list of followers.
-    pub(crate) is_listed: AtomicBool,
-    /// Whether bios of the owner wait for tags in the owner's queue. Written by the token holder.
-    lacks_tags: AtomicBool,
+    pub(crate) cell: WaitCell,
     /// Signalled by each delivery, for an event loop.
     event: OnceLock<Arc<Event>>,
     owner: Owner,
@@ -110,15 +62,7 @@ impl Mailbox {
     }
 
     fn new(owner: Owner) -> Mailbox {
-        Mailbox {
-            ended: BioStack::new(),
-            word: AtomicU64::new(0),
-            goal: AtomicU64::new(0),
-            is_listed: AtomicBool::new(false),
-            lacks_tags: AtomicBool::new(false),
-            event: OnceLock::new(),
-            owner,
-        }
+        Mailbox { ended: BioStack::new(), cell: WaitCell::new(), event: OnceLock::new(), owner }
     }
 
     /// Returns the owner ID that bios carry: the address of the mailbox.
@@ -145,52 +89,33 @@ impl Mailbox {
         let mut nr = 0;
         this.ended.push_all(bios.inspect(|_| nr += 1));
         let mut wake = None;
-        let mut task = None;
         let event = this.event.get().map(Arc::clone);
-        let mut word = this.word.load(Ordering::Acquire);
-        loop {
-            let (count, doing) = ((word >> DOING_BITS) + nr, Doing::of(word));
-            let is_waiting = matches!(doing, Doing::Parked | Doing::Leading);
-            // The owner wrote the goal before it announced the wait.
-            let is_reached = is_waiting && count >= this.goal.load(Ordering::Relaxed);
-            let next = if is_reached { Doing::Told } else { doing };
-            if is_reached && doing == Doing::Parked {
-                match &this.owner {
-                    Owner::Thread(thread) => wake = Some(Wake::Thread(thread.clone())),
-                    // The waker is taken after the token is released: it may change until then.
-                    Owner::Task { .. } if task.is_none() => {
-                        // SAFETY: the mailbox is in an `Arc`, which lives until these bios are
-                        // counted.
-                        task = Some(unsafe { Mailbox::hold(place) });
-                    }
-                    Owner::Task { .. } => {}
-                }
-            }
-            // AcqRel: an owner that sees the count sees the bios. See also `begin_wait`.
-            let (old, new) = (word, count << DOING_BITS | next as u64);
-            match this.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
-                // From here on the mailbox may be freed, unless this delivery has to free it.
-                Ok(_) if doing == Doing::Abandoned => {
-                    // SAFETY: `abandon` left its reference count to this delivery.
-                    let mailbox = unsafe { Arc::from_raw(place) };
-                    // Not freed within a turn: freeing a large buffer takes time.
-                    return Delivered::ToSleeper(Wake::Nobody(mailbox));
-                }
-                Ok(_) => {
-                    if let Some(event) = event {
-                        event.signal();
-                    }
-                    if is_reached && doing == Doing::Leading {
-                        return Delivered::ToLeader;
-                    }
-                    break;
-                }
-                Err(now) => word = now,
-            }
+        let notice = this.cell.deliver(nr, || {
+            wake.get_or_insert_with(|| match &this.owner {
+                Owner::Thread(thread) => Wake::Thread(thread.clone()),
+                // The waker is taken after the token is released: it may change until then.
+                // SAFETY: the mailbox is in an `Arc`, which lives until these bios are counted.
+                Owner::Task { .. } => Wake::Task(unsafe { Mailbox::hold(place) }),
+            });
+        });
+        // From here on the mailbox may be freed, unless this delivery has to free it.
+        if notice == Notice::Free {
+            // SAFETY: `abandon` left its reference count to this delivery.
+            let mailbox = unsafe { Arc::from_raw(place) };
+            // Not freed within a turn: freeing a large buffer takes time.
+            return Delivered::ToSleeper(Wake::Nobody(mailbox));
         }
-        // If another delivery has changed the state meanwhile, this wakes the task once more.
-        let wake = task.map(Wake::Task).or(wake);
-        wake.map_or(Delivered::Quietly, Delivered::ToSleeper)
+        if let Some(event) = event {
+            event.signal();
+        }
+        match (notice, wake) {
+            (Notice::Kick, _) => Delivered::ToLeader,
+            // If another delivery has changed the state meanwhile, this wakes a task once more.
+            (_, Some(wake @ Wake::Task(_))) | (Notice::Wake, Some(wake)) => {
+                Delivered::ToSleeper(wake)
+            }
+            _ => Delivered::Quietly,
+        }
     }
 
     /// Returns one more handle of the mailbox.
@@ -205,38 +130,17 @@ impl Mailbox {
         }
     }
 
-    /// Returns the total number of bios delivered.
-    #[inline]
-    pub(crate) fn nr_delivered(&self) -> u64 {
-        self.word.load(Ordering::Acquire) >> DOING_BITS
-    }
-
     /// Takes the delivered bios, oldest first.
     #[inline]
     pub(crate) fn take(&self) -> Option<BioList> {
         (!self.ended.is_empty()).then(|| self.ended.take_all())
     }
 
-    /// Announces that the owner is about to wait until `goal` bios were delivered, parked or
-    /// leading. Called by the owner, which reads the count afterwards. Only the owner changes the
-    /// state from `Awake`.
-    pub(crate) fn begin_wait(&self, goal: u64, doing: Doing) {
-        self.goal.store(goal, Ordering::Relaxed);
-        // AcqRel: a delivery that sees the wait sees the goal. W2: see the module docs.
-        let before = self.word.fetch_or(doing as u64, Ordering::AcqRel);
-        assert!(Doing::of(before) == Doing::Awake, "who waits was awake");
-    }
-
-    /// Ends the owner's wait. Called by the owner. Returns the state that it was in.
-    pub(crate) fn end_wait(&self) -> Doing {
-        Doing::of(self.word.fetch_and(!DOING_MASK, Ordering::AcqRel))
-    }
-
     /// Sleeps until a delivery reaches the goal, or the owner receives the baton. Called by the
     /// owner, a thread, after it has announced that it parks.
     pub(crate) fn park(&self) {
         let Owner::Thread(thread) = &self.owner else { unreachable!("a task does not park") };
-        while Doing::of(self.word.load(Ordering::Acquire)) == Doing::Parked {
+        while self.cell.state() == WaitState::Parked {
             thread.sleep();
         }
     }
@@ -258,16 +162,11 @@ impl Mailbox {
             }
             Owner::Thread(_) => None,
         };
-        self.end_wait();
+        self.cell.end_wait();
         let mailbox = Arc::into_raw(self);
         // SAFETY: the reference count taken out here is given back below, or by the delivery that
         // finds the mailbox abandoned.
-        let this = unsafe { &*mailbox };
-        // AcqRel: the delivery sees the buffer. If the delivery came first, the count is not 0, and
-        // the exchange fails.
-        let swap = (Ordering::AcqRel, Ordering::Acquire);
-        let abandoned = Doing::Abandoned as u64;
-        if this.word.compare_exchange(0, abandoned, swap.0, swap.1).is_err() {
+        if unsafe { !(*mailbox).cell.abandon() } {
             // SAFETY: as above; the delivery came first.
             drop(unsafe { Arc::from_raw(mailbox) });
         }
@@ -279,41 +178,66 @@ impl Mailbox {
     /// meanwhile.
     #[must_use]
     pub(crate) fn settle(&self, nr: u64) -> bool {
-        while self.nr_delivered() < nr {
-            self.begin_wait(nr, Doing::Parked);
-            if self.nr_delivered() < nr {
+        while self.cell.nr_delivered() < nr {
+            self.cell.begin_wait(nr, WaitState::Parked);
+            if self.cell.nr_delivered() < nr {
                 self.park();
             }
-            if self.end_wait() == Doing::Baton {
+            if self.cell.end_wait() == WaitState::Baton {
                 return true;
             }
         }
         false
     }
 
-    /// Sets the waker of a future. Called by the owner before [`Mailbox::begin_wait`].
+    /// Sets the waker of a future. Called by the owner before [`WaitCell::begin_wait`].
     pub(crate) fn set_waker(&self, waker: &Waker) {
         if let Owner::Task { waker: place, .. } = &self.owner {
             *lock(place) = Some(waker.clone());
         }
     }
 
-    /// Makes a parked owner the leader and wakes it. Returns false if the owner is not parked.
-    pub(crate) fn give_baton(&self) -> bool {
-        let mut word = self.word.load(Ordering::Acquire);
-        while Doing::of(word) == Doing::Parked {
-            let baton = word & !DOING_MASK | Doing::Baton as u64;
-            match self.word.compare_exchange(word, baton, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    if let Owner::Thread(thread) = &self.owner {
-                        thread.wake();
-                    }
-                    return true;
-                }
-                Err(now) => word = now,
-            }
+    /// Wakes the owner, a thread, after it has received the baton.
+    pub(crate) fn wake_thread(&self) {
+        if let Owner::Thread(thread) = &self.owner {
+            thread.wake();
         }
-        false
+    }
+
+    /// Records whether bios of the mailbox with this owner ID lack tags, as
+    /// [`WaitCell::set_lacks_tags`] does.
+    ///
+    /// # Safety
+    /// A bio of the mailbox is in flight.
+    pub(crate) unsafe fn set_lacks_tags(owner: u64, lacks: bool) -> Delivered {
+        // SAFETY: the ID came from `owner`, and its bio keeps the mailbox alive.
+        let this = unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) };
+        this.delivered(this.cell.set_lacks_tags(lacks))
+    }
+
+    /// Wakes the owner because tags may be available for it, as [`WaitCell::wake_for_tags`] does.
+    /// Returns [`Delivered::Quietly`] if the owner is not a waiting thread.
+    ///
+    /// # Safety
+    /// A bio of the mailbox is in flight.
+    pub(crate) unsafe fn wake_for_tags(owner: u64) -> Delivered {
+        // SAFETY: the ID came from `owner`, and its bio keeps the mailbox alive.
+        let this = unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) };
+        match &this.owner {
+            Owner::Thread(_) => this.delivered(this.cell.wake_for_tags()),
+            Owner::Task { .. } => Delivered::Quietly,
+        }
+    }
+
+    /// Returns what the caller has to do after a change of the cell that counts no bio.
+    fn delivered(&self, notice: Notice) -> Delivered {
+        match (notice, &self.owner) {
+            (Notice::Kick, _) => Delivered::ToLeader,
+            (Notice::Wake, Owner::Thread(thread)) => {
+                Delivered::ToSleeper(Wake::Thread(thread.clone()))
+            }
+            _ => Delivered::Quietly,
+        }
     }
 }
 

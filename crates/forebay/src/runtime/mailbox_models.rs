@@ -7,9 +7,10 @@
 // It shares a cell, and takes exclusive access to a mailbox.
 #![allow(unsafe_code)]
 
-use super::{Delivered, Doing, Mailbox};
+use super::{Delivered, Mailbox};
 use crate::runtime::primitive::{UnsafeCell, check, check_within, thread};
 use forebay_core::QueuedBio;
+use forebay_core::wait::WaitState;
 use std::iter::once;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +45,7 @@ pub(crate) fn free(mailbox: Arc<Mailbox>) -> Option<Arc<Mailbox>> {
     if Arc::strong_count(&mailbox) == 1 {
         // SAFETY: loom checks that the access is exclusive.
         let alone = unsafe { &mut *Arc::as_ptr(&mailbox).cast_mut() };
-        alone.word.with_mut(|_| ());
-        alone.goal.with_mut(|_| ());
+        alone.cell.check_exclusive();
     }
     cfg!(blk_loom).then_some(mailbox)
 }
@@ -78,19 +78,19 @@ fn deliverer(owner: u64, number: u32) -> (thread::JoinHandle<bool>, Arc<Work>) {
 }
 
 /// Waits as a follower does, but without a leader.
-fn wait_parked(mailbox: &Mailbox, goal: u64) -> Doing {
-    mailbox.begin_wait(goal, Doing::Parked);
-    if mailbox.nr_delivered() < goal {
+fn wait_parked(mailbox: &Mailbox, goal: u64) -> WaitState {
+    mailbox.cell.begin_wait(goal, WaitState::Parked);
+    if mailbox.cell.nr_delivered() < goal {
         mailbox.park();
     }
-    mailbox.end_wait()
+    mailbox.cell.end_wait()
 }
 
 /// W2, and the last access: the owner waits, takes, and frees.
 fn deliver_and_free(nr: u32) {
     let mailbox = Arc::new(Mailbox::of_thread());
     let deliverers: Vec<_> = (0..nr).map(|number| deliverer(mailbox.owner(), number)).collect();
-    while mailbox.nr_delivered() < nr.into() {
+    while mailbox.cell.nr_delivered() < nr.into() {
         wait_parked(&mailbox, nr.into());
     }
     let taken = mailbox.take().into_iter().flatten().count();
@@ -119,13 +119,22 @@ fn a_leader_sees_its_goal_or_is_to_be_kicked() {
     check(|| {
         let mailbox = Arc::new(Mailbox::of_thread());
         let (thread, _) = deliverer(mailbox.owner(), 0);
-        mailbox.begin_wait(1, Doing::Leading);
-        let is_seen = mailbox.nr_delivered() == 1;
+        mailbox.cell.begin_wait(1, WaitState::Leading);
+        let is_seen = mailbox.cell.nr_delivered() == 1;
         let told = thread.join().unwrap();
         assert!(is_seen || told);
-        let expected = if told { Doing::Told } else { Doing::Leading };
-        assert_eq!(mailbox.end_wait(), expected);
+        let expected = if told { WaitState::Woken } else { WaitState::Leading };
+        assert_eq!(mailbox.cell.end_wait(), expected);
     });
+}
+
+/// Gives the baton to the owner if it is parked. Returns whether it is.
+fn give_baton(mailbox: &Mailbox) -> bool {
+    let is_given = mailbox.cell.give_baton();
+    if is_given {
+        mailbox.wake_thread();
+    }
+    is_given
 }
 
 /// One thread delivers and another gives the baton. An owner that parks receives one of the two,
@@ -135,19 +144,19 @@ fn told_or_baton(goal: u64) {
     let (thread, _) = deliverer(mailbox.owner(), 0);
     let giver = {
         let mailbox = Arc::clone(&mailbox);
-        thread::spawn(move || mailbox.give_baton())
+        thread::spawn(move || give_baton(&mailbox))
     };
-    mailbox.begin_wait(goal, Doing::Parked);
-    if mailbox.nr_delivered() < goal {
+    mailbox.cell.begin_wait(goal, WaitState::Parked);
+    if mailbox.cell.nr_delivered() < goal {
         mailbox.park();
     }
-    let (doing, given) = (mailbox.end_wait(), giver.join().unwrap());
-    assert_eq!(doing == Doing::Baton, given, "a baton is not lost, and not made up");
-    if doing == Doing::Told {
-        assert_eq!(mailbox.nr_delivered(), goal);
+    let (doing, given) = (mailbox.cell.end_wait(), giver.join().unwrap());
+    assert_eq!(doing == WaitState::Baton, given, "a baton is not lost, and not made up");
+    if doing == WaitState::Woken {
+        assert_eq!(mailbox.cell.nr_delivered(), goal);
     }
     thread.join().unwrap();
-    assert_eq!(mailbox.nr_delivered(), 1);
+    assert_eq!(mailbox.cell.nr_delivered(), 1);
 }
 
 #[test]
@@ -163,14 +172,14 @@ fn a_baton_for_who_is_not_parked_is_refused() {
         let mailbox = Arc::new(Mailbox::of_thread());
         let giver = {
             let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.give_baton())
+            thread::spawn(move || give_baton(&mailbox))
         };
-        mailbox.begin_wait(1, Doing::Parked);
+        mailbox.cell.begin_wait(1, WaitState::Parked);
         deliver(mailbox.owner(), 0);
         mailbox.park();
-        let doing = mailbox.end_wait();
-        assert_eq!(doing == Doing::Baton, giver.join().unwrap());
-        assert!(matches!(doing, Doing::Baton | Doing::Told));
+        let doing = mailbox.cell.end_wait();
+        assert_eq!(doing == WaitState::Baton, giver.join().unwrap());
+        assert!(matches!(doing, WaitState::Baton | WaitState::Woken));
     });
 }
 
@@ -211,12 +220,12 @@ fn two_that_deliver_wake_a_task() {
         let (mailbox, woken) = (Arc::new(Mailbox::of_task()), Arc::new(Woken::default()));
         let deliverers = [0, 1].map(|number| deliverer(mailbox.owner(), number).0);
         mailbox.set_waker(&Waker::from(Arc::clone(&woken)));
-        mailbox.begin_wait(1, Doing::Parked);
-        let is_seen = mailbox.nr_delivered() > 0;
+        mailbox.cell.begin_wait(1, WaitState::Parked);
+        let is_seen = mailbox.cell.nr_delivered() > 0;
         for thread in deliverers {
             thread.join().unwrap();
         }
         assert!(is_seen || woken.0.load(Ordering::SeqCst), "it sleeps for ever");
-        mailbox.end_wait();
+        mailbox.cell.end_wait();
     });
 }

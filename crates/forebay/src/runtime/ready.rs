@@ -110,13 +110,10 @@ impl Ready {
         true
     }
 
-    /// Takes a bio if it belongs to the queue. Returns it otherwise.
-    pub(crate) fn take(&mut self, bio: Box<QueuedBio>) -> Option<Box<QueuedBio>> {
-        if bio.owner() != self.owner {
-            return Some(bio);
-        }
+    /// Appends a bio of the queue.
+    pub(crate) fn push(&mut self, bio: Box<QueuedBio>) {
+        debug_assert!(bio.owner() == self.owner);
         self.ended.push_back(bio);
-        None
     }
 
     /// Removes the oldest bio.

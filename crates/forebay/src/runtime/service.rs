@@ -25,13 +25,11 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
 use crate::runtime::thread::reserve_spare;
-use crate::runtime::wait;
+use crate::runtime::wait::{self, At};
 use forebay_core::Commit;
+use forebay_core::wait::{block, release_to_wait};
 use std::io;
 use std::sync::Arc;
-
-/// A goal that no number of deliveries reaches.
-const NEVER: u64 = u64::MAX - 1;
 
 /// The service thread, and its state shared with the disk.
 #[derive(Debug)]
@@ -175,7 +173,7 @@ impl Server {
 
     /// Becomes the leader, or waits for the baton (V1).
     fn follow(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) {
-        while !hctx.run.try_lead() && !wait::follow(hctx, mailbox, NEVER) {}
+        while !hctx.run.try_lead() && !wait::follow(hctx, mailbox) {}
         self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
@@ -205,17 +203,17 @@ impl Server {
             // Until the token holder has reaped, the driver reports that there is something to
             // reap.
             thread::yield_now();
-            hctx.block()
+            block(&mut At::new(hctx), None)
         });
         // If another thread has the token, that thread turns, and finds this one blocked.
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timer.begin();
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
-            if token.wakes_tasks() {
+            if token.runs_wakers() {
                 return Some(token);
             }
-            kept = token.release_to_wait();
+            kept = release_to_wait(&mut At::new(hctx), token);
         }
         None
     }

@@ -19,6 +19,7 @@ use crate::runtime::run_queue::{self, RunWork, Worker};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
+use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters,
     QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
@@ -468,21 +469,7 @@ impl Shared {
     /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the
     /// requests that `ctx` has detached first.
     pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
-        if self.hctx(ctx.hctx()).is_shared {
-            return wait::wait_shared(self, ctx, mailbox, goal);
-        }
-        let is_timed = self.info.is_timed();
-        loop {
-            let turned = ctx.turn(self, now_ns(is_timed), Some(Commit::Later));
-            let nr_delivered = mailbox.nr_delivered();
-            if nr_delivered >= goal {
-                return ctx.commit(self);
-            }
-            if let Some(turned) = turned {
-                let nr = u32::try_from(goal - nr_delivered).unwrap_or(u32::MAX);
-                wait::wait_as_owner(self, ctx.hctx(), turned, nr);
-            }
-        }
+        wait::wait(self, ctx, mailbox, goal);
     }
 }
 
@@ -511,7 +498,7 @@ impl Drop for Shared {
                 if turned.is_drained && !turned.work_left {
                     return;
                 }
-                let timeout = (turned.nr_in_flight == 0).then_some(wait::RESOURCE_DELAY);
+                let timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
                 self.waiter.wait(timeout);
             }
         });

@@ -432,7 +432,7 @@ impl Posted {
 
     /// Returns whether the read has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.1.nr_delivered() == 1)
+        self.kept.as_ref().is_some_and(|kept| kept.1.cell.nr_delivered() == 1)
     }
 
     /// Checks that the read has ended, or that only its completion is left to reap. Checks that the

@@ -1,220 +1,266 @@
-//! Wait protocol: how threads wait for their own bios to end.
+//! Threads that wait for their own bios to end.
 //!
-//! In an owned context the owner waits in the driver. In a shared context one of the waiting
-//! threads is the leader, and waits in the driver for all. The other waiters are its followers:
-//! they park until their own bios have ended. A thread that stops leading passes the baton to a
-//! follower.
-//!
-//! - W1 No thread parks on a context with work unless the context has a leader. A thread that would
-//!   park becomes the leader instead.
-//! - W2 A sleeper announces itself, then checks again (its own bios, or whether there is a leader).
-//!   Its partner publishes, then checks for sleepers. Both do so by changes of one word, of the
-//!   mailbox or of the run state, so one of them comes second and sees the other.
-//! - W3 A thread that receives a baton uses it or passes it on.
-//! - W4 A thread that ends the leader's own bio while the leader is blocked kicks it, once.
-//! - W5 A thread holds no token while it waits. It commits what it has deferred before it waits; or
-//!   the leader's wait itself begins what was left to it, with one system call for both. A leader
-//!   that does not wait after all ensures that a turn begins those requests.
-//! - W6 A leader that returns from the driver's wait owes a turn. Other threads reap nothing while
-//!   it is kicked, and its wait may have consumed the signal of a completion that no turn has
-//!   reaped. The leader makes that turn, or passes the debt on with the baton. So a thread that
-//!   receives a baton owes a turn, too.
+//! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W6). This file supplies
+//! the steps: sleeping, waiting in the driver, and the lists that threads share.
 
+use crate::driver::Waiter;
+use crate::runtime::clock;
 use crate::runtime::ctx::Ctx;
-use crate::runtime::hctx::{Hctx, Token, now_ns};
-use crate::runtime::mailbox::{Doing, Mailbox, TAGS};
+use crate::runtime::hctx::{Hctx, Token, now_ns, run_disks};
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
-use forebay_core::{Commit, Turned};
-use std::cell::Cell;
+use crate::runtime::tag_pool::{self, Woken};
+use forebay_core::wait::{self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, TAGS, WaitCell};
+use forebay_core::{Commit, RunState, RunTimer, Turned};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Delay before the next run when a driver is busy with nothing in flight, as in Linux
-/// (`BLK_MQ_RESOURCE_DELAY`).
-pub(crate) const RESOURCE_DELAY: Duration = Duration::from_millis(3);
+/// With this many requests in flight, a follower leaves the commit of its requests to the leader:
+/// see [`wait::wait_shared`].
+const NR_BUSY: u32 = 16;
 
-/// With this many requests in flight, a follower leaves the commit of its requests to the leader,
-/// which returns with the next completion. (The kernel wakes the committing thread for that
-/// completion. The wake-up would be wasted, because the leader reaps the completion.)
-///
-/// The uncommitted requests do get committed. While they are uncommitted, a leader was blocked with
-/// this many requests in flight. That leader comes back: a completion that another thread reaps
-/// still ends its wait, or is left to its next wait. A turn commits if it is made by a leader or by
-/// a thread about to lead, or if it finds no leader blocked.
-const BUSY: u32 = 16;
+/// A thread at a hardware context. `T` is what the context may use of the thread.
+pub(crate) struct At<'a, T> {
+    hctx: &'a Hctx,
+    thread: T,
+}
+
+impl<'a> At<'a, ()> {
+    /// Returns a thread that does not wait.
+    #[inline]
+    pub(crate) fn new(hctx: &'a Hctx) -> At<'a, ()> {
+        At { hctx, thread: () }
+    }
+}
+
+impl<'a, T: User> At<'a, T> {
+    /// Returns a thread at a context.
+    pub(crate) fn with(hctx: &'a Hctx, thread: T) -> At<'a, T> {
+        At { hctx, thread }
+    }
+}
+
+/// What a context may use of a thread.
+pub(crate) trait User {
+    /// Runs disks for which tags are available, after the token was released.
+    #[inline]
+    fn run_disks(&mut self, disks: Woken) {
+        run_disks(disks);
+    }
+}
+
+impl User for () {}
+
+/// A thread that runs the disks later.
+impl User for &mut Woken {
+    fn run_disks(&mut self, mut disks: Woken) {
+        self.append(&mut disks);
+        tag_pool::keep_list(disks);
+    }
+}
+
+/// A thread that waits for bios of its own.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    ctx: &'a Rc<Ctx>,
+    mailbox: &'a Arc<Mailbox>,
+}
+
+/// A thread with a mailbox.
+pub(crate) trait HasMailbox: User {
+    fn mailbox(&self) -> &Arc<Mailbox>;
+}
+
+impl User for &Arc<Mailbox> {}
+
+impl User for Waiting<'_> {}
+
+impl HasMailbox for &Arc<Mailbox> {
+    fn mailbox(&self) -> &Arc<Mailbox> {
+        self
+    }
+}
+
+impl HasMailbox for Waiting<'_> {
+    fn mailbox(&self) -> &Arc<Mailbox> {
+        self.mailbox
+    }
+}
+
+impl<'a, T: User> Context for At<'a, T> {
+    type Token = Token<'a>;
+    type Follower = Arc<Mailbox>;
+
+    #[inline]
+    fn run_state(&self) -> &RunState {
+        &self.hctx.run
+    }
+
+    #[inline]
+    fn try_take(&mut self) -> Option<Token<'a>> {
+        self.hctx.try_take()
+    }
+
+    fn request_run(&mut self) -> Option<Token<'a>> {
+        self.hctx.run()
+    }
+
+    #[inline]
+    fn turn(&mut self, token: &mut Token<'a>, commit: Commit) -> Turned {
+        token.turn(now_ns(self.hctx.is_timed()), commit, None, None)
+    }
+
+    fn commit(&mut self, token: &mut Token<'a>) -> bool {
+        token.commit_now()
+    }
+
+    #[inline]
+    fn runs_wakers(&self, token: &Token<'a>) -> bool {
+        token.runs_wakers()
+    }
+
+    fn withdraw_help(&mut self, token: &Token<'a>) {
+        token.waiter.withdraw();
+    }
+
+    #[inline]
+    fn released(&mut self, token: Token<'a>) {
+        if let Some(disks) = token.wake_threads_and_tasks() {
+            self.thread.run_disks(disks);
+        }
+    }
+
+    fn pop_follower(&mut self) -> Option<Arc<Mailbox>> {
+        self.hctx.pop_follower()
+    }
+
+    fn has_followers(&self) -> bool {
+        self.hctx.has_followers()
+    }
+
+    fn cell_of<'b>(&'b self, follower: &'b Arc<Mailbox>) -> &'b WaitCell {
+        &follower.cell
+    }
+
+    fn wake_follower(&mut self, follower: Arc<Mailbox>) {
+        follower.wake_thread();
+    }
+}
+
+impl<T: HasMailbox> Sleeper for At<'_, T> {
+    fn cell(&self) -> &WaitCell {
+        &self.thread.mailbox().cell
+    }
+
+    fn park(&mut self) {
+        self.thread.mailbox().park();
+    }
+
+    fn push_follower(&mut self) {
+        self.hctx.push_follower(self.thread.mailbox());
+    }
+
+    fn ask_for_tags(&mut self) {
+        self.hctx.ask_for_tags(self.thread.mailbox());
+    }
+}
+
+impl<'a> Host for At<'a, Waiting<'a>> {
+    fn timer(&self) -> &RunTimer {
+        &self.hctx.timer
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn turn_with_own(&mut self, commit: Commit) -> Option<(Token<'a>, Turned)> {
+        let Waiting { shared, ctx, .. } = self.thread;
+        ctx.turn_and_hold(shared, now_ns(self.hctx.is_timed()), Some(commit))
+    }
+
+    fn leave_to_wait(&mut self, token: &mut Token<'a>) -> bool {
+        token.leave_to_wait()
+    }
+
+    fn take_back(&mut self) -> bool {
+        self.waiter().take_back()
+    }
+
+    fn begins(&self) -> bool {
+        self.waiter().begins()
+    }
+
+    fn can_help(&self) -> bool {
+        self.waiter().can_help()
+    }
+
+    fn offer(&mut self) {
+        self.waiter().offer();
+    }
+
+    fn help(&mut self, is_wanted: bool) -> bool {
+        self.waiter().help(is_wanted)
+    }
+
+    fn yield_now(&mut self) {
+        thread::yield_now();
+    }
+
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
+        self.waiter().wait(timeout_ns.map(Duration::from_nanos));
+    }
+}
+
+impl<'a> At<'a, Waiting<'a>> {
+    fn waiter(&self) -> &'a dyn Waiter {
+        &**self.thread.shared.waiter()
+    }
+}
+
+impl<'a, T: User> Owner for At<'a, T> {
+    fn prepare_wait(&mut self, token: &mut Token<'a>, nr_bios: u32) -> u32 {
+        token.core.prepare_wait(nr_bios)
+    }
+
+    fn wait_as_owner(&mut self, nr: u32) {
+        self.hctx.wait_in_driver(nr);
+    }
+
+    fn sleep(&mut self) {
+        std::thread::sleep(RESOURCE_DELAY);
+    }
+}
 
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards.
 pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32) {
-    if turned.nr_in_flight == 0 {
-        if turned.work_left {
-            std::thread::sleep(RESOURCE_DELAY);
-        }
-        return;
-    }
-    if let Some(mut token) = shared.hctx(at).try_take() {
-        let nr = token.core.prepare_wait(nr);
-        if let Some(mut token) = token.wait_as_owner(nr) {
-            // The token was kept because something was published, and `release_to_wait` has cleared
-            // that mark.
-            let is_timed = shared.info().is_timed();
-            token.turn(now_ns(is_timed), Commit::Now, None, None);
-            token.finish();
-        }
-    }
+    wait::wait_as_owner(&mut At::new(shared.hctx(at)), turned, nr);
 }
 
-/// Waits in a shared context until the total number of bios delivered to `mailbox` reaches `goal`.
-pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
+/// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the requests
+/// that `ctx` has detached first.
+pub(crate) fn wait(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
     let hctx = shared.hctx(ctx.hctx());
-    assert!(hctx.is_shared);
-    let is_timed = shared.info().is_timed();
-    let waiter = shared.waiter();
-    // A thread that will help with the work itself does not notify other threads of it.
-    let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
-    loop {
-        // A thread that leads from the start submits and waits with one call. (`is_blocked` is only
-        // a guess. It avoids a write to the run word while another thread leads.)
-        if waiter.begins() && !hctx.run.is_blocked() && hctx.run.try_lead() {
-            let held = ctx.turn_and_hold(shared, now_ns(is_timed), Some(Commit::Later));
-            if lead(shared, hctx, mailbox, goal, held) {
-                return;
-            }
-        }
-        waiter.offer();
-        // Sends the requests that the thread has detached.
-        ctx.turn(shared, now_ns(is_timed), Some(commit));
-        let is_over = mailbox.is_reached(goal);
-        // Before the thread leads or follows: until then no thread waits for it, and none kicks it.
-        if waiter.help(!is_over) {
-            continue;
-        }
-        if is_over {
-            // The thread's other bios do not wait for the leader.
-            return ctx.commit(shared);
-        }
-        if commit == Commit::Later {
-            ctx.commit(shared);
-        }
-        let leads = hctx.run.try_lead() || follow(hctx, mailbox, goal);
-        if leads && lead(shared, hctx, mailbox, goal, None) {
-            return;
-        }
+    let host = &mut At { hctx, thread: Waiting { shared, ctx, mailbox } };
+    match hctx.is_shared {
+        true => wait::wait_shared(host, goal, NR_BUSY),
+        false => wait::wait_owned(host, goal),
     }
 }
 
-/// Same as [`wait_shared`], until no bio of this mailbox lacks tags. Under policies where threads
-/// wait for tags, a thread calls this before it waits for its bios to end.
+/// Waits until no bio of this mailbox lacks tags. Under policies where threads wait for tags, a
+/// thread calls this before it waits for its bios to end.
 pub(crate) fn wait_for_tags(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>) {
-    wait_shared(shared, ctx, mailbox, TAGS);
+    assert!(shared.hctx(ctx.hctx()).is_shared);
+    wait(shared, ctx, mailbox, TAGS);
 }
 
-/// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
-pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
-    mailbox.begin_wait(goal, Doing::Parked);
-    hctx.list_follower(mailbox);
-    // W2.
-    if !mailbox.is_reached(goal) && hctx.run.has_leader() {
-        mailbox.park();
-    }
-    end_wait(hctx, mailbox) == Doing::Baton
-}
-
-/// Ends the wait. If the thread was woken and still lacks tags, it was woken for tags: it asks for
-/// a turn that tries again.
-fn end_wait(hctx: &Hctx, mailbox: &Mailbox) -> Doing {
-    let doing = mailbox.end_wait();
-    if doing == Doing::Told && mailbox.lacks_tags() {
-        hctx.ask_again(mailbox);
-    }
-    doing
-}
-
-/// Leads: waits in the driver, for all, until the goal is reached, then passes the baton (W3).
-/// `held` is the token, if the caller has turned with it. Returns false if the thread had to stop
-/// leading before its goal was reached.
-fn lead<'a>(
-    shared: &'a Shared,
-    hctx: &'a Hctx,
-    mailbox: &Mailbox,
-    goal: u64,
-    mut held: Option<(Token<'a>, Turned)>,
-) -> bool {
-    let is_timed = shared.info().is_timed();
-    // W6.
-    let owes_turn = Cell::new(held.is_none());
-    let turn = |mut token: Token<'a>| {
-        owes_turn.set(false);
-        hctx.timer.begin();
-        let turned = token.turn(now_ns(is_timed), Commit::Later, None, None);
-        (token, turned)
-    };
-    while !mailbox.is_reached(goal) {
-        let mut timeout = None;
-        // `try_take` leaves no mark: a token holder at work reaps as well.
-        held = held.or_else(|| hctx.try_take().map(turn));
-        if let Some((token, turned)) = &mut held {
-            if !token.wakes_tasks() {
-                // The wait below begins the requests; or the turn that follows, if there is no
-                // wait.
-                token.leave_to_wait(turned);
-            }
-            if token.wakes_tasks() {
-                break;
-            }
-            // Requests may be on their way to the inbox even if no delayed run is due.
-            timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
-        } else {
-            // Until the token holder has reaped, the driver reports that there is something to
-            // reap.
-            thread::yield_now();
-        }
-        mailbox.begin_wait(goal, Doing::Leading);
-        let kept = block(hctx, held.map(|(token, _)| token));
-        if kept.is_none() {
-            // W2. A later delivery kicks (W4).
-            if !mailbox.is_reached(goal) && !mailbox.is_told() {
-                shared.waiter().wait(hctx.delay_left().or(timeout));
-            }
-            hctx.run.unblock();
-            owes_turn.set(true);
-        }
-        end_wait(hctx, mailbox);
-        // The token was kept because something was published, and `block` has cleared that mark.
-        held = kept.map(turn);
-    }
-    stop_leading(shared, hctx, held.map(|(token, _)| token), owes_turn.get());
-    mailbox.is_reached(goal)
-}
-
-/// Passes the baton. Afterwards no requests are left to a wait (W5), and no turn is owed (W6).
-///
-/// The token is released last: that runs wakers, which are foreign code and may wait for I/O that
-/// needs a leader. For the same reason a leader with wakers to run stops leading first.
-fn stop_leading(shared: &Shared, hctx: &Hctx, mut held: Option<Token<'_>>, owes_turn: bool) {
-    if let Some(token) = &mut held {
-        token.commit();
-    }
-    let is_due = shared.waiter().take_back();
-    let is_passed = hctx.hand_off();
-    if is_due || owes_turn && !is_passed {
-        // If this thread holds the token, this leaves a mark, and the turn follows.
-        hctx.run_turn();
-    }
-    if let Some(token) = held {
-        token.finish();
-    }
-}
-
-/// Announces that this thread is about to wait in the driver, and releases the token if it has it.
-/// Keeps or takes the token if something was published meanwhile: a turn is due.
-fn block<'a>(hctx: &'a Hctx, token: Option<Token<'a>>) -> Option<Token<'a>> {
-    match token {
-        None => hctx.block(),
-        Some(token) => token.release_to_wait(),
-    }
+/// Parks until no thread leads. Returns whether the caller has the baton.
+pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
+    wait::follow(&mut At { hctx, thread: mailbox }, wait::NEVER)
 }
 
 #[cfg(test)]

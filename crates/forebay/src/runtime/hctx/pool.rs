@@ -1,10 +1,11 @@
 //! Part of a turn that shares tags with other disks.
 
-use super::{Hctx, Token, now_ns};
+use super::{Hctx, Token};
 use crate::runtime::primitive::{AtomicBool, Ordering};
 use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::{self, TagPool, Woken};
-use forebay_core::{Commit, Gates, Turned, WaitId};
+use crate::runtime::wait::At;
+use forebay_core::{Commit, Gates, Turned, WaitId, wait};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -44,10 +45,7 @@ impl fmt::Debug for PoolUser {
 impl Hctx {
     /// Runs a context for which tags may be available. Adds the disks that this wakes to `woken`.
     pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
-        if let Some(mut token) = self.run() {
-            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
-            token.finish_into(woken);
-        }
+        wait::run_turn(&mut At::with(self, woken));
     }
 }
 

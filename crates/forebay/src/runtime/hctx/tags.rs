@@ -6,7 +6,7 @@
 use super::{Hctx, Inner, Token};
 use crate::runtime::mailbox::{Delivered, Mailbox};
 use crate::runtime::primitive::{Mutex, Ordering, lock};
-use forebay_core::{Commit, Gates, Turned, WaitId};
+use forebay_core::WaitId;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -41,7 +41,7 @@ impl TagCalls {
 #[derive(Debug, Default)]
 pub(super) struct TagLists {
     asking: Vec<u64>,
-    told: Vec<Delivered>,
+    calls: Vec<Delivered>,
     awake: Vec<u64>,
 }
 
@@ -54,7 +54,7 @@ impl TagLists {
         let nr = if has_lines { NR_THREADS_USUAL } else { 0 };
         TagLists {
             asking: Vec::with_capacity(nr),
-            told: Vec::with_capacity(2 * nr),
+            calls: Vec::with_capacity(2 * nr),
             awake: Vec::with_capacity(nr),
         }
     }
@@ -63,7 +63,7 @@ impl TagLists {
 impl Hctx {
     /// Records that a thread that was woken for tags is running. The caller requests a turn
     /// afterwards.
-    pub(crate) fn ask_again(&self, mailbox: &Mailbox) {
+    pub(crate) fn ask_for_tags(&self, mailbox: &Mailbox) {
         lock(&self.tags.asking).push(std::ptr::from_ref(mailbox).addr() as u64);
     }
 
@@ -88,7 +88,7 @@ impl Hctx {
 impl Token<'_> {
     /// Before a turn: reads which threads ask for tags again, and the new limit on tags in use.
     #[inline]
-    pub(super) fn hear_of_tags(&mut self) {
+    pub(super) fn read_tag_calls(&mut self) {
         if self.hctx.tags.nr_requests.load(Ordering::Relaxed) != 0 {
             let nr_requests = self.hctx.tags.nr_requests.swap(0, Ordering::Relaxed);
             self.core.set_nr_requests(nr_requests);
@@ -101,50 +101,44 @@ impl Token<'_> {
         }
     }
 
-    /// After a turn, and before its bios are delivered: wakes the threads for which tags may be
-    /// available. For threads that are awake already, another turn tries at once. Returns whether
-    /// the leader must be kicked.
-    #[cold]
-    pub(super) fn tell_of_tags(
-        &mut self,
-        now: u64,
-        gates: Gates,
-        commit: Commit,
-        turned: &mut Turned,
-    ) -> bool {
+    /// Wakes the threads for which tags may be available, and lists those that are awake already.
+    /// Returns whether the leader must be kicked.
+    pub(super) fn wake_for_tags(&mut self) -> bool {
         let mut to_leader = false;
-        let TagLists { asking, mut told, mut awake } = std::mem::take(&mut self.lists);
-        loop {
-            self.core.take_changes(&mut |WaitId(owner), lacks| {
-                // SAFETY: a bio that waited for tags until this turn has not been delivered.
-                told.extend(unsafe { Mailbox::set_lacks_tags(owner, lacks) });
-            });
-            let nr_before = told.len();
-            self.core.take_woken(&mut |WaitId(owner)| {
-                // SAFETY: a bio that waits for tags has not been delivered.
-                match unsafe { Mailbox::tell(owner) } {
-                    Some(call) => told.push(call),
-                    None => awake.push(owner),
-                }
-            });
-            let nr_sleeps = (told.len() - nr_before) as u64;
-            // Relaxed: a count.
-            self.hctx.tags.nr_sleeps.fetch_add(nr_sleeps, Ordering::Relaxed);
-            for call in told.drain(..) {
-                match call {
-                    Delivered::Quietly => {}
-                    Delivered::ToLeader => to_leader = true,
-                    Delivered::ToSleeper(wake) => self.add_wake(wake),
+        let TagLists { asking, mut calls, mut awake } = std::mem::take(&mut self.lists);
+        self.core.take_changes(&mut |WaitId(owner), lacks| {
+            // SAFETY: a bio that waited for tags until this turn has not been delivered.
+            calls.push(unsafe { Mailbox::set_lacks_tags(owner, lacks) });
+        });
+        let mut nr_sleeps = 0;
+        self.core.take_woken(&mut |WaitId(owner)| {
+            // SAFETY: a bio that waits for tags has not been delivered.
+            match unsafe { Mailbox::wake_for_tags(owner) } {
+                Delivered::Quietly => awake.push(owner),
+                call => {
+                    nr_sleeps += 1;
+                    calls.push(call);
                 }
             }
-            if awake.is_empty() {
-                break;
+        });
+        // Relaxed: a count.
+        self.hctx.tags.nr_sleeps.fetch_add(nr_sleeps, Ordering::Relaxed);
+        for call in calls.drain(..) {
+            match call {
+                Delivered::Quietly => {}
+                Delivered::ToLeader => to_leader = true,
+                Delivered::ToSleeper(wake) => self.add_wake(wake),
             }
-            let inner = &mut **self;
-            awake.drain(..).for_each(|owner| inner.core.awake(WaitId(owner)));
-            *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
         }
-        self.lists = TagLists { asking, told, awake };
+        self.lists = TagLists { asking, calls, awake };
         to_leader
+    }
+
+    /// Retries the bios of the threads that [`Token::wake_for_tags`] has listed.
+    pub(super) fn retry_for_awake(&mut self) -> bool {
+        let Inner { core, lists, .. } = &mut **self;
+        let is_due = !lists.awake.is_empty();
+        lists.awake.drain(..).for_each(|owner| core.awake(WaitId(owner)));
+        is_due
     }
 }

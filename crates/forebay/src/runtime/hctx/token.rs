@@ -2,15 +2,16 @@
 // The token gives access to a cell, and vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
-use super::{DRAINED, Hctx, Inner, STUCK, is_stuck, now_ns};
+use super::{DRAINED, Hctx, Inner, STUCK};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
 use crate::runtime::tag_pool::{self, Woken};
 use crate::runtime::thread;
-use crate::runtime::wait::RESOURCE_DELAY;
-use forebay_core::{Commit, Gates, QueuedBio, SoftwareQueue, Turned};
+use crate::runtime::wait::At;
+use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Turning};
+use forebay_core::{Commit, Gates, QueuedBio, RunState, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
 
 /// Exclusive access to the inner part of a hardware context.
@@ -53,45 +54,26 @@ impl<'a> Token<'a> {
         Token { hctx, wakes: None, disks: Woken::new(), abort: AbortOnUnwind::arm() }
     }
 
-    /// Releases the token; or keeps it if something was published meanwhile: then a turn is due.
-    #[inline]
-    #[must_use]
-    pub(crate) fn release(self) -> Option<Token<'a>> {
-        self.promise_nothing();
-        if !self.hctx.run.release() {
-            return Some(self);
-        }
-        self.came_back();
-        None
-    }
-
-    /// Withdraws this thread's offer of help before foreign code runs, which may block on anything.
-    #[inline]
-    fn promise_nothing(&self) {
-        if self.wakes_tasks() {
-            self.waiter.withdraw();
-        }
-    }
-
     /// Returns whether releasing the token runs wakers, or contexts of other disks, which may run
     /// some.
-    pub(crate) fn wakes_tasks(&self) -> bool {
+    pub(crate) fn runs_wakers(&self) -> bool {
         let mut wakes = self.wakes.iter().flatten();
         !self.disks.is_empty() || wakes.any(|wake| matches!(wake, Wake::Task(_)))
     }
 
-    /// After the token is released: wakes threads, then tasks, then runs disks.
+    /// Wakes threads, then tasks, once the token is released. Returns the disks that the caller has
+    /// to run ([`run_disks`]), if there are some.
     #[inline]
-    fn came_back(self) {
-        let disks = self.came_back_but_for_disks();
-        if disks.capacity() > 0 {
-            run_disks(disks);
+    pub(crate) fn wake_threads_and_tasks(self) -> Option<Woken> {
+        if self.wakes.is_some() || self.disks.capacity() > 0 {
+            return self.wake_all();
         }
+        self.abort.disarm();
+        None
     }
 
-    /// Same as [`Token::came_back`], but returns the disks that the caller has to run.
-    #[inline]
-    fn came_back_but_for_disks(self) -> Woken {
+    #[inline(never)]
+    fn wake_all(self) -> Option<Woken> {
         let Token { wakes, disks, abort, .. } = self;
         if let Some(mut wakes) = wakes {
             // If a waker panics, the remaining ones do not run, and the process aborts. Threads
@@ -101,90 +83,55 @@ impl<'a> Token<'a> {
             thread::put_spare(wakes);
         }
         abort.disarm();
-        disks
-    }
-
-    /// Same as [`Token::finish`], but adds the disks that are to be run to `woken`.
-    pub(super) fn finish_into(mut self, woken: &mut Woken) {
-        loop {
-            self.promise_nothing();
-            if self.hctx.run.release() {
-                let mut disks = self.came_back_but_for_disks();
-                woken.append(&mut disks);
-                return tag_pool::keep_list(disks);
-            }
-            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
-        }
+        (disks.capacity() > 0).then_some(disks)
     }
 
     /// Releases the token; runs turns first as long as something is published meanwhile.
-    pub(crate) fn finish(mut self) {
-        while let Some(token) = self.release() {
-            self = token;
-            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
-        }
+    #[inline]
+    pub(crate) fn finish(self) {
+        wait::finish(&mut At::new(self.hctx), self);
     }
 
     /// Leaves the requests that turns have issued and not committed to the wait beside the driver
-    /// that follows. If the driver completes some at once, another turn ends them: the wait would
-    /// not report them.
-    pub(crate) fn leave_to_wait(&mut self, turned: &mut Turned) {
+    /// that follows. Returns whether the driver has completed some at once: the wait would not
+    /// report them.
+    pub(crate) fn leave_to_wait(&mut self) -> bool {
         let inner = &mut **self;
         inner.core.leave_to_wait(&mut *inner.driver);
-        if inner.driver.has_ready() {
-            *turned = self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
-        }
+        inner.driver.has_ready()
     }
 
-    /// Commits the requests that turns have issued and not committed. If the commit itself
-    /// completes some, another turn ends them: neither a descriptor nor another thread's wait would
-    /// report them. The owner of an owned context without a poll descriptor reaps them itself.
+    /// Commits the requests that turns have issued and not committed.
     pub(crate) fn commit(&mut self) {
+        wait::commit(&mut At::new(self.hctx), self);
+    }
+
+    /// Commits, and returns whether the commit has completed requests that neither a descriptor nor
+    /// another thread's wait reports. The owner of an owned context without a poll descriptor reaps
+    /// them itself.
+    pub(crate) fn commit_now(&mut self) -> bool {
         let inner = &mut **self;
         inner.core.commit(&mut *inner.driver);
-        let is_watched = self.hctx.is_shared || self.hctx.is_polled.load(Ordering::Relaxed);
-        if is_watched && self.driver.has_ready() {
-            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
-        }
+        self.is_watched() && self.driver.has_ready()
+    }
+
+    /// Returns whether other threads, or event loops, rely on the driver to report completions.
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.hctx.is_shared || self.hctx.is_polled.load(Ordering::Relaxed)
     }
 
     /// Ends the wait of a thread beside the driver, now or when it next waits, and releases the
     /// token.
     pub(crate) fn kick(mut self) {
         self.hctx.run.kick();
-        let inner = &mut *self;
-        inner.is_kicked = true;
-        inner.driver.kick();
+        self.kick_driver();
         self.finish();
     }
 
-    /// Releases the token and announces that its holder, the leader, is about to wait beside the
-    /// driver. Keeps the token if something was published meanwhile.
-    #[must_use]
-    pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
-        self.promise_nothing();
-        if !self.hctx.run.release_to_wait() {
-            return Some(self);
-        }
-        self.came_back();
-        None
-    }
-
-    /// Releases the token and waits in the driver for `nr` completions. Keeps the token if
-    /// something was published meanwhile. Only the owner of an owned context may call this.
-    pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
-        assert!(!self.hctx.is_shared);
-        if !self.hctx.run.release_to_wait() {
-            return Some(self);
-        }
-        let hctx = self.hctx;
-        self.came_back();
-        // SAFETY: only the owner, which is this thread, ever takes the token of an owned context.
-        // It is released here only for threads that check whether it is held.
-        let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part").driver.wait(nr);
-        hctx.run.unblock();
-        None
+    fn kick_driver(&mut self) {
+        self.core.note_kick();
+        self.driver.kick();
     }
 
     /// Runs one turn: accepts the requests in the inbox and those that `ctx` sends, makes all
@@ -198,110 +145,13 @@ impl<'a> Token<'a> {
         ctx: Option<&mut SoftwareQueue>,
         own: Option<&mut Ready>,
     ) -> Turned {
-        let hctx = self.hctx;
-        let run = &hctx.run;
-        let is_polled = hctx.is_polled.load(Ordering::Relaxed);
-        if is_polled {
-            // B1.
-            hctx.alarm.clear();
-        }
-        let gates = run.gates();
-        let commit = match commit {
-            // Without a leader in the driver no thread would commit the remaining requests.
-            Commit::Unless(_) if !run.is_blocked() => Commit::Now,
-            commit => commit,
-        };
-        self.hear_of_tags();
-        self.limit_tags();
-        let inner = &mut **self;
-        if !hctx.inbox.is_empty() {
-            for first in hctx.inbox.take_all() {
-                inner.core.accept_bios(first, gates.enter);
-            }
-        }
-        if let Some(ctx) = ctx {
-            inner.core.accept_from(ctx, gates.enter);
-        }
-        if inner.is_kicked && gates.reap {
-            // The kicked leader is back: the driver may forget the kick.
-            inner.is_kicked = false;
-            inner.core.reap_kick();
-        }
-        if is_polled {
-            // The descriptor may be readable for completions that were reaped already: the driver
-            // clears it.
-            inner.core.reap_kick();
-        }
-        let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-        if hctx.is_shared || is_polled {
-            // No wait beside the driver would report these.
-            while gates.reap && inner.driver.has_ready() {
-                turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-            }
-        }
-        let mut kick = false;
-        if inner.core.has_lines() || inner.pool.is_some() {
-            kick = self.after_turn(now, gates, commit, &mut turned);
-        }
-        let inner = &mut **self;
-        hctx.nr_syscalls.store(
-            hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
-            Ordering::Relaxed,
-        );
-        let is_stuck = is_stuck(turned);
-        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
-        hctx.left.store(left, Ordering::Relaxed);
-        // B2. Requests that only a closed gate holds back are left to the thread that opens it.
-        if is_stuck && is_polled && gates.dispatch && !turned.is_drained {
-            hctx.alarm.set(RESOURCE_DELAY);
-        }
-        kick |= is_stuck;
-        if !inner.ended.is_empty() {
-            let mut ended = std::mem::take(&mut inner.ended);
-            kick |= self.deliver(&mut ended, own);
-            self.ended = ended;
-        }
-        // Kick a leader that waits in the driver: for its own bio (W4), and for requests that no
-        // completion moves on.
-        if kick && hctx.is_shared {
-            self.tell_leader(turned);
-        }
-        turned
-    }
-
-    /// Hands freed tags on after a turn: to threads that wait for tags, or to other disks. Returns
-    /// whether a leader must be kicked.
-    #[cold]
-    fn after_turn(&mut self, now: u64, gates: Gates, commit: Commit, turned: &mut Turned) -> bool {
-        let mut to_leader = false;
-        loop {
-            to_leader |= self.tell_of_tags(now, gates, commit, turned);
-            self.share_tags(now, gates, commit, turned);
-            let inner = &mut **self;
-            // Requests that were issued for the waiters may have completed where no wait reports
-            // it.
-            if !gates.reap || !inner.driver.has_ready() {
-                return to_leader;
-            }
-            *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-        }
+        let is_polled = self.hctx.is_polled.load(Ordering::Relaxed);
+        wait::turn(&mut TokenTurn { token: self, now, is_polled, ctx, own }, commit)
     }
 
     /// Records a wake-up to be made after the token is released.
     pub(super) fn add_wake(&mut self, wake: Wake) {
         self.wakes.get_or_insert_with(thread::take_spare).push(wake);
-    }
-
-    #[inline(never)]
-    fn tell_leader(&mut self, turned: Turned) {
-        if is_stuck(turned) {
-            // Armed before the kick: the woken leader reads the timer.
-            self.hctx.delay_run();
-        }
-        if self.hctx.run.kick() {
-            self.is_kicked = true;
-            self.driver.kick();
-        }
     }
 
     /// Delivers ended bios. Returns whether a leader must be kicked.
@@ -316,36 +166,145 @@ impl<'a> Token<'a> {
     }
 
     #[inline(never)]
-    fn deliver_each(
-        &mut self,
-        ended: &mut Vec<Box<QueuedBio>>,
-        mut own: Option<&mut Ready>,
-    ) -> bool {
-        let mut to_leader = false;
-        let mut bios = ended.drain(..).peekable();
-        while let Some(bio) = bios.next() {
-            let others = match &mut own {
-                Some(own) => own.take(bio),
-                None => Some(bio),
-            };
-            let Some(bio) = others else { continue };
-            let owner = bio.owner();
-            let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
-            let same = std::iter::once(bio).chain(same);
+    fn deliver_each(&mut self, ended: &mut Vec<Box<QueuedBio>>, own: Option<&mut Ready>) -> bool {
+        let mut own = own;
+        wait::deliver_each(ended, |owner, bios| {
+            if let Some(own) = own.as_mut().filter(|own| own.owner() == owner) {
+                bios.for_each(|bio| own.push(bio));
+                return Notice::Nothing;
+            }
             // SAFETY: a mailbox outlives the deliveries of its bios, including this one.
-            match unsafe { Mailbox::deliver(owner, same) } {
-                Delivered::Quietly => {}
-                Delivered::ToLeader => to_leader = true,
-                Delivered::ToSleeper(wake) => self.add_wake(wake),
+            match unsafe { Mailbox::deliver(owner, bios) } {
+                Delivered::Quietly => Notice::Nothing,
+                Delivered::ToLeader => Notice::Kick,
+                Delivered::ToSleeper(wake) => {
+                    self.add_wake(wake);
+                    Notice::Wake
+                }
+            }
+        })
+    }
+}
+
+/// A turn of the token holder.
+struct TokenTurn<'t, 'a, 'q> {
+    token: &'t mut Token<'a>,
+    now: u64,
+    /// An event loop watches a descriptor of the context.
+    is_polled: bool,
+    /// The software queue whose requests the turn sends.
+    ctx: Option<&'q mut SoftwareQueue>,
+    /// The queue of the calling thread, which takes its ended bios directly.
+    own: Option<&'q mut Ready>,
+}
+
+impl Turning for TokenTurn<'_, '_, '_> {
+    #[inline]
+    fn run_state(&self) -> &RunState {
+        &self.token.hctx.run
+    }
+
+    #[inline]
+    fn is_shared(&self) -> bool {
+        self.token.hctx.is_shared
+    }
+
+    #[inline]
+    fn begin(&mut self) {
+        if self.is_polled {
+            // B1.
+            self.token.hctx.alarm.clear();
+            self.token.core.reap_all();
+        }
+    }
+
+    #[inline]
+    fn apply_tag_calls(&mut self) {
+        self.token.read_tag_calls();
+        self.token.limit_tags();
+    }
+
+    #[inline]
+    fn accept(&mut self, enter: bool) {
+        let inbox = &self.token.hctx.inbox;
+        let core = &mut self.token.core;
+        if !inbox.is_empty() {
+            for first in inbox.take_all() {
+                core.accept_bios(first, enter);
             }
         }
-        to_leader
+        if let Some(ctx) = &mut self.ctx {
+            core.accept_from(ctx, enter);
+        }
+    }
+
+    #[inline]
+    fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
+        let inner = &mut **self.token;
+        inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended)
+    }
+
+    #[inline]
+    fn has_unreported(&self) -> bool {
+        (self.token.hctx.is_shared || self.is_polled) && self.token.driver.has_ready()
+    }
+
+    #[inline]
+    fn serves_tag_waits(&self) -> bool {
+        self.token.core.has_lines() || self.token.pool.is_some()
+    }
+
+    fn wake_for_tags(&mut self) -> bool {
+        self.token.wake_for_tags()
+    }
+
+    fn retry_for_awake(&mut self) -> bool {
+        self.token.retry_for_awake()
+    }
+
+    fn share_tags(&mut self, gates: Gates, commit: Commit, turned: &mut Turned) {
+        self.token.share_tags(self.now, gates, commit, turned);
+    }
+
+    #[inline]
+    fn record(&mut self, gates: Gates, turned: Turned) {
+        let hctx = self.token.hctx;
+        hctx.nr_syscalls.store(
+            hctx.nr_old_syscalls.load(Ordering::Relaxed) + self.token.driver.nr_syscalls(),
+            Ordering::Relaxed,
+        );
+        let is_stuck = turned.is_stuck();
+        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
+        hctx.left.store(left, Ordering::Relaxed);
+        // B2. Requests that only a closed gate holds back are left to the thread that opens it.
+        if is_stuck && self.is_polled && gates.dispatch && !turned.is_drained {
+            hctx.alarm.set(RESOURCE_DELAY);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self) -> bool {
+        if self.token.ended.is_empty() {
+            return false;
+        }
+        let mut ended = std::mem::take(&mut self.token.ended);
+        let kick = self.token.deliver(&mut ended, self.own.as_deref_mut());
+        self.token.ended = ended;
+        kick
+    }
+
+    fn arm_delayed_run(&mut self) {
+        self.token.hctx.delay_run();
+    }
+
+    fn kick_driver(&mut self) {
+        self.token.kick_driver();
     }
 }
 
 /// Runs disks for which tags are available, and those that they wake in turn.
 #[cold]
-fn run_disks(mut disks: Woken) {
+pub(crate) fn run_disks(mut disks: Woken) {
     let mut next = tag_pool::take_list();
     // A loop and no recursion: each disk may wake disks that this thread has run already.
     while !disks.is_empty() {

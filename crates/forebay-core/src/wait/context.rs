@@ -1,0 +1,175 @@
+//! The token of a hardware context as its users see it: take, turn, release.
+
+use crate::hctx::{Commit, Turned};
+use crate::run_state::RunState;
+use crate::wait::cell::WaitCell;
+
+/// A thread (or a simulated task) at a hardware context.
+///
+/// The functions of this module need these operations of a runtime. They fix their order.
+pub trait Context {
+    /// Exclusive access to the context: the right that [`RunState`] grants.
+    type Token;
+    /// A thread that is parked and can become the leader.
+    type Follower;
+
+    /// Returns the run state of the context.
+    fn run_state(&self) -> &RunState;
+
+    /// Marks a place between two steps that other threads can tell apart. A simulator may let
+    /// another task run here.
+    #[inline]
+    fn step(&mut self) {}
+
+    /// Takes the token if it is free ([`RunState::try_take`]).
+    fn try_take(&mut self) -> Option<Self::Token>;
+
+    /// Requests a turn after something was published ([`RunState::run`]). Returns `None` if another
+    /// thread holds the token: it turns once more.
+    fn request_run(&mut self) -> Option<Self::Token>;
+
+    /// Runs one turn ([`turn`](super::turn)), without requests of this thread.
+    fn turn(&mut self, token: &mut Self::Token, commit: Commit) -> Turned;
+
+    /// Commits the requests that turns have issued and not committed
+    /// ([`HardwareContext::commit`](crate::HardwareContext::commit)). Returns whether the commit has
+    /// completed some that no wait and no descriptor will report.
+    fn commit(&mut self, token: &mut Self::Token) -> bool;
+
+    /// Returns whether [`Context::released`] will run wakers, or disks, which may run some. A waker
+    /// is foreign code and may block on anything.
+    fn runs_wakers(&self, token: &Self::Token) -> bool;
+
+    /// Withdraws this thread's offer of help to others, if it has made one ([`Host::offer`]).
+    ///
+    /// [`Host::offer`]: super::Host::offer
+    #[inline]
+    fn withdraw_help(&mut self, _token: &Self::Token) {}
+
+    /// Wakes the threads and tasks that turns were about. Called once the token is released.
+    fn released(&mut self, token: Self::Token);
+
+    /// Removes a thread from the list of followers.
+    fn pop_follower(&mut self) -> Option<Self::Follower>;
+
+    /// Returns whether the list of followers is not empty.
+    fn has_followers(&self) -> bool;
+
+    /// Returns the cell of a follower.
+    fn cell_of<'a>(&'a self, follower: &'a Self::Follower) -> &'a WaitCell;
+
+    /// Wakes a follower that has received the baton.
+    fn wake_follower(&mut self, follower: Self::Follower);
+}
+
+/// Releases the token; or keeps it if something was published meanwhile: then a turn is due.
+#[inline]
+#[must_use]
+pub fn release<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
+    if at.runs_wakers(&token) {
+        at.withdraw_help(&token);
+    }
+    if !at.run_state().release() {
+        return Some(token);
+    }
+    at.released(token);
+    None
+}
+
+/// Releases the token and announces that this thread, the leader or the owner, is about to wait
+/// beside the driver. Keeps the token if something was published meanwhile: then a turn is due.
+#[inline]
+#[must_use]
+pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
+    if at.runs_wakers(&token) {
+        at.withdraw_help(&token);
+    }
+    if !at.run_state().release_to_wait() {
+        return Some(token);
+    }
+    at.released(token);
+    None
+}
+
+/// Releases the token; runs turns first as long as something is published meanwhile.
+#[inline]
+pub fn finish<C: Context>(at: &mut C, token: C::Token) {
+    at.step();
+    if let Some(kept) = release(at, token) {
+        turn_and_finish(at, kept);
+    }
+}
+
+#[cold]
+fn turn_and_finish<C: Context>(at: &mut C, mut token: C::Token) {
+    loop {
+        at.turn(&mut token, Commit::Now);
+        at.step();
+        match release(at, token) {
+            None => return,
+            Some(kept) => token = kept,
+        }
+    }
+}
+
+/// Requests a turn, and makes it unless the token holder does.
+pub fn run_turn<C: Context>(at: &mut C) {
+    if let Some(mut token) = at.request_run() {
+        at.turn(&mut token, Commit::Now);
+        finish(at, token);
+    }
+}
+
+/// Commits the requests that turns have issued and not committed. If the commit itself completes
+/// some, another turn ends them: neither a descriptor nor another thread's wait would report them.
+pub fn commit<C: Context>(at: &mut C, token: &mut C::Token) {
+    if at.commit(token) {
+        at.turn(token, Commit::Now);
+    }
+}
+
+/// Announces that this thread, the leader, is about to wait in the driver, and releases the token
+/// if it has it. Keeps or takes the token if something was published meanwhile: a turn is due.
+pub fn block<C: Context>(at: &mut C, token: Option<C::Token>) -> Option<C::Token> {
+    if let Some(token) = token {
+        return release_to_wait(at, token);
+    }
+    at.run_state().block();
+    at.step();
+    // The mark comes after the announcement: a token holder turns once more, and that turn finds
+    // this thread blocked. The turn may find a busy driver, and leave work with nothing in flight,
+    // which no wait would report.
+    let token = at.request_run();
+    if token.is_some() {
+        at.step();
+        at.run_state().unblock();
+    }
+    token
+}
+
+/// Makes a follower the leader in place of the caller. Without a follower the context has no leader
+/// afterwards. Returns whether another thread leads now, which then owes a turn (W6).
+pub fn hand_off<C: Context>(at: &mut C) -> bool {
+    loop {
+        at.step();
+        if let Some(follower) = at.pop_follower() {
+            at.cell_of(&follower).unlist();
+            at.step();
+            if at.cell_of(&follower).give_baton() {
+                at.wake_follower(follower);
+                return true;
+            }
+            continue;
+        }
+        at.run_state().resign();
+        at.step();
+        // A follower that listed itself before the resignation still saw a leader: check again
+        // (W2).
+        if !at.has_followers() {
+            return false;
+        }
+        if !at.run_state().try_lead() {
+            return true;
+        }
+    }
+}

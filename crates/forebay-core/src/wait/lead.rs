@@ -1,0 +1,191 @@
+//! Following and leading: the two ways to wait in a shared context.
+
+use crate::hctx::{Commit, Turned};
+use crate::run_timer::RunTimer;
+use crate::wait::cell::{WaitCell, WaitState};
+use crate::wait::context::{self, Context};
+use core::time::Duration;
+
+/// Delay before the next run when a driver is busy with nothing in flight, as in Linux
+/// (`BLK_MQ_RESOURCE_DELAY`).
+pub const RESOURCE_DELAY: Duration = Duration::from_millis(3);
+
+/// A thread (or a simulated task) that can park at a hardware context.
+pub trait Sleeper: Context {
+    /// Returns the thread's cell.
+    fn cell(&self) -> &WaitCell;
+
+    /// Returns whether the wait is over.
+    #[inline]
+    fn is_over(&self, goal: u64) -> bool {
+        self.cell().is_reached(goal)
+    }
+
+    /// Sleeps until the cell's state is not [`WaitState::Parked`].
+    fn park(&mut self);
+
+    /// Adds the thread to the list of followers.
+    fn push_follower(&mut self);
+
+    /// Records that this thread was woken for tags and is running. A turn follows.
+    fn ask_for_tags(&mut self);
+}
+
+/// A thread (or a simulated task) that waits for bios of its own at a hardware context.
+pub trait Host: Sleeper {
+    /// Returns the delayed run of the context.
+    fn timer(&self) -> &RunTimer;
+
+    /// Returns the present time of the timer's clock.
+    fn now_ns(&self) -> u64;
+
+    /// Runs one turn with the requests that this thread has detached from its plug. If another
+    /// thread holds the token, publishes them and returns `None`: that thread turns once more.
+    fn turn_with_own(&mut self, commit: Commit) -> Option<(Self::Token, Turned)>;
+
+    /// Leaves the requests that turns have issued and not committed to the wait beside the driver
+    /// that follows ([`HardwareContext::leave_to_wait`](crate::HardwareContext::leave_to_wait)).
+    /// Returns whether the driver has completed some of them, which the wait would not report.
+    fn leave_to_wait(&mut self, token: &mut Self::Token) -> bool;
+
+    /// Ensures that requests left to a wait begin although no wait follows. Returns whether a turn
+    /// has to begin them.
+    #[inline]
+    fn take_back(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether the wait beside the driver begins requests left to it with no call of its
+    /// own. Then a thread that leads from the start submits and waits with one call.
+    #[inline]
+    fn begins(&self) -> bool {
+        false
+    }
+
+    /// Returns whether this thread may do the work of requests itself ([`Host::help`]).
+    #[inline]
+    fn can_help(&self) -> bool {
+        false
+    }
+
+    /// Offers this thread's help to the driver, before the thread sends its requests.
+    #[inline]
+    fn offer(&mut self) {}
+
+    /// Does work of the driver, or takes the offer back if `is_wanted` is false. Returns whether
+    /// the thread has done work: its wait may be over.
+    #[inline]
+    fn help(&mut self, _is_wanted: bool) -> bool {
+        false
+    }
+
+    /// Lets other threads run.
+    fn yield_now(&mut self);
+
+    /// Waits beside the driver of a shared context until there is a completion or a kick; at most
+    /// for this time, if given.
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>);
+}
+
+/// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
+pub fn follow<H: Sleeper>(host: &mut H, goal: u64) -> bool {
+    host.cell().begin_wait(goal, WaitState::Parked);
+    host.step();
+    if host.cell().list() {
+        host.step();
+        host.push_follower();
+        host.step();
+    }
+    // W2.
+    if !host.is_over(goal) && host.run_state().has_leader() {
+        host.park();
+    }
+    host.step();
+    end_wait(host) == WaitState::Baton
+}
+
+/// Ends the wait. If the thread was woken and still lacks tags, it was woken for tags: it asks for
+/// a turn that tries again.
+fn end_wait<H: Sleeper>(host: &mut H) -> WaitState {
+    let state = host.cell().end_wait();
+    if state == WaitState::Woken && host.cell().lacks_tags() {
+        host.step();
+        host.ask_for_tags();
+    }
+    state
+}
+
+/// Leads: waits in the driver, for all, until the goal is reached, then passes the baton (W3).
+/// `held` is the token, if the caller has turned with it. Returns false if the thread had to stop
+/// leading before its goal was reached.
+pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned)>) -> bool {
+    // W6.
+    let mut owes_turn = held.is_none();
+    while !host.is_over(goal) {
+        let mut timeout = None;
+        if held.is_none() {
+            // This leaves no mark: a token holder at work reaps as well.
+            held = host.try_take().map(|token| turn_as_leader(host, token));
+        }
+        if let Some((token, turned)) = &mut held {
+            owes_turn = false;
+            if !host.runs_wakers(token) && host.leave_to_wait(token) {
+                *turned = host.turn(token, Commit::Now);
+            }
+            if host.runs_wakers(token) {
+                break;
+            }
+            // Requests may be on their way to the inbox even if no delayed run is due.
+            timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY.as_nanos() as u64);
+        } else {
+            // Until the token holder has reaped, the driver reports that there is something to
+            // reap.
+            host.yield_now();
+        }
+        host.cell().begin_wait(goal, WaitState::Leading);
+        host.step();
+        let kept = context::block(host, held.map(|(token, _)| token));
+        if kept.is_none() {
+            host.step();
+            // W2. A later delivery kicks (W4).
+            if !host.is_over(goal) && host.cell().state() != WaitState::Woken {
+                // A delayed run armed after this load is not missed: arming it kicks the leader.
+                let delayed = host.timer().is_set().then(|| host.timer().left_ns(host.now_ns()));
+                host.wait_in_driver(delayed.flatten().or(timeout));
+            }
+            host.run_state().unblock();
+            owes_turn = true;
+        }
+        end_wait(host);
+        // The token was kept because something was published, and `block` has cleared that mark.
+        held = kept.map(|token| turn_as_leader(host, token));
+    }
+    owes_turn &= held.is_none();
+    stop_leading(host, held.map(|(token, _)| token), owes_turn);
+    host.is_over(goal)
+}
+
+fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
+    host.timer().begin();
+    let turned = host.turn(&mut token, Commit::Later);
+    (token, turned)
+}
+
+/// Passes the baton. Afterwards no requests are left to a wait (W5), and no turn is owed (W6).
+///
+/// The token is released last: that runs wakers, which are foreign code and may wait for I/O that
+/// needs a leader. For the same reason a leader with wakers to run stops leading first.
+fn stop_leading<H: Host>(host: &mut H, mut held: Option<H::Token>, owes_turn: bool) {
+    if let Some(token) = &mut held {
+        context::commit(host, token);
+    }
+    let is_due = host.take_back();
+    let is_passed = context::hand_off(host);
+    if is_due || owes_turn && !is_passed {
+        // If this thread holds the token, this leaves a mark, and the turn follows.
+        context::run_turn(host);
+    }
+    if let Some(token) = held {
+        context::finish(host, token);
+    }
+}
