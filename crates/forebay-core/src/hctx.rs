@@ -140,6 +140,10 @@ pub struct Turned {
 }
 
 impl Turned {
+    /// The result of a turn that finds nothing to do.
+    pub(crate) const NOTHING: Turned =
+        Turned { nr_in_flight: 0, work_left: false, is_drained: true };
+
     /// Returns whether requests remain that no completion moves on, because the driver was busy or
     /// a gate is closed.
     #[inline]

@@ -18,7 +18,7 @@
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
 extern crate alloc;
-#[cfg(any(blk_loom, blk_shuttle))]
+#[cfg(any(blk_loom, blk_shuttle, forebay_plant))]
 extern crate std;
 
 mod admission;
@@ -40,6 +40,10 @@ mod limits;
 mod lines;
 mod merge;
 mod owner_queues;
+#[cfg(not(forebay_plant))]
+mod plant;
+#[cfg(forebay_plant)]
+pub mod plant;
 mod plug;
 mod policy;
 mod primitive;

@@ -30,6 +30,7 @@
 //! R3 concerns delayed runs only: `run_timer.rs` defines it, and what R1 and R4 mean for them.
 
 use crate::hctx::Gates;
+use crate::plant::plants;
 use crate::primitive::{AtomicU32, Ordering};
 
 /// A thread holds the token.
@@ -141,6 +142,10 @@ impl RunState {
         // The common case: no mark, no leader, all gates open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         if self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() {
+            return true;
+        }
+        if plants!(ForgetMark) {
+            self.change(|word| word & !(RUNNING | QUEUED));
             return true;
         }
         let before = self.change(|word| match word & QUEUED {

@@ -120,8 +120,15 @@ fn run(
     let nr_tasks = scenario.nr_tasks;
     let world = World::new(seed, scenario, plant);
     let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
+    #[cfg(forebay_plant)]
+    {
+        let world = Rc::clone(&world);
+        forebay_core::plant::choose(Some(Box::new(move |bug| world.plants(Plant::Core(bug)))));
+    }
     // The core's assertions are checkers too.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(tasks)));
+    #[cfg(forebay_plant)]
+    forebay_core::plant::choose(None);
     // A rule that was broken earlier is the cause of the panic.
     let outcome = outcome
         .unwrap_or_else(|panic| Err(world.take_broken().unwrap_or_else(|| assertion(&*panic))));

@@ -1,33 +1,24 @@
 //! Planted bugs, which prove that the checkers can fail.
 //!
-//! Each bug is in the simulator's own runtime, device or tasks. The core is the real one.
+//! Most bugs are in the simulator's device, tasks and checks of inputs. Those of waiting and running
+//! are in the core, in the code that ships, and are compiled with `--cfg forebay_plant` only.
 //!
 //! [`Plant::breaks`] returns the rule that must find a bug.
 
 use crate::check::rules;
+#[cfg(forebay_plant)]
+use forebay_core::plant::CorePlant;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
+    /// A bug of the core.
+    #[cfg(forebay_plant)]
+    Core(CorePlant),
     /// A follower whose bios have ended is not woken (W2).
     SkipWake,
-    /// A leader whose own bios have ended is not kicked (W4).
-    SkipKick,
-    /// A leader leaves without passing the baton (W3).
-    DropBaton,
-    /// A follower parks without checking whether there is a leader (W1).
-    ParkBlindly,
-    /// The inbox is read before the mark is cleared (R1).
-    InboxBeforeRun,
-    /// A leader without the token blocks, and does not request another turn (R2).
-    BlockUnasked,
     /// A run that found the token taken makes a turn all the same.
     RunWithoutToken,
-    /// A leader that has to make one more turn leaves without it, because its own wait is over
-    /// (R1).
-    LeaveKept,
-    /// A turn dispatches behind a closed gate (R5).
-    DispatchQuiesced,
     /// A delayed run is put off by a later one (R3).
     ExtendDelay,
     /// A task that opens a gate requests no run (R4).
@@ -38,10 +29,6 @@ pub enum Plant {
     SkipCount,
     /// The requests of the inbox are accepted from the newest on (T8).
     NewestFirst,
-    /// A turn accepts requests while the disk is frozen (R5).
-    EnterFrozen,
-    /// Completions are reaped while a kick is on its way (K8).
-    ReapKicked,
     /// A task that frees tags of the budget does not check for waiters (T2).
     SkipTagWake,
     /// A task joins the line for tags, and does not try again after that (T2).
@@ -133,23 +120,32 @@ pub enum Plant {
 
 impl Plant {
     /// All planted bugs.
-    pub const ALL: [Plant; 59] = [
+    pub const ALL: &[Plant] = &[
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::SkipKick),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::DropBaton),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::ParkBlindly),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::ForgetMark),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::BlockUnasked),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::LeaveKept),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::DispatchQuiesced),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::EnterFrozen),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::ReapKicked),
         Plant::SkipWake,
-        Plant::SkipKick,
-        Plant::DropBaton,
-        Plant::ParkBlindly,
-        Plant::InboxBeforeRun,
-        Plant::BlockUnasked,
         Plant::RunWithoutToken,
-        Plant::LeaveKept,
-        Plant::DispatchQuiesced,
         Plant::ExtendDelay,
         Plant::OpenUnasked,
         Plant::RunFirst,
         Plant::SkipCount,
         Plant::NewestFirst,
-        Plant::EnterFrozen,
-        Plant::ReapKicked,
         Plant::SkipTagWake,
         Plant::SkipRetry,
         Plant::DropTagWake,
@@ -210,16 +206,13 @@ impl Plant {
             Plant::NeedMore => rules::T10,
             Plant::WaitInSubmit => rules::T11,
             Plant::WaitInTurn => rules::T12,
-            Plant::InboxBeforeRun | Plant::LeaveKept => rules::R1,
-            Plant::BlockUnasked | Plant::RunFirst => rules::R2,
+            #[cfg(forebay_plant)]
+            Plant::Core(plant) => return breaks_of_core(plant),
+            Plant::RunFirst => rules::R2,
             Plant::ExtendDelay => rules::R3,
             Plant::OpenUnasked => rules::R4,
-            Plant::DispatchQuiesced | Plant::EnterFrozen => rules::R5,
             Plant::SkipCount => rules::R6,
             Plant::SkipWake => rules::W2,
-            Plant::SkipKick => rules::W4,
-            Plant::DropBaton => rules::W3,
-            Plant::ParkBlindly => rules::W1,
             Plant::LieFlush | Plant::IgnoreFua | Plant::MergeFua => rules::P2,
             Plant::JoinLate | Plant::ElideTooMany => rules::P2,
             Plant::UndeclaredSync | Plant::UndeclaredCache | Plant::UncheckedOpen => rules::P2,
@@ -227,4 +220,18 @@ impl Plant {
             _ => return None,
         })
     }
+}
+
+/// Returns the rule that must find a bug of the core.
+#[cfg(forebay_plant)]
+fn breaks_of_core(plant: CorePlant) -> Option<&'static str> {
+    Some(match plant {
+        CorePlant::ForgetMark | CorePlant::LeaveKept => rules::R1,
+        CorePlant::BlockUnasked => rules::R2,
+        CorePlant::DispatchQuiesced | CorePlant::EnterFrozen => rules::R5,
+        CorePlant::ParkBlindly => rules::W1,
+        CorePlant::DropBaton => rules::W3,
+        CorePlant::SkipKick => rules::W4,
+        CorePlant::ReapKicked => return None,
+    })
 }

@@ -18,6 +18,8 @@ use crate::scheduler::Scheduler;
 use crate::summary::{Summary, Tally};
 use crate::trace::{DEVICE, Kind, Trace};
 use crate::violation::Violation;
+#[cfg(forebay_plant)]
+use forebay_core::plant::CorePlant;
 use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell, RefMut};
@@ -133,8 +135,10 @@ impl World {
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
         // These bugs do harm only at rare times.
+        let is_rare = matches!(plant, Plant::UncheckedOpen | Plant::ForgetWaiting);
+        #[cfg(forebay_plant)]
         let is_rare =
-            matches!(plant, Plant::ParkBlindly | Plant::UncheckedOpen | Plant::ForgetWaiting);
+            is_rare || matches!(plant, Plant::Core(CorePlant::ParkBlindly | CorePlant::LeaveKept));
         let of = if is_rare { 1 } else { PLANT_OF };
         self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
     }
@@ -298,9 +302,9 @@ impl World {
     fn state(&self) -> String {
         let mut text = String::new();
         for (at, mailbox) in self.mailboxes.iter().enumerate() {
-            let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());
+            let (doing, goal) = (mailbox.cell.state(), mailbox.goal.get());
             let asleep = if self.scheduler.is_asleep(at) { "asleep" } else { "runnable or ended" };
-            let nr = mailbox.nr_delivered.get();
+            let nr = mailbox.cell.nr_delivered();
             // Writing into a String does not fail.
             let _ = writeln!(text, "task {at}: {asleep}, {doing:?}, goal {goal:?}, {nr} delivered");
         }

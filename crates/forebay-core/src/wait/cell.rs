@@ -212,6 +212,11 @@ impl WaitCell {
         self.is_listed.swap(false, Ordering::AcqRel);
     }
 
+    /// Returns whether the cell is in a list of followers, for diagnosis.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Relaxed)
+    }
+
     /// Returns whether the owner's bios wait for tags, as far as the owner has seen. Called by the
     /// owner.
     #[inline]

@@ -1,8 +1,53 @@
 //! The token of a hardware context as its users see it: take, turn, release.
 
 use crate::hctx::{Commit, Turned};
+use crate::plant::plants;
 use crate::run_state::RunState;
 use crate::wait::cell::WaitCell;
+
+/// A step that a thread has made. Other threads can tell whether it was made: between two steps a
+/// simulator may let another task run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A turn has read the gates.
+    ReadGates,
+    /// A turn has made its progress, and has not handed on its results.
+    MadeProgress,
+    /// The thread has no more to do with the token.
+    Finished,
+    /// The thread has sent its requests.
+    Sent,
+    /// The thread has announced that it parks.
+    AnnouncedPark,
+    /// The thread has marked its cell as listed.
+    MarkedListed,
+    /// The thread is in the list of followers.
+    Listed,
+    /// The thread has parked, or did not need to.
+    Parked,
+    /// The thread has announced the end of its wait.
+    EndedWait,
+    /// The thread has become the leader.
+    BecameLeader,
+    /// The leader has taken the delayed run.
+    TookTimer,
+    /// The leader has announced for what it waits.
+    AnnouncedLead,
+    /// The leader, which does not hold the token, has announced a wait in the driver.
+    Blocked,
+    /// The leader has taken the token instead of waiting.
+    TookToken,
+    /// The leader is about to wait in the driver, without the token.
+    AboutToWait,
+    /// The leader looks for a follower.
+    SeeksFollower,
+    /// The leader has taken a follower from the list.
+    TookFollower,
+    /// The leader has resigned.
+    Resigned,
+    /// The owner of a context has prepared its wait in the driver.
+    PreparedWait,
+}
 
 /// A thread (or a simulated task) at a hardware context.
 ///
@@ -16,10 +61,9 @@ pub trait Context {
     /// Returns the run state of the context.
     fn run_state(&self) -> &RunState;
 
-    /// Marks a place between two steps that other threads can tell apart. A simulator may let
-    /// another task run here.
+    /// Called after each step.
     #[inline]
-    fn step(&mut self) {}
+    fn step(&mut self, _made: Step) {}
 
     /// Takes the token if it is free ([`RunState::try_take`]).
     fn try_take(&mut self) -> Option<Self::Token>;
@@ -94,7 +138,7 @@ pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Tok
 /// Releases the token; runs turns first as long as something is published meanwhile.
 #[inline]
 pub fn finish<C: Context>(at: &mut C, token: C::Token) {
-    at.step();
+    at.step(Step::Finished);
     if let Some(kept) = release(at, token) {
         turn_and_finish(at, kept);
     }
@@ -104,7 +148,7 @@ pub fn finish<C: Context>(at: &mut C, token: C::Token) {
 fn turn_and_finish<C: Context>(at: &mut C, mut token: C::Token) {
     loop {
         at.turn(&mut token, Commit::Now);
-        at.step();
+        at.step(Step::Finished);
         match release(at, token) {
             None => return,
             Some(kept) => token = kept,
@@ -135,13 +179,16 @@ pub fn block<C: Context>(at: &mut C, token: Option<C::Token>) -> Option<C::Token
         return release_to_wait(at, token);
     }
     at.run_state().block();
-    at.step();
+    at.step(Step::Blocked);
+    if plants!(BlockUnasked) {
+        return None;
+    }
     // The mark comes after the announcement: a token holder turns once more, and that turn finds
     // this thread blocked. The turn may find a busy driver, and leave work with nothing in flight,
     // which no wait would report.
     let token = at.request_run();
     if token.is_some() {
-        at.step();
+        at.step(Step::TookToken);
         at.run_state().unblock();
     }
     token
@@ -151,18 +198,18 @@ pub fn block<C: Context>(at: &mut C, token: Option<C::Token>) -> Option<C::Token
 /// afterwards. Returns whether another thread leads now, which then owes a turn (W6).
 pub fn hand_off<C: Context>(at: &mut C) -> bool {
     loop {
-        at.step();
+        at.step(Step::SeeksFollower);
         if let Some(follower) = at.pop_follower() {
             at.cell_of(&follower).unlist();
-            at.step();
-            if at.cell_of(&follower).give_baton() {
+            at.step(Step::TookFollower);
+            if !plants!(DropBaton) && at.cell_of(&follower).give_baton() {
                 at.wake_follower(follower);
                 return true;
             }
             continue;
         }
         at.run_state().resign();
-        at.step();
+        at.step(Step::Resigned);
         // A follower that listed itself before the resignation still saw a leader: check again
         // (W2).
         if !at.has_followers() {

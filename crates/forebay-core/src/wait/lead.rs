@@ -1,9 +1,10 @@
 //! Following and leading: the two ways to wait in a shared context.
 
 use crate::hctx::{Commit, Turned};
+use crate::plant::plants;
 use crate::run_timer::RunTimer;
 use crate::wait::cell::{WaitCell, WaitState};
-use crate::wait::context::{self, Context};
+use crate::wait::context::{self, Context, Step};
 use core::time::Duration;
 
 /// Delay before the next run when a driver is busy with nothing in flight, as in Linux
@@ -90,17 +91,17 @@ pub trait Host: Sleeper {
 /// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
 pub fn follow<H: Sleeper>(host: &mut H, goal: u64) -> bool {
     host.cell().begin_wait(goal, WaitState::Parked);
-    host.step();
+    host.step(Step::AnnouncedPark);
     if host.cell().list() {
-        host.step();
+        host.step(Step::MarkedListed);
         host.push_follower();
-        host.step();
+        host.step(Step::Listed);
     }
     // W2.
-    if !host.is_over(goal) && host.run_state().has_leader() {
+    if !host.is_over(goal) && (plants!(ParkBlindly) || host.run_state().has_leader()) {
         host.park();
     }
-    host.step();
+    host.step(Step::Parked);
     end_wait(host) == WaitState::Baton
 }
 
@@ -109,7 +110,7 @@ pub fn follow<H: Sleeper>(host: &mut H, goal: u64) -> bool {
 fn end_wait<H: Sleeper>(host: &mut H) -> WaitState {
     let state = host.cell().end_wait();
     if state == WaitState::Woken && host.cell().lacks_tags() {
-        host.step();
+        host.step(Step::EndedWait);
         host.ask_for_tags();
     }
     state
@@ -119,6 +120,7 @@ fn end_wait<H: Sleeper>(host: &mut H) -> WaitState {
 /// `held` is the token, if the caller has turned with it. Returns false if the thread had to stop
 /// leading before its goal was reached.
 pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned)>) -> bool {
+    host.step(Step::BecameLeader);
     // W6.
     let mut owes_turn = held.is_none();
     while !host.is_over(goal) {
@@ -143,10 +145,10 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
             host.yield_now();
         }
         host.cell().begin_wait(goal, WaitState::Leading);
-        host.step();
+        host.step(Step::AnnouncedLead);
         let kept = context::block(host, held.map(|(token, _)| token));
         if kept.is_none() {
-            host.step();
+            host.step(Step::AboutToWait);
             // W2. A later delivery kicks (W4).
             if !host.is_over(goal) && host.cell().state() != WaitState::Woken {
                 // A delayed run armed after this load is not missed: arming it kicks the leader.
@@ -158,7 +160,10 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
         }
         end_wait(host);
         // The token was kept because something was published, and `block` has cleared that mark.
-        held = kept.map(|token| turn_as_leader(host, token));
+        held = kept.map(|token| match plants!(LeaveKept) {
+            true => (token, Turned::NOTHING),
+            false => turn_as_leader(host, token),
+        });
     }
     owes_turn &= held.is_none();
     stop_leading(host, held.map(|(token, _)| token), owes_turn);
@@ -167,6 +172,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
 
 fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
     host.timer().begin();
+    host.step(Step::TookTimer);
     let turned = host.turn(&mut token, Commit::Later);
     (token, turned)
 }

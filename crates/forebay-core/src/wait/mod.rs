@@ -30,7 +30,9 @@ mod lead;
 mod turn;
 
 pub use cell::{NEVER, Notice, TAGS, WaitCell, WaitState};
-pub use context::{Context, block, commit, finish, hand_off, release, release_to_wait, run_turn};
+pub use context::{
+    Context, Step, block, commit, finish, hand_off, release, release_to_wait, run_turn,
+};
 pub use lead::{Host, RESOURCE_DELAY, Sleeper, follow, lead};
 pub use turn::{Turning, deliver_each, turn};
 
@@ -93,7 +95,7 @@ pub fn wait_shared<H: Host>(host: &mut H, goal: u64, nr_busy: u32) {
         if commit == Commit::Later {
             commit_all(host);
         }
-        host.step();
+        host.step(Step::Sent);
         let leads = host.run_state().try_lead() || follow(host, goal);
         if leads && lead(host, goal, None) {
             return;
@@ -149,7 +151,7 @@ pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {
     }
     let Some(mut token) = host.try_take() else { return };
     let nr = host.prepare_wait(&mut token, nr);
-    host.step();
+    host.step(Step::PreparedWait);
     match release_to_wait(host, token) {
         // The token was kept because something was published, and that mark is cleared.
         Some(mut token) => {

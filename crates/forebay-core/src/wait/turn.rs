@@ -6,9 +6,11 @@
 //! A runtime supplies the steps ([`Turning`]), with threads or with simulated tasks.
 
 use crate::hctx::{Commit, Gates, Turned};
+use crate::plant::plants;
 use crate::queued::QueuedBio;
 use crate::run_state::RunState;
 use crate::wait::cell::Notice;
+use crate::wait::context::Step;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -20,10 +22,9 @@ pub trait Turning {
     /// Returns whether other threads may wait for bios of the context, one of them as its leader.
     fn is_shared(&self) -> bool;
 
-    /// Marks a place between two steps that other threads can tell apart. A simulator may let
-    /// another task run here.
+    /// Called after some of the steps.
     #[inline]
-    fn step(&mut self) {}
+    fn step(&mut self, _made: Step) {}
 
     /// Clears what has announced this turn to event loops (B1). Called before the gates are read.
     #[inline]
@@ -83,19 +84,24 @@ pub trait Turning {
 pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     at.begin();
     let gates = at.run_state().gates();
+    let gates = Gates {
+        enter: gates.enter || plants!(EnterFrozen),
+        dispatch: gates.dispatch || plants!(DispatchQuiesced),
+        reap: gates.reap || plants!(ReapKicked),
+    };
     let commit = match commit {
         // Without a leader in the driver no thread would commit the remaining requests.
         Commit::Unless(_) if !at.run_state().is_blocked() => Commit::Now,
         commit => commit,
     };
-    at.step();
+    at.step(Step::ReadGates);
     at.apply_tag_calls();
     at.accept(gates.enter);
     let mut turned = at.turn_core(gates, commit);
     while gates.reap && at.has_unreported() {
         turned = at.turn_core(gates, commit);
     }
-    at.step();
+    at.step(Step::MadeProgress);
     let mut kick = at.serves_tag_waits() && serve_tag_waits(at, gates, commit, &mut turned);
     at.record(gates, turned);
     kick |= turned.is_stuck();
@@ -139,7 +145,7 @@ fn kick_leader<T: Turning>(at: &mut T, turned: Turned) {
         // Armed before the kick: the woken leader reads the timer.
         at.arm_delayed_run();
     }
-    if at.run_state().kick() {
+    if !plants!(SkipKick) && at.run_state().kick() {
         at.kick_driver();
     }
 }

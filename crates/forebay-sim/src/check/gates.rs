@@ -43,8 +43,10 @@ impl Gatekeeper {
         }
     }
 
-    pub(crate) fn give(&mut self, hctx: usize) {
+    pub(crate) fn give(&mut self, hctx: usize, task: usize) -> Verdict {
+        let held = self.check_holder(hctx, task);
         self.doors[hctx].holder = None;
+        held
     }
 
     pub(crate) fn shut(&mut self, hctx: usize, is_shut: bool) {

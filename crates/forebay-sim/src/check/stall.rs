@@ -6,9 +6,10 @@
 
 use super::{Broken, Verdict, broken, rules};
 use crate::runtime::hctx::Hctx;
-use crate::runtime::mailbox::{Doing, Goal};
+use crate::runtime::mailbox::Goal;
 use crate::world::World;
 use forebay_core::WaitId;
+use forebay_core::wait::WaitState;
 
 /// Returns the broken rule. `how` describes how the stall was noticed.
 pub(crate) fn why(world: &World, how: &str) -> Broken {
@@ -96,19 +97,20 @@ fn leader(hctx: &Hctx) -> Verdict {
 /// Checks a sleeping task: it should be awake, or should lead.
 fn sleeper(world: &World, task: usize) -> Verdict {
     let mailbox = &world.mailboxes[task];
-    let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());
+    let (doing, goal) = (mailbox.cell.state(), mailbox.goal.get());
     if !world.scheduler.is_asleep(task) || goal == Goal::None {
         return Ok(());
     }
     let leads = |hctx: &Hctx| hctx.waiter.get().is_some_and(|(waiter, _)| waiter == task);
-    if doing == Doing::Told || mailbox.is_reached(goal) {
+    if doing == WaitState::Woken || mailbox.is_reached(goal) {
         return match world.hctxs.iter().any(|hctx| leads(hctx)) {
             true => broken(rules::W4, format!("task {task}, which is in the driver, was not")),
             false => broken(rules::W2, format!("task {task} sleeps, and was not")),
         };
     }
-    if doing == Doing::Parked && mailbox.is_following.get() && !world.hctxs[0].run.has_leader() {
-        return match mailbox.is_listed.get() {
+    if doing == WaitState::Parked && mailbox.is_following.get() && !world.hctxs[0].run.has_leader()
+    {
+        return match mailbox.cell.is_listed() {
             true => broken(rules::W1, format!("task {task} has")),
             false => broken(rules::W3, format!("task {task} was called, and has not got it")),
         };

@@ -9,10 +9,11 @@
 use crate::check::waits::TASK_BITS;
 use crate::check::waits::task_of;
 use crate::plant::Plant;
-use crate::runtime::mailbox::{Doing, Goal, Tell};
+use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::Thread;
 use crate::scenario::BudgetSettings;
 use crate::trace::Kind;
+use forebay_core::wait::{Notice, WaitState, run_turn};
 use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -234,18 +235,18 @@ impl Thread<'_> {
             self.step();
             let task = task_of(wait);
             let mailbox = &world.mailboxes[task];
-            if mailbox.doing.get() == Doing::Awake && world.plants(Plant::LoseWake) {
+            if mailbox.cell.state() == WaitState::Awake && world.plants(Plant::LoseWake) {
                 continue;
             }
             world.checks().waits.told(wait);
             match mailbox.give_tags(wait.0) {
-                Tell::Kick => {
+                Notice::Kick => {
                     // As in the inbox: it is published, and then a run is due.
-                    world.hctxs[0].tell_leader.set(true);
+                    world.hctxs[0].kick_leader.set(true);
                     self.owes_run = true;
                 }
                 // An owner in its driver is woken as by a signal.
-                Tell::Wake | Tell::Nobody => self.wakes.push(task),
+                Notice::Wake | Notice::Nothing | Notice::Free => self.wakes.push(task),
             }
         }
     }
@@ -255,8 +256,8 @@ impl Thread<'_> {
     pub(crate) fn settle(&mut self) {
         self.wake();
         let hctx = Rc::clone(&self.world.hctxs[0]);
-        if std::mem::take(&mut self.owes_run) && hctx.tell_leader.get() && self.run(&hctx) {
-            self.turn_and_finish(&hctx);
+        if std::mem::take(&mut self.owes_run) && hctx.kick_leader.get() {
+            run_turn(&mut self.at(&hctx));
         }
     }
 }

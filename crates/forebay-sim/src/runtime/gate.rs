@@ -3,9 +3,9 @@
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::thread::Thread;
-use crate::runtime::turn::Own;
 use crate::trace::Kind;
-use forebay_core::{Commit, Gate};
+use forebay_core::Gate;
+use forebay_core::wait::run_turn;
 use std::rc::Rc;
 
 /// How long to leave others alone before looking again.
@@ -45,8 +45,8 @@ impl Thread<'_> {
             world.note(Kind::Open, hctx.at as u64, gate as u64);
             self.step();
             // R4. An owner looks by itself: nobody else may run what it owns.
-            if hctx.is_shared && !world.plants(Plant::OpenUnasked) && self.run(hctx) {
-                self.turn_and_finish(hctx);
+            if hctx.is_shared && !world.plants(Plant::OpenUnasked) {
+                run_turn(&mut self.at(hctx));
             }
         }
         let verdict = world.checks().runs.check_opened();
@@ -55,23 +55,14 @@ impl Thread<'_> {
     }
 
     /// Whether nothing that the gate keeps back can happen any more.
-    fn is_in_force(&mut self, hctx: &Hctx, gate: Gate) -> bool {
+    fn is_in_force(&mut self, hctx: &Rc<Hctx>, gate: Gate) -> bool {
         self.step();
         if gate != Gate::Frozen {
             return !hctx.run.is_running();
         }
         if hctx.is_shared {
-            if !self.run(hctx) {
-                return false;
-            }
-            self.turn_and_finish(hctx);
+            run_turn(&mut self.at(hctx));
         }
         !hctx.run.is_running() && hctx.is_drained.get()
-    }
-
-    /// A turn by one that has just taken the token.
-    pub(crate) fn turn_and_finish(&mut self, hctx: &Hctx) {
-        self.turn_once(hctx, Commit::Now, false, Own::Mail, None);
-        self.finish(hctx);
     }
 }

@@ -5,10 +5,9 @@ use crate::driver::{DriverState, Port};
 use crate::plant::Plant;
 use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
-use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::{Commit, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, TagSet};
+use forebay_core::{HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, TagSet};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -41,8 +40,8 @@ pub(crate) struct Hctx {
     pub(crate) tags: TagCalls,
     /// When a delayed run is due.
     pub(crate) timer: RunTimer,
-    /// A leader was told from outside its context's turns, and must be kicked.
-    pub(crate) tell_leader: Cell<bool>,
+    /// A leader must be kicked for an event outside of its context's turns.
+    pub(crate) kick_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
     /// Who waits in the driver.
     pub(crate) waiter: Cell<Option<(usize, u32)>>,
@@ -65,7 +64,6 @@ pub(crate) struct Inner {
     pub(crate) driver: DriverState,
     /// How many tags may be in use.
     pub(crate) nr_requests: u32,
-    pub(super) is_kicked: bool,
 }
 
 impl Hctx {
@@ -78,7 +76,7 @@ impl Hctx {
             inbox: RefCell::new(Inbox::new()),
             tags: TagCalls::default(),
             timer: RunTimer::new(),
-            tell_leader: Cell::new(false),
+            kick_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),
             is_wait_timed: Cell::new(false),
@@ -109,7 +107,7 @@ impl Hctx {
         }
         device.stir(&mut world.checks());
         let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
-        let inner = Inner { core, driver, nr_requests, is_kicked: false };
+        let inner = Inner { core, driver, nr_requests };
         *self.inner.borrow_mut() = Some(inner);
     }
 
@@ -176,30 +174,6 @@ impl Thread<'_> {
         is_ours
     }
 
-    /// Gives the token back, to wait in the driver or not, and wakes whom the turns were about; or
-    /// keeps it.
-    pub(crate) fn release(&mut self, hctx: &Hctx, to_wait: bool) -> bool {
-        let is_released = self.give_back(hctx, to_wait);
-        if is_released {
-            self.wake();
-        }
-        is_released
-    }
-
-    fn give_back(&self, hctx: &Hctx, to_wait: bool) -> bool {
-        let mut checks = self.world.checks();
-        let held = checks.gates.check_holder(hctx.at, self.id);
-        checks.expect(held);
-        let released = if to_wait { hctx.run.release_to_wait() } else { hctx.run.release() };
-        if released {
-            checks.gates.give(hctx.at);
-            checks.note(Kind::Release, hctx.at as u64, to_wait.into());
-            drop(checks);
-            self.check_inbox(hctx);
-        }
-        released
-    }
-
     /// Now that this task has asked, or given the token back: nothing is left that nobody takes in.
     pub(crate) fn check_inbox(&self, hctx: &Hctx) {
         let verdict = stall::lost_run(&self.world, hctx);
@@ -211,46 +185,6 @@ impl Thread<'_> {
         for task in std::mem::take(&mut self.wakes) {
             self.step();
             self.world.wake(task);
-        }
-    }
-
-    /// Says that the leader, who does not hold the token, is going to wait; or gives it the token,
-    /// since nobody holds it any more, and a turn is due.
-    pub(crate) fn block(&self, hctx: &Hctx) -> bool {
-        hctx.run.block();
-        self.world.checks().runs.blocked(hctx.at);
-        if self.world.plants(Plant::BlockUnasked) {
-            return false;
-        }
-        self.step();
-        let is_ours = self.run(hctx);
-        if is_ours {
-            self.step();
-            hctx.run.unblock();
-        }
-        is_ours
-    }
-
-    /// Turns, and gives the token back, until nothing was published meanwhile.
-    pub(crate) fn finish(&mut self, hctx: &Hctx) {
-        loop {
-            self.step();
-            let early = match self.world.plants(Plant::InboxBeforeRun) {
-                true => Some(hctx.inbox.replace(Inbox::new())),
-                false => None,
-            };
-            if early.is_some() {
-                self.step();
-            }
-            if self.release(hctx, false) {
-                if let Some(mut early) = early {
-                    let mut inbox = hctx.inbox.borrow_mut();
-                    inbox.requests.append(&mut early.requests);
-                    inbox.slots.append(&mut early.slots);
-                }
-                return self.settle();
-            }
-            self.turn_once(hctx, Commit::Now, false, Own::Mail, early);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - [`hctx`]: a hardware context and its token; [`turn`]: its turn;
 //! - [`mailbox`]: where the ends of a task's bios wait for it;
 //! - [`thread`]: a task's plug, its software queue, and reap; [`submit`]: submit;
-//! - [`wait`]: leading, following, and waiting as an owner;
+//! - [`host`]: the steps of the core's wait protocol, made by tasks;
 //! - [`budget`]: waiting for tags of a set that all tasks share;
 //! - [`tags`]: waiting for the tags of a hardware context, where threads do so;
 //! - [`gate`]: freeze and quiesce.
@@ -15,9 +15,9 @@
 pub(crate) mod budget;
 pub(crate) mod gate;
 pub(crate) mod hctx;
+pub(crate) mod host;
 pub(crate) mod mailbox;
 pub(crate) mod submit;
 pub(crate) mod tags;
 pub(crate) mod thread;
 pub(crate) mod turn;
-pub(crate) mod wait;

@@ -3,10 +3,10 @@
 
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
-use crate::runtime::mailbox::{Doing, Tell};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
-use forebay_core::{Commit, Gates, QueuedBio, Turned, WaitId};
+use forebay_core::WaitId;
+use forebay_core::wait::{Notice, run_turn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -15,6 +15,8 @@ use std::rc::Rc;
 pub(crate) struct TagCalls {
     /// Tasks that were told that there may be tags, and have come. A run is due after this.
     asking: RefCell<Vec<usize>>,
+    /// Tasks for which the turn in progress tries again, because they are awake.
+    awake: RefCell<Vec<usize>>,
     /// How many tags may be in use from the next turn on; 0: as it is.
     nr_requests: Cell<u32>,
 }
@@ -29,25 +31,18 @@ impl Thread<'_> {
             self.step();
         }
         let shared = &world.hctxs[0];
-        if self.run(shared) {
-            self.turn_and_finish(shared);
-        }
+        run_turn(&mut self.at(shared));
     }
 
-    /// Awake again. Who was told, and lacks tags, was told of tags: a turn is due that tries.
-    pub(crate) fn end_wait(&self) -> Doing {
-        let mailbox = &self.world.mailboxes[self.id];
-        let doing = mailbox.end_wait();
-        if doing == Doing::Told && mailbox.lacks_tags.get() && !self.world.plants(Plant::AskNoMore)
-        {
-            self.step();
+    /// Records that the task was woken for tags and is running. A turn follows.
+    pub(super) fn ask_for_tags(&self) {
+        if !self.world.plants(Plant::AskNoMore) {
             self.hctx().tags.asking.borrow_mut().push(self.id);
         }
-        doing
     }
 
-    /// Before a turn: who has come to ask again, and how many tags there are.
-    pub(super) fn hear_of_tags(&self, hctx: &Hctx) {
+    /// Before a turn: reads which tasks ask for tags again, and the new limit of tags in use.
+    pub(super) fn read_tag_calls(&self, hctx: &Hctx) {
         let nr_requests = hctx.tags.nr_requests.take();
         if nr_requests != 0 {
             hctx.with_inner(|inner| {
@@ -70,65 +65,54 @@ impl Thread<'_> {
         hctx.with_inner(|inner| inner.core.awake(WaitId(task as u64)));
     }
 
-    /// Called after a turn, before its ended bios are delivered. Wakes the tasks for which tags may
-    /// be free, and turns again for those that are already awake. Returns whether a leader must be
-    /// signalled.
-    pub(super) fn tell_of_tags(
-        &mut self,
-        hctx: &Hctx,
-        gates: Gates,
-        commit: Commit,
-        ended: &mut Vec<Box<QueuedBio>>,
-        turned: &mut Turned,
-    ) -> bool {
+    /// Wakes the tasks for which tags may be free, and lists those that are awake already. Returns
+    /// whether the leader must be kicked.
+    pub(super) fn wake_for_tags(&mut self, hctx: &Hctx) -> bool {
         let world = Rc::clone(&self.world);
         let mut to_leader = false;
-        loop {
-            let mut changes = Vec::new();
-            let mut woken = Vec::new();
-            hctx.with_inner(|inner| {
-                inner.core.take_changes(&mut |WaitId(task), lacks| changes.push((task, lacks)));
-                inner.core.take_woken(&mut |WaitId(task)| woken.push(task));
-            });
-            for (task, lacks) in changes {
-                world.note(Kind::Lack, task, lacks.into());
-                let mailbox = &world.mailboxes[task as usize];
-                mailbox.lacks_tags.set(lacks);
-                self.step();
-                if !lacks {
-                    to_leader |= self.pass_on(mailbox.no_tags_lacked(), task as usize);
-                }
-            }
-            let mut awake = Vec::new();
-            for &task in &woken {
-                world.checks().lines.given(hctx.at, task as usize);
-            }
-            for task in woken {
-                self.step();
-                let tell = world.mailboxes[task as usize].tell_of_tags();
-                world.note(Kind::TagWake, task, (tell != Tell::Nobody).into());
-                match tell {
-                    Tell::Nobody if world.plants(Plant::LoseWake) => {}
-                    Tell::Nobody => awake.push(task as usize),
-                    tell => {
-                        world.checks().lines.told(hctx.at, task as usize);
-                        to_leader |= self.pass_on(tell, task as usize);
-                    }
-                }
-            }
-            if awake.is_empty() {
-                return to_leader;
-            }
-            awake.into_iter().for_each(|task| self.try_for(hctx, task));
-            *turned = self.turn_core(hctx, gates, commit, ended);
+        let mut changes = Vec::new();
+        let mut woken = Vec::new();
+        hctx.with_inner(|inner| {
+            inner.core.take_changes(&mut |WaitId(task), lacks| changes.push((task, lacks)));
+            inner.core.take_woken(&mut |WaitId(task)| woken.push(task));
+        });
+        for (task, lacks) in changes {
+            world.note(Kind::Lack, task, lacks.into());
+            self.step();
+            let notice = world.mailboxes[task as usize].cell.set_lacks_tags(lacks);
+            to_leader |= self.pass_on(notice, task as usize);
         }
+        for &task in &woken {
+            world.checks().lines.given(hctx.at, task as usize);
+        }
+        for task in woken {
+            self.step();
+            let notice = world.mailboxes[task as usize].cell.wake_for_tags();
+            world.note(Kind::TagWake, task, (notice != Notice::Nothing).into());
+            match notice {
+                Notice::Nothing if world.plants(Plant::LoseWake) => {}
+                Notice::Nothing => hctx.tags.awake.borrow_mut().push(task as usize),
+                notice => {
+                    world.checks().lines.told(hctx.at, task as usize);
+                    to_leader |= self.pass_on(notice, task as usize);
+                }
+            }
+        }
+        to_leader
     }
 
-    /// Says whether a leader is to be told.
-    fn pass_on(&mut self, tell: Tell, task: usize) -> bool {
-        if tell == Tell::Wake {
+    /// Retries the bios of the tasks that [`Thread::wake_for_tags`] has listed.
+    pub(super) fn retry_for_awake(&self, hctx: &Hctx) -> bool {
+        let awake = hctx.tags.awake.take();
+        awake.iter().for_each(|&task| self.try_for(hctx, task));
+        !awake.is_empty()
+    }
+
+    /// Notes the wake-up that a change of a cell requires. Returns whether it is a kick.
+    fn pass_on(&mut self, notice: Notice, task: usize) -> bool {
+        if notice == Notice::Wake {
             self.wakes.push(task);
         }
-        tell == Tell::Kick
+        notice == Notice::Kick
     }
 }

@@ -4,10 +4,12 @@ use crate::check::{broken, rules};
 use crate::coroutine::Cpu;
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
+use crate::runtime::host::Token;
 use crate::runtime::mailbox::Goal;
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use crate::world::World;
+use forebay_core::wait;
 use forebay_core::{
     BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Request, SoftwareQueue, Tag, Turned,
     UnplugCause,
@@ -159,20 +161,35 @@ impl<'a> Thread<'a> {
         self.queue.is_plugged()
     }
 
-    /// One turn, or several, of the hardware context, with what is outgoing. None where another
-    /// task holds the token, and turns in our place.
+    /// Runs one or more turns of the hardware context with the outgoing requests. Returns the result
+    /// of the first one; `None` if another task holds the token and turns in place of this one.
     pub(crate) fn turn(&mut self, commit: Commit, own: Own) -> Option<Turned> {
         let hctx = self.hctx();
-        let with_outgoing = self.try_take(&hctx);
+        let turned = self.turn_and_hold(&hctx, commit, own)?;
+        self.finish(&hctx);
+        Some(turned)
+    }
+
+    /// Releases the token; runs turns first as long as something is published meanwhile.
+    fn finish(&mut self, hctx: &Rc<Hctx>) {
+        wait::finish(&mut self.at(hctx), Token::of_holder());
+    }
+
+    /// Same as [`Thread::turn`], but runs one turn and keeps the token.
+    pub(crate) fn turn_and_hold(
+        &mut self,
+        hctx: &Hctx,
+        commit: Commit,
+        own: Own,
+    ) -> Option<Turned> {
+        let with_outgoing = self.try_take(hctx);
         if !with_outgoing {
             self.step();
-            if !self.publish(&hctx) {
+            if !self.publish(hctx) {
                 return None;
             }
         }
-        let turned = self.turn_once(&hctx, commit, with_outgoing, own, None);
-        self.finish(&hctx);
-        Some(turned)
+        Some(self.turn_once(hctx, commit, with_outgoing, own))
     }
 
     /// Publishes what is outgoing, and asks for a run.
@@ -215,13 +232,20 @@ impl<'a> Thread<'a> {
         hctx.nr_publishing.set(hctx.nr_publishing.get() + 1);
     }
 
-    /// Commits what a turn with `Commit::Later` has issued.
+    /// Commits what turns with `Commit::Later` have issued.
     pub(crate) fn commit(&mut self) {
         let hctx = self.hctx();
-        if self.try_take(&hctx) {
-            hctx.with_port(&self.world, |core, port| core.commit(port));
-            self.finish(&hctx);
-        }
+        wait::commit_all(&mut self.at(&hctx));
+    }
+
+    /// Checks that the task may wait: not within a submit (T11) or a turn (T12).
+    pub(crate) fn check_may_wait(&self) {
+        let verdict = match (self.is_in_turn, self.is_submitting) {
+            (true, _) => broken(rules::T12, format!("task {} is about to", self.id)),
+            (_, true) => broken(rules::T11, format!("that of task {} is about to", self.id)),
+            _ => Ok(()),
+        };
+        self.world.fail(verdict);
     }
 
     fn take_mail(&mut self) {
@@ -263,7 +287,7 @@ impl<'a> Thread<'a> {
             let later = self.ready.len() < min && !hctx.is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(commit, Own::Direct);
-            if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].lacks_tags.get() {
+            if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].cell.lacks_tags() {
                 // As a thread of Linux, which sleeps in its submission.
                 self.wait_for(Goal::Lines);
             }
@@ -282,7 +306,7 @@ impl<'a> Thread<'a> {
             } else if let Some(turned) = turned {
                 let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
-                self.wait_as_owner(turned, nr, Goal::None);
+                self.wait_as_owner(turned, nr);
             }
         }
     }
@@ -302,13 +326,14 @@ impl<'a> Thread<'a> {
             if turned.is_drained && !turned.work_left {
                 break;
             }
-            self.wait_as_owner(turned, 1, Goal::None);
+            self.wait_as_owner(turned, 1);
         }
         assert!(self.try_take(&hctx), "nobody else is at an owned context");
         let drained = crate::check::drained::inner(hctx.at, &hctx);
         self.world.fail(drained);
         hctx.inner.borrow_mut().take();
-        assert!(self.release(&hctx, false), "nobody else is at an owned context");
+        let kept = wait::release(&mut self.at(&hctx), Token::of_holder());
+        assert!(kept.is_none(), "nobody else is at an owned context");
         hctx.is_owned.set(false);
     }
 }

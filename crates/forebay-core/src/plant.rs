@@ -1,0 +1,66 @@
+//! Bugs planted in this crate, which prove that the simulator's checkers can fail.
+//!
+//! They are compiled only with `--cfg forebay_plant`. Without it, `plants!` is the constant `false`.
+
+/// Returns whether a planted bug shows now.
+macro_rules! plants {
+    ($plant:ident) => {{
+        #[cfg(forebay_plant)]
+        let shows = $crate::plant::shows($crate::plant::CorePlant::$plant);
+        #[cfg(not(forebay_plant))]
+        let shows = false;
+        shows
+    }};
+}
+
+pub(crate) use plants;
+
+#[cfg(forebay_plant)]
+pub use chosen::{CorePlant, choose, shows};
+
+#[cfg(forebay_plant)]
+mod chosen {
+    use alloc::boxed::Box;
+    use std::cell::RefCell;
+    use std::thread_local;
+
+    /// A bug of this crate.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CorePlant {
+        /// A leader whose own bios have ended is not kicked (W4).
+        SkipKick,
+        /// A leader leaves without passing the baton (W3).
+        DropBaton,
+        /// A follower parks without checking whether there is a leader (W1).
+        ParkBlindly,
+        /// A mark is forgotten when the token is released (R1).
+        ForgetMark,
+        /// A leader without the token blocks, and does not request another turn (R2).
+        BlockUnasked,
+        /// A leader that has to make one more turn leaves without it, because its own wait is over
+        /// (R1).
+        LeaveKept,
+        /// A turn dispatches behind a closed gate (R5).
+        DispatchQuiesced,
+        /// A turn accepts requests while the disk is frozen (R5).
+        EnterFrozen,
+        /// Completions are reaped while a kick is on its way (K8).
+        ReapKicked,
+    }
+
+    type Chooser = Box<dyn FnMut(CorePlant) -> bool>;
+
+    thread_local! {
+        static CHOOSER: RefCell<Option<Chooser>> = const { RefCell::new(None) };
+    }
+
+    /// Sets the function that decides, on this thread, whether a bug shows.
+    pub fn choose(chooser: Option<Chooser>) {
+        CHOOSER.with_borrow_mut(|place| *place = chooser);
+    }
+
+    /// Returns whether a bug shows now.
+    pub fn shows(plant: CorePlant) -> bool {
+        CHOOSER.with_borrow_mut(|chooser| chooser.as_mut().is_some_and(|chooser| chooser(plant)))
+    }
+}

@@ -1,0 +1,265 @@
+//! Tasks as hosts of the core's wait protocol ([`forebay_core::wait`]).
+//!
+//! The library's `runtime/wait.rs` supplies the same steps with threads. Here each step is recorded
+//! for the checkers, and after it another task may run.
+
+#[cfg(forebay_plant)]
+use crate::plant::Plant;
+use crate::runtime::hctx::Hctx;
+use crate::runtime::mailbox::{Goal, Mailbox};
+use crate::runtime::thread::Thread;
+#[cfg(forebay_plant)]
+use crate::runtime::turn::LATE_NS;
+use crate::runtime::turn::Own;
+use crate::trace::Kind;
+#[cfg(forebay_plant)]
+use forebay_core::plant::CorePlant;
+use forebay_core::wait::{
+    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Step, WaitCell, WaitState,
+};
+use forebay_core::{Commit, Driver, RunState, RunTimer, Turned};
+use std::rc::Rc;
+
+/// With this many requests at the device, a follower leaves the commit to the leader. Fewer than in
+/// the library, so that it happens often.
+const NR_BUSY: u32 = 2;
+
+/// A task at a hardware context.
+pub(crate) struct At<'t, 'a> {
+    pub(crate) thread: &'t mut Thread<'a>,
+    hctx: Rc<Hctx>,
+}
+
+/// The right to turn a context.
+pub(crate) struct Token(());
+
+impl Token {
+    /// Returns the token of a task that has taken it. (A checker asserts that it has.)
+    pub(crate) fn of_holder() -> Token {
+        Token(())
+    }
+}
+
+impl<'a> Thread<'a> {
+    /// Returns the task at a context.
+    pub(crate) fn at<'t>(&'t mut self, hctx: &Rc<Hctx>) -> At<'t, 'a> {
+        At { thread: self, hctx: Rc::clone(hctx) }
+    }
+
+    /// Waits until the goal is reached. Drives the task's hardware context meanwhile.
+    pub(crate) fn wait_for(&mut self, goal: Goal) {
+        self.check_may_wait();
+        if matches!(goal, Goal::Tags(_)) {
+            self.check_has_sent();
+        }
+        let hctx = self.hctx();
+        self.mailbox().goal.set(goal);
+        match hctx.is_shared {
+            true => wait::wait_shared(&mut self.at(&hctx), goal.number(), NR_BUSY),
+            false => wait::wait_owned(&mut self.at(&hctx), goal.number()),
+        }
+        self.mailbox().goal.set(Goal::None);
+    }
+
+    /// Waits in an owned context until `nr` more of its bios may have ended, or for a while.
+    pub(crate) fn wait_as_owner(&mut self, turned: Turned, nr: u32) {
+        self.check_may_wait();
+        let hctx = self.hctx();
+        wait::wait_as_owner(&mut self.at(&hctx), turned, nr);
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.world.mailboxes[self.id]
+    }
+}
+
+impl Context for At<'_, '_> {
+    type Token = Token;
+    type Follower = usize;
+
+    fn run_state(&self) -> &RunState {
+        &self.hctx.run
+    }
+
+    fn step(&mut self, made: Step) {
+        let at = self.hctx.at as u64;
+        match made {
+            Step::AnnouncedPark => {
+                self.thread.world.note(Kind::Follow, at, 0);
+                // A follower that parks blindly does harm if it is late.
+                #[cfg(forebay_plant)]
+                if self.thread.world.plants(Plant::Core(CorePlant::ParkBlindly)) {
+                    self.thread.cpu.sleep(LATE_NS);
+                }
+            }
+            Step::BecameLeader => self.thread.world.note(Kind::Lead, at, 0),
+            Step::Blocked => self.thread.world.checks().runs.blocked(self.hctx.at),
+            Step::TookTimer => self.thread.world.checks().runs.undelayed(),
+            _ => {}
+        }
+        self.thread.step();
+    }
+
+    fn try_take(&mut self) -> Option<Token> {
+        self.thread.try_take(&self.hctx).then_some(Token(()))
+    }
+
+    fn request_run(&mut self) -> Option<Token> {
+        self.thread.run(&self.hctx).then_some(Token(()))
+    }
+
+    fn turn(&mut self, _token: &mut Token, commit: Commit) -> Turned {
+        self.thread.turn_once(&self.hctx, commit, false, Own::Mail)
+    }
+
+    fn commit(&mut self, _token: &mut Token) -> bool {
+        self.hctx.with_port(&self.thread.world, |core, port| core.commit(port));
+        false
+    }
+
+    fn runs_wakers(&self, _token: &Token) -> bool {
+        false
+    }
+
+    fn released(&mut self, _token: Token) {
+        let Thread { world, id, .. } = &self.thread;
+        let mut checks = world.checks();
+        let given = checks.gates.give(self.hctx.at, *id);
+        checks.expect(given);
+        checks.note(Kind::Release, self.hctx.at as u64, 0);
+        drop(checks);
+        self.thread.check_inbox(&self.hctx);
+        self.thread.settle();
+    }
+
+    fn pop_follower(&mut self) -> Option<usize> {
+        self.hctx.followers.borrow_mut().pop()
+    }
+
+    fn has_followers(&self) -> bool {
+        !self.hctx.followers.borrow().is_empty()
+    }
+
+    fn cell_of<'b>(&'b self, follower: &'b usize) -> &'b WaitCell {
+        &self.thread.world.mailboxes[*follower].cell
+    }
+
+    fn wake_follower(&mut self, follower: usize) {
+        self.thread.world.note(Kind::Baton, self.hctx.at as u64, follower as u64);
+        self.thread.world.wake(follower);
+    }
+}
+
+impl Sleeper for At<'_, '_> {
+    fn cell(&self) -> &WaitCell {
+        &self.thread.mailbox().cell
+    }
+
+    fn is_over(&self, _goal: u64) -> bool {
+        let mailbox = self.thread.mailbox();
+        mailbox.is_reached(mailbox.goal.get())
+    }
+
+    fn park(&mut self) {
+        let mailbox = self.thread.mailbox();
+        mailbox.is_following.set(true);
+        while mailbox.cell.state() == WaitState::Parked {
+            self.thread.cpu.park();
+        }
+        mailbox.is_following.set(false);
+    }
+
+    fn push_follower(&mut self) {
+        self.hctx.followers.borrow_mut().push(self.thread.id);
+    }
+
+    fn ask_for_tags(&mut self) {
+        self.thread.ask_for_tags();
+    }
+}
+
+impl Host for At<'_, '_> {
+    fn timer(&self) -> &RunTimer {
+        &self.hctx.timer
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.thread.world.now()
+    }
+
+    fn turn_with_own(&mut self, commit: Commit) -> Option<(Token, Turned)> {
+        let turned = self.thread.turn_and_hold(&self.hctx, commit, Own::Mail)?;
+        Some((Token(()), turned))
+    }
+
+    fn leave_to_wait(&mut self, _token: &mut Token) -> bool {
+        self.hctx.with_port(&self.thread.world, |core, port| core.leave_to_wait(port));
+        false
+    }
+
+    fn yield_now(&mut self) {
+        self.thread.cpu.yield_now();
+    }
+
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
+        let verdict = self.thread.world.checks().runs.check_blocked(self.hctx.at);
+        self.thread.world.fail(verdict);
+        self.thread.wait_in_driver(&self.hctx, 1, timeout_ns);
+    }
+}
+
+impl Owner for At<'_, '_> {
+    fn prepare_wait(&mut self, _token: &mut Token, nr_bios: u32) -> u32 {
+        self.hctx.with_inner(|inner| inner.core.prepare_wait(nr_bios))
+    }
+
+    fn wait_as_owner(&mut self, nr: u32) {
+        // The driver's wait commits. Only the owner is ever there.
+        self.hctx.with_port(&self.thread.world, |_, port| port.commit_rqs());
+        self.thread.wait_in_driver(&self.hctx, nr, None);
+    }
+
+    fn sleep(&mut self) {
+        self.thread.cpu.park_for(RESOURCE_DELAY.as_nanos() as u64);
+    }
+
+    fn wait_outside(&mut self, goal: u64) {
+        // Only other tasks can bring it: tags of the budget.
+        let mailbox = self.thread.mailbox();
+        assert!(matches!(mailbox.goal.get(), Goal::Tags(_)), "there is something to wait for");
+        mailbox.cell.begin_wait(goal, WaitState::Parked);
+        self.thread.step();
+        while !self.is_over(goal) && self.cell().state() == WaitState::Parked {
+            self.thread.cpu.park();
+        }
+        self.thread.step();
+        self.cell().end_wait();
+    }
+}
+
+impl Thread<'_> {
+    /// Sleeps until there are completions, or a kick, or, in an owned context, the goal is reached
+    /// from outside.
+    fn wait_in_driver(&mut self, hctx: &Hctx, nr: u32, timeout_ns: Option<u64>) {
+        let world = Rc::clone(&self.world);
+        world.note(Kind::Wait, hctx.at as u64, nr.into());
+        let mailbox = &world.mailboxes[self.id];
+        let is_over = || {
+            let is_over = hctx.with_inner(|inner| inner.driver.is_wait_over(nr));
+            is_over || !hctx.is_shared && mailbox.is_reached(mailbox.goal.get())
+        };
+        hctx.waiter.set(Some((self.id, nr)));
+        hctx.is_wait_timed.set(timeout_ns.is_some());
+        match timeout_ns {
+            None => {
+                while !is_over() {
+                    self.cpu.park();
+                }
+            }
+            Some(timeout_ns) if !is_over() => self.cpu.park_for(timeout_ns),
+            Some(_) => {}
+        }
+        hctx.waiter.set(None);
+        self.step();
+    }
+}
