@@ -1,6 +1,7 @@
 //! Bugs planted in this crate, which prove that the simulator's checkers can fail.
 //!
-//! They are compiled only with `--cfg forebay_plant`. Without it, `plants!` is the constant `false`.
+//! They are compiled only with `--cfg forebay_plant`. Without it, `plants!` is the constant
+//! `false`.
 
 /// Returns whether a planted bug shows now.
 macro_rules! plants {

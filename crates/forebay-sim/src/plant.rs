@@ -1,7 +1,7 @@
 //! Planted bugs, which prove that the checkers can fail.
 //!
-//! Most bugs are in the simulator's device, tasks and checks of inputs. Those of waiting and running
-//! are in the core, in the code that ships, and are compiled with `--cfg forebay_plant` only.
+//! Most bugs are in the simulated device and in tasks. Those of waiting and running are in the
+//! core, in the code that ships, and are compiled with `--cfg forebay_plant` only.
 //!
 //! [`Plant::breaks`] returns the rule that must find a bug.
 

@@ -6,7 +6,9 @@ use super::{Bug, Edit, Test};
 const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
-const WAIT: &str = "crates/forebay/src/runtime/wait.rs";
+const LEAD: &str = "crates/forebay-core/src/wait/lead.rs";
+const TURN: &str = "crates/forebay-core/src/wait/turn.rs";
+const WAIT: &str = "crates/forebay-core/src/wait/mod.rs";
 
 const BUSY_DRIVER: &str = "wakeups::a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop";
 
@@ -88,9 +90,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "parks-without-looking-again",
         what: "W2: a follower that announced itself does not check for a leader again",
         edits: &[Edit {
-            file: WAIT,
-            from: "if !mailbox.is_reached(goal) && hctx.run.has_leader() {\n        mailbox",
-            to: "if !mailbox.is_reached(goal) {\n        mailbox",
+            file: LEAD,
+            from: "&& (plants!(ParkBlindly) || host.run_state().has_leader()) {",
+            to: "{",
         }],
         test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
@@ -100,8 +102,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "W1: a thread parks on a context with work that has no leader",
         edits: &[Edit {
             file: WAIT,
-            from: "let leads = hctx.run.try_lead() || follow(hctx, mailbox, goal);",
-            to: "let leads = follow(hctx, mailbox, goal);",
+            from: "let leads = host.run_state().try_lead() || follow(host, goal);",
+            to: "let leads = follow(host, goal);",
         }],
         test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
@@ -110,9 +112,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "baton-not-used",
         what: "W3: a follower that received the baton does not lead",
         edits: &[Edit {
-            file: WAIT,
-            from: "    end_wait(hctx, mailbox) == Doing::Baton\n",
-            to: "    end_wait(hctx, mailbox);\n    false\n",
+            file: LEAD,
+            from: "    end_wait(host) == WaitState::Baton\n",
+            to: "    end_wait(host);\n    false\n",
         }],
         test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
@@ -121,9 +123,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "leader-not-kicked",
         what: "W4: a delivery to the blocked leader does not kick it",
         edits: &[Edit {
-            file: TOKEN,
-            from: "        if kick && hctx.is_shared {\n",
-            to: "        if kick && !hctx.is_shared {\n",
+            file: TURN,
+            from: "    if kick && at.is_shared() {\n",
+            to: "    if kick && !at.is_shared() {\n",
         }],
         test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
@@ -131,11 +133,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "woken-for-tags-asks-for-no-turn",
         what: "a thread that was woken for tags does not ask for the turn that gives it some",
-        edits: &[Edit {
-            file: WAIT,
-            from: "        hctx.ask_again(mailbox);\n",
-            to: "        let _ = hctx;\n",
-        }],
+        edits: &[Edit { file: LEAD, from: "        host.ask_for_tags();\n", to: "" }],
         test: Test::model("runtime::tag_models::two_threads_wait_for_tags_where_waits_begin_bios"),
         says: "deadlock",
     },
@@ -143,8 +141,8 @@ pub(super) const BUGS: &[Bug] = &[
         name: "left-to-a-wait-for-ever",
         what: "W5: a leader that stops does not begin what it left to its wait",
         edits: &[Edit {
-            file: WAIT,
-            from: "    let is_due = shared.waiter().take_back();\n",
+            file: LEAD,
+            from: "    let is_due = host.take_back();\n",
             to: "    let is_due = false;\n",
         }],
         test: Test::model(
@@ -194,7 +192,11 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "alarm-not-cleared",
         what: "B1: a turn leaves the alarm of an event loop set",
-        edits: &[Edit { file: TOKEN, from: "            hctx.alarm.clear();\n", to: "" }],
+        edits: &[Edit {
+            file: TOKEN,
+            from: "            self.token.hctx.alarm.clear();\n",
+            to: "",
+        }],
         test: Test::it("forebay", BUSY_DRIVER),
         says: "",
     },
@@ -270,7 +272,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "V4: the service thread runs wakers while it leads",
         edits: &[Edit {
             file: SERVICE,
-            from: "            if token.wakes_tasks() {\n                \
+            from: "            if token.runs_wakers() {\n                \
                    return Some(token);\n            }\n",
             to: "",
         }],

@@ -23,7 +23,7 @@
 
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 
-/// What the owner of a [`WaitCell`] is doing.
+/// The state of the owner of a [`WaitCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitState {
     /// Not waiting.
@@ -113,8 +113,8 @@ impl WaitCell {
 
     /// Counts `nr` bios, which the caller has put where the owner finds them.
     ///
-    /// `prepare` is called, once or more, before an exchange that leaves a wake-up to the caller:
-    /// what the caller needs for it is to be copied there. Once the exchange is made, the cell may
+    /// `prepare` is called, once or more, before an exchange that leaves a wake-up to the caller.
+    /// It copies all that the wake-up needs. Once the exchange is made, the cell may
     /// be freed, unless the result is [`Notice::Free`].
     #[inline]
     pub fn deliver(&self, nr: u64, mut prepare: impl FnMut()) -> Notice {

@@ -5,8 +5,8 @@ use crate::plant::plants;
 use crate::run_state::RunState;
 use crate::wait::cell::WaitCell;
 
-/// A step that a thread has made. Other threads can tell whether it was made: between two steps a
-/// simulator may let another task run.
+/// A step that a thread has made. It is visible to other threads, so a simulator may let another
+/// task run after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A turn has read the gates.
@@ -76,7 +76,7 @@ pub trait Context {
     fn turn(&mut self, token: &mut Self::Token, commit: Commit) -> Turned;
 
     /// Commits the requests that turns have issued and not committed
-    /// ([`HardwareContext::commit`](crate::HardwareContext::commit)). Returns whether the commit has
+    /// ([`HardwareContext::commit`](crate::HardwareContext::commit)). Returns whether that has
     /// completed some that no wait and no descriptor will report.
     fn commit(&mut self, token: &mut Self::Token) -> bool;
 

@@ -6,8 +6,8 @@
 //! follower.
 //!
 //! The functions here fix the order of the steps. The library makes the steps with threads, the
-//! simulator with tasks in virtual time ([`Turning`], [`Context`], [`Sleeper`], [`Host`], [`Owner`]). None of the functions
-//! blocks by itself: only the steps of a host do.
+//! simulator with tasks in virtual time ([`Turning`], [`Context`], [`Sleeper`], [`Host`],
+//! [`Owner`]). None of the functions blocks by itself: only the steps of a host do.
 //!
 //! - W1 No thread parks on a context with work unless the context has a leader. A thread that would
 //!   park becomes the leader instead.

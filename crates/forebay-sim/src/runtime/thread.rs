@@ -161,8 +161,9 @@ impl<'a> Thread<'a> {
         self.queue.is_plugged()
     }
 
-    /// Runs one or more turns of the hardware context with the outgoing requests. Returns the result
-    /// of the first one; `None` if another task holds the token and turns in place of this one.
+    /// Runs one or more turns of the hardware context with the outgoing requests. Returns the
+    /// result of the first one; `None` if another task holds the token and turns in place of this
+    /// one.
     pub(crate) fn turn(&mut self, commit: Commit, own: Own) -> Option<Turned> {
         let hctx = self.hctx();
         let turned = self.turn_and_hold(&hctx, commit, own)?;

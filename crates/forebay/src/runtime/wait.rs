@@ -1,7 +1,7 @@
 //! Threads that wait for their own bios to end.
 //!
-//! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W6). This file supplies
-//! the steps: sleeping, waiting in the driver, and the lists that threads share.
+//! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W6). This file
+//! supplies the steps: sleeping, waiting in the driver, and the lists that threads share.
 
 use crate::driver::Waiter;
 use crate::runtime::clock;
