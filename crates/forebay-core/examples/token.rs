@@ -14,7 +14,7 @@ use forebay_core::{
 };
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Completes everything at once.
 struct Null(Vec<(Tag, u64)>);
@@ -31,7 +31,7 @@ impl Driver for Null {
         self.0.drain(..).for_each(|(tag, len)| done.push(tag, Ok(len)));
     }
 
-    fn wait(&mut self, _nr_completions: u32) {}
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
 }
 
 /// Sends bios through the core, one at a time.

@@ -7,6 +7,7 @@ use crate::queued::{ChainSegments, QueuedBio};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// A device driver: one instance per hardware context, used by one thread at a time. Meanwhile one
 /// other thread may wait for its completions, through a waiter that the driver's device provides.
@@ -47,9 +48,14 @@ pub trait Driver: Send {
     /// determines whether a system call is worthwhile.
     fn reap(&mut self, done: &mut Completions, look: Look);
 
-    /// Begins everything that was queued and waits until `nr_completions` requests can be reaped.
-    /// The caller asks for no more than are in flight. May return early, for example on a signal.
-    fn wait(&mut self, nr_completions: u32);
+    /// Begins everything that was queued and waits until `nr_completions` requests can be reaped or
+    /// `timeout` has passed. Without a timeout the caller asks for no more than are in flight.
+    ///
+    /// May return early on a signal, or if at least one request can be reaped. Does not return
+    /// early for any other reason if a timeout is given. A driver that makes a blocking call on the
+    /// waiting thread may return late: when the call ends. The timeout costs no system call where
+    /// the wait itself takes one, and at most one elsewhere.
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>);
 
     /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
     /// as one. If the thread has already returned for another reason, its next wait may return at

@@ -16,6 +16,7 @@ use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use forebay_model::{Admission, Command};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A command at the device, by the number of its tag.
 #[derive(Debug)]
@@ -322,7 +323,7 @@ impl Driver for Port<'_> {
         }
     }
 
-    fn wait(&mut self, _nr_completions: u32) {
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("a task waits between turns, not in one");
     }
 

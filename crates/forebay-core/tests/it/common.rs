@@ -7,6 +7,7 @@ use forebay_core::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A request as it was issued.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +82,7 @@ impl Driver for Toy {
         self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
     }
 
-    fn wait(&mut self, _nr_completions: u32) {}
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
 }
 
 /// A software queue and a hardware context, on one thread.

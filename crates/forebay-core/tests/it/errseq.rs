@@ -14,6 +14,7 @@ use forebay_core::{
     LostWrites, Op, Policy, QueueLimits, Segment, Tag,
 };
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const NR_PAGES: u64 = 1 << 20;
@@ -204,7 +205,7 @@ impl Driver for Port {
         }
     }
 
-    fn wait(&mut self, _nr_completions: u32) {}
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
 }
 
 /// A write that has ended successfully, from the point of view of the user.

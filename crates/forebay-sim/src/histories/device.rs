@@ -16,6 +16,7 @@ use crate::histories::script::{Kind, Letter, SECTOR, owner};
 use crate::histories::{Bug, FileUse, Setting};
 use crate::image::Outcome;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use std::time::Duration;
 
 /// State of a bio, as the user and the device see it.
 #[derive(Clone, Copy, Debug)]
@@ -323,7 +324,7 @@ impl Driver for Port<'_> {
         }
     }
 
-    fn wait(&mut self, _nr_completions: u32) {
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("what completes is decided outside of a turn");
     }
 }

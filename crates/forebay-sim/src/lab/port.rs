@@ -3,6 +3,7 @@
 use super::processor::Processor;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use forebay_model::{Command, Machine, Random};
+use std::time::Duration;
 
 /// A machine, as the layer's turn sees it.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Driver for Port {
         ended.for_each(|ended| done.push(Tag::from_index(ended.id as usize), ended.result));
     }
 
-    fn wait(&mut self, _nr_completions: u32) {
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("virtual time passes between turns, not in one");
     }
 }

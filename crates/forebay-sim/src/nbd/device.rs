@@ -16,6 +16,7 @@ use forebay_core::{
 };
 use forebay_model::{Admission, Command, Model, Service};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A command at the device.
 #[derive(Debug)]
@@ -252,7 +253,7 @@ impl Driver for Port<'_> {
         }
     }
 
-    fn wait(&mut self, _nr_completions: u32) {
+    fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("what completes is decided outside of a turn");
     }
 }

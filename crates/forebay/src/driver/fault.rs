@@ -255,11 +255,13 @@ impl Driver for FaultDriver {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    /// Also returns early when the wrapped disk completes a delayed request, which is reaped from
+    /// it before its delay begins.
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         match nr_completions.checked_sub(self.ready.len() as u32) {
             None | Some(0) => self.inner.commit_rqs(),
             Some(nr_others) => match self.delays.next_due_ns() {
-                None => self.inner.wait(nr_others),
+                None => self.inner.wait(nr_others, timeout),
                 Some(due_ns) => {
                     self.inner.commit_rqs();
                     // No wait reports completions that the commit has brought.
@@ -267,7 +269,8 @@ impl Driver for FaultDriver {
                         return;
                     }
                     if let Some(left_ns) = due_ns.checked_sub(clock::now_ns()) {
-                        self.waiter.wait(Some(Duration::from_nanos(left_ns)));
+                        let left = Duration::from_nanos(left_ns);
+                        self.waiter.wait(Some(timeout.map_or(left, |timeout| timeout.min(left))));
                     }
                 }
             },

@@ -11,8 +11,8 @@
 //!
 //! Shared parts: [`own_file`], the open file of each queue; [`holes`], the data and holes of a
 //! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the simulated cost of a kick; [`timer`] and [`slack`], timed waits; [`memory`],
-//! the bytes of a disk in memory.
+//! [`doorbell`], the simulated cost of a kick; [`deadline`], [`timer`] and [`slack`], timed waits;
+//! [`memory`], the bytes of a disk in memory.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.
@@ -22,6 +22,7 @@
 //! drivers are private to this crate.
 
 mod aio;
+mod deadline;
 mod doorbell;
 mod fault;
 #[cfg(test)]
@@ -44,6 +45,8 @@ pub(crate) mod skip;
 mod slack;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod timeout_tests;
 mod timer;
 mod vectors;
 #[cfg(test)]
@@ -134,8 +137,9 @@ pub(crate) struct DriverQueue {
 /// in this way while other threads use the driver. One thread at a time may wait.
 pub(crate) trait Waiter: Send + Sync {
     /// Waits until a completion can be reaped that was not reaped when the call began, a kick
-    /// arrives, or `timeout` has passed. May return early, for example on a signal. Need not return
-    /// for completions that [`Driver::has_ready`] reports.
+    /// arrives, or `timeout` has passed. May return early: on a signal, or once for a completion or
+    /// kick of before. With delays, `fault` returns after 500 us at most. Need not return for
+    /// completions that [`Driver::has_ready`] reports.
     fn wait(&self, timeout: Option<Duration>);
 
     /// Returns whether [`Waiter::help`] can ever do work.

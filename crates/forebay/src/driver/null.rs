@@ -15,6 +15,7 @@ use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 struct NullDevice {
@@ -83,8 +84,14 @@ impl Driver for NullDriver {
         done.append(&mut self.done);
     }
 
-    fn wait(&mut self, _nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         self.doorbell.ring();
+        // Every request is complete, so only the timeout can end this wait.
+        if let Some(timeout) = timeout
+            && self.done.len() < nr_completions as usize
+        {
+            std::thread::sleep(timeout);
+        }
     }
 
     fn kick(&mut self) {

@@ -17,6 +17,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The number of tags of the tests' queues.
 pub(super) const DEPTH: u32 = 64;
@@ -109,7 +110,7 @@ impl Driver for Through<'_> {
 
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
-    fn wait(&mut self, _: u32) {}
+    fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
 
 /// Returns the completions that can be reaped now.

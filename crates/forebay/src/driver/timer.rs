@@ -2,6 +2,7 @@
 //! it.
 
 use crate::driver::Waiter;
+use crate::driver::deadline::Deadline;
 use crate::driver::slack::NoSlack;
 use crate::runtime::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,16 +97,15 @@ impl Timer {
 
 impl Waiter for Timer {
     fn wait(&self, timeout: Option<Duration>) {
-        let end_ns = timeout.map_or(NEVER, |timeout| {
-            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
-            clock::now_ns().saturating_add(timeout_ns)
-        });
+        let end_ns = Deadline::after(timeout).at_ns();
         while !self.kicked.swap(false, Ordering::AcqRel) {
             let due_ns = self.due_ns.load(Ordering::Acquire);
             let Some(left_ns) = due_ns.min(end_ns).checked_sub(clock::now_ns()) else {
                 return;
             };
-            match left_ns.checked_sub(self.spin_ns) {
+            // The end of a wait without a completion may be late, so no time is spent spinning.
+            let spin_ns = if end_ns < due_ns { 0 } else { self.spin_ns };
+            match left_ns.checked_sub(spin_ns) {
                 Some(sleep_ns) => self.sleep(Duration::from_nanos(sleep_ns), due_ns),
                 None => std::hint::spin_loop(),
             }

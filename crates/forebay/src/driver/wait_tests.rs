@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A wait that nothing ends lasts this long; no other wait does.
-const LONG: Duration = Duration::from_secs(100);
+pub(super) const LONG: Duration = Duration::from_secs(100);
 
 const FILES: [&str; 3] = ["file", "aio", "psync"];
 
@@ -24,13 +24,13 @@ const POLLED: [&str; 4] = ["file", "aio", "psync", "nbd"];
 const ALL: [&str; 5] = ["file", "aio", "psync", "model", "nbd"];
 
 /// The backing of a disk.
-struct Place {
+pub(super) struct Place {
     folder: tempfile::TempDir,
     _server: Option<NbdServer>,
 }
 
 /// Returns the spec of a new disk of 1 MiB, and its folder if it is a file, or its server.
-fn scratch(driver: &str) -> (String, Place) {
+pub(super) fn scratch(driver: &str) -> (String, Place) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     if driver == "nbd" {
         let server = NbdServer::new(export(1 << 20), &[]);
@@ -220,7 +220,7 @@ fn an_owner_waits_for_as_many_as_it_asks_for() {
             }
             let mut nr_done = 0;
             while nr_done < nr {
-                driver.wait((nr - nr_done) as u32);
+                driver.wait((nr - nr_done) as u32, None);
                 nr_done += reap(&mut *driver).len();
             }
             assert_eq!(nr_done, nr);
@@ -328,7 +328,7 @@ fn queues_of_one_device_do_not_starve_each_other() {
                         }
                         let mut nr = 0;
                         while nr < 8 {
-                            driver.wait(8 - nr as u32);
+                            driver.wait(8 - nr as u32, None);
                             nr += reap(&mut *driver).len();
                         }
                     }

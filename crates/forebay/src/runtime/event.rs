@@ -33,8 +33,8 @@ impl Event {
         assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
     }
 
-    /// Waits for a signal and clears it, or until the timeout. May return early, for instance on a
-    /// POSIX signal. One thread at a time may call this.
+    /// Waits for a signal and clears it, or until the timeout. May return early on a POSIX signal.
+    /// One thread at a time may call this.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         let refused = |answer: io::Result<usize>| {
             answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -50,10 +50,7 @@ impl Event {
     /// Returns whether the event is readable, now or before the timeout.
     fn is_readable(&self, timeout: Option<Duration>) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let limit = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
+        let limit = timeout.map(timespec);
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: one structure that the kernel writes to, and a time that it reads, if any.
         unsafe { libc::ppoll(&raw mut poll, 1, limit, std::ptr::null()) > 0 }
@@ -117,11 +114,7 @@ impl TimerFd {
 
     fn settime(&self, value: Duration) -> io::Result<()> {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let it_value = libc::timespec {
-            tv_sec: libc::time_t::try_from(value.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: value.subsec_nanos().into(),
-        };
-        let spec = libc::itimerspec { it_interval: zero, it_value };
+        let spec = libc::itimerspec { it_interval: zero, it_value: timespec(value) };
         let fd = self.0.as_raw_fd();
         // SAFETY: an open descriptor, a structure that the kernel reads, and none that it writes.
         let answer = unsafe { libc::timerfd_settime(fd, 0, &raw const spec, std::ptr::null_mut()) };
@@ -175,6 +168,14 @@ impl AnyOf {
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.epoll)
+    }
+}
+
+/// Converts a time limit to the kernel's form.
+pub(crate) fn timespec(limit: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
     }
 }
 

@@ -182,7 +182,7 @@ impl Hctx {
         // SAFETY: only the owner, which is this thread, ever takes the token of an owned context.
         // It was released only for threads that check whether it is held.
         let inner = self.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part").driver.wait(nr);
+        inner.expect("a context in use has an inner part").driver.wait(nr, None);
     }
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.

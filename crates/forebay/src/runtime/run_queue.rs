@@ -33,6 +33,7 @@ use std::io;
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// The work item of a context, and the list that it is on.
 #[derive(Debug, Default)]
@@ -151,8 +152,8 @@ impl Driver for Rearming {
         (nr_before..done.len()).for_each(|_| self.work.arm());
     }
 
-    fn wait(&mut self, nr_completions: u32) {
-        self.inner.wait(nr_completions);
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        self.inner.wait(nr_completions, timeout);
     }
 
     fn kick(&mut self) {

@@ -329,7 +329,7 @@ impl Driver for ToyDriver {
         self.nr_ready = 0;
     }
 
-    fn wait(&mut self, _: u32) {
+    fn wait(&mut self, _: u32, _: Option<Duration>) {
         unreachable!("the owner of a context does not wait in it");
     }
 

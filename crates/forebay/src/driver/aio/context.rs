@@ -9,9 +9,11 @@
 // It makes system calls that no library wraps, and reads memory that the kernel writes.
 #![allow(unsafe_code)]
 
+use crate::runtime::event;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// The operation of a request (`IOCB_CMD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,17 +150,19 @@ impl Context {
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as usize) }
     }
 
-    /// Waits until there are `min` completions, and takes those present while `events` has room.
-    /// Only the thread that also calls [`Context::pop`] may call this. May return early on a
-    /// signal.
-    pub(super) fn get(&self, min: usize, events: &mut Vec<IoEvent>) {
+    /// Waits until there are `min` completions or `timeout` has passed, and takes those present
+    /// while `events` has room. Only the thread that also calls [`Context::pop`] may call this. May
+    /// return early on a signal.
+    pub(super) fn get(&self, min: usize, timeout: Option<Duration>, events: &mut Vec<IoEvent>) {
         let room = events.spare_capacity_mut();
         assert!(min <= room.len());
         let (id, first, nr) = (self.id, room.as_mut_ptr(), room.len());
         // With nothing to wait for, a zero timeout prevents a wait; only old kernels need it.
-        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let limit = if min == 0 { &raw const now } else { std::ptr::null() };
-        // SAFETY: the kernel writes at most `nr` events, into the spare capacity of the list.
+        let timeout = if min == 0 { Some(Duration::ZERO) } else { timeout };
+        let limit = timeout.map(event::timespec);
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the kernel writes at most `nr` events, into the spare capacity of the list, and
+        // reads a time, if any.
         let answer = unsafe { libc::syscall(libc::SYS_io_getevents, id, min, nr, first, limit) };
         match answer {
             // SAFETY: the kernel has written this many events.

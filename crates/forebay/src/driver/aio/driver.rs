@@ -14,6 +14,7 @@
 
 use super::context::{Command, Context, IoEvent, Iocb, RESFD};
 use super::waiter::AioWaiter;
+use crate::driver::deadline::Deadline;
 use crate::driver::psync::call::Call;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Done;
@@ -24,6 +25,7 @@ use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The submit function: the system call, or a test's replacement that accepts less.
 pub(super) type Submit = unsafe fn(&Context, &mut [*mut Iocb]) -> io::Result<usize>;
@@ -182,13 +184,28 @@ impl AioDriver {
         self.waiter.helper.push(call);
     }
 
-    /// Waits in the kernel until `min` completions are present, and takes all that are present.
-    fn get(&mut self, min: usize) {
+    /// Waits in the kernel until `min` completions are present or `timeout` has passed, and takes
+    /// all that are present.
+    fn get(&mut self, min: usize, timeout: Option<Duration>) {
         self.nr_syscalls += 1;
         let before = self.taken.len();
-        self.waiter.context.get(min, &mut self.taken);
+        self.waiter.context.get(min, timeout, &mut self.taken);
         for at in before..self.taken.len() {
             self.note_taken(self.taken[at]);
+        }
+    }
+
+    /// Waits until the event is signalled. With a timeout, ignores a signal of completions that
+    /// were reaped already.
+    fn wait_for_event(&self, timeout: Option<Duration>) {
+        let AioWaiter { context, helper, .. } = &*self.waiter;
+        let until = Deadline::after(timeout);
+        loop {
+            self.waiter.wait(until.left());
+            let is_outdated = context.has_ring() && !context.has_events() && !helper.has_done();
+            if !is_outdated || timeout.is_none() || until.is_over() {
+                return;
+            }
         }
     }
 
@@ -245,7 +262,7 @@ impl Driver for AioDriver {
             self.waiter.event.clear();
         }
         if self.nr_in_kernel > 0 && !self.waiter.context.has_ring() {
-            self.get(0);
+            self.get(0, None);
         }
         for at in 0..self.taken.len() {
             self.complete(self.taken[at], done);
@@ -279,7 +296,7 @@ impl Driver for AioDriver {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         self.submit_pending();
         let missing = (nr_completions as usize).saturating_sub(self.taken.len());
         let waiter = Arc::clone(&self.waiter);
@@ -287,16 +304,18 @@ impl Driver for AioDriver {
             return waiter.helper.begin(&self.pool);
         }
         match (self.nr_in_kernel, self.nr_helped) {
+            // Only the timeout can end this wait.
+            (0, 0) => self.get(usize::from(timeout.is_some()), timeout),
             // Requests that the kernel does not accept now are submitted later.
-            (in_kernel, 0) => self.get(missing.min(in_kernel)),
-            (0, _) => waiter.helper.wait_as_owner(missing, &self.pool),
+            (in_kernel, 0) => self.get(missing.min(in_kernel), timeout),
+            (0, _) => waiter.helper.wait_as_owner(missing, &self.pool, timeout),
             (_, _) => {
                 waiter.helper.begin(&self.pool);
                 match self.nr_quiet {
-                    0 => waiter.wait(None),
+                    0 => self.wait_for_event(timeout),
                     // The wait ends only with a completion of the kernel, so perhaps later than
                     // necessary.
-                    _ => self.get(1),
+                    _ => self.get(1, timeout),
                 }
             }
         }
@@ -330,7 +349,7 @@ impl Drop for AioDriver {
         }
         while self.nr_in_kernel > 0 {
             self.taken.clear();
-            self.get(1);
+            self.get(1, None);
         }
     }
 }

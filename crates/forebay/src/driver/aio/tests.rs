@@ -38,7 +38,7 @@ fn write_and_read(mode: Mode, submit: Submit) {
         let mut nr = 0;
         while nr < DEPTH as usize {
             match mode {
-                Mode::Owned => driver.wait(DEPTH - nr as u32),
+                Mode::Owned => driver.wait(DEPTH - nr as u32, None),
                 Mode::Shared => waiter.wait(None),
             }
             let done = reap(&mut *driver);
@@ -107,11 +107,11 @@ fn what_the_kernel_refuses_fails_alone_and_a_flush_is_made_otherwise() {
             issue(&mut *driver, tag, bio);
         }
         driver.commit_rqs();
-        assert!(driver.has_ready(), "no wait tells of a refusal");
+        assert!(driver.has_ready(), "no wait reports a refusal");
         let mut done = reap(&mut *driver);
         while done.len() < 8 {
             match mode {
-                Mode::Owned => driver.wait(1),
+                Mode::Owned => driver.wait(1, None),
                 Mode::Shared => waiter.wait(None),
             }
             done.extend(reap(&mut *driver));
@@ -147,7 +147,7 @@ fn submitted(mode: Mode, bio: Bio) -> (u16, i32) {
     let len = if bio.op.moves_data() { bio.len } else { 0 };
     issue(&mut *driver, 0, bio);
     driver.commit_rqs();
-    driver.wait(1);
+    driver.wait(1, None);
     assert_eq!(reap(&mut *driver)[0].result, Ok(len));
     LAST.get()
 }

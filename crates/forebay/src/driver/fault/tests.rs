@@ -63,7 +63,7 @@ impl Driver for Recorder {
 
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
-    fn wait(&mut self, _: u32) {}
+    fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
 
 /// Returns a recording device behind one rule.
@@ -150,7 +150,7 @@ fn a_completion_that_is_late_keeps_no_other_back() {
             ended.extend(done.iter().map(|done| (done.tag.index(), begin.elapsed())));
             match mode {
                 _ if ended.len() == 3 => {}
-                Mode::Owned => driver.wait(3 - ended.len() as u32),
+                Mode::Owned => driver.wait(3 - ended.len() as u32, None),
                 Mode::Shared => waiter.wait(None),
             }
         }
@@ -193,7 +193,7 @@ fn end(driver: &mut dyn Driver, bio: Bio) -> Result<u64, BlockStatus> {
         if let Some(done) = reap(driver).pop() {
             return done.result;
         }
-        driver.wait(1);
+        driver.wait(1, None);
     }
 }
 
@@ -282,7 +282,7 @@ fn sync_that_is_late_has_checked_for_errors_before() {
     assert_eq!(write(&mut *driver, BAD, BioFlags::NONE), Ok(512));
     let mut done = Vec::new();
     while done.is_empty() {
-        driver.wait(1);
+        driver.wait(1, None);
         done = reap(&mut *driver);
     }
     assert_eq!((done[0].tag.index(), done[0].result), (1, OK), "the error came after its check");
@@ -290,7 +290,7 @@ fn sync_that_is_late_has_checked_for_errors_before() {
     assert_eq!(write(&mut *driver, 8192, BioFlags::FUA), Ok(512), "the flush has the error");
     let mut done = Vec::new();
     while done.is_empty() {
-        driver.wait(1);
+        driver.wait(1, None);
         done = reap(&mut *driver);
     }
     assert_eq!((done[0].tag.index(), done[0].result), (2, LOST));
@@ -315,7 +315,10 @@ fn syncs_of_a_wrapped_cache_are_that_disks_own_as_well() {
         assert!(driver.nr_syscalls() >= 2, "the flushes reach the file");
     }
     let bytes = std::fs::read(file.path()).expect("the file");
-    assert!(bytes.iter().all(|byte| *byte == 0), "what is struck never reaches it");
+    assert!(
+        bytes.iter().all(|byte| *byte == 0),
+        "a write whose write-back failed never reaches it"
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn a_wait_sees_what_was_complete_before_it_began() {
         let (DriverQueue { mut driver, waiter }, _folder) = scratch("", mode);
         for _ in 0..100 {
             issue(&mut *driver, 0, Bio::flush());
-            driver.wait(1);
+            driver.wait(1, None);
             let begin = clock::now_ns();
             waiter.wait(Some(LONG));
             assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
@@ -52,7 +52,7 @@ fn a_kick_finds_room_in_a_ring_full_of_requests() {
     waiter.wait(None);
     let mut nr = 0;
     while nr < DEPTH as usize {
-        driver.wait(1);
+        driver.wait(1, None);
         nr += reap(&mut *driver).len();
     }
 }

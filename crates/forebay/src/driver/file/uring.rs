@@ -24,6 +24,7 @@ use super::forbidden::{self, Forbidden};
 use super::inline::Inline;
 use super::waiter::Left;
 use crate::driver::Mode;
+use crate::driver::deadline::Deadline;
 use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::{Entry, Flags};
@@ -32,6 +33,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 /// The user data of a kick's entry. A request's user data is the number of its tag.
 const KICK: u64 = u64::MAX;
@@ -146,7 +148,7 @@ impl<E: Enter> UringDriver<E> {
     /// Makes the kernel take entries from a full ring.
     #[cold]
     fn make_room(&mut self) {
-        self.enter(0);
+        self.enter(0, Deadline::NEVER);
         if self.ring.submission().is_full() {
             std::thread::yield_now();
         }
@@ -168,16 +170,16 @@ impl<E: Enter> UringDriver<E> {
         self.forbidden.pushed(KICK);
     }
 
-    /// Submits all entries in the ring and waits for `nr` completions. May return early on a
-    /// signal, or if the kernel wants completions reaped first. Entries that were not submitted
-    /// then stay in the ring for the next call.
-    fn enter(&mut self, nr: u32) {
+    /// Submits all entries in the ring and waits for `nr` completions until the deadline. May
+    /// return early on a signal, or if the kernel wants completions reaped first. Entries that were
+    /// not submitted then stay in the ring for the next call.
+    fn enter(&mut self, nr: u32, until: Deadline) {
         if self.forbidden.is_over() {
-            return self.pause(nr);
+            return self.pause(nr, until);
         }
         match self.is_hushed() {
-            true => self.enter_hushed(nr),
-            false => self.enter_aloud(nr),
+            true => self.enter_hushed(nr, until),
+            false => self.enter_aloud(nr, until),
         }
     }
 
@@ -188,15 +190,15 @@ impl<E: Enter> UringDriver<E> {
     }
 
     /// Enters the kernel as `enter` does, with signals suppressed; see [`event`].
-    fn enter_hushed(&mut self, nr: u32) {
+    fn enter_hushed(&mut self, nr: u32, until: Deadline) {
         self.ring.completion().disable_eventfd();
-        self.enter_aloud(nr);
+        self.enter_aloud(nr, until);
         self.ring.completion().enable_eventfd();
         fence(Ordering::SeqCst);
         self.has_missed = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
     }
 
-    fn enter_aloud(&mut self, nr: u32) {
+    fn enter_aloud(&mut self, nr: u32, until: Deadline) {
         // A wait that has already taken the old number finds fewer entries, which is harmless.
         self.left.leave(0);
         if self.polls && nr == 0 && !self.kernel_sleeps() {
@@ -204,16 +206,17 @@ impl<E: Enter> UringDriver<E> {
         }
         loop {
             self.nr_syscalls += 1;
-            match self.kernel.submit_and_wait(&self.ring, nr) {
+            match self.kernel.submit_and_wait(&self.ring, nr, until.left()) {
                 // The kernel may stop before the last entry. Then it has not waited.
                 Ok(_) if self.polls || self.ring.submission().is_empty() => return,
                 Ok(_) => continue,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) if nr > 0 => return,
+                    Some(libc::ETIME) => return,
                     Some(libc::EINTR) => {}
                     // A shortage of memory, or of room for completions: both pass.
                     Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
-                        if !self.ring.completion().is_empty() {
+                        if !self.ring.completion().is_empty() || until.is_over() {
                             return;
                         }
                         std::thread::yield_now();
@@ -254,11 +257,16 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// Replaces a forbidden system call with a short sleep: completions arrive without the call.
+    /// Replaces a forbidden system call with short sleeps: completions arrive without the call.
     #[cold]
-    fn pause(&mut self, nr: u32) {
-        if nr > 0 && self.forbidden.nr_failed() == 0 && self.ring.completion().is_empty() {
-            std::thread::sleep(forbidden::PAUSE);
+    fn pause(&mut self, nr: u32, until: Deadline) {
+        while nr > 0 && self.forbidden.nr_failed() == 0 && self.ring.completion().is_empty() {
+            let left = until.left();
+            std::thread::sleep(left.map_or(forbidden::PAUSE, |left| left.min(forbidden::PAUSE)));
+            // Without a limit the caller repeats the wait.
+            if left.is_none() || until.is_over() {
+                return;
+            }
         }
     }
 
@@ -297,7 +305,9 @@ impl<E: Enter> UringDriver<E> {
     fn look_hard(&mut self) {
         match self.event.as_ref().is_some_and(|event| event.is_used()) {
             true => self.look_for_poll(),
-            false if self.ring.completion().is_empty() && self.needs_enter() => self.enter(0),
+            false if self.ring.completion().is_empty() && self.needs_enter() => {
+                self.enter(0, Deadline::NEVER);
+            }
             false => {}
         }
     }
@@ -319,10 +329,10 @@ impl<E: Enter> UringDriver<E> {
         if !self.needs_enter() {
             return;
         }
-        self.enter(0);
+        self.enter(0, Deadline::NEVER);
         if self.needs_enter() {
             self.clear_event();
-            self.enter_aloud(0);
+            self.enter_aloud(0, Deadline::NEVER);
         }
     }
 
@@ -337,7 +347,7 @@ impl<E: Enter> UringDriver<E> {
     /// submission also fetches the completions that a commit has to bring.
     fn write_inline(&mut self) {
         if self.needs_enter() {
-            self.enter(0);
+            self.enter(0, Deadline::NEVER);
         }
         self.inline.make(&self.commands, &self.file, &mut self.nr_syscalls);
     }
@@ -350,7 +360,7 @@ impl<E: Enter> UringDriver<E> {
             self.queued.push(tag);
         }
         self.publish();
-        self.enter(0);
+        self.enter(0, Deadline::NEVER);
     }
 }
 
@@ -371,7 +381,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         self.publish();
         match self.inline.end_batch() {
             true => self.write_inline(),
-            false => self.enter(0),
+            false => self.enter(0, Deadline::NEVER),
         }
     }
 
@@ -413,7 +423,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         // An early return may leave entries in the ring, and perhaps no other thread enters the
         // kernel.
         if look == Look::Hard && self.mode == Mode::Shared && self.needs_enter() {
-            self.enter(0);
+            self.enter(0, Deadline::NEVER);
         }
     }
 
@@ -428,7 +438,8 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        let until = Deadline::after(timeout);
         self.publish();
         if self.inline.end_batch() {
             self.write_inline();
@@ -436,7 +447,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         let nr_done = self.inline.nr_done() + self.forbidden.nr_failed();
         match nr_completions.saturating_sub(nr_done as u32) {
             0 if !self.needs_enter() => {}
-            nr => self.enter(nr),
+            nr => self.enter(nr, until),
         }
     }
 
@@ -453,7 +464,7 @@ impl<E: Enter> Driver for UringDriver<E> {
             self.kicked = true;
             self.push_kick();
         }
-        self.enter(0);
+        self.enter(0, Deadline::NEVER);
     }
 
     fn has_ready(&self) -> bool {

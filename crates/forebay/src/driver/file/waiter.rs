@@ -11,9 +11,11 @@
 // It makes a system call that the ring's library makes only together with the ring.
 #![allow(unsafe_code)]
 
+use super::enter::LONGEST_TIMEOUT;
 use super::event::Event;
 use super::forbidden::{self, PAUSE};
 use crate::driver::Waiter;
+use io_uring::types::Timespec;
 use io_uring::{EnterFlags, IoUring};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -112,14 +114,6 @@ struct GetEvents {
     ts: u64,
 }
 
-/// `struct __kernel_timespec`.
-#[derive(Debug)]
-#[repr(C)]
-struct Timespec {
-    sec: i64,
-    nsec: i64,
-}
-
 impl UringWaiter {
     pub(super) fn new(
         ring: &IoUring,
@@ -139,11 +133,8 @@ impl Waiter for UringWaiter {
             // No kick would end the system call.
             return std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
         }
-        let timespec = timeout.map(|timeout| Timespec {
-            sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            nsec: i64::from(timeout.subsec_nanos()),
-        });
-        let ts = timespec.as_ref().map_or(0, |timespec| std::ptr::from_ref(timespec).addr() as u64);
+        let time = timeout.map(|timeout| Timespec::from(timeout.min(LONGEST_TIMEOUT)));
+        let ts = time.as_ref().map_or(0, |time| std::ptr::from_ref(time).addr() as u64);
         let arg = GetEvents { sigmask: 0, sigmask_sz: 0, min_wait_usec: 0, ts };
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
         let nr_to_submit = self.left.begin_submit();

@@ -6,10 +6,12 @@
 use super::state::State;
 use super::store::Store;
 use crate::driver::Waiter;
+use crate::driver::deadline::Deadline;
 use crate::driver::timer::Timer;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op};
 use forebay_model::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct ModelDriver {
@@ -46,9 +48,13 @@ impl Driver for ModelDriver {
         self.state.reap(self.queue, done);
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        let until = Deadline::after(timeout);
         while !self.state.has_done(self.queue, nr_completions) {
-            self.timer.wait(None);
+            if until.is_over() {
+                return self.state.end_wait(self.queue);
+            }
+            self.timer.wait(until.left());
         }
     }
 

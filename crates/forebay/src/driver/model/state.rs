@@ -102,6 +102,13 @@ impl State {
         has_done
     }
 
+    /// Ends a wait that [`State::has_done`] has not ended: the next completion is due again.
+    pub(super) fn end_wait(&self, queue: usize) {
+        let mut inner = self.lock();
+        inner.queues[queue].nr_wanted = 1;
+        inner.set_timers();
+    }
+
     /// Takes the lock and updates the clock.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ fn shared(device: &dyn Device) -> DriverQueue {
 /// Runs one request from issue to completion.
 fn run(driver: &mut dyn Driver, bio: Bio) {
     issue(driver, 0, bio);
-    driver.wait(1);
+    driver.wait(1, None);
     let done = reap(driver);
     assert!(done.len() == 1 && done[0].result.is_ok(), "{done:?}");
 }
@@ -51,7 +51,7 @@ fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
     for (tag, (at, buf)) in [500, 900, 100, 700].into_iter().zip(&mut bufs).enumerate() {
         issue(&mut *driver, tag, data(Op::Read, at * MIB, buf, 512));
     }
-    driver.wait(4);
+    driver.wait(4, None);
     assert!(clock::now_ns() - begin >= 4 * 50_000_000, "four positionings of 50 ms at least");
     let tags: Vec<usize> = reap(&mut *driver).iter().map(|done| done.tag.index()).collect();
     assert_eq!(tags, [0, 3, 1, 2]);
@@ -93,7 +93,7 @@ fn queues_share_one_arm_and_get_their_own_completions() {
         issue(&mut *queue.driver, nth, data(Op::Read, (nth as u64 + 1) * MIB, &mut buf, 512));
     }
     // The queue served last waits. It takes the completions of all and keeps those of the others.
-    queues[2].driver.wait(1);
+    queues[2].driver.wait(1, None);
     assert!(clock::now_ns() - begin >= 3 * 2_000_000, "one after another");
     for (nth, queue) in queues.iter_mut().enumerate() {
         queue.waiter.wait(Some(LONG));
@@ -110,13 +110,13 @@ fn a_flush_is_refused_beside_others_and_they_beside_it_and_it_takes_its_time() {
     let (mut one, mut two) = ([7; 512], [8; 512]);
     assert_eq!(issue(&mut *driver, 0, data(Op::Write, 0, &mut one, 512)), Issue::Queued);
     assert_eq!(issue(&mut *driver, 1, Bio::flush()), Issue::Busy);
-    driver.wait(1);
+    driver.wait(1, None);
     assert_eq!(reap(&mut *driver).len(), 1);
     let begin = clock::now_ns();
     assert_eq!(issue(&mut *driver, 1, Bio::flush()), Issue::Queued);
     assert_eq!(issue(&mut *driver, 2, data(Op::Write, 0, &mut two, 512)), Issue::Busy);
     assert_eq!(issue(&mut *driver, 3, Bio::flush()), Issue::Busy);
-    driver.wait(1);
+    driver.wait(1, None);
     assert!(clock::now_ns() - begin >= 50_000_000, "a flush of a dirty cache, by the model");
     assert_eq!(reap(&mut *driver).iter().map(|done| done.tag.index()).collect::<Vec<_>>(), [1]);
     // A refused request has moved no data.
@@ -144,7 +144,7 @@ fn a_queue_that_ends_leaves_nothing_to_the_next() {
     // Its place is not free as long as it is in flight.
     let mut second = shared(&*device);
     issue(&mut *second.driver, 7, data(Op::Read, 0, &mut buf, 512));
-    second.driver.wait(1);
+    second.driver.wait(1, None);
     let tags: Vec<usize> = reap(&mut *second.driver).iter().map(|done| done.tag.index()).collect();
     assert_eq!(tags, [7]);
     let mut third = shared(&*device);

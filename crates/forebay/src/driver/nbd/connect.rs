@@ -2,8 +2,9 @@
 // It passes its own buffers to system calls.
 #![allow(unsafe_code)]
 
-use super::socket::{Deadline, Socket};
+use super::socket::Socket;
 use super::stream::{Credentials, Stream};
+use crate::driver::deadline::Deadline;
 use crate::driver::vectors::Vector;
 use forebay_nbd::client::{Handshake, Negotiated, Next};
 use forebay_nbd::uri::{Address, Uri};
@@ -30,7 +31,7 @@ pub(super) fn connect(
     credentials: Option<&Credentials>,
     timeout: Duration,
 ) -> Result<(Stream, Negotiated), String> {
-    let deadline = Deadline::after(timeout);
+    let deadline = Deadline::after(Some(timeout));
     let socket = Socket::connect(&uri.address, deadline)
         .map_err(|error| cannot_connect(&uri.address, &error))?;
     handshake(uri, credentials, socket, deadline)
@@ -102,7 +103,7 @@ fn exchange(
 ) -> io::Result<()> {
     let mut rest = out.as_slice();
     while !rest.is_empty() {
-        stream.socket().set_timeout(Some(deadline.left()?))?;
+        stream.socket().set_timeout(Some(deadline.time_left()?))?;
         // SAFETY: the buffer is local.
         match unsafe { stream.send(&[Vector::of(rest)], true) } {
             Ok(len) => rest = &rest[len..],
@@ -114,7 +115,7 @@ fn exchange(
     let begin = input.len();
     input.resize(begin.max(ROOM) + 1, 0);
     loop {
-        stream.socket().set_timeout(Some(deadline.left()?))?;
+        stream.socket().set_timeout(Some(deadline.time_left()?))?;
         let place = Vector::of_mut(&mut input[begin..]);
         // SAFETY: as above.
         match unsafe { stream.recv(&[place], true) } {

@@ -14,14 +14,18 @@
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
+use super::recv_limit::RecvLimit;
 use super::status::Asked;
 use super::stream::Stream;
+use crate::driver::deadline::Deadline;
 use crate::driver::vectors::{Vector, Vectors};
+use crate::runtime::clock;
 use forebay_core::{BlockStatus, Completions, Segment, Tag};
 use forebay_nbd::client::{Command, Event, Negotiated, Request, Transmission};
 use forebay_nbd::wire::Head;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The maximum of segments of a request.
 pub(super) const MAX_SEGMENTS: u32 = 128;
@@ -55,6 +59,8 @@ pub(super) struct Link {
     asked_mark: u64,
     failure: Failure,
     is_lost: bool,
+    /// The time limit of blocking receives.
+    recv_limit: RecvLimit,
     pub(super) nr_syscalls: u64,
 }
 
@@ -73,6 +79,17 @@ struct Data {
     slot: usize,
     at: u64,
     len: u64,
+}
+
+/// The end of a blocking receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// Data arrived, or the connection is lost.
+    Received,
+    /// The time limit of receives has expired.
+    TimedOut,
+    /// A signal.
+    Interrupted,
 }
 
 impl Link {
@@ -99,6 +116,7 @@ impl Link {
             asked_mark: 0,
             failure,
             is_lost: false,
+            recv_limit: RecvLimit::default(),
             nr_syscalls: 0,
         }
     }
@@ -206,9 +224,31 @@ impl Link {
         });
     }
 
+    /// Returns whether a blocking receive may wait for replies, and ends before the deadline.
+    pub(super) fn may_block_until(&mut self, until: Deadline) -> bool {
+        match until.left() {
+            None => true,
+            Some(left) => self.recv_limit.fit(self.stream.socket(), left, &mut self.nr_syscalls),
+        }
+    }
+
+    /// Receives data, and waits for the first bytes. The caller has checked that it may block.
+    pub(super) fn receive_blocking(&mut self) -> Blocked {
+        let begin_ns = clock::now_ns();
+        if self.receive(true) || self.is_lost {
+            return Blocked::Received;
+        }
+        let took = Duration::from_nanos(clock::now_ns().saturating_sub(begin_ns));
+        match self.recv_limit.has_ended(took) {
+            true => Blocked::TimedOut,
+            false => Blocked::Interrupted,
+        }
+    }
+
     /// Receives available data and delivers them. Waits for the first bytes if `waits` and the
-    /// stream supports it.
-    pub(super) fn receive(&mut self, mut waits: bool) {
+    /// stream supports it. Returns whether anything was received.
+    pub(super) fn receive(&mut self, mut waits: bool) -> bool {
+        let mut has_received = false;
         while !self.is_lost {
             self.scratch.clear();
             if let Some(data) = self.data {
@@ -224,21 +264,23 @@ impl Link {
             match unsafe { self.stream.recv(&self.scratch, waits) } {
                 Ok(0) => self.lose(CLOSED),
                 Ok(len) => {
+                    has_received = true;
                     self.received(len, wanted);
                     if len < offered {
-                        return;
+                        break;
                     }
                 }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::WouldBlock => break,
                     // A waiting caller repeats the wait.
-                    io::ErrorKind::Interrupted if waits => return,
+                    io::ErrorKind::Interrupted if waits => break,
                     io::ErrorKind::Interrupted => {}
                     _ => self.lose(&lost(&error)),
                 },
             }
             waits = false;
         }
+        has_received
     }
 
     /// Handles `len` received bytes: the first `wanted` belong to pending data, the rest follow

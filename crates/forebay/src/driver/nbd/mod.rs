@@ -19,6 +19,7 @@ mod link;
 mod open;
 mod outgoing;
 mod queue;
+mod recv_limit;
 mod socket;
 mod status;
 mod stream;

@@ -4,9 +4,10 @@
 //! queries, which use the connection of the shared context ([`super::status`]). A thread that
 //! receives takes the data for all.
 
-use super::link::Link;
+use super::link::{Blocked, Link};
 use super::socket::Socket;
 use crate::driver::Mode;
+use crate::driver::deadline::Deadline;
 use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::fork::Origin;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op};
@@ -15,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The role of the thread that received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,32 +209,40 @@ impl Driver for NbdDriver {
         self.shared.tell(&link, By::Reaper);
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        let until = Deadline::after(timeout);
         let nr = (nr_completions as usize).max(1);
+        let mut may_block = true;
+        let mut has_polled = false;
         let mut link = self.shared.lock();
         loop {
             link.send();
             // An owner has the connection to itself.
-            let waits = self.mode == Mode::Owned
+            let is_alone = self.mode == Mode::Owned
                 && link.nr_done() < nr
                 && link.stream.can_wait()
                 && !link.holds_back();
-            let before = link.nr_syscalls;
-            link.receive(waits);
-            if link.nr_done() >= nr || link.is_lost() {
-                break;
-            }
-            if waits {
-                // A signal interrupted the wait, or too little data arrived.
-                if link.nr_syscalls - before == 1 && !link.has_done() {
-                    break;
+            if is_alone && may_block && link.may_block_until(until) {
+                match link.receive_blocking() {
+                    _ if link.nr_done() >= nr || link.is_lost() => break,
+                    Blocked::Received => {}
+                    Blocked::TimedOut => may_block = false,
+                    Blocked::Interrupted => break,
                 }
                 continue;
+            }
+            // Without other users of the connection, mostly nothing is there before the poll.
+            if !is_alone || has_polled {
+                link.receive(false);
+            }
+            if link.nr_done() >= nr || link.is_lost() || has_polled && until.is_over() {
+                break;
             }
             let for_room = link.holds_back();
             link.nr_syscalls += 1;
             drop(link);
-            Socket::poll(Some((self.shared.fd.as_fd(), for_room)), None, None);
+            Socket::poll(Some((self.shared.fd.as_fd(), for_room)), None, until.left());
+            has_polled = true;
             link = self.shared.lock();
         }
         self.shared.tell(&link, By::Reaper);

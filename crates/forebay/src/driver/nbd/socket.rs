@@ -5,8 +5,9 @@
 // It makes system calls that the standard library does not wrap in this form.
 #![allow(unsafe_code)]
 
+use crate::driver::deadline::Deadline;
 use crate::driver::vectors::{self, Vector};
-use crate::runtime::clock;
+use crate::runtime::event;
 use forebay_nbd::uri::Address;
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,30 +17,6 @@ use std::time::Duration;
 
 /// The most stretches of memory that one call takes (`IOV_MAX`).
 pub(super) const NR_VECTORS_MAX: usize = 1024;
-
-/// A point in time by which an operation must end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    at_ns: u64,
-}
-
-impl Deadline {
-    pub(super) fn after(timeout: Duration) -> Deadline {
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Deadline { at_ns: clock::now_ns().saturating_add(timeout_ns) }
-    }
-
-    /// Returns the time left.
-    ///
-    /// # Errors
-    /// Fails if no time is left.
-    pub(super) fn left(self) -> io::Result<Duration> {
-        match self.at_ns.checked_sub(clock::now_ns()) {
-            Some(left_ns) if left_ns > 0 => Ok(Duration::from_nanos(left_ns)),
-            _ => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-}
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -62,7 +39,7 @@ impl Socket {
             Address::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, deadline.left()?) {
+                    match TcpStream::connect_timeout(&address, deadline.time_left()?) {
                         Ok(stream) => return Socket::of_tcp(stream),
                         Err(error) => last = error,
                     }
@@ -89,14 +66,13 @@ impl Socket {
 
     /// Sets the time after which blocking calls fail; `None` means never.
     pub(super) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = timeout.unwrap_or_default();
-        let time = libc::timeval {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            // Not zero, which would mean no limit.
-            tv_usec: timeout.subsec_micros().max(u32::from(!timeout.is_zero())).into(),
-        };
-        self.set(libc::SO_RCVTIMEO, &time)?;
-        self.set(libc::SO_SNDTIMEO, &time)
+        self.set_recv_timeout(timeout)?;
+        self.set(libc::SO_SNDTIMEO, &timeval(timeout))
+    }
+
+    /// Sets the time after which blocking receives fail; `None` means never.
+    pub(super) fn set_recv_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set(libc::SO_RCVTIMEO, &timeval(timeout))
     }
 
     fn set<T>(&self, option: i32, value: &T) -> io::Result<()> {
@@ -151,10 +127,7 @@ impl Socket {
             entry(socket.map(|(fd, _)| fd.as_raw_fd()), events),
             entry(other.map(|fd| fd.as_raw_fd()), libc::POLLIN),
         ];
-        let limit = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
+        let limit = timeout.map(event::timespec);
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let nr = list.len() as libc::nfds_t;
         // SAFETY: two structures that the kernel writes to, and a time that it reads, if any.
@@ -166,6 +139,16 @@ impl Socket {
             is_readable: list[0].revents & !libc::POLLOUT != 0,
             is_other: list[1].revents != 0,
         }
+    }
+}
+
+/// Converts a time limit to the form of socket options.
+fn timeval(limit: Option<Duration>) -> libc::timeval {
+    let limit = limit.unwrap_or_default();
+    libc::timeval {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        // Not zero, which would mean no limit.
+        tv_usec: limit.subsec_micros().max(u32::from(!limit.is_zero())).into(),
     }
 }
 
@@ -213,7 +196,7 @@ fn connect_unix(path: &[u8], deadline: Deadline) -> io::Result<Socket> {
     // SAFETY: the descriptor is new, and no other value owns it.
     let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
     // If the server does not accept, connect blocks, at most for this long.
-    socket.set_timeout(Some(deadline.left()?))?;
+    socket.set_timeout(Some(deadline.time_left()?))?;
     // SAFETY: the kernel reads an address of this length.
     let answer = unsafe { libc::connect(fd, (&raw const name).cast(), len as libc::socklen_t) };
     match answer {

@@ -2,9 +2,10 @@
 
 use super::connect;
 use super::link::{Failure, Link};
-use super::socket::{Deadline, Socket};
+use super::socket::Socket;
 use super::stream::Stream;
 use crate::buf::Buf;
+use crate::driver::deadline::Deadline;
 use crate::driver::nbd_server::{NbdServer, export};
 use crate::driver::testing::{DEPTH, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
@@ -24,7 +25,7 @@ fn greeted_with(says: &[u8]) -> String {
     let (mut server, client) = UnixStream::pair().expect("two sockets");
     server.write_all(says).expect("room for it");
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
-    let deadline = Deadline::after(Duration::from_millis(20));
+    let deadline = Deadline::after(Some(Duration::from_millis(20)));
     let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     shaken.expect_err("no export")
 }
@@ -44,7 +45,7 @@ fn a_server_that_hangs_up_is_told_from_one_that_is_slow() {
     server.write_all(b"NBDMAGICIHAVEOPT\0\x03").expect("room for it");
     drop(server);
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
-    let deadline = Deadline::after(Duration::from_secs(100));
+    let deadline = Deadline::after(Some(Duration::from_secs(100)));
     let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     let why = shaken.expect_err("no export");
     // The timing decides which call notices it.
@@ -109,7 +110,7 @@ fn a_reply_that_comes_byte_by_byte_is_put_together() {
                 let mut nr = 0;
                 while nr == 0 {
                     match mode {
-                        Mode::Owned => driver.wait(1),
+                        Mode::Owned => driver.wait(1, None),
                         Mode::Shared => waiter.wait(None),
                     }
                     let done = reap(&mut *driver);
@@ -137,7 +138,7 @@ fn a_batch_costs_one_call_to_send_and_one_to_receive() {
     assert_eq!(driver.nr_syscalls() - before, 1, "nine requests");
     let mut nr = 0;
     while nr < 9 {
-        driver.wait(9 - nr);
+        driver.wait(9 - nr, None);
         nr += reap(&mut *driver).len() as u32;
     }
     // The server replies to a batch at once, unless it receives it in two parts.

@@ -14,7 +14,8 @@ mod config;
 
 pub(super) use config::Credentials;
 
-use super::socket::{Deadline, Socket};
+use super::socket::Socket;
+use crate::driver::deadline::Deadline;
 use crate::driver::vectors::Vector;
 use rustls::ClientConnection;
 use std::io::{self, Read, Write};
@@ -62,7 +63,7 @@ impl TlsStream {
     ) -> Result<Self, String> {
         let mut session = Box::new(credentials.session()?);
         while session.is_handshaking() || session.wants_write() {
-            let left = deadline.left().and_then(|left| socket.set_timeout(Some(left)));
+            let left = deadline.time_left().and_then(|left| socket.set_timeout(Some(left)));
             left.map_err(|error| failed(&error))?;
             let mut wire = Wire { socket: &socket, waits: true };
             let moved = match session.wants_write() {

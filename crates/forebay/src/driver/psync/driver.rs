@@ -12,6 +12,7 @@ use crate::keys::Keys;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The default of `nr_threads`: the usual queue depth of a disk with one queue.
 const NR_THREADS: usize = 32;
@@ -111,8 +112,8 @@ impl Driver for PsyncDriver {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32) {
-        self.queue.wait_as_owner(nr_completions as usize, &self.pool);
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        self.queue.wait_as_owner(nr_completions as usize, &self.pool, timeout);
     }
 
     fn kick(&mut self) {

@@ -226,9 +226,16 @@ impl Queue {
         }
     }
 
-    /// Waits until `nr` calls are finished, on the thread that also pushes and reaps. Makes the
-    /// call itself if it is the only one.
-    pub(in crate::driver) fn wait_as_owner(self: &Arc<Queue>, nr: usize, pool: &Pool) {
+    /// Waits until `nr` calls are finished or `timeout` has passed, on the thread that also pushes
+    /// and reaps. Makes the call itself if it is the only one; then it returns when the call ends,
+    /// whatever the timeout.
+    pub(in crate::driver) fn wait_as_owner(
+        self: &Arc<Queue>,
+        nr: usize,
+        pool: &Pool,
+        timeout: Option<Duration>,
+    ) {
+        let until = end_of(timeout);
         let mut state = self.lock();
         if state.done.len() >= nr {
             return;
@@ -241,7 +248,7 @@ impl Queue {
             pool.list(self);
             state = self.lock();
         }
-        drop(self.sleep(state, nr, None));
+        drop(self.sleep(state, nr, until));
     }
 
     /// Sleeps until `nr` calls are finished, a kick arrives or the deadline passes.
@@ -313,6 +320,11 @@ impl Queue {
     }
 }
 
+/// Returns when a wait that begins now ends, or `None` if it has no limit.
+fn end_of(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
 /// Returns a number that identifies the calling thread while it lives.
 fn here() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
@@ -328,7 +340,7 @@ pub(super) struct PsyncWaiter {
 
 impl Waiter for PsyncWaiter {
     fn wait(&self, timeout: Option<Duration>) {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let until = end_of(timeout);
         let state = self.queue.lock();
         self.queue.sleep(state, 1, until).is_kicked = false;
     }

@@ -21,7 +21,7 @@ fn who_waits_for_one_request_alone_makes_its_call() {
     for _ in 0..100 {
         let before = driver.nr_syscalls();
         issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
-        driver.wait(1);
+        driver.wait(1, None);
         assert_eq!(reap(&mut *driver)[0].result, Ok(4096));
         assert_eq!(driver.nr_syscalls(), before + 1);
     }
@@ -108,7 +108,7 @@ fn threads_are_made_as_calls_come_and_no_more_than_wanted() {
         for (tag, buf) in bufs.iter_mut().enumerate() {
             issue(&mut *driver, tag, data(Op::Write, tag as u64 * 4096, buf, 4096));
         }
-        driver.wait(DEPTH);
+        driver.wait(DEPTH, None);
         assert_eq!(reap(&mut *driver).len(), DEPTH as usize, "it waits for all of them");
     }
     assert!((1..=3).contains(&device.nr_threads_made()));
@@ -123,7 +123,7 @@ fn a_batch_costs_its_submitter_one_wake_up() {
         (0..DEPTH as usize).for_each(|tag| {
             issue(&mut *driver, tag, Bio::flush());
         });
-        driver.wait(DEPTH);
+        driver.wait(DEPTH, None);
         assert_eq!(reap(&mut *driver).len(), DEPTH as usize);
         // In addition to the calls themselves: a sleep, perhaps in several calls, and one wake-up.
         let nr = driver.nr_syscalls() - before - u64::from(DEPTH);
@@ -137,7 +137,7 @@ fn a_driver_that_is_dropped_by_a_panic_waits_for_its_calls() {
     let mut seven = Buf::from(&[7; 4096][..]);
     let mut driver = device.open_queue(DEPTH, Mode::Owned).expect("a queue").driver;
     issue(&mut *driver, 0, data(Op::Write, 0, &mut seven, 4096));
-    driver.wait(1);
+    driver.wait(1, None);
     assert_eq!(reap(&mut *driver).len(), 1);
     for _ in 0..20 {
         let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();

@@ -7,6 +7,7 @@
 //! clock, so more queues do not make the device faster.
 
 use crate::claim::Claim;
+use crate::driver::deadline::Deadline;
 use crate::driver::doorbell::Doorbell;
 use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
@@ -171,16 +172,23 @@ impl Driver for RamDriver {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32) {
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         self.doorbell.ring();
-        let Some(last) = self.running.get(nr_completions as usize - 1) else {
-            return;
+        let until = Deadline::after(timeout);
+        let done_at_ns = match self.running.get(nr_completions as usize - 1) {
+            Some(last) => last.done_at_ns,
+            None if until == Deadline::NEVER => return,
+            None => u64::MAX,
         };
-        let done_at_ns = last.done_at_ns;
         loop {
             let now = clock::now_ns();
-            if done_at_ns <= now {
+            if done_at_ns.min(until.at_ns()) <= now {
                 return;
+            }
+            if until.at_ns() < done_at_ns {
+                // Less exact, because nothing completes then.
+                std::thread::sleep(Duration::from_nanos(until.at_ns() - now));
+                continue;
             }
             match (done_at_ns - now).checked_sub(SPIN_NS) {
                 Some(sleep_ns) => std::thread::sleep(Duration::from_nanos(sleep_ns)),

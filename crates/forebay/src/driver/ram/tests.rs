@@ -88,7 +88,7 @@ fn queues_share_the_clock_of_their_device() {
     for driver in &mut queues {
         issue(&mut **driver, 0, Bio::range(Op::WriteZeroes, 0, 512));
     }
-    queues[2].wait(1);
+    queues[2].wait(1, None);
     assert!(clock::now_ns() - begin >= 3 * 1_500_000, "one request after another");
     assert!(queues.iter_mut().all(|driver| reap(&mut **driver).len() == 1));
 }

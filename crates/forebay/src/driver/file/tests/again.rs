@@ -6,6 +6,7 @@ use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
     Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
 };
+use std::time::Duration;
 
 /// Records requests and does nothing else.
 struct Notes(Commands);
@@ -20,7 +21,7 @@ impl Driver for Notes {
 
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
-    fn wait(&mut self, _: u32) {}
+    fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
 
 /// Returns how many times a request is submitted again if each entry completes with `answer`, and

@@ -6,7 +6,7 @@
 use super::LONG;
 use crate::buf::Buf;
 use crate::driver::file::commands::Commands;
-use crate::driver::file::enter::Enter;
+use crate::driver::file::enter::{Enter, Kernel};
 use crate::driver::file::forbidden::{Forbidden, Verdict};
 use crate::driver::file::inline::{Inline, Writes};
 use crate::driver::file::uring::UringDriver;
@@ -53,10 +53,15 @@ impl Script {
 }
 
 impl Enter for Script {
-    fn submit_and_wait(&mut self, ring: &IoUring, nr_to_wait_for: u32) -> io::Result<usize> {
+    fn submit_and_wait(
+        &mut self,
+        ring: &IoUring,
+        nr_to_wait_for: u32,
+        timeout: Option<Duration>,
+    ) -> io::Result<usize> {
         let next = self.0.lock().expect("no panic").pop_front();
         match next {
-            None => ring.submit_and_wait(nr_to_wait_for as usize),
+            None => Kernel.submit_and_wait(ring, nr_to_wait_for, timeout),
             // SAFETY: numbers only; the entries in the ring may be submitted.
             Some(Answer::Takes(nr)) => unsafe {
                 ring.submitter().enter::<libc::sigset_t>(nr, 0, 0, None)
@@ -134,7 +139,7 @@ fn run_batch(driver: &mut UringDriver<Script>, waiter: &UringWaiter, mode: Mode,
         }
         if expected.iter().any(Option::is_some) {
             match mode {
-                Mode::Owned => driver.wait(1),
+                Mode::Owned => driver.wait(1, None),
                 Mode::Shared => waiter.wait(Some(LONG)),
             }
         }
@@ -154,6 +159,23 @@ const ANSWERS: [Answer; 10] = [
     Answer::TakesAndFails(libc::EAGAIN),
     Answer::TakesAndFails(libc::EBUSY),
 ];
+
+#[test]
+fn shortage_of_the_kernel_does_not_outlast_the_timeout_of_a_wait() {
+    for errno in [libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
+        let (mut driver, _, script, _file) = scripted(DEPTH, Mode::Owned);
+        let mut buf = Buf::new(256);
+        issue(&mut driver, 0, bio_of(0, &mut buf).0);
+        script.then(&vec![Answer::Fails(errno); 1_000_000]);
+        let begin = clock::now_ns();
+        driver.wait(1, Some(Duration::from_millis(5)));
+        assert!(clock::now_ns() - begin >= 5_000_000);
+        assert!(!script.is_over(), "it still fails");
+        script.0.lock().expect("no panic").clear();
+        driver.wait(1, None);
+        assert_eq!(reap(&mut driver)[0].result, Ok(1), "the entry is still in the ring");
+    }
+}
 
 #[test]
 fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
@@ -334,7 +356,7 @@ fn zeroes_are_written_where_the_file_system_has_no_other_way() {
             let mut done = reap(&mut driver);
             while done.is_empty() {
                 match mode {
-                    Mode::Owned => driver.wait(1),
+                    Mode::Owned => driver.wait(1, None),
                     Mode::Shared => waiter.wait(None),
                 }
                 done = reap(&mut driver);
@@ -403,7 +425,7 @@ impl Driver for Noted {
 
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
-    fn wait(&mut self, _: u32) {}
+    fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
 
 /// Issues a batch of `nr` requests and reaps until all have ended. Those that the kernel has taken
@@ -435,7 +457,7 @@ fn run_forbidden(
         }
         match mode {
             _ if expected.iter().all(Option::is_none) => {}
-            Mode::Owned => driver.wait(1),
+            Mode::Owned => driver.wait(1, None),
             Mode::Shared => waiter.wait(Some(LONG)),
         }
     }

@@ -12,6 +12,7 @@ use forebay_core::{
     Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits,
     Segment, Tag,
 };
+use std::time::Duration;
 
 /// Creates entries and shows their contents.
 struct Entries {
@@ -38,7 +39,7 @@ impl Driver for Entries {
 
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
-    fn wait(&mut self, _: u32) {}
+    fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
 
 fn limits() -> QueueLimits {

@@ -30,7 +30,7 @@ fn write(start: usize, buf: &mut Buf, segment: usize) -> Bio {
 fn all(driver: &mut UringDriver<Script>, nr: usize) -> Vec<Completed> {
     let mut done = reap(driver);
     while done.len() < nr {
-        driver.wait(1);
+        driver.wait(1, None);
         done.extend(reap(driver));
     }
     assert_eq!(done.len(), nr);
@@ -97,13 +97,13 @@ fn a_wait_makes_writes_and_counts_them() {
     let (mut driver, _file) = driver();
     let (mut buf, mut read) = (Buf::new(BLOCK), Buf::new(BLOCK));
     issue(&mut driver, 0, write(0, &mut buf, BLOCK));
-    driver.wait(1);
+    driver.wait(1, None);
     assert_eq!((reap(&mut driver).len(), driver.nr_syscalls()), (1, 1));
     // The ring has one of the two; the other has completed already.
     issue(&mut driver, 0, write(0, &mut buf, BLOCK));
     driver.commit_rqs();
     issue(&mut driver, 1, data(Op::Read, 8192, &mut read, BLOCK));
-    driver.wait(2);
+    driver.wait(2, None);
     assert_eq!(all(&mut driver, 2).len(), 2);
     assert!(read.iter().enumerate().all(|(at, byte)| *byte == ((8192 + at) / 256) as u8));
 }
@@ -150,7 +150,7 @@ fn what_is_said_of_writes_is_what_is_done() {
         assert_eq!(is_inline, matches!(said, FeatureState::Present(_)), "{keys}: {said:?}");
         assert!(!is_inline || keys.is_empty(), "{keys}: {said:?}");
         while reap(&mut *queue.driver).is_empty() {
-            queue.driver.wait(1);
+            queue.driver.wait(1, None);
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);

@@ -24,7 +24,7 @@ fn the_kernels_thread_is_woken_when_it_sleeps() {
                 }
                 issue(&mut *driver, 0, Bio::flush());
                 match (mode, round % 2) {
-                    (Mode::Owned, 0) => driver.wait(1),
+                    (Mode::Owned, 0) => driver.wait(1, None),
                     _ => {
                         driver.commit_rqs();
                         waiter.wait(Some(LONG));
