@@ -137,18 +137,31 @@ pub struct Turned {
     pub work_left: bool,
     /// Whether no admitted request is left in the context.
     pub is_drained: bool,
+    /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
+    pub(crate) next_at_ns: u64,
 }
+
+/// The time of a deadline that does not exist.
+pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
 impl Turned {
     /// The result of a turn that finds nothing to do.
     pub(crate) const NOTHING: Turned =
-        Turned { nr_in_flight: 0, work_left: false, is_drained: true };
+        Turned { nr_in_flight: 0, work_left: false, is_drained: true, next_at_ns: NO_DEADLINE };
 
     /// Returns whether requests remain that no completion moves on, because the driver was busy or
     /// a gate is closed.
     #[inline]
     pub fn is_stuck(self) -> bool {
         self.work_left && self.nr_in_flight == 0
+    }
+
+    /// Returns the time of the context's clock at which a turn is due even if nothing happens until
+    /// then; `None` if only events make progress possible. A turn at that time finds something to
+    /// do.
+    #[inline]
+    pub fn deadline(self) -> Option<u64> {
+        (self.next_at_ns != NO_DEADLINE).then_some(self.next_at_ns)
     }
 
     /// Returns whether nothing remains: neither requests at the driver nor waiting ones.
@@ -258,6 +271,8 @@ impl HardwareContext {
             nr_in_flight: self.nr_in_flight,
             work_left: work_left || !self.outside.is_empty(),
             is_drained: self.nr_in_flight == 0 && !work_left,
+            // An opened gate runs the context by itself.
+            next_at_ns: if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE },
         }
     }
 

@@ -47,6 +47,8 @@ mod chosen {
         EnterFrozen,
         /// Completions are reaped while a kick is on its way (K8).
         ReapKicked,
+        /// A turn arms nothing for its deadline (W7).
+        SkipDeadline,
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

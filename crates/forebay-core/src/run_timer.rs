@@ -59,6 +59,17 @@ impl RunTimer {
         self.at_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns
     }
 
+    /// Requests a run at `at_ns` or earlier, for a deadline of the context: the caller holds the
+    /// token, and has published nothing. Returns whether this is now the earliest time. If so, a thread
+    /// that sleeps until the old mark has to be woken.
+    ///
+    /// If there is an earlier mark, this is one load. Relaxed suffices: a mark is removed by a run,
+    /// which a turn follows, and that turn requests its own deadline.
+    #[inline]
+    pub fn limit(&self, at_ns: u64) -> bool {
+        self.at_ns.load(Ordering::Relaxed) > at_ns && self.delay(at_ns)
+    }
+
     /// Begins a run, for any reason, and takes the mark. Called before the run looks for work (R1).
     /// Returns whether there was a mark.
     ///
@@ -143,6 +154,15 @@ mod tests {
             assert!(timer.begin_if_due(1), "the third waits for the second's time");
             assert_eq!(timer.left_ns(1), None);
         }
+    }
+
+    #[test]
+    fn deadline_replaces_later_marks_only() {
+        let timer = RunTimer::new();
+        assert!(timer.limit(70) && !timer.limit(70) && !timer.limit(90));
+        assert_eq!(timer.left_ns(0), Some(70));
+        assert!(timer.limit(30));
+        assert_eq!(timer.left_ns(0), Some(30));
     }
 
     #[test]

@@ -139,6 +139,8 @@ impl Plant {
         Plant::Core(CorePlant::EnterFrozen),
         #[cfg(forebay_plant)]
         Plant::Core(CorePlant::ReapKicked),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::SkipDeadline),
         Plant::SkipWake,
         Plant::RunWithoutToken,
         Plant::ExtendDelay,
@@ -232,6 +234,7 @@ fn breaks_of_core(plant: CorePlant) -> Option<&'static str> {
         CorePlant::ParkBlindly => rules::W1,
         CorePlant::DropBaton => rules::W3,
         CorePlant::SkipKick => rules::W4,
+        CorePlant::SkipDeadline => rules::W7,
         CorePlant::ReapKicked => return None,
     })
 }

@@ -20,8 +20,8 @@
 //!   there is a running list, so its end releases them: there is no second flag that could be
 //!   forgotten.
 //! - F6 pending flushes wait for writes at the device that will need one as well, but no longer
-//!   than `flush_pending_ns`. And flushes do not starve other requests, however many flushes come
-//!   ([`NR_IN_A_ROW`]).
+//!   than `flush_pending_ns`, which is a deadline of the context (W7). And flushes do not starve
+//!   other requests, however many flushes come ([`NR_IN_A_ROW`]).
 //! - F7 a bio ends once: with the last step of its request.
 //! - F8 where a FUA write is a sync of the file, a failed FUA write is a failed flush, and a flush
 //!   that was at the device with it ends after it ([`fua`]).
@@ -31,6 +31,7 @@ mod steps;
 mod turn;
 
 use crate::durability::Wanted;
+use crate::hctx::NO_DEADLINE;
 use crate::limits::QueueLimits;
 use crate::policy::{FlushPolicy, Policy};
 use crate::queued::QueuedBio;
@@ -65,6 +66,9 @@ pub(crate) struct FlushMachine {
     running: Vec<Waiting>,
     /// The time since which the oldest request is pending.
     pending_since_ns: u64,
+    /// The time at which the pending requests wait for no other writes any more (F6), as long as
+    /// nothing else keeps their flush back.
+    due_ns: u64,
     /// The newest durable point when the running flush was issued.
     in_hand: u64,
     /// The command, while it is not at the device.
@@ -107,6 +111,7 @@ impl FlushMachine {
             pending: Vec::new(),
             running: Vec::new(),
             pending_since_ns: 0,
+            due_ns: NO_DEADLINE,
             in_hand: 0,
             command: Some(command),
             tag: Tag::from_index(depth as usize),
@@ -136,6 +141,13 @@ impl FlushMachine {
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Returns the time at which a turn issues the flush even if nothing happens until then;
+    /// [`NO_DEADLINE`] if only events let it go on.
+    #[inline]
+    pub(crate) fn due_ns(&self) -> u64 {
+        if self.is_pending() { self.due_ns } else { NO_DEADLINE }
     }
 
     /// Returns whether its command is at the device.

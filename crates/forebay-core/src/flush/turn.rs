@@ -6,7 +6,7 @@ use crate::bio::{BioFlags, Op};
 use crate::dispatch::issued;
 use crate::driver::{Driver, Issue};
 use crate::durability::Wanted;
-use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
+use crate::hctx::{HardwareContext, NO_DEADLINE, Slot, SlotState, Turn};
 use crate::queued::QueuedBio;
 use crate::request::Request;
 use crate::splits::Splits;
@@ -120,6 +120,7 @@ impl Turn<'_> {
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let HardwareContext { flush, policy, dispatch, limits, .. } = &mut *self.hctx;
+        flush.due_ns = NO_DEADLINE;
         if flush.is_running {
             // A request with a tag was there before the flush, and may go.
             return flush.holds && dispatch.is_empty();
@@ -132,8 +133,9 @@ impl Turn<'_> {
             // F8: the next turn after its completion issues the flush.
             return false;
         }
-        let is_young = self.now < flush.pending_since_ns.saturating_add(policy.flush_pending_ns);
-        if flush.nr_before_flush > 0 && is_young {
+        let due_ns = flush.pending_since_ns.saturating_add(policy.flush_pending_ns);
+        if flush.nr_before_flush > 0 && self.now < due_ns {
+            flush.due_ns = due_ns;
             return false;
         }
         if self.is_others_turn() {

@@ -23,6 +23,8 @@
 //!   it is kicked, and its wait may have consumed the signal of a completion that no turn has
 //!   reaped. The leader makes that turn, or passes the debt on with the baton. So a thread that
 //!   receives a baton owes a turn, too.
+//! - W7 A thread that waits in the driver waits no longer than until the context's next deadline
+//!   ([`Turned::deadline`]). A turn that leaves an earlier deadline kicks the leader.
 
 mod cell;
 mod context;
@@ -44,9 +46,9 @@ pub trait Owner: Context {
     /// ([`HardwareContext::prepare_wait`](crate::HardwareContext::prepare_wait)).
     fn prepare_wait(&mut self, token: &mut Self::Token, nr_bios: u32) -> u32;
 
-    /// Waits in the driver until `nr` requests can be reaped. Called without the token, by the only
-    /// thread that ever takes it.
-    fn wait_as_owner(&mut self, nr: u32);
+    /// Waits in the driver until `nr` requests can be reaped; at most until `deadline`, a time of
+    /// the context's clock, if given. Called without the token, by the only thread that ever takes it.
+    fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>);
 
     /// Sleeps for the time after which a busy driver is asked again.
     fn sleep(&mut self);
@@ -159,7 +161,8 @@ pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {
             finish(host, token);
         }
         None => {
-            host.wait_as_owner(nr);
+            // W7.
+            host.wait_as_owner(nr, turned.deadline());
             host.run_state().unblock();
         }
     }

@@ -73,6 +73,11 @@ pub trait Turning {
     /// Arms the delayed run: the driver is busy with nothing in flight.
     fn arm_delayed_run(&mut self);
 
+    /// Arms the wake-ups of those that wait for the context without a turn of their own: a run at
+    /// this time ([`RunTimer::limit`](crate::RunTimer::limit)), and the alarm of event loops (B2).
+    /// Returns whether the leader must be kicked, because it may wait for longer.
+    fn arm_deadline(&mut self, at_ns: u64) -> bool;
+
     /// Ends the leader's wait beside the driver, now or when it begins ([`crate::Driver::kick`]),
     /// and records the kick in the context (K8).
     fn kick_driver(&mut self);
@@ -105,9 +110,13 @@ pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     let mut kick = at.serves_tag_waits() && serve_tag_waits(at, gates, commit, &mut turned);
     at.record(gates, turned);
     kick |= turned.is_stuck();
+    // W7.
+    if let Some(at_ns) = turned.deadline() {
+        kick |= !plants!(SkipDeadline) && at.arm_deadline(at_ns);
+    }
     kick |= at.deliver();
-    // Kick a leader that waits in the driver: for its own bio (W4), and for requests that no
-    // completion moves on.
+    // Kick a leader that waits in the driver: for its own bio (W4), for requests that no completion
+    // moves on, and for an earlier deadline (W7).
     if kick && at.is_shared() {
         kick_leader(at, turned);
     }

@@ -29,6 +29,7 @@ pub(crate) const W1: &str = "W1: no task parks on a context that has work and no
 pub(crate) const W2: &str = "W2: a sleeping task is woken when what it waits for has come";
 pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
 pub(crate) const W4: &str = "W4: a leader that has to come back is kicked";
+pub(crate) const W7: &str = "W7: a task that waits in the driver comes back for a deadline";
 
 pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
 pub(crate) const K2: &str = "K2: nothing ends while the driver has it";

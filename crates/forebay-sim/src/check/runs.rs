@@ -14,6 +14,8 @@ struct Runs {
     has_blocked: bool,
     /// A gate was opened, and no task has requested a run since.
     has_opened: bool,
+    /// The deadline that the last turn has left.
+    deadline_ns: Option<u64>,
     nr_turns: u64,
     nr_empty: u64,
     nr_made: u64,
@@ -100,6 +102,23 @@ impl RunLog {
         (runs.has_blocked, runs.has_opened) = (false, false);
         runs.nr_turns += 1;
         runs.nr_empty += u64::from(is_empty);
+    }
+
+    /// Records the deadline that a turn has left.
+    pub(crate) fn left(&mut self, hctx: usize, deadline_ns: Option<u64>) {
+        self.hctxs[hctx].deadline_ns = deadline_ns;
+    }
+
+    /// Checks that a task that waits in the driver until `until_ns` comes back in time for the
+    /// deadline (W7).
+    pub(crate) fn check_deadline(&self, hctx: usize, until_ns: Option<u64>, now: u64) -> Verdict {
+        match self.hctxs[hctx].deadline_ns {
+            Some(at_ns) if until_ns.is_none_or(|until_ns| until_ns > at_ns.max(now)) => {
+                let what = format!("context {hctx}: a task waits until {until_ns:?}, not {at_ns}");
+                broken(rules::W7, what)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the broken rule of a lost run: the inbox is not empty, no task holds the token, and

@@ -45,8 +45,8 @@ pub(crate) struct Hctx {
     pub(crate) followers: RefCell<Vec<usize>>,
     /// Who waits in the driver.
     pub(crate) waiter: Cell<Option<(usize, u32)>>,
-    /// Whether it comes back after a while.
-    pub(crate) is_wait_timed: Cell<bool>,
+    /// When that wait ends by itself.
+    pub(crate) waits_until_ns: Cell<Option<u64>>,
     /// Whether the last turn left nothing that was let in.
     pub(crate) is_drained: Cell<bool>,
     pub(crate) nr_skipped: Cell<u64>,
@@ -79,7 +79,7 @@ impl Hctx {
             kick_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),
-            is_wait_timed: Cell::new(false),
+            waits_until_ns: Cell::new(None),
             is_drained: Cell::new(true),
             nr_skipped: Cell::new(0),
             nr_publishing: Cell::new(0),

@@ -213,10 +213,12 @@ impl Owner for At<'_, '_> {
         self.hctx.with_inner(|inner| inner.core.prepare_wait(nr_bios))
     }
 
-    fn wait_as_owner(&mut self, nr: u32) {
+    fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>) {
         // The driver's wait commits. Only the owner is ever there.
         self.hctx.with_port(&self.thread.world, |_, port| port.commit_rqs());
-        self.thread.wait_in_driver(&self.hctx, nr, None);
+        let now = self.thread.world.now();
+        let timeout_ns = deadline.map(|at_ns| at_ns.saturating_sub(now));
+        self.thread.wait_in_driver(&self.hctx, nr, timeout_ns);
     }
 
     fn sleep(&mut self) {
@@ -249,7 +251,10 @@ impl Thread<'_> {
             is_over || !hctx.is_shared && mailbox.is_reached(mailbox.goal.get())
         };
         hctx.waiter.set(Some((self.id, nr)));
-        hctx.is_wait_timed.set(timeout_ns.is_some());
+        let until_ns = timeout_ns.map(|timeout_ns| world.now() + timeout_ns);
+        hctx.waits_until_ns.set(until_ns);
+        let verdict = world.checks().runs.check_deadline(hctx.at, until_ns, world.now());
+        world.fail(verdict);
         match timeout_ns {
             None => {
                 while !is_over() {

@@ -49,6 +49,13 @@ impl Thread<'_> {
         let turned = wait::turn(&mut turn, commit);
         self.ended = turn.ended;
         self.is_in_turn = false;
+        // A thread that waits in the driver comes back in time for the deadline (W7).
+        if hctx.waiter.get().is_some() && !hctx.run.is_kicked() {
+            let until_ns = hctx.waits_until_ns.get();
+            let verdict =
+                self.world.checks().runs.check_deadline(hctx.at, until_ns, self.world.now());
+            self.world.fail(verdict);
+        }
         turned
     }
 }
@@ -115,6 +122,7 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn record(&mut self, _gates: Gates, turned: Turned) {
         self.hctx.is_drained.set(turned.is_drained);
+        self.thread.world.checks().runs.left(self.hctx.at, turned.deadline());
     }
 
     fn deliver(&mut self) -> bool {
@@ -153,6 +161,10 @@ impl Turning for TaskTurn<'_, '_> {
         timer.delay(at_ns);
         let verdict = world.checks().runs.delayed(now, at_ns, timer.left_ns(now));
         world.fail(verdict);
+    }
+
+    fn arm_deadline(&mut self, at_ns: u64) -> bool {
+        self.hctx.is_shared && self.hctx.timer.limit(at_ns)
     }
 
     fn kick_driver(&mut self) {

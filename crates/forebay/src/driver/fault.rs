@@ -16,7 +16,7 @@ use self::delay::{Delays, FaultWaiter};
 pub(crate) use self::rule::NAMES as RULE_NAMES;
 use self::rule::{Effect, Rule, Rules, rule};
 use self::write_back::{Description, Inode};
-use super::{Device, DriverQueue, Mode, Opened, Waiter};
+use super::{Device, DriverQueue, Mode, Opened};
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
@@ -44,8 +44,6 @@ struct FaultDevice {
 
 struct FaultDriver {
     inner: Box<dyn Driver>,
-    /// The inner driver's waiter.
-    waiter: Arc<dyn Waiter>,
     block: u64,
     rules: Arc<Mutex<Rules>>,
     /// Completions of requests that the inner driver never got.
@@ -136,16 +134,8 @@ impl Device for FaultDevice {
             true => Arc::new(FaultWaiter::new(Arc::clone(&waiter), &delays)),
             false => Arc::clone(&waiter),
         };
-        let driver = FaultDriver {
-            inner,
-            waiter,
-            block,
-            rules,
-            ready,
-            delays,
-            description,
-            has_inner_cache,
-        };
+        let driver =
+            FaultDriver { inner, block, rules, ready, delays, description, has_inner_cache };
         Ok(DriverQueue { driver: Box::new(driver), waiter: outer })
     }
 
@@ -263,15 +253,9 @@ impl Driver for FaultDriver {
             Some(nr_others) => match self.delays.next_due_ns() {
                 None => self.inner.wait(nr_others, timeout),
                 Some(due_ns) => {
-                    self.inner.commit_rqs();
-                    // No wait reports completions that the commit has brought.
-                    if self.inner.has_ready() {
-                        return;
-                    }
-                    if let Some(left_ns) = due_ns.checked_sub(clock::now_ns()) {
-                        let left = Duration::from_nanos(left_ns);
-                        self.waiter.wait(Some(timeout.map_or(left, |timeout| timeout.min(left))));
-                    }
+                    let left = Duration::from_nanos(due_ns.saturating_sub(clock::now_ns()));
+                    let left = timeout.map_or(left, |timeout| timeout.min(left));
+                    self.inner.wait(1, Some(left));
                 }
             },
         }

@@ -14,7 +14,9 @@
 //!
 //! - B1 A turn clears the alarm before it reads the gates and the inbox.
 //! - B2 A turn that leaves work at a busy driver with nothing in flight sets the alarm, if the
-//!   context is polled.
+//!   context is polled. So does a turn that leaves a deadline (W7), for that time.
+//!   The alarm of a deadline stays until it has expired, whatever turns come before: a later
+//!   deadline costs no system call, and a turn that finds nothing to do then sets the next one.
 //! - B3 A thread that opens a gate fires the alarm afterwards, in each context whose token it
 //!   cannot take. The other contexts it turns itself (R4).
 //!
@@ -23,11 +25,13 @@
 //! the work. If it comes later, the alarm stays readable, and another turn follows. The same holds
 //! if the turn reads a stale flag and misses the opener's change: the turn then clears nothing.
 
+use crate::runtime::clock;
 use crate::runtime::event::{Event, TimerFd};
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The alarm of one hardware context. It has no descriptors until an event loop asks for them.
@@ -36,9 +40,15 @@ pub(crate) struct Alarm {
     fds: OnceLock<Fds>,
     /// Held during every change of the descriptors and of the flag.
     change: Mutex<Pending>,
-    /// Whether the alarm is readable now or later. Spares turns a system call.
+    /// Whether the alarm is readable now or soon, and the next turn clears it. Spares turns a
+    /// system call.
     is_set: AtomicBool,
+    /// The time for which the timer is started; [`NEVER`] if it is not.
+    at_ns: AtomicU64,
 }
+
+/// The time of a timer that does not run.
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Fds {
@@ -49,7 +59,7 @@ struct Fds {
 /// The descriptors that the next clear has to reset.
 #[derive(Debug, Default)]
 struct Pending {
-    /// The timer runs or has expired.
+    /// The timer runs or has expired, and the next turn stops it.
     timer: bool,
     /// The eventfd was signalled.
     event: bool,
@@ -61,6 +71,7 @@ impl Alarm {
             fds: OnceLock::new(),
             change: Mutex::new(Pending::default()),
             is_set: AtomicBool::new(false),
+            at_ns: AtomicU64::new(NEVER),
         }
     }
 
@@ -86,14 +97,40 @@ impl Alarm {
         if self.is_set.load(Ordering::Relaxed) {
             return;
         }
-        match timer.start(delay) {
-            Ok(()) => pending.timer = true,
-            Err(_) => {
-                event.signal();
-                pending.event = true;
-            }
+        let at_ns = clock::now_ns() + delay.as_nanos() as u64;
+        if self.at_ns.load(Ordering::Relaxed) <= at_ns {
+            pending.timer = true;
+        } else if timer.start(delay).is_ok() {
+            pending.timer = true;
+            self.at_ns.store(at_ns, Ordering::Relaxed);
+        } else {
+            event.signal();
+            pending.event = true;
         }
         self.is_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the loops at `at_ns`, a time of [`clock`], or earlier (B2). Called by the token
+    /// holder.
+    #[inline]
+    pub(crate) fn limit(&self, at_ns: u64) {
+        if at_ns < self.at_ns.load(Ordering::Relaxed) {
+            self.start_at(at_ns);
+        }
+    }
+
+    #[cold]
+    fn start_at(&self, at_ns: u64) {
+        let mut pending = lock(&self.change);
+        let Some(Fds { timer, event }) = self.fds.get() else { return };
+        let delay = Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
+        if timer.start(delay).is_ok() {
+            self.at_ns.store(at_ns, Ordering::Relaxed);
+        } else {
+            event.signal();
+            pending.event = true;
+            self.is_set.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the loops now (B3).
@@ -106,10 +143,12 @@ impl Alarm {
         }
     }
 
-    /// Clears the alarm at the beginning of a turn (B1).
+    /// Clears the alarm at the beginning of a turn, at the time `now_ns` (B1).
     #[inline]
-    pub(crate) fn clear(&self) {
-        if self.is_set() {
+    pub(crate) fn clear(&self, now_ns: u64) {
+        // Relaxed: a deadline that is missed here keeps the alarm readable, and another turn
+        // follows.
+        if self.is_set.load(Ordering::Relaxed) || self.at_ns.load(Ordering::Relaxed) <= now_ns {
             self.stop();
         }
     }
@@ -121,15 +160,22 @@ impl Alarm {
             if std::mem::take(&mut pending.event) {
                 event.clear();
             }
+            let is_due = self.at_ns.load(Ordering::Relaxed) <= clock::now_ns();
             // A timer that cannot be stopped expires, and a later turn clears it.
-            pending.timer = pending.timer && !timer.stop();
+            if pending.timer || is_due {
+                pending.timer = !timer.stop();
+                if !pending.timer {
+                    self.at_ns.store(NEVER, Ordering::Relaxed);
+                }
+            }
         }
         self.is_set.store(pending.timer, Ordering::Relaxed);
     }
 
-    /// Returns whether the loops are woken now or later. The result is a guess.
-    #[inline]
+    /// Returns whether the alarm is readable now, or soon because the driver was busy. The result
+    /// is a guess.
     pub(crate) fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Relaxed)
+        let at_ns = self.at_ns.load(Ordering::Relaxed);
+        self.is_set.load(Ordering::Relaxed) || at_ns != NEVER && at_ns <= clock::now_ns()
     }
 }

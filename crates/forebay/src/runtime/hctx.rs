@@ -175,14 +175,14 @@ impl Hctx {
         self.is_timed
     }
 
-    /// Waits in the driver of an owned context until `nr` requests can be reaped. Only the owner
-    /// calls this, after it has released the token to wait.
-    pub(crate) fn wait_in_driver(&self, nr: u32) {
+    /// Waits in the driver of an owned context until `nr` requests can be reaped, or until the
+    /// timeout. Only the owner calls this, after it has released the token to wait.
+    pub(crate) fn wait_in_driver(&self, nr: u32, timeout: Option<Duration>) {
         assert!(!self.is_shared);
         // SAFETY: only the owner, which is this thread, ever takes the token of an owned context.
         // It was released only for threads that check whether it is held.
         let inner = self.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part").driver.wait(nr, None);
+        inner.expect("a context in use has an inner part").driver.wait(nr, timeout);
     }
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.

@@ -225,8 +225,9 @@ impl<'a, T: User> Owner for At<'a, T> {
         token.core.prepare_wait(nr_bios)
     }
 
-    fn wait_as_owner(&mut self, nr: u32) {
-        self.hctx.wait_in_driver(nr);
+    fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>) {
+        let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
+        self.hctx.wait_in_driver(nr, deadline.map(left));
     }
 
     fn sleep(&mut self) {

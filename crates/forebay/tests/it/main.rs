@@ -6,6 +6,7 @@ mod common;
 mod contract;
 mod crowd;
 mod data;
+mod deadlines;
 mod durability;
 mod event_loop;
 mod extents;

@@ -69,11 +69,9 @@ impl Driver for Recorder {
 /// Returns a recording device behind one rule.
 fn recorded(text: &str) -> (FaultDriver, Seen) {
     let seen = Seen::default();
-    let waiter = queue("null:1M", Mode::Owned).waiter;
     let rules = Rules { list: vec![rule(text).expect("a good rule")], random: 1 };
     let driver = FaultDriver {
         inner: Box::new(Recorder(Arc::clone(&seen))),
-        waiter,
         block: 512,
         rules: Arc::new(Mutex::new(rules)),
         ready: Vec::new(),

@@ -213,7 +213,7 @@ impl Turning for TokenTurn<'_, '_, '_> {
     fn begin(&mut self) {
         if self.is_polled {
             // B1.
-            self.token.hctx.alarm.clear();
+            self.token.hctx.alarm.clear(self.now);
             self.token.core.reap_all();
         }
     }
@@ -295,6 +295,14 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     fn arm_delayed_run(&mut self) {
         self.token.hctx.delay_run();
+    }
+
+    fn arm_deadline(&mut self, at_ns: u64) -> bool {
+        let hctx = self.token.hctx;
+        if self.is_polled {
+            hctx.alarm.limit(at_ns);
+        }
+        hctx.is_shared && hctx.timer.limit(at_ns)
     }
 
     fn kick_driver(&mut self) {
