@@ -60,8 +60,8 @@ impl RunTimer {
     }
 
     /// Requests a run at `at_ns` or earlier, for a deadline of the context: the caller holds the
-    /// token, and has published nothing. Returns whether this is now the earliest time. If so, a thread
-    /// that sleeps until the old mark has to be woken.
+    /// token, and has published nothing. Returns whether this is now the earliest time. If so, a
+    /// thread that sleeps until the old mark has to be woken.
     ///
     /// If there is an earlier mark, this is one load. Relaxed suffices: a mark is removed by a run,
     /// which a turn follows, and that turn requests its own deadline.

@@ -47,7 +47,8 @@ pub trait Owner: Context {
     fn prepare_wait(&mut self, token: &mut Self::Token, nr_bios: u32) -> u32;
 
     /// Waits in the driver until `nr` requests can be reaped; at most until `deadline`, a time of
-    /// the context's clock, if given. Called without the token, by the only thread that ever takes it.
+    /// the context's clock, if given. Called without the token, by the only thread that ever takes
+    /// it.
     fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>);
 
     /// Sleeps for the time after which a busy driver is asked again.
