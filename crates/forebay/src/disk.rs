@@ -272,9 +272,8 @@ impl Disk {
     /// is readable at first. From the first call on the event loop drives the disk: futures start
     /// no thread, and a thread that a future has started ends. (`service=on` keeps its thread.)
     ///
-    /// `None` if completions are present at once or come by a timer (`model`, and `ram` with
-    /// service times: futures on them use a thread of the disk), if the process or the system can
-    /// open no more descriptors, and in a child of a fork.
+    /// `None` if completions are present at once (`null`, and `ram` without service times), if the
+    /// process or the system can open no more descriptors, and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
     }

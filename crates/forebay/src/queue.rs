@@ -344,8 +344,8 @@ impl BioQueue {
     ///
     /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is
     /// dropped. If the driver is busy with nothing in flight, it becomes readable every 3 ms. If
-    /// the driver has no descriptor (`ram`), and the disk no thread (`service=on`), it stays
-    /// readable while I/O of the queue is in the layer.
+    /// the driver has no descriptor (`null`, and `ram` without service times), and the disk no
+    /// thread (`service=on`), it stays readable while I/O of the queue is in the layer.
     ///
     /// # Errors
     /// Fails if the process or the system can open no more descriptors. In a child of a fork it

@@ -243,6 +243,7 @@ impl Driver for FaultDriver {
             true => from_inner(done),
             false => delays.reap(done, from_inner),
         }
+        delays.end_reap();
     }
 
     /// Also returns early when the wrapped disk completes a delayed request, which is reaped from

@@ -11,8 +11,8 @@
 //!
 //! Shared parts: [`own_file`], the open file of each queue; [`holes`], the data and holes of a
 //! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the simulated cost of a kick; [`deadline`], [`timer`] and [`slack`], timed waits;
-//! [`memory`], the bytes of a disk in memory.
+//! [`doorbell`], the simulated cost of a kick; [`deadline`], [`timer`], [`due_fd`] and [`slack`],
+//! timed waits; [`memory`], the bytes of a disk in memory.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.
@@ -24,6 +24,9 @@
 mod aio;
 mod deadline;
 mod doorbell;
+mod due_fd;
+#[cfg(test)]
+mod due_tests;
 mod fault;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
@@ -182,7 +185,7 @@ pub(crate) trait Waiter: Send + Sync {
     }
 
     /// Returns a descriptor that becomes readable when there may be completions to reap. `None` if
-    /// completions are present at once or come by a timer.
+    /// completions are present at once, or the system has no resources for a descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -56,7 +56,7 @@ impl Device for NullDevice {
     }
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
-        let timer = Arc::new(Timer::new());
+        let timer = Arc::new(Timer::of_ready());
         let driver = NullDriver {
             timer: Arc::clone(&timer),
             doorbell: self.doorbell,

@@ -3,7 +3,7 @@
 
 use super::nbd_server::{NbdServer, export};
 use super::testing::{DEPTH, data, issue, queue, reap};
-use super::wait_tests::{self, LONG, Place};
+use super::wait_tests::{LONG, scratch};
 use super::{DriverQueue, Mode};
 use crate::buf::Buf;
 use crate::runtime::clock;
@@ -16,21 +16,6 @@ const ALL: [&str; 9] =
 
 /// The maximum lateness of a wait on an idle machine.
 const LATE_MAX: Duration = Duration::from_millis(2);
-
-/// Returns the spec of a new disk of 1 MiB, and its backing.
-fn scratch(driver: &str) -> (String, Option<Place>) {
-    match driver {
-        "ram" => (String::from("ram:1M?req_ns=20000"), None),
-        "null" => (String::from("null:1M"), None),
-        "fault" => (String::from("fault:ram:1M?req_ns=20000&rule=any:delay=50us:nth=2"), None),
-        _ => {
-            let (name, keys) = driver.split_once('?').unwrap_or((driver, ""));
-            let (spec, place) = wait_tests::scratch(name);
-            let keys = if keys.is_empty() { String::new() } else { format!("?{keys}") };
-            (spec + &keys, Some(place))
-        }
-    }
-}
 
 /// Calls `wait` with a timeout that nothing precedes. Checks that it never returns early. It may
 /// return late on a busy machine, so the best of several calls counts.

@@ -3,8 +3,10 @@
 
 use crate::driver::Waiter;
 use crate::driver::deadline::Deadline;
+use crate::driver::due_fd::{DueFd, NEVER};
 use crate::driver::slack::NoSlack;
 use crate::runtime::clock;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,9 +17,6 @@ pub(super) const SPIN_NS: u64 = 60_000;
 /// The same for a thread that wakes without timer slack, ns. Measured: 2.4 to 2.9 us late after 5
 /// us to 1 ms of sleep, on an idle virtual machine with two cores. The thread spins for the rest.
 const PUNCTUAL_SPIN_NS: u64 = 2_000;
-
-/// The due time if nothing is due.
-const NEVER: u64 = u64::MAX;
 
 /// The due time of a queue's first completion, and the thread that waits for it.
 #[derive(Debug)]
@@ -32,22 +31,31 @@ pub(super) struct Timer {
     /// So it either sees the change or is seen asleep.
     asleep: Mutex<bool>,
     wake: Condvar,
+    /// The descriptor for event loops; `None` if every completion is present at once.
+    fd: Option<DueFd>,
 }
 
 impl Timer {
     /// Creates a timer that spins for the last [`SPIN_NS`] of a wait: for short waits on a thread
     /// that other work does not preempt.
     pub(super) fn new() -> Timer {
-        Timer::with(SPIN_NS, false)
+        Timer::with(SPIN_NS, false, true)
+    }
+
+    /// Creates a timer for a driver that [`Driver::has_ready`] reports every completion of.
+    ///
+    /// [`Driver::has_ready`]: forebay_core::Driver::has_ready
+    pub(super) fn of_ready() -> Timer {
+        Timer::with(SPIN_NS, false, false)
     }
 
     /// Creates a timer that is as exact but hardly spins, for three more system calls per sleep:
     /// for a device with a thread that would take processor time from other work if it spun.
     pub(super) fn punctual() -> Timer {
-        Timer::with(PUNCTUAL_SPIN_NS, true)
+        Timer::with(PUNCTUAL_SPIN_NS, true, true)
     }
 
-    fn with(spin_ns: u64, is_punctual: bool) -> Timer {
+    fn with(spin_ns: u64, is_punctual: bool, takes_time: bool) -> Timer {
         Timer {
             spin_ns,
             is_punctual,
@@ -55,6 +63,7 @@ impl Timer {
             kicked: AtomicBool::new(false),
             asleep: Mutex::new(false),
             wake: Condvar::new(),
+            fd: takes_time.then(DueFd::default),
         }
     }
 
@@ -65,6 +74,16 @@ impl Timer {
         let due_ns = due_ns.unwrap_or(NEVER);
         if due_ns < self.due_ns.swap(due_ns, Ordering::AcqRel) {
             self.wake_sleeper();
+            if let Some(fd) = &self.fd {
+                fd.set(due_ns);
+            }
+        }
+    }
+
+    /// Resets the descriptor for event loops. Called by each reap, after it has set the due time.
+    pub(super) fn reaped(&self) {
+        if let Some(fd) = &self.fd {
+            fd.reaped(|| self.due_ns.load(Ordering::Acquire));
         }
     }
 
@@ -110,5 +129,13 @@ impl Waiter for Timer {
                 None => std::hint::spin_loop(),
             }
         }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref()?.fd()
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.fd.as_ref().map_or(0, DueFd::nr_syscalls)
     }
 }

@@ -18,7 +18,7 @@ pub(super) const LONG: Duration = Duration::from_secs(100);
 const FILES: [&str; 3] = ["file", "aio", "psync"];
 
 /// Drivers that have a poll descriptor.
-const POLLED: [&str; 4] = ["file", "aio", "psync", "nbd"];
+const POLLED: [&str; 7] = ["file", "aio", "psync", "nbd", "model", "ram", "fault"];
 
 /// Drivers that a thread waits for.
 const ALL: [&str; 5] = ["file", "aio", "psync", "model", "nbd"];
@@ -29,7 +29,8 @@ pub(super) struct Place {
     _server: Option<NbdServer>,
 }
 
-/// Returns the spec of a new disk of 1 MiB, and its folder if it is a file, or its server.
+/// Returns the spec of a new disk of 1 MiB on a driver, which may have keys, and the disk's
+/// backing.
 pub(super) fn scratch(driver: &str) -> (String, Place) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     if driver == "nbd" {
@@ -37,12 +38,20 @@ pub(super) fn scratch(driver: &str) -> (String, Place) {
         return (server.uri(), Place { folder, _server: Some(server) });
     }
     let folder = Place { folder, _server: None };
-    if driver == "model" {
-        return (String::from("model:nvme?size=1M&latency_ns=20000"), folder);
+    let without_file = match driver {
+        "model" => "model:nvme?size=1M&latency_ns=20000",
+        "ram" => "ram:1M?req_ns=20000",
+        "null" => "null:1M",
+        "fault" => "fault:ram:1M?req_ns=20000&rule=any:delay=50us:nth=2",
+        _ => "",
+    };
+    if !without_file.is_empty() {
+        return (String::from(without_file), folder);
     }
     let path = folder.folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
-    (format!("{driver}:{}", path.display()), folder)
+    let (driver, keys) = driver.split_once('?').unwrap_or((driver, ""));
+    (format!("{driver}:{}?{keys}", path.display()), folder)
 }
 
 /// Returns a bio of any kind, on the tag's own 4 KiB.
@@ -274,7 +283,7 @@ fn a_descriptor_tells_of_every_completion() {
 #[test]
 fn what_a_thread_leaves_behind_is_done() {
     for driver in FILES {
-        for keys in ["", "?direct=on"] {
+        for keys in ["", "&direct=on"] {
             let (spec, folder) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&(spec.clone() + keys), Mode::Shared);
             let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
@@ -314,7 +323,7 @@ fn what_a_thread_leaves_behind_is_done() {
 fn queues_of_one_device_do_not_starve_each_other() {
     for driver in ALL {
         let (spec, _folder) = scratch(driver);
-        let keys = if driver == "psync" { "?nr_threads=1" } else { "" };
+        let keys = if driver == "psync" { "&nr_threads=1" } else { "" };
         let device = device(&(spec + keys));
         thread::scope(|scope| {
             for thread in 0..4u64 {

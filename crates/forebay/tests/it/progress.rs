@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn futures_can_be_sent_and_are_refused_with_their_io() {
@@ -254,6 +255,55 @@ fn a_thread_of_the_disk_tells_an_event_loop_of_ends_alone_where_the_driver_canno
         assert!(nr_looks <= 3, "{nr_looks} looks for one end");
     }
     assert_eq!(done.len(), 5);
+}
+
+#[test]
+fn event_loop_sleeps_until_a_request_of_a_timed_disk_is_due() {
+    let time = Duration::from_millis(5);
+    for driver in ["ram:1M?req_ns=5000000", "model:nvme?size=1M&service=off&latency_ns=5000000"] {
+        for keys in ["nr_hw_queues=1", "nr_hw_queues=2"] {
+            let spec = format!("{driver}&{keys}");
+            let disk = open(&spec);
+            let mut queue = disk.queue();
+            let (mut done, mut nr_wakes, mut least_late) = (Vec::new(), 0, Duration::MAX);
+            queue.poll_fd().expect("a descriptor");
+            queue.reap(0, 8, &mut done);
+            for _ in 0..20 {
+                let begin = Instant::now();
+                submit(&mut queue, Io::read(Buf::new(4096), 0));
+                while !queue.is_empty() {
+                    await_readable(queue.poll_fd().expect("a descriptor"), &spec);
+                    queue.reap(0, 8, &mut done);
+                    nr_wakes += 1;
+                }
+                assert!(begin.elapsed() + Duration::from_micros(10) >= time, "{spec}");
+                least_late = least_late.min(begin.elapsed().saturating_sub(time));
+            }
+            assert!(least_late <= Duration::from_millis(2), "{spec}: {least_late:?} late");
+            // A wake-up in vain is one by a timer that has expired early.
+            assert!(nr_wakes <= 20 + 5, "{spec}: {nr_wakes} wake-ups for 20 requests");
+        }
+    }
+}
+
+#[test]
+fn event_loop_makes_futures_of_a_timed_disk_progress() {
+    for spec in ["ram:1M?req_ns=300000", "fault:null:1M?rule=any:delay=300us"] {
+        let disk = open(spec);
+        let nr_wakes = std::cell::Cell::new(0);
+        let ios = async {
+            for n in 0..20 {
+                let write = disk.start(Io::write(Buf::new(4096), n * 4096)).await;
+                assert_eq!(write.expect("taken").result, Ok(4096));
+            }
+        };
+        run(ios, || {
+            await_readable(disk.poll_fd().expect("a descriptor"), spec);
+            nr_wakes.set(nr_wakes.get() + 1);
+            disk.poll();
+        });
+        assert!(nr_wakes.get() <= 3 * 20, "{spec}: {} wake-ups", nr_wakes.get());
+    }
 }
 
 /// A deferred commit may complete the I/O that it issues, as with buffered writes in an owned

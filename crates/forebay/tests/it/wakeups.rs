@@ -20,14 +20,18 @@ type MakeHold = fn(&Disk) -> Hold;
 const HOLDS: [(&str, MakeHold); 3] =
     [("quiesce", Disk::quiesce), ("stop", Disk::stop), ("freeze", freeze)];
 
-/// Returns specs with an owned and with a shared context, for each driver with a descriptor and for
-/// one without.
+/// Returns specs with an owned and with a shared context, for each driver with a descriptor, for
+/// two that complete by the clock, and for one without a descriptor.
 fn specs(scratch: &Scratch) -> Vec<String> {
     let files = ["file", "aio", "psync"].into_iter().flat_map(|driver| {
         ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
             .map(|keys| format!("{driver}:{}", scratch.spec(keys)))
     });
-    files.chain(["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=2"].map(String::from)).collect()
+    let others = ["ram:1M?", "ram:1M?req_ns=50000&", "model:nvme?size=1M&service=off&"];
+    let others = others.into_iter().flat_map(|driver| {
+        ["nr_hw_queues=1", "nr_hw_queues=2"].map(|keys| format!("{driver}{keys}"))
+    });
+    files.chain(others).collect()
 }
 
 /// Reaps until the descriptor is no longer readable.

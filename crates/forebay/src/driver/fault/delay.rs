@@ -7,21 +7,21 @@
 //! A held completion becomes due by the clock, which the wait of the device does not observe. So
 //! the waiter ([`FaultWaiter`]) waits only until the first held completion is due. If none is held,
 //! it waits for at most [`LONGEST_WAIT`]: another thread may hold a completion after the waiter has
-//! read the due time and before the wait begins. Nothing would then end that wait.
+//! read the due time and before the wait begins. Nothing would then end that wait. An event loop
+//! watches a timer as well ([`DueFd`]).
 
 use crate::driver::Waiter;
+use crate::driver::due_fd::{DueFd, NEVER};
 use crate::runtime::clock;
+use crate::runtime::event::AnyOf;
 use forebay_core::{BlockStatus, Completed, Completions, Tag};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The maximum wait beside a driver that delays completions.
 const LONGEST_WAIT: Duration = Duration::from_micros(500);
-
-/// The due time if no completion is held.
-const NEVER: u64 = u64::MAX;
 
 /// The delays of one queue.
 #[derive(Debug)]
@@ -31,10 +31,17 @@ pub(super) struct Delays {
     /// The number of delayed requests that the device has.
     nr_at_device: usize,
     held: Vec<Held>,
-    /// The due time of the first held completion, for the waiter.
-    due_ns: Arc<AtomicU64>,
+    due: Arc<Due>,
     /// Empty between reaps.
     reaped: Completions,
+}
+
+/// The due time of the first held completion, for the waiter and for event loops.
+#[derive(Debug)]
+struct Due {
+    /// [`NEVER`] if no completion is held.
+    at_ns: AtomicU64,
+    fd: DueFd,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +57,7 @@ impl Delays {
             of_tag: vec![0; depth as usize].into(),
             nr_at_device: 0,
             held: Vec::with_capacity(depth as usize),
-            due_ns: Arc::new(AtomicU64::new(NEVER)),
+            due: Arc::new(Due { at_ns: AtomicU64::new(NEVER), fd: DueFd::default() }),
             reaped: Completions::new(depth),
         }
     }
@@ -108,29 +115,38 @@ impl Delays {
         self.announce();
     }
 
-    /// Publishes the due time of the first held completion for the waiter.
+    /// Publishes the due time of the first held completion.
     fn announce(&self) {
+        let at_ns = self.next_due_ns().unwrap_or(NEVER);
         // Relaxed: the number stands alone. A thread that reads an old one waits for LONGEST_WAIT.
-        self.due_ns.store(self.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
+        self.due.at_ns.store(at_ns, Ordering::Relaxed);
+        self.due.fd.set(at_ns);
+    }
+
+    /// Resets the descriptor for event loops, at the end of each reap.
+    pub(super) fn end_reap(&self) {
+        self.due.fd.reaped(|| self.next_due_ns().unwrap_or(NEVER));
     }
 }
 
 /// Waits beside a driver that delays completions.
 pub(super) struct FaultWaiter {
     inner: Arc<dyn Waiter>,
-    due_ns: Arc<AtomicU64>,
+    due: Arc<Due>,
+    /// The descriptors of the device and of the delays, once an event loop has asked for them.
+    any: OnceLock<AnyOf>,
 }
 
 impl FaultWaiter {
     /// Creates a waiter for a driver with these delays; `inner` is its device's waiter.
     pub(super) fn new(inner: Arc<dyn Waiter>, delays: &Delays) -> FaultWaiter {
-        FaultWaiter { inner, due_ns: Arc::clone(&delays.due_ns) }
+        FaultWaiter { inner, due: Arc::clone(&delays.due), any: OnceLock::new() }
     }
 }
 
 impl Waiter for FaultWaiter {
     fn wait(&self, timeout: Option<Duration>) {
-        let due_ns = self.due_ns.load(Ordering::Relaxed);
+        let due_ns = self.due.at_ns.load(Ordering::Relaxed);
         let longest = match due_ns {
             NEVER => LONGEST_WAIT,
             due_ns => Duration::from_nanos(due_ns.saturating_sub(clock::now_ns())),
@@ -158,12 +174,21 @@ impl Waiter for FaultWaiter {
 
     // `begins` and `take_back` keep their defaults: the driver leaves nothing to a wait.
 
-    /// Returns `None`: held completions come by the clock.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        if self.any.get().is_none() {
+            let own = self.due.fd.fd()?;
+            let any = AnyOf::new(self.inner.poll_fd().into_iter().chain([own])).ok()?;
+            // Fails if another thread was first.
+            let _ = self.any.set(any);
+        }
+        self.any.get().map(AnyOf::fd)
+    }
+
+    fn told(&self) {
+        self.inner.told();
     }
 
     fn nr_syscalls(&self) -> u64 {
-        self.inner.nr_syscalls()
+        self.inner.nr_syscalls() + self.due.fd.nr_syscalls()
     }
 }

@@ -46,6 +46,7 @@ impl Driver for ModelDriver {
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         self.state.reap(self.queue, done);
+        self.timer.reaped();
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {

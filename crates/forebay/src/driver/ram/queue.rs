@@ -99,7 +99,7 @@ impl Device for RamDevice {
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
         let takes_time = self.ram.takes_time();
-        let timer = Arc::new(Timer::new());
+        let timer = Arc::new(if takes_time { Timer::new() } else { Timer::of_ready() });
         let driver = RamDriver {
             ram: Arc::clone(&self.ram),
             doorbell: self.doorbell,
@@ -134,6 +134,14 @@ impl RamDriver {
             self.timer.set(self.running.front().map(|first| first.done_at_ns));
         }
     }
+
+    /// Resets the descriptor for event loops.
+    #[inline]
+    fn end_reap(&self) {
+        if self.takes_time {
+            self.timer.reaped();
+        }
+    }
 }
 
 impl Driver for RamDriver {
@@ -160,7 +168,7 @@ impl Driver for RamDriver {
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         let Some(first) = self.running.front() else {
-            return;
+            return self.end_reap();
         };
         let now = if first.done_at_ns == 0 { 0 } else { clock::now_ns() };
         let before = self.running.len();
@@ -170,6 +178,7 @@ impl Driver for RamDriver {
         if self.running.len() < before {
             self.set_timer();
         }
+        self.end_reap();
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
