@@ -57,6 +57,18 @@ pub trait Driver: Send {
     /// the wait itself takes one, and at most one elsewhere.
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>);
 
+    /// Asks the device to give up the request of a tag in flight. The request still completes
+    /// exactly once (K5): with [`BlockStatus::Timeout`] if it was given up, or else with its own
+    /// result. Part of it may have been done in either case. Begins everything that was queued, and
+    /// does not block. Returns false if the device cannot be asked.
+    ///
+    /// A completion that this causes is announced as any other: by a wait, or by
+    /// [`Driver::has_ready`]. It may end a wait beside the driver early.
+    fn cancel(&mut self, tag: Tag) -> bool {
+        let _ = tag;
+        false
+    }
+
     /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
     /// as one. If the thread has already returned for another reason, its next wait may return at
     /// once.

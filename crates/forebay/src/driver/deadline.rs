@@ -21,7 +21,8 @@ impl Deadline {
             None => Deadline::NEVER,
             Some(timeout) => {
                 let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-                Deadline { at_ns: clock::now_ns().saturating_add(timeout_ns) }
+                let at_ns = clock::now_ns().saturating_add(timeout_ns);
+                Deadline { at_ns: at_ns.min(u64::MAX - 1) }
             }
         }
     }

@@ -53,6 +53,10 @@ struct FaultDriver {
     description: Option<Description>,
     /// The inner driver gets flushes and durable writes; otherwise its writes are durable.
     has_inner_cache: bool,
+    /// Requests that never complete, unless they are cancelled.
+    hung: Vec<Tag>,
+    /// The number of requests that the inner driver has.
+    nr_inner: u32,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
@@ -134,8 +138,17 @@ impl Device for FaultDevice {
             true => Arc::new(FaultWaiter::new(Arc::clone(&waiter), &delays)),
             false => Arc::clone(&waiter),
         };
-        let driver =
-            FaultDriver { inner, block, rules, ready, delays, description, has_inner_cache };
+        let driver = FaultDriver {
+            inner,
+            block,
+            rules,
+            ready,
+            delays,
+            description,
+            has_inner_cache,
+            hung: Vec::with_capacity(depth as usize),
+            nr_inner: 0,
+        };
         Ok(DriverQueue { driver: Box::new(driver), waiter: outer })
     }
 
@@ -183,8 +196,18 @@ impl FaultDriver {
         Issue::Queued
     }
 
+    /// Waits for requests that the inner driver has, while others never complete.
+    fn wait_beside_hung(&mut self, nr_others: u32, timeout: Option<Duration>) {
+        match self.nr_inner {
+            // With a timeout the inner driver may be asked for a request that it does not have.
+            0 => self.inner.wait(1, Some(timeout.unwrap_or(Duration::MAX))),
+            nr_inner => self.inner.wait(nr_others.min(nr_inner), timeout),
+        }
+    }
+
     fn issue_inner(&mut self, rq: &IssuedRequest<'_>, last: bool, delay_ns: u64) -> Issue {
         let answer = self.inner.queue_rq(rq, last);
+        self.nr_inner += u32::from(answer == Issue::Queued);
         if answer == Issue::Queued && delay_ns > 0 {
             self.delays.queued(rq.tag, delay_ns);
         }
@@ -224,6 +247,10 @@ impl Driver for FaultDriver {
                 }
                 self.issue(rq, last, 0)
             }
+            Some(Effect::Hang) => {
+                self.hung.push(rq.tag);
+                Issue::Queued
+            }
             Some(Effect::Short(_)) | None => self.issue(rq, last, 0),
         }
     }
@@ -233,11 +260,16 @@ impl Driver for FaultDriver {
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
-        let FaultDriver { inner, ready, delays, description, .. } = self;
+        let FaultDriver { inner, ready, delays, description, nr_inner, .. } = self;
         ready.drain(..).for_each(|(tag, result)| done.push(tag, result));
+        let mut reap_inner = |done: &mut Completions| {
+            let nr_before = done.len();
+            inner.reap(done, look);
+            *nr_inner -= (done.len() - nr_before) as u32;
+        };
         let mut from_inner = |done: &mut Completions| match description {
-            Some(description) => description.reap(done, |done| inner.reap(done, look)),
-            None => inner.reap(done, look),
+            Some(description) => description.reap(done, &mut reap_inner),
+            None => reap_inner(done),
         };
         match delays.is_idle() {
             true => from_inner(done),
@@ -252,13 +284,25 @@ impl Driver for FaultDriver {
         match nr_completions.checked_sub(self.ready.len() as u32) {
             None | Some(0) => self.inner.commit_rqs(),
             Some(nr_others) => match self.delays.next_due_ns() {
-                None => self.inner.wait(nr_others, timeout),
+                None if self.hung.is_empty() => self.inner.wait(nr_others, timeout),
+                None => self.wait_beside_hung(nr_others, timeout),
                 Some(due_ns) => {
                     let left = Duration::from_nanos(due_ns.saturating_sub(clock::now_ns()));
                     let left = timeout.map_or(left, |timeout| timeout.min(left));
                     self.inner.wait(1, Some(left));
                 }
             },
+        }
+    }
+
+    fn cancel(&mut self, tag: Tag) -> bool {
+        match self.hung.iter().position(|hung| *hung == tag) {
+            Some(at) => {
+                self.hung.swap_remove(at);
+                self.ready.push((tag, Err(BlockStatus::Timeout)));
+                true
+            }
+            None => self.inner.cancel(tag),
         }
     }
 

@@ -30,6 +30,8 @@ mod due_tests;
 mod fault;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
+#[cfg(test)]
+mod cancel_tests;
 mod file;
 mod holes;
 mod memory;

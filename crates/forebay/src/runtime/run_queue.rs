@@ -28,7 +28,7 @@ use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock, thread};
 use crate::runtime::shared::SHARED;
 use crate::runtime::thread::reserve_spare;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
 use std::io;
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.
@@ -154,6 +154,10 @@ impl Driver for Rearming {
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         self.inner.wait(nr_completions, timeout);
+    }
+
+    fn cancel(&mut self, tag: Tag) -> bool {
+        self.inner.cancel(tag)
     }
 
     fn kick(&mut self) {

@@ -103,7 +103,7 @@ fn fault_rules() {
     check_open(
         "fault:ram:1M?rule=read:sad",
         "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
-         lie, nofua, writeback=STATUS or foreign_sync, after the operations",
+         lie, nofua, writeback=STATUS, foreign_sync or hang, after the operations",
     );
     check_open(
         "fault:ram:1M?rule=write:nofua",

@@ -11,7 +11,8 @@
 //!   `1s`: it completes this much later than at the device; `lie`: it completes and no part of it
 //!   is done (a flush that lies, a write that is lost); `nofua`: a durable write becomes a plain
 //!   one; `writeback=STATUS`: a write completes, and its write-back fails with this status;
-//!   `foreign_sync`: another program syncs the disk before the request;
+//!   `foreign_sync`: another program syncs the disk before the request; `hang`: no part of the
+//!   request is done, and it completes only if the layer cancels it, with the status `timeout`;
 //! - WHEN, all of which must hold: `range=START+LEN`: the request touches these bytes; `rate=P`:
 //!   with this probability; `nth=N`: every Nth request with these operations and this range;
 //!   `after=N`: from the Nth of them on, forever.
@@ -72,11 +73,13 @@ pub(super) enum Effect {
     WriteBack(BlockStatus),
     /// Another program syncs the disk.
     ForeignSync,
+    /// Never completes the request.
+    Hang,
 }
 
 /// The names of the effects other than statuses, and of the conditions. The docs name each.
 #[cfg(test)]
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "short=",
     "busy",
     "delay=",
@@ -84,6 +87,7 @@ pub(crate) const NAMES: [&str; 11] = [
     "nofua",
     "writeback=",
     "foreign_sync",
+    "hang",
     "range=",
     "rate=",
     "nth=",
@@ -99,7 +103,7 @@ pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
     };
     let expected_op = "any, or read, write, flush, discard, write_zeroes joined by `+`, first";
     let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie, nofua, \
-                           writeback=STATUS or foreign_sync, after the operations";
+                           writeback=STATUS, foreign_sync or hang, after the operations";
     let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";
     let mut parts = text.split(':');
     let names = parts.next().unwrap_or_default();
@@ -157,6 +161,7 @@ fn effect(text: &str) -> Option<Effect> {
         "lie" => return Some(Effect::Lie),
         "nofua" => return Some(Effect::IgnoreFua),
         "foreign_sync" => return Some(Effect::ForeignSync),
+        "hang" => return Some(Effect::Hang),
         _ => {}
     }
     if let Some(name) = text.strip_prefix("writeback=") {

@@ -78,6 +78,8 @@ fn recorded(text: &str) -> (FaultDriver, Seen) {
         delays: Delays::new(crate::driver::testing::DEPTH),
         description: None,
         has_inner_cache: true,
+        hung: Vec::new(),
+        nr_inner: 0,
     };
     (driver, seen)
 }

@@ -68,6 +68,8 @@ pub(super) struct Command {
     mode: i32,
     /// The number of zeroes written so far, if zeroes are written.
     nr_done: u64,
+    /// The layer has asked to give the request up.
+    is_cancelled: bool,
 }
 
 impl Command {
@@ -95,6 +97,7 @@ impl Commands {
             len: 0,
             mode: 0,
             nr_done: 0,
+            is_cancelled: false,
         };
         Commands {
             table: vec![idle; depth as usize].into(),
@@ -130,6 +133,11 @@ impl Commands {
         self.table[tag.index()]
     }
 
+    /// Records that the request of a tag is to be given up: it is not submitted again.
+    pub(super) fn cancel(&mut self, tag: Tag) {
+        self.table[tag.index()].is_cancelled = true;
+    }
+
     /// Records a request. A range is changed by `mode`.
     #[inline]
     pub(super) fn note(&mut self, rq: &IssuedRequest<'_>, mode: i32) {
@@ -152,6 +160,7 @@ impl Commands {
             len: rq.len,
             mode,
             nr_done: 0,
+            is_cancelled: false,
         };
         if mode == zeroing::WRITE {
             self.fill_zeroes(rq.tag);
@@ -279,7 +288,8 @@ impl Commands {
     #[cold]
     fn ended_oddly(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
         if self.is_sent_again(tag, answer) {
-            return None;
+            let is_cancelled = self.of(tag).is_cancelled;
+            return is_cancelled.then_some(Err(BlockStatus::Timeout));
         }
         let command = self.of(tag);
         let is_short = command.mode == zeroing::WRITE && command.nr_done < command.len;
@@ -297,6 +307,7 @@ impl Commands {
     /// The next entry is the same if the thread that submitted the request has ended since. In that
     /// case the kernel cannot continue a read whose page has arrived, because the thread's memory
     /// is gone (EFAULT). It cancels requests that the thread's workers have not begun (ECANCELED).
+    /// The layer's own cancellations have the same results, and those requests are not submitted.
     /// It may interrupt those that they have begun (EINTR, from file systems that wait for another
     /// party: FUSE, NFS). No part of such a request was done. A truly invalid address fails each
     /// time.

@@ -16,6 +16,7 @@
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
 
 mod base;
+mod cancel;
 mod commands;
 mod device;
 mod engine;

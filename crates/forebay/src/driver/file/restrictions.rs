@@ -1,5 +1,5 @@
 //! Restrictions of a ring: it may read, write, flush, and change ranges of the one file that it was
-//! made for.
+//! made for, and cancel its own requests.
 //!
 //! A ring is created disabled, gets its file and memory, is restricted, and only then enabled. Each
 //! entry must name a registered file. There is only one, and the table cannot change any more. So
@@ -13,7 +13,7 @@ use io_uring::{IoUring, opcode};
 use std::io;
 
 /// Operations that the driver uses on any kernel.
-const OPCODES: [u8; 9] = [
+const OPCODES: [u8; 10] = [
     opcode::Nop::CODE,
     opcode::Read::CODE,
     opcode::Write::CODE,
@@ -23,6 +23,7 @@ const OPCODES: [u8; 9] = [
     opcode::WriteFixed::CODE,
     opcode::Fsync::CODE,
     opcode::Fallocate::CODE,
+    opcode::AsyncCancel::CODE,
 ];
 
 /// Operations that the driver uses only if the kernel knows them (Linux 5.19). Older kernels reject

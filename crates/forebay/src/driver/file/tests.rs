@@ -2,6 +2,7 @@
 
 mod again;
 mod answers;
+mod cancel;
 mod entries;
 mod event;
 mod fixed;

@@ -17,6 +17,7 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
+use super::cancel::{CANCEL, Cancels};
 use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::{self, Event};
@@ -60,6 +61,7 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     nr_in_flight: u32,
     /// A kick's entry is in the submission or completion queue.
     kicked: bool,
+    cancels: Cancels,
     /// The number of entries left in the ring for the next wait beside the driver to submit.
     left: Arc<Left>,
     /// State of a ring that has ended because its system call is forbidden.
@@ -84,7 +86,9 @@ impl<E: Enter> UringDriver<E> {
         commands: Commands,
     ) -> UringDriver<E> {
         let depth = commands.depth();
-        assert!(ring.params().cq_entries() > depth, "the ring has room for every completion");
+        let nr_kicks = u32::from(mode == Mode::Shared);
+        let room = ring.params().cq_entries().checked_sub(depth + nr_kicks);
+        let room = room.expect("the ring has room for every completion");
         UringDriver {
             polls: ring.params().is_setup_sqpoll(),
             defers: event.is_some(),
@@ -99,6 +103,7 @@ impl<E: Enter> UringDriver<E> {
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
             kicked: false,
+            cancels: Cancels::new(room),
             left: Arc::default(),
             forbidden: Forbidden::default(),
             nr_syscalls: 0,
@@ -159,15 +164,25 @@ impl<E: Enter> UringDriver<E> {
         // A nop needs no file, but a restricted ring rejects entries without a fixed file.
         let entry: Entry = opcode::Nop::new().build().flags(Flags::FIXED_FILE).user_data(KICK);
         // SAFETY: the entry names no memory.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+        unsafe { self.push_own(&entry, KICK) };
+    }
+
+    /// Pushes an entry of the driver's own into the ring. Returns false if the ring has ended.
+    ///
+    /// # Safety
+    /// The entry names no memory.
+    unsafe fn push_own(&mut self, entry: &Entry, name: u64) -> bool {
+        // SAFETY: the caller guarantees it.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.make_room();
             if self.forbidden.is_over() {
-                return;
+                return false;
             }
         }
         let nr_before = self.ring.submission().len().saturating_sub(1);
         self.forbidden.keep_last(nr_before);
-        self.forbidden.pushed(KICK);
+        self.forbidden.pushed(name);
+        true
     }
 
     /// Submits all entries in the ring and waits for `nr` completions until the deadline. May
@@ -236,7 +251,8 @@ impl<E: Enter> UringDriver<E> {
         self.end_entries();
         let nr_ended = self.forbidden.nr_failed() + self.inline.nr() + self.queued.len();
         let nr_left = (self.nr_in_flight as usize).saturating_sub(nr_ended);
-        let is_lost = self.polls || self.defers && nr_left > self.ring.completion().len();
+        let nr_complete = self.ring.completion().len().saturating_sub(self.cancels.nr() as usize);
+        let is_lost = self.polls || self.defers && nr_left > nr_complete;
         assert!(!is_lost, "io_uring_enter with I/O in flight, which only it completes: {error}");
     }
 
@@ -252,6 +268,7 @@ impl<E: Enter> UringDriver<E> {
         for name in self.forbidden.take_entries(nr) {
             match name {
                 KICK => self.kicked = false,
+                CANCEL => self.cancels.end(),
                 tag => self.forbidden.fail(Tag::from_index(tag as usize)),
             }
         }
@@ -398,7 +415,9 @@ impl<E: Enter> Driver for UringDriver<E> {
         // A reap without a system call leaves deferred completions.
         self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
         let mut again = Vec::new();
-        let UringDriver { ring, commands, inline, kicked, nr_in_flight, forbidden, .. } = self;
+        let UringDriver {
+            ring, commands, inline, kicked, cancels, nr_in_flight, forbidden, ..
+        } = self;
         let mut ended = |tag, answer| match commands.ended(tag, answer) {
             Some(result) => {
                 *nr_in_flight -= 1;
@@ -409,6 +428,10 @@ impl<E: Enter> Driver for UringDriver<E> {
         for entry in ring.completion() {
             if entry.user_data() == KICK {
                 *kicked = false;
+                continue;
+            }
+            if entry.user_data() == CANCEL {
+                cancels.end();
                 continue;
             }
             ended(Tag::from_index(entry.user_data() as usize), entry.result());
@@ -447,8 +470,26 @@ impl<E: Enter> Driver for UringDriver<E> {
         let nr_done = self.inline.nr_done() + self.forbidden.nr_failed();
         match nr_completions.saturating_sub(nr_done as u32) {
             0 if !self.needs_enter() => {}
-            nr => self.enter(nr, until),
+            // Cancellations have completions of their own.
+            nr => self.enter(nr + self.cancels.nr(), until),
         }
+    }
+
+    #[cold]
+    fn cancel(&mut self, tag: Tag) -> bool {
+        self.publish();
+        if self.forbidden.is_over() {
+            return false;
+        }
+        let Some(entry) = self.cancels.begin(tag) else { return false };
+        self.commands.cancel(tag);
+        // SAFETY: the entry names no memory.
+        if !unsafe { self.push_own(&entry, CANCEL) } {
+            self.cancels.end();
+            return false;
+        }
+        self.enter(0, Deadline::NEVER);
+        true
     }
 
     /// The kick's completion stays in the ring until the waiting thread returns (K8), so it also
