@@ -105,7 +105,7 @@ fn timer_is_set_once_for_each_of_many_requests() {
 
 #[test]
 fn timer_is_set_again_for_an_earlier_due_time() {
-    let spec = "fault:ram:1M?rule=write:delay=80ms&rule=read:delay=3ms";
+    let spec = "fault:ram:1M?rule=write:delay=50s&rule=read:delay=3ms";
     let mut queue = queue(spec, Mode::Shared);
     queue.waiter.poll_fd().expect("a descriptor");
     assert!(reap(&mut *queue.driver).is_empty());
@@ -113,9 +113,7 @@ fn timer_is_set_again_for_an_earlier_due_time() {
     let begin = clock::now_ns();
     issue_data(&mut *queue.driver, Op::Write, 9, &mut written);
     issue_data(&mut *queue.driver, Op::Read, 1, &mut read);
-    for (tag, time_ms) in [(1, 3), (9, 80)] {
-        let (done, _) = poll_for_one(&mut queue);
-        assert_eq!(done.tag.index(), tag);
-        assert!(clock::now_ns() - begin >= time_ms * 1_000_000);
-    }
+    let (done, _) = poll_for_one(&mut queue);
+    assert_eq!(done.tag.index(), 1);
+    assert!((3_000_000..50_000_000_000).contains(&(clock::now_ns() - begin)));
 }

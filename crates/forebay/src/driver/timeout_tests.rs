@@ -63,7 +63,7 @@ fn wait_beside_a_driver_without_completions_lasts_until_its_timeout() {
 }
 
 /// Waits as the owner until a request was reaped. Returns the number of waits.
-fn wait_for_one(driver: &mut dyn Driver, timeout: Option<Duration>) -> usize {
+fn wait_for_one(driver: &mut dyn Driver, timeout: Option<Duration>) -> u64 {
     let mut nr_waits = 0;
     while reap(driver).is_empty() {
         driver.wait(1, timeout);
@@ -101,21 +101,30 @@ fn owned_wait_ends_before_a_slow_request_and_the_next_one_with_it() {
         server.uri(),
     ];
     for spec in specs {
+        let mut driver = queue(&spec, Mode::Owned).driver;
         for timeout in [Duration::from_millis(5), LONG] {
-            let mut driver = queue(&spec, Mode::Owned).driver;
-            let mut buf = Buf::new(4096);
-            let begin = clock::now_ns();
-            issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
-            driver.commit_rqs();
-            let nr_waits = wait_for_one(&mut *driver, Some(timeout));
-            let took = Duration::from_nanos(clock::now_ns() - begin);
-            assert!(took >= SLOW && took < LONG, "{spec}: {took:?}");
-            // A wait that ignores its timeout is one; waits that return early are many.
-            let nr_waits_max = if timeout == LONG { 2 } else { 13 };
-            assert!(nr_waits <= nr_waits_max, "{spec}: {nr_waits} waits of {timeout:?}");
-            assert!(timeout == LONG || nr_waits > 1, "{spec}: one wait of {took:?}");
+            // A wait may be so late on a busy machine that it sees the end.
+            let is_in_time = (0..20).any(|_| {
+                let nr_waits = nr_waits_of_a_slow_read(&spec, &mut *driver, timeout);
+                nr_waits > 1 || timeout == LONG
+            });
+            assert!(is_in_time, "{spec}: one wait of {timeout:?} lasts until the end");
         }
     }
+}
+
+/// Returns the number of waits until a slow request has completed.
+fn nr_waits_of_a_slow_read(spec: &str, driver: &mut dyn Driver, timeout: Duration) -> u64 {
+    let mut buf = Buf::new(4096);
+    let begin = clock::now_ns();
+    issue(driver, 0, data(Op::Read, 0, &mut buf, 4096));
+    driver.commit_rqs();
+    let nr_waits = wait_for_one(driver, Some(timeout));
+    let took = Duration::from_nanos(clock::now_ns() - begin);
+    assert!(took >= SLOW && took < LONG, "{spec}: {took:?}");
+    let nr_max = (took.as_nanos() / timeout.as_nanos()) as u64 + 2;
+    assert!(nr_waits <= nr_max, "{spec}: {nr_waits} waits of {timeout:?} in {took:?}");
+    nr_waits
 }
 
 #[test]
