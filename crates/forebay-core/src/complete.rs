@@ -74,6 +74,7 @@ impl Turn<'_> {
         let slot = &mut hctx.table[tag.index()];
         assert!(slot.state == SlotState::Issued, "a tag completes once, and only if it is issued");
         let rq = slot.rq.take().expect("an issued tag has a request");
+        let result = hctx.timeouts.completed(tag, result);
         hctx.nr_in_flight -= 1;
         if hctx.nr_in_flight == 0 {
             hctx.counters.busy_ns.add(self.now.saturating_sub(hctx.busy_since_ns));

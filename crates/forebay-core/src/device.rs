@@ -3,7 +3,7 @@
 use crate::durability::Durability;
 use crate::retry::{Counts, Retries};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 /// The state that all disks on one file or device share: durable points and running retries.
 #[derive(Clone, Debug)]
@@ -35,11 +35,18 @@ impl Backing {
     }
 }
 
+/// No failure was seen.
+const WORKS: u8 = 0;
+/// A request has ended with `Offline`.
+const OFFLINE: u8 = 1;
+/// A request has not completed within its time limits.
+const GIVEN_UP: u8 = 2;
+
 /// The state that all hardware contexts of a disk share.
 #[derive(Debug)]
 pub struct DeviceState {
-    /// Whether the device is gone.
-    failed: AtomicBool,
+    /// Whether the device is gone, and why: [`WORKS`], [`OFFLINE`] or [`GIVEN_UP`].
+    failed: AtomicU8,
     pub(crate) retries: Arc<Retries>,
     pub(crate) durability: Arc<Durability>,
     counts: Counts,
@@ -56,7 +63,7 @@ impl DeviceState {
     pub fn on(backing: &Backing, nr_hctxs: u32) -> DeviceState {
         let Backing { durability, retries } = backing.clone();
         let counts = retries.writes().join(nr_hctxs);
-        DeviceState { failed: AtomicBool::new(false), retries, durability, counts }
+        DeviceState { failed: AtomicU8::new(WORKS), retries, durability, counts }
     }
 
     /// Returns the durable points and losses.
@@ -75,23 +82,41 @@ impl DeviceState {
     }
 
     /// Returns whether the device is gone: a request ended with
-    /// [`Offline`](crate::BlockStatus::Offline), and [`revive`](DeviceState::revive) was not called
-    /// since. Requests that are not at the driver yet end with the same status.
+    /// [`Offline`](crate::BlockStatus::Offline) or was not completed in time, and
+    /// [`revive`](DeviceState::revive) was not called since. Requests that are not at the driver
+    /// yet end with the same status.
     // Relaxed, here and below: the flag orders no other data. If a request is issued a moment too
     // late, the device answers it.
     #[inline]
     pub fn is_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.load(Ordering::Relaxed) != WORKS
+    }
+
+    /// Returns whether the device is gone because a request was at the driver for longer than its
+    /// time limits allow ([`Policy::io_timeout_ns`](crate::Policy::io_timeout_ns)).
+    pub fn is_given_up(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) == GIVEN_UP
     }
 
     /// Marks the device as gone.
     pub(crate) fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
+        self.fail_because(OFFLINE);
+    }
+
+    /// Marks the device as gone because a request was not completed in time (H3).
+    pub(crate) fn give_up(&self) {
+        self.fail_because(GIVEN_UP);
+    }
+
+    /// Keeps the first reason: bios that end with `Offline` because of it are no second one.
+    fn fail_because(&self, reason: u8) {
+        let order = Ordering::Relaxed;
+        let _ = self.failed.compare_exchange(WORKS, reason, order, order);
     }
 
     /// Marks the device as working again.
     pub fn revive(&self) {
-        self.failed.store(false, Ordering::Relaxed);
+        self.failed.store(WORKS, Ordering::Relaxed);
     }
 }
 

@@ -89,13 +89,18 @@ impl Turn<'_> {
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
-                hctx.tags.get(0)?
+                match hctx.tags.get(0) {
+                    Some(tag) => tag,
+                    None if self.end_without_tag() => continue,
+                    None => return None,
+                }
             } else {
                 match self.get_tag(flags) {
                     Admitted::Tag(tag, is_old) => {
                         has_waited |= is_old;
                         tag
                     }
+                    Admitted::NoTag if self.end_without_tag() => continue,
                     Admitted::NoTag => return None,
                     Admitted::WaitsElsewhere => continue,
                 }
@@ -202,6 +207,7 @@ impl Turn<'_> {
             hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
             hctx.flush.count_issued(rq.steps);
         }
+        hctx.timeouts.issued(self.now);
         hctx.nr_in_flight += 1;
         hctx.nr_uncommitted += 1;
         hctx.counters.issued.add(1);
@@ -325,6 +331,25 @@ impl Turn<'_> {
             self.hctx.nr_waited = self.hctx.nr_waited.saturating_sub(1);
             self.answer(rq, BlockStatus::Again);
         }
+    }
+
+    /// H3: ends the oldest request of the backlog if the device is gone, because its tags may never
+    /// come back. Returns whether it did.
+    #[cold]
+    fn end_without_tag(&mut self) -> bool {
+        if !self.hctx.device.is_failed() {
+            return false;
+        }
+        let Some(mut rq) = self.hctx.pop_backlog() else { return false };
+        if rq.part_of.is_some() {
+            let skip = rq.skip;
+            rq.head_mut(&mut self.hctx.splits).mark(skip, Some(BlockStatus::Offline));
+            self.end_all(rq);
+        } else {
+            self.answer(rq, BlockStatus::Offline);
+        }
+        self.stock_backlog();
+        true
     }
 
     /// Ends all bios of a request that was not issued.

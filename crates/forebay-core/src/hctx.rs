@@ -15,6 +15,7 @@ use crate::retry::{Retries, WriteLog};
 use crate::splits::Splits;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
+use crate::timeout::Timeouts;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -57,6 +58,7 @@ pub struct HardwareContext {
     pub(crate) outside: VecDeque<Request>,
     pub(crate) tags: TagCache,
     pub(crate) flush: FlushMachine,
+    pub(crate) timeouts: Timeouts,
     /// One row per tag, and one for the command of the flush machine.
     pub(crate) table: Box<[Slot]>,
     pub(crate) splits: Splits,
@@ -157,8 +159,8 @@ impl Turned {
     }
 
     /// Returns the time of the context's clock at which a turn is due even if nothing happens until
-    /// then; `None` if only events make progress possible. A turn at that time finds something to
-    /// do.
+    /// then; `None` if only events make progress possible. For a time limit of requests the time is
+    /// a lower bound: that turn may find nothing to do, and leaves a later deadline.
     #[inline]
     pub fn deadline(self) -> Option<u64> {
         (self.next_at_ns != NO_DEADLINE).then_some(self.next_at_ns)
@@ -202,6 +204,7 @@ impl HardwareContext {
             outside: VecDeque::new(),
             tags: TagCache::new(tags, nr_requests),
             flush: FlushMachine::new(&limits, &policy, depth),
+            timeouts: Timeouts::new(&policy, depth),
             table: (0..=depth).map(|_| idle()).collect(),
             splits: Splits::new(depth),
             dispatch: VecDeque::with_capacity(depth as usize),
@@ -251,6 +254,7 @@ impl HardwareContext {
         }
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);
+        turn.hctx.check_timeouts(driver, now);
         turn.wake();
         turn.dispatch(driver);
         let is_due = match commit {
@@ -271,9 +275,16 @@ impl HardwareContext {
             nr_in_flight: self.nr_in_flight,
             work_left: work_left || !self.outside.is_empty(),
             is_drained: self.nr_in_flight == 0 && !work_left,
-            // An opened gate runs the context by itself.
-            next_at_ns: if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE },
+            next_at_ns: self.next_at_ns(gates),
         }
+    }
+
+    /// Returns the time of the next deadline; [`NO_DEADLINE`] if there is none.
+    #[inline]
+    fn next_at_ns(&self, gates: Gates) -> u64 {
+        // An opened gate runs the context by itself.
+        let flush_ns = if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE };
+        if self.nr_in_flight > 0 { flush_ns.min(self.timeouts.next_ns()) } else { flush_ns }
     }
 
     /// Returns whether an admitted request is not at the driver.

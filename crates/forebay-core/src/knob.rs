@@ -4,7 +4,8 @@
 //! text. [`KNOBS`] is the only list of the keys and of their values.
 
 use crate::policy::{
-    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy,
+    FlushPolicy, IO_TIMEOUT_GRACE_NS, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
+    RunQueuePolicy,
 };
 use crate::size::parse_size;
 use crate::tag::WakePolicy;
@@ -110,7 +111,7 @@ const MS: &str = "a number of milliseconds from 0 to 3600000";
 const NS_PER_MS: u64 = 1_000_000;
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 15] = [
+pub static KNOBS: [Knob; 17] = [
     choice!("plug", plug: PlugPolicy),
     choice!("nomerges", nomerges: MergePolicy),
     choice!("kick", kick: KickPolicy),
@@ -143,6 +144,18 @@ pub static KNOBS: [Knob; 15] = [
         values: Values::Number { min: 0, max: 3_600_000, what: MS },
         get: |policy| Value::Number(policy.flush_pending_ns / NS_PER_MS),
         set: |policy, number| policy.flush_pending_ns = number * NS_PER_MS,
+    },
+    Knob {
+        key: "io_timeout_ms",
+        values: Values::Number { min: 0, max: 3_600_000, what: MS },
+        get: |policy| Value::Number(policy.io_timeout_ns / NS_PER_MS),
+        set: |policy, number| policy.io_timeout_ns = number * NS_PER_MS,
+    },
+    Knob {
+        key: "io_timeout_grace_ms",
+        values: Values::Number { min: 0, max: 3_600_000, what: MS },
+        get: |policy| Value::Number(policy.io_timeout_grace_ns / NS_PER_MS),
+        set: |policy, number| policy.io_timeout_grace_ns = number * NS_PER_MS,
     },
     switch!("elide", elide),
     switch!("iostats", iostats),
@@ -230,21 +243,25 @@ impl Policy {
     /// Returns the setting that requires more tags than exist.
     pub fn check(&self) -> Result<(), BadKnob> {
         let (depth, nr_requests) = (self.queue_depth, self.nr_requests.unwrap_or(self.queue_depth));
-        let bad = |key, value: u32, expected: String| {
+        let bad = |key, value: u64, expected: String| {
             let knob = Knob::named(key).expect("the table has it");
             Err(BadKnob { knob, value: value.to_string(), expected })
         };
         let up_to_depth = || format!("a number from 1 to queue_depth, which is {depth}");
         if nr_requests > depth {
-            return bad("nr_requests", nr_requests, up_to_depth());
+            return bad("nr_requests", nr_requests.into(), up_to_depth());
         }
         // Without the key, the depth is unlimited.
         if self.async_depth != QUEUE_DEPTH_MAX && self.async_depth > depth {
-            return bad("async_depth", self.async_depth, up_to_depth());
+            return bad("async_depth", self.async_depth.into(), up_to_depth());
         }
         if self.nr_reserved >= nr_requests {
             let expected = format!("a number below nr_requests, which is {nr_requests}");
-            return bad("reserved_tags", self.nr_reserved, expected);
+            return bad("reserved_tags", self.nr_reserved.into(), expected);
+        }
+        if self.io_timeout_ns == 0 && self.io_timeout_grace_ns != IO_TIMEOUT_GRACE_NS {
+            let expected = "no value without io_timeout_ms, which sets the time limit".to_owned();
+            return bad("io_timeout_grace_ms", self.io_timeout_grace_ns / NS_PER_MS, expected);
         }
         Ok(())
     }

@@ -59,6 +59,7 @@ mod splits;
 mod stats;
 mod status;
 mod tag;
+mod timeout;
 mod usual;
 pub mod wait;
 

@@ -98,6 +98,9 @@ impl FlushPolicy {
     }
 }
 
+/// The default of [`Policy::io_timeout_grace_ns`].
+pub(crate) const IO_TIMEOUT_GRACE_NS: u64 = 10_000_000_000;
+
 /// The settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -128,9 +131,13 @@ pub struct Policy {
     /// Order of flushes on a device that executes a flush only alone.
     pub flush: FlushPolicy,
     /// How long a flush waits at most for writes at the device that will need a flush themselves,
-    /// in nanoseconds. It is checked when the hardware context turns. Linux uses 5 s
-    /// (`FLUSH_PENDING_TIMEOUT`).
+    /// in nanoseconds. Linux uses 5 s (`FLUSH_PENDING_TIMEOUT`).
     pub flush_pending_ns: u64,
+    /// How long a request may be at the driver, in nanoseconds; 0 means without a limit. A request
+    /// that takes longer is counted and, where the driver can, cancelled.
+    pub io_timeout_ns: u64,
+    /// How much longer it may take after that before the device is marked as gone, in nanoseconds.
+    pub io_timeout_grace_ns: u64,
     /// Whether a flush ends at once if no write has ended since the last flush. The creator of the
     /// queue promises that there is no other writer to the device.
     pub elide: bool,
@@ -158,6 +165,8 @@ impl Default for Policy {
             wake: WakePolicy::default(),
             flush: FlushPolicy::default(),
             flush_pending_ns: 5_000_000_000,
+            io_timeout_ns: 0,
+            io_timeout_grace_ns: IO_TIMEOUT_GRACE_NS,
             elide: false,
             nr_bios: 4096,
             nr_hw_queues: 1,

@@ -55,6 +55,9 @@ pub struct QueueStats {
     /// Merged requests that failed and were not retried, because a write may have overtaken them.
     /// Also the rests of short writes that were not resent for the same reason.
     pub overtaken: u64,
+    /// Requests that were at the driver for longer than
+    /// [`io_timeout_ns`](crate::Policy::io_timeout_ns).
+    pub timeouts: u64,
     /// Batches that were committed to the driver.
     pub commits: u64,
     /// Steps of requests that need a flush: flushes, PREFLUSH, and FUA without native support. Each
@@ -132,6 +135,7 @@ impl QueueStats {
         self.requeues += counters.requeues.get();
         self.retries += counters.retries.get();
         self.overtaken += counters.overtaken.get();
+        self.timeouts += counters.timeouts.get();
         self.commits += counters.commits.get();
         self.flushes_asked += counters.flushes_asked.get();
         self.flushes_issued += counters.flushes_issued.get();
@@ -197,6 +201,7 @@ pub struct RunCounters {
     pub(crate) requeues: Counter,
     pub(crate) retries: Counter,
     pub(crate) overtaken: Counter,
+    pub(crate) timeouts: Counter,
     pub(crate) commits: Counter,
     pub(crate) flushes_asked: Counter,
     pub(crate) flushes_issued: Counter,

@@ -157,6 +157,8 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
         wake: wake(random),
         flush: random.pick(&FlushPolicy::ALL),
         flush_pending_ns: random.pick(&[0, 10_000, 5_000_000_000]),
+        io_timeout_ns: random.pick(&[0, 0, 0, 5_000, 30_000]),
+        io_timeout_grace_ns: random.pick(&[0, 20_000, 5_000_000_000]),
         elide: random.chance(1, 2),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),

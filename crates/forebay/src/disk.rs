@@ -15,7 +15,7 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, BlockStatus, Gate, Op, QueueLimits, Refusal};
+use forebay_core::{Bio, BlockStatus, Gate, Op, Policy, QueueLimits, Refusal};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -367,7 +367,8 @@ impl Disk {
     }
 
     /// Returns whether the device is gone: some I/O has ended with
-    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). All I/O that is not yet at the driver
+    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline), or was not completed within
+    /// `io_timeout_ms` and `io_timeout_grace_ms`. All I/O that is not yet at the driver
     /// ends with that status until [`Disk::revive`] is called.
     pub fn is_failed(&self) -> bool {
         self.shared.device_state().is_failed()
@@ -376,6 +377,11 @@ impl Disk {
     /// Returns why the device is gone, as a text for people. `None` if the device works, or its
     /// driver has no reason to report. For an NBD export: why the connection was given up.
     pub fn failure(&self) -> Option<String> {
+        if self.shared.device_state().is_given_up() {
+            let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = self.shared.info().policy;
+            let limit_ms = (io_timeout_ns + io_timeout_grace_ns) / 1_000_000;
+            return Some(format!("a request has not completed within {limit_ms} ms"));
+        }
         self.shared.device().failure()
     }
 

@@ -74,9 +74,9 @@ impl DiskFacts {
 }
 
 impl DiskInfo {
-    /// Returns whether turns receive the time, for latencies or for the limit on waits of flushes.
+    /// Returns whether turns receive the time, for latencies or for deadlines.
     pub(crate) fn is_timed(&self) -> bool {
-        self.policy.iostats || self.limits.volatile_cache
+        self.policy.iostats || self.limits.volatile_cache || self.policy.io_timeout_ns > 0
     }
 }
 

@@ -73,6 +73,8 @@ use std::str::FromStr;
 /// | `fua` | switch | durable writes: `off` by a shared flush, `on` by RWF_DSYNC if available |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
 /// | `flush_pending_ms` | 0 to 3600000; 5000 | the longest wait of a flush for writes, ms |
+/// | `io_timeout_ms` | 0 to 3600000; 0 | a slower request is cancelled if possible; 0: no limit |
+/// | `io_timeout_grace_ms` | 0 to 3600000; 10000 | after that time more the device counts as gone |
 /// | `elide` | switch; `on` for `ram`, `null` | a flush with nothing to do ends at once |
 /// | `exclusive` | switch; `off` | no other user may have the file or block device open |
 /// | `read_only` | switch; `off` | everything that changes the disk is refused |

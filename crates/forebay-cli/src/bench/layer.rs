@@ -119,6 +119,7 @@ impl<'a> Layer<'a> {
             "requeues": queue.requeues,
             "retries": queue.retries,
             "overtaken": queue.overtaken,
+            "timeouts": queue.timeouts,
             "flushes_asked": queue.flushes_asked,
             "flushes_issued": queue.flushes_issued,
             "flushes_joined": queue.flushes_joined,
@@ -225,8 +226,9 @@ fn requests(stats: &DiskStats) -> Vec<String> {
         line(
             "delays",
             &format!(
-                "tag waits={}, device busy={}, retried after an error={}, not retried={}",
-                queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
+                "tag waits={}, device busy={}, retried after an error={}, not retried={}, \
+                 over the time limit={}",
+                queue.tag_waits, queue.requeues, queue.retries, queue.overtaken, queue.timeouts
             ),
         ),
     ]

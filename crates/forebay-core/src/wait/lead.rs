@@ -2,9 +2,9 @@
 
 use crate::hctx::{Commit, Turned};
 use crate::plant::plants;
-use crate::run_timer::RunTimer;
 use crate::wait::cell::{WaitCell, WaitState};
 use crate::wait::context::{self, Context, Step};
+use crate::wait::timers::Timers;
 use core::time::Duration;
 
 /// Delay before the next run when a driver is busy with nothing in flight, as in Linux
@@ -34,10 +34,10 @@ pub trait Sleeper: Context {
 
 /// A thread (or a simulated task) that waits for bios of its own at a hardware context.
 pub trait Host: Sleeper {
-    /// Returns the delayed run of the context.
-    fn timer(&self) -> &RunTimer;
+    /// Returns the delayed run of the context, and its deadline.
+    fn timers(&self) -> &Timers;
 
-    /// Returns the present time of the timer's clock.
+    /// Returns the present time of the timers' clock.
     fn now_ns(&self) -> u64;
 
     /// Runs one turn with the requests that this thread has detached from its plug. If another
@@ -152,7 +152,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
             // W2. A later delivery kicks (W4).
             if !host.is_over(goal) && host.cell().state() != WaitState::Woken {
                 // A delayed run armed after this load is not missed: arming it kicks the leader.
-                let delayed = host.timer().is_set().then(|| host.timer().left_ns(host.now_ns()));
+                let delayed = host.timers().is_set().then(|| host.timers().left_ns(host.now_ns()));
                 host.wait_in_driver(delayed.flatten().or(timeout));
             }
             host.run_state().unblock();
@@ -171,7 +171,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
 }
 
 fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
-    host.timer().begin();
+    host.timers().begin();
     host.step(Step::TookTimer);
     let turned = host.turn(&mut token, Commit::Later);
     (token, turned)

@@ -29,6 +29,7 @@
 mod cell;
 mod context;
 mod lead;
+mod timers;
 mod turn;
 
 pub use cell::{NEVER, Notice, TAGS, WaitCell, WaitState};
@@ -36,6 +37,7 @@ pub use context::{
     Context, Step, block, commit, finish, hand_off, release, release_to_wait, run_turn,
 };
 pub use lead::{Host, RESOURCE_DELAY, Sleeper, follow, lead};
+pub use timers::Timers;
 pub use turn::{Turning, deliver_each, turn};
 
 use crate::hctx::{Commit, Turned};

@@ -112,6 +112,13 @@ const FIGURES: &[Figure] = &[
         ),
         |disk| Value::Whole(disk.queue.retries),
     ),
+    figure(
+        Name::of(
+            "forebay_disk_timeouts",
+            "Requests that were at the device for longer than io_timeout_ms.",
+        ),
+        |disk| Value::Whole(disk.queue.timeouts),
+    ),
     figure(Name::of("forebay_disk_tag_waits", "I/Os that waited for a tag."), |disk| {
         Value::Whole(disk.queue.tag_waits)
     }),

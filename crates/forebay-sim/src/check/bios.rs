@@ -33,12 +33,14 @@ pub(crate) struct Bios {
     /// When a command last transferred nothing.
     none_at: u64,
     offline_at: u64,
+    /// Whether requests have a time limit.
+    has_time_limit: bool,
     pub(crate) nr_ended: u64,
     pub(crate) nr_blocks_read: u64,
 }
 
 impl Bios {
-    pub(crate) fn new(block_size: u32) -> Bios {
+    pub(crate) fn new(block_size: u32, has_time_limit: bool) -> Bios {
         Bios {
             rows: Vec::new(),
             block_size: block_size.into(),
@@ -50,6 +52,7 @@ impl Bios {
             failed_at: [0; BlockStatus::ALL.len()],
             none_at: 0,
             offline_at: 0,
+            has_time_limit,
             nr_ended: 0,
             nr_blocks_read: 0,
         }
@@ -237,6 +240,8 @@ impl Bios {
             }
             (None | Some(Unit::EndOfFile), Ok(len)) => len == at as u64 * self.block_size,
             (Some(Unit::Failed(last)), Err(status)) if status == last => true,
+            // H4.
+            (Some(Unit::Failed(_)), Err(BlockStatus::Timeout)) if self.has_time_limit => true,
             // E1, E3: a failure that ends one of the bios retried one by one may end those behind
             // it.
             (Some(Unit::Failed(last)), Ok(len)) => {
@@ -262,6 +267,12 @@ impl Bios {
         let has_flush = row.op == Op::Flush || row.flags.intersects(flushes);
         let failed_at = self.flush_failed_at[status as usize];
         if has_flush && failed_at > row.queued_at {
+            return true;
+        }
+        // H4: an overdue flush, whatever its own status was.
+        let has_newly_failed = || self.flush_failed_at.iter().any(|&at| at > row.queued_at);
+        let is_overdue = self.has_time_limit && status == BlockStatus::Timeout;
+        if has_flush && is_overdue && has_newly_failed() {
             return true;
         }
         // Writes that an earlier flush has lost are lost for every flush that covers them.

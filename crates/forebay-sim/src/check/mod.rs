@@ -96,7 +96,7 @@ impl Checks {
         Checks {
             trace,
             limits,
-            bios: Bios::new(limits.logical_block_size),
+            bios: Bios::new(limits.logical_block_size, policy.io_timeout_ns > 0),
             register: Register::default(),
             durable: Durable::default(),
             order: Order::new(policy, bound),

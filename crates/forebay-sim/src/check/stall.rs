@@ -88,7 +88,7 @@ fn held(world: &World, hctx: &Hctx) -> Verdict {
 fn leader(hctx: &Hctx) -> Verdict {
     let Some((task, _)) = hctx.waiter.get() else { return Ok(()) };
     let comes_back = hctx.waits_until_ns.get().is_some() || hctx.run.is_kicked();
-    match hctx.timer.is_set() && !comes_back {
+    match hctx.timers.is_set() && !comes_back {
         true => broken(rules::W4, format!("task {task}, which has a delayed run to make, was not")),
         false => Ok(()),
     }

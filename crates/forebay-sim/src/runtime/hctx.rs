@@ -7,7 +7,8 @@ use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::{HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, TagSet};
+use forebay_core::wait::Timers;
+use forebay_core::{HardwareContext, QueuedBio, RunCounters, RunState, TagSet};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub(crate) struct Hctx {
     pub(crate) inbox: RefCell<Inbox>,
     pub(crate) tags: TagCalls,
     /// When a delayed run is due.
-    pub(crate) timer: RunTimer,
+    pub(crate) timers: Timers,
     /// A leader must be kicked for an event outside of its context's turns.
     pub(crate) kick_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
@@ -75,7 +76,7 @@ impl Hctx {
             is_owned: Cell::new(at == 0),
             inbox: RefCell::new(Inbox::new()),
             tags: TagCalls::default(),
-            timer: RunTimer::new(),
+            timers: Timers::new(),
             kick_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),

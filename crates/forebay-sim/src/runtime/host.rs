@@ -15,9 +15,9 @@ use crate::trace::Kind;
 #[cfg(forebay_plant)]
 use forebay_core::plant::CorePlant;
 use forebay_core::wait::{
-    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Step, WaitCell, WaitState,
+    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Step, Timers, WaitCell, WaitState,
 };
-use forebay_core::{Commit, Driver, RunState, RunTimer, Turned};
+use forebay_core::{Commit, Driver, RunState, Turned};
 use std::rc::Rc;
 
 /// With this many requests at the device, a follower leaves the commit to the leader. Fewer than in
@@ -179,8 +179,8 @@ impl Sleeper for At<'_, '_> {
 }
 
 impl Host for At<'_, '_> {
-    fn timer(&self) -> &RunTimer {
-        &self.hctx.timer
+    fn timers(&self) -> &Timers {
+        &self.hctx.timers
     }
 
     fn now_ns(&self) -> u64 {

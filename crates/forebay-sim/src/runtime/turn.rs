@@ -152,7 +152,7 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn arm_delayed_run(&mut self) {
-        let (world, timer) = (&self.thread.world, &self.hctx.timer);
+        let (world, timer) = (&self.thread.world, &self.hctx.timers);
         let now = world.now();
         let at_ns = now + RESOURCE_DELAY.as_nanos() as u64;
         if world.plants(Plant::ExtendDelay) {
@@ -164,7 +164,7 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn arm_deadline(&mut self, at_ns: u64) -> bool {
-        self.hctx.is_shared && self.hctx.timer.limit(at_ns)
+        self.hctx.is_shared && self.hctx.timers.limit(at_ns)
     }
 
     fn kick_driver(&mut self) {
@@ -228,6 +228,9 @@ fn turn_core(
         let nr_before = ended.len();
         let nr_issued = port.checks.trace.counts[Kind::Issue as usize];
         let turned = core.turn(port, now, gates, commit, ended);
+        if world.device_state.is_given_up() {
+            port.checks.bios.offline();
+        }
         let checks = &mut *port.checks;
         checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
         let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;

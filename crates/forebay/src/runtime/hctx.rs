@@ -17,10 +17,8 @@ use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
 use crate::runtime::wait::At;
-use forebay_core::wait::{self, RESOURCE_DELAY};
-use forebay_core::{
-    Driver, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, SoftwareQueue,
-};
+use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
+use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -49,7 +47,7 @@ pub(crate) struct Hctx {
     pub(crate) is_shared: bool,
     /// Delayed run of a shared context with a busy driver. Set by the token holder, and run by the
     /// leader.
-    pub(crate) timer: RunTimer,
+    pub(crate) timers: Timers,
     /// Present in a shared context under `run_queue=always`.
     pub(crate) run_work: Option<Arc<RunWork>>,
     /// Whether turns need the current time.
@@ -112,7 +110,7 @@ impl Hctx {
             alarm: Alarm::new(),
             run: RunState::new(),
             is_shared,
-            timer: RunTimer::new(),
+            timers: Timers::new(),
             run_work: None,
             is_timed,
             inbox: BioStack::new(),
@@ -187,14 +185,14 @@ impl Hctx {
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.
     fn delay_run(&self) {
-        self.timer.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
+        self.timers.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
     }
 
     /// Returns how long the leader may wait at most: until the delayed run, if one is armed.
     pub(crate) fn delay_left(&self) -> Option<Duration> {
         // A delayed run armed after this load is not missed: arming it kicks the leader.
-        let left_ns = || self.timer.left_ns(clock::now_ns());
-        self.timer.is_set().then(left_ns).flatten().map(Duration::from_nanos)
+        let left_ns = || self.timers.left_ns(clock::now_ns());
+        self.timers.is_set().then(left_ns).flatten().map(Duration::from_nanos)
     }
 
     /// Returns a descriptor for an event loop. It is readable when a descriptor of `fds` is
@@ -225,7 +223,7 @@ impl Hctx {
 
     /// Cancels the delayed runs of a context that was stopped or quiesced (R4).
     pub(crate) fn cancel_runs(&self) {
-        self.timer.cancel();
+        self.timers.cancel();
         // In a child of a fork the lock may be held by a thread that does not exist there.
         if let Some(work) = &self.run_work
             && !self.origin.is_elsewhere()

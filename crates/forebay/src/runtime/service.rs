@@ -208,7 +208,7 @@ impl Server {
         // If another thread has the token, that thread turns, and finds this one blocked.
         let mut kept = token;
         while let Some(mut token) = kept {
-            hctx.timer.begin();
+            hctx.timers.begin();
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
             if token.runs_wakers() {
                 return Some(token);

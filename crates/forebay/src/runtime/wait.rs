@@ -11,8 +11,10 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::{self, Woken};
-use forebay_core::wait::{self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, TAGS, WaitCell};
-use forebay_core::{Commit, RunState, RunTimer, Turned};
+use forebay_core::wait::{
+    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, TAGS, Timers, WaitCell,
+};
+use forebay_core::{Commit, RunState, Turned};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,8 +170,8 @@ impl<T: HasMailbox> Sleeper for At<'_, T> {
 }
 
 impl<'a> Host for At<'a, Waiting<'a>> {
-    fn timer(&self) -> &RunTimer {
-        &self.hctx.timer
+    fn timers(&self) -> &Timers {
+        &self.hctx.timers
     }
 
     fn now_ns(&self) -> u64 {

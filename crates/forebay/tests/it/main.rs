@@ -38,5 +38,6 @@ mod tags;
 #[path = "../support/thin_device.rs"]
 mod thin_device;
 mod threads;
+mod timeouts;
 mod wakeups;
 mod write_back;

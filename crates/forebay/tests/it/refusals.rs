@@ -39,7 +39,8 @@ fn specs() {
     check_open(
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; valid keys: async_depth, elide, \
-         exclusive, flush, flush_pending_ms, fua, iostats, kick, kick_ns, logical_block_size, \
+         exclusive, flush, flush_pending_ms, fua, io_timeout_grace_ms, \
+         io_timeout_ms, iostats, kick, kick_ns, logical_block_size, \
          max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_requests, plug, queue_depth, \
          read_only, reserved_tags, run_queue, service, tag_set, wake",
     );
@@ -70,7 +71,8 @@ fn values() {
     check_open(
         "model:nvme?colour=red",
         "unknown key `colour` for driver `model`; valid keys: async_depth, bytes_per_s, data, \
-         elide, exclusive, flush, flush_pending_ms, fua, iostats, kick, latency_ns, \
+         elide, exclusive, flush, flush_pending_ms, fua, io_timeout_grace_ms, \
+         io_timeout_ms, iostats, kick, latency_ns, \
          logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
          nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
          run_queue, seed, service, size, tag_set, wake",
@@ -124,6 +126,11 @@ fn settings_of_flushes() {
     check_open(
         "ram:1M?flush_pending_ms=1d",
         "flush_pending_ms=1d: expected a number of milliseconds from 0 to 3600000",
+    );
+    check_open(
+        "ram:1M?io_timeout_grace_ms=50",
+        "io_timeout_grace_ms=50: expected no value without io_timeout_ms, which sets the time \
+         limit",
     );
     check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");
     check_open("ram:1M?exclusive=maybe", "exclusive=maybe: expected on or off");
@@ -182,8 +189,8 @@ fn files() {
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; valid keys: async_depth, capacity, direct, \
          elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
-         iostats, kick, lock, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
+         io_timeout_grace_ms, io_timeout_ms, iostats, kick, lock, max_sectors_kb, \
+         nomerges, nr_bios, nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
          run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );
     check_open(

@@ -302,7 +302,7 @@ impl Turning for TokenTurn<'_, '_, '_> {
         if self.is_polled {
             hctx.alarm.limit(at_ns);
         }
-        hctx.is_shared && hctx.timer.limit(at_ns)
+        hctx.is_shared && hctx.timers.limit(at_ns)
     }
 
     fn kick_driver(&mut self) {

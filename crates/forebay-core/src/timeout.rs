@@ -1,0 +1,130 @@
+//! Time limits of requests at the driver (`io_timeout_ms`).
+//!
+//! A request that is at the driver for longer than the limit is *overdue*. Counterpart in Linux:
+//! `blk_mq_timeout_work`, and the `timeout` callback of `struct blk_mq_ops`.
+//!
+//! - H1 an overdue request is counted once, and its driver is asked to cancel it;
+//! - H2 it keeps its tag and its memory until the driver completes it, whatever the driver answers;
+//! - H3 if it has not completed after a further time of grace, the device is marked as gone:
+//!   requests that are not at the driver end with `Offline`, also those that wait for a tag;
+//! - H4 if it then fails, its bios end with `Timeout`. Whether a write has changed the device is
+//!   not known. If it succeeds after all, its bios succeed.
+//!
+//! The time of the next check is a lower bound: the request for which it was set may have completed
+//! since. So an I/O costs one comparison, and a check that finds nothing happens once per limit.
+
+use crate::driver::Driver;
+use crate::hctx::{HardwareContext, NO_DEADLINE, SlotState};
+use crate::policy::Policy;
+use crate::status::BlockStatus;
+use crate::tag::Tag;
+use alloc::vec::Vec;
+
+/// The time limits of one hardware context.
+#[derive(Debug)]
+pub(crate) struct Timeouts {
+    limit_ns: u64,
+    grace_ns: u64,
+    /// The time of the next check.
+    next_ns: u64,
+    overdue: Vec<Overdue>,
+}
+
+/// An overdue request.
+#[derive(Clone, Copy, Debug)]
+struct Overdue {
+    tag: Tag,
+    /// The device was marked as gone because of it. Once the device is declared to work again, this
+    /// request is no reason any more.
+    is_given_up: bool,
+}
+
+impl Timeouts {
+    /// Creates the limits of a context with `depth` tags.
+    pub(crate) fn new(policy: &Policy, depth: u32) -> Timeouts {
+        let room = if policy.io_timeout_ns == 0 { 0 } else { depth as usize + 1 };
+        Timeouts {
+            limit_ns: policy.io_timeout_ns,
+            grace_ns: policy.io_timeout_grace_ns,
+            next_ns: NO_DEADLINE,
+            overdue: Vec::with_capacity(room),
+        }
+    }
+
+    /// Records that a request is issued.
+    #[inline]
+    pub(crate) fn issued(&mut self, now: u64) {
+        if self.limit_ns != 0 {
+            self.next_ns = self.next_ns.min(now.saturating_add(self.limit_ns));
+        }
+    }
+
+    /// Returns the time of the next check.
+    #[inline]
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Returns the result of a request for its bios (H4).
+    #[inline]
+    pub(crate) fn completed(
+        &mut self,
+        tag: Tag,
+        result: Result<u64, BlockStatus>,
+    ) -> Result<u64, BlockStatus> {
+        if self.overdue.is_empty() { result } else { self.overdue_completed(tag, result) }
+    }
+
+    #[cold]
+    fn overdue_completed(
+        &mut self,
+        tag: Tag,
+        result: Result<u64, BlockStatus>,
+    ) -> Result<u64, BlockStatus> {
+        match self.overdue.iter().position(|overdue| overdue.tag == tag) {
+            None => result,
+            Some(place) => {
+                self.overdue.swap_remove(place);
+                result.map_err(|_| BlockStatus::Timeout)
+            }
+        }
+    }
+}
+
+impl HardwareContext {
+    /// H1 and H3, if a check is due.
+    #[inline]
+    pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
+        if now >= self.timeouts.next_ns {
+            self.expire(driver, now);
+        }
+    }
+
+    #[cold]
+    fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
+        let Timeouts { limit_ns, grace_ns, next_ns, overdue } = &mut self.timeouts;
+        *next_ns = NO_DEADLINE;
+        for (at, slot) in self.table.iter().enumerate() {
+            let (SlotState::Issued, Some(rq)) = (slot.state, &slot.rq) else { continue };
+            let tag = Tag::from_index(at);
+            let overdue_ns = rq.issued_ns.saturating_add(*limit_ns);
+            if now < overdue_ns {
+                *next_ns = overdue_ns.min(*next_ns);
+                continue;
+            }
+            let place = overdue.iter().position(|overdue| overdue.tag == tag);
+            let place = place.unwrap_or_else(|| {
+                self.counters.timeouts.add(1);
+                driver.cancel(tag);
+                overdue.push(Overdue { tag, is_given_up: false });
+                overdue.len() - 1
+            });
+            let lost_ns = overdue_ns.saturating_add(*grace_ns);
+            if now < lost_ns {
+                *next_ns = lost_ns.min(*next_ns);
+            } else if !core::mem::replace(&mut overdue[place].is_given_up, true) {
+                self.device.give_up();
+            }
+        }
+    }
+}

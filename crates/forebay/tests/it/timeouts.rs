@@ -1,0 +1,126 @@
+//! Time limits of requests: `io_timeout_ms` and `io_timeout_grace_ms` (H1 to H4).
+
+use crate::common::{Scratch, open, submit};
+use crate::event_loop::{await_readable, run};
+use forebay::{BlockStatus, Buf, Disk, Io, IoError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_millis(40);
+const GRACE: Duration = Duration::from_millis(60);
+
+/// How long a request takes that no driver gives up. The tests wait for less.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// Returns specs of faulty disks: each engine, with a shared and with an owned context.
+fn specs(scratch: &Scratch, keys: &str) -> Vec<String> {
+    let (limit, grace) = (LIMIT.as_millis(), GRACE.as_millis());
+    let keys = format!("{keys}&io_timeout_ms={limit}&io_timeout_grace_ms={grace}");
+    let mut specs = Vec::new();
+    for nr in [1, 2] {
+        let keys = format!("{keys}&nr_hw_queues={nr}");
+        for engine in ["file", "aio", "psync"] {
+            specs.push(format!("fault:{engine}:{}", scratch.spec(&keys)));
+        }
+        specs.push(format!("fault:ram:1M?{keys}"));
+    }
+    specs
+}
+
+/// Calls `act` with each disk, all at the same time.
+fn on_each(keys: &str, act: impl Fn(&Disk) + Sync) {
+    let scratch = Scratch::new(1 << 20);
+    thread::scope(|scope| {
+        for spec in specs(&scratch, keys) {
+            let act = &act;
+            scope.spawn(move || act(&open(&spec)));
+        }
+    });
+}
+
+/// Asserts that something took this long: not less, and not nearly as long as a slow request.
+fn assert_took(begin: Instant, limit: Duration, disk: &Disk) {
+    let took = begin.elapsed();
+    assert!(limit <= took && took < SLOW / 2, "{}: {took:?}", disk.info().spec);
+}
+
+#[test]
+fn request_that_hangs_is_counted_and_cancelled() {
+    on_each("rule=read:hang:range=0+4096", |disk| {
+        let begin = Instant::now();
+        let error = disk.read_at(&mut [0; 4096], 0).expect_err("it hangs");
+        assert_took(begin, LIMIT, disk);
+        assert_eq!(error, IoError::Ended(BlockStatus::Timeout));
+        assert_eq!(disk.stats().queue.timeouts, 1);
+        assert!(!disk.is_failed(), "the driver has given it up in time");
+        disk.read_at(&mut [0; 4096], 4096).expect("the disk works");
+    });
+}
+
+#[test]
+fn request_that_hangs_ends_for_queues_event_loops_and_futures() {
+    on_each("rule=read:hang:range=0+4096", |disk| {
+        let read = || Io::read(Buf::new(4096), 0);
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let begin = Instant::now();
+        submit(&mut queue, read());
+        queue.reap(1, 1, &mut done);
+        assert_took(begin, LIMIT, disk);
+        let begin = Instant::now();
+        queue.poll_fd().expect("a descriptor");
+        submit(&mut queue, read());
+        while done.len() < 2 {
+            await_readable(queue.poll_fd().expect("a descriptor"), &disk.info().spec);
+            queue.reap(0, 1, &mut done);
+        }
+        assert_took(begin, LIMIT, disk);
+        let begin = Instant::now();
+        done.push(run(disk.start(read()), thread::park).expect("no refusal"));
+        assert_took(begin, LIMIT, disk);
+        assert!(done.iter().all(|done| done.result == Err(BlockStatus::Timeout)));
+        assert_eq!(disk.stats().queue.timeouts, 3);
+    });
+}
+
+#[test]
+fn hung_flush_loses_the_writes_that_it_covers() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in &specs(&scratch, "rule=flush:hang")[..2] {
+        let disk = open(spec);
+        disk.write_at(&[1; 4096], 0).expect("no fault");
+        let error = disk.flush().expect_err("it hangs");
+        assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
+        assert!(disk.lost_writes().is_some(), "{spec}");
+    }
+}
+
+#[test]
+fn device_that_does_not_answer_is_gone_after_the_grace() {
+    let slow = SLOW.as_secs();
+    on_each(&format!("rule=read:delay={slow}s:range=0+4096&queue_depth=1"), |disk| {
+        thread::scope(|scope| {
+            let begin = Instant::now();
+            // No driver gives up a request that only its report delays.
+            let late = scope.spawn(|| disk.read_at(&mut [0; 4096], 0));
+            thread::sleep(LIMIT / 4);
+            // It waits for the only tag of the shared context.
+            let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the device is gone");
+            assert_took(begin, LIMIT + GRACE, disk);
+            assert_eq!(error, IoError::Ended(BlockStatus::Offline));
+            assert!(disk.is_failed());
+            assert_eq!(
+                disk.failure().expect("a reason"),
+                "a request has not completed within 100 ms"
+            );
+            let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the device is gone");
+            assert_eq!(error, IoError::Ended(BlockStatus::Offline));
+            assert!(!late.is_finished(), "its memory is still the driver's");
+            assert_eq!(late.join().expect("no panic").expect("it succeeds late"), 4096);
+            assert!(begin.elapsed() >= SLOW);
+        });
+        assert_eq!(disk.stats().queue.timeouts, 1);
+        disk.revive();
+        assert_eq!(disk.failure(), None);
+        disk.read_at(&mut [0; 4096], 4096).expect("the device is back");
+    });
+}
