@@ -14,6 +14,8 @@ pub struct Summary {
     pub hash: u64,
     /// The number of steps of all tasks.
     pub nr_steps: u64,
+    /// The virtual time that these steps took, ns. It stands for the time of processors.
+    pub busy_ns: u64,
     /// Voluntary context switches: how often a task went to sleep in a wait.
     pub nr_sleeps: u64,
     /// The virtual time at the end, ns.
