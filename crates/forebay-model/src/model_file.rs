@@ -86,6 +86,12 @@ impl Entry {
 }
 
 impl ModelFile {
+    /// Returns whether the name of a device is the path of a model file: it contains a slash, or
+    /// ends with `.model`. No other device has such a name.
+    pub fn is_path(name: &str) -> bool {
+        name.contains('/') || name.ends_with(".model")
+    }
+
     /// Parses the text of a file.
     ///
     /// # Errors

@@ -88,7 +88,13 @@ impl DeviceSpec {
         machines::ALL.iter().map(|preset| preset.name).chain(["fixed", "flaky"])
     }
 
-    /// Returns the device of a model file.
+    /// Returns whether the name of a device is the path of a model file: it contains a slash, or
+    /// ends with `.model`.
+    pub fn is_model_file(name: &str) -> bool {
+        ModelFile::is_path(name)
+    }
+
+    /// Returns the device that the text of a model file describes.
     ///
     /// # Errors
     /// A line is wrong, the family is unknown, or a constant is unknown or out of range.

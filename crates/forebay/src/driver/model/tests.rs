@@ -39,7 +39,7 @@ fn check_block(driver: &mut dyn Driver, at: u64, expected: u8) {
 #[test]
 fn a_wrong_name_is_told_all_names() {
     let names: Vec<&str> = machines::ALL.iter().map(|preset| preset.name).collect();
-    assert_eq!(NAMES, format!("one of {}", names.join(", ")));
+    assert!(NAMES.starts_with(&format!("one of {}, or", names.join(", "))), "{NAMES}");
 }
 
 #[test]
