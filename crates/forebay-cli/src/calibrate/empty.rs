@@ -3,7 +3,7 @@
 //! A disk counts as empty if its first and last megabyte contain only zeroes, where partition tables
 //! and file systems have their signatures, and so do blocks at regular distances between them.
 
-use forebay::{Disk, Spec};
+use forebay::{Buf, Disk, Spec};
 
 use crate::bench::{file_below, use_of};
 use crate::failure::Failure;
@@ -58,15 +58,20 @@ pub(super) fn check(disk: &Disk, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let capacity = disk.capacity_bytes().unwrap_or(0);
-    let mut buf = vec![0; END_BYTES as usize];
-    let mut sample = vec![0; SAMPLE_BYTES as usize];
-    find_data(disk, name, &mut buf, 0)?;
-    find_data(disk, name, &mut buf, capacity.saturating_sub(END_BYTES) / SAMPLE_BYTES * SAMPLE_BYTES)?;
+    let mut end = Buf::new(END_BYTES as usize);
+    let mut sample = Buf::new(SAMPLE_BYTES as usize);
+    find_data(disk, name, &mut end, 0)?;
+    find_data(disk, name, &mut end, aligned(capacity.saturating_sub(END_BYTES)))?;
     for nth in 0..NR_SAMPLES {
-        let at = (u128::from(capacity) * u128::from(nth) / u128::from(NR_SAMPLES)) as u64;
-        find_data(disk, name, &mut sample, at / SAMPLE_BYTES * SAMPLE_BYTES)?;
+        let at = u128::from(capacity) * u128::from(nth) / u128::from(NR_SAMPLES);
+        find_data(disk, name, &mut sample, aligned(at as u64))?;
     }
     Ok(())
+}
+
+/// Returns the offset, rounded down to a multiple of any block size.
+fn aligned(offset: u64) -> u64 {
+    offset / SAMPLE_BYTES * SAMPLE_BYTES
 }
 
 /// Reads the disk from `at` to the end of the buffer or of the disk.

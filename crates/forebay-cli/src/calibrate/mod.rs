@@ -21,6 +21,9 @@ use crate::bench::stop::Stop;
 use crate::failure::Failure;
 use crate::{output, usage};
 
+/// A larger root of the mean squared error is reported.
+const POOR: f64 = 0.1;
+
 /// The end of `forebay calibrate --help`.
 const NOTES: &str = "\
 The loads read, one after another: random reads of 4k with 1 to 256 in flight, larger random reads,
@@ -85,5 +88,13 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let repetitions = real_time::measure(&subject, &times, &stop)?;
     let fit = fit(args.family, &subject.probes, &repetitions)
         .map_err(|error| Failure::Run(format!("{}: {error}", subject.name)))?;
+    if fit.error > POOR {
+        output::stderr(&format!(
+            "forebay: warning: {} fits best, and its IOPS are off by {:.0} %; the machine may have \
+             been busy, or no family describes the device: compare the loads in the file\n",
+            fit.family.name(),
+            fit.error * 100.0
+        ));
+    }
     output::stdout(&text::model_file(&subject, &times, &repetitions, &fit)?)
 }
