@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn file_names_the_constants_that_differ_from_the_family() {
-        let text = "# a disk\n\nfamily = nvme  # best fit\nlatency_ns=71000 # 70 to 72 us\nsize=2g\n";
+        let text =
+            "# a disk\n\nfamily = nvme  # best fit\nlatency_ns=71000 # 70 to 72 us\nsize=2g\n";
         let file = ModelFile::parse(text).expect("a file");
         assert_eq!((file.family().value.as_str(), file.constants().len()), ("nvme", 2));
         let machine = file.machine().expect("good constants").expect("a machine");

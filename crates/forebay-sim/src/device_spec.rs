@@ -4,9 +4,7 @@
 use crate::engine::Engine;
 use forebay_core::{BlockStatus, Policy, QueueLimits, parse_size};
 use forebay_model::machines::{self, Preset};
-use forebay_model::{
-    Faults, FittedMachine, Fixed, Flaky, ModelFile, ModelFileError, PER_MILLION,
-};
+use forebay_model::{Faults, FittedMachine, Fixed, Flaky, ModelFile, ModelFileError, PER_MILLION};
 use std::str::FromStr;
 
 /// The maximum of a time constant, ns; the machines have the same.
@@ -325,7 +323,9 @@ mod tests {
             refused("family=fixed\n\nseek_ns=1"),
             "line 3: unknown constant seek_ns; fixed has latency_ns and channels"
         );
-        assert!(refused("family=floppy").starts_with("line 1: unknown family floppy; expected one"));
+        assert!(
+            refused("family=floppy").starts_with("line 1: unknown family floppy; expected one")
+        );
         assert!(refused("family=fixed:channels=3").starts_with("line 1: unknown family fixed:"));
         assert!(refused("family=hdd\nsize=32t").starts_with("line 2: size=32t: expected at most"));
     }

@@ -51,11 +51,11 @@ use forebay_fio::job::Job;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
+pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
 use self::layout::Layout;
 use self::outcome::{Outcome, Outcomes};
 use self::plan::Target;
-pub(crate) use self::in_use::use_of;
 pub(crate) use self::plan::file_below;
 pub(crate) use self::stages::run_stages;
 use self::stop::Stop;

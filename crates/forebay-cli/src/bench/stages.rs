@@ -8,8 +8,8 @@ use super::stop::Stop;
 use super::{in_use, parse, plan, run};
 use crate::failure::Failure;
 
-/// Runs the jobs of these arguments, and returns the figures of each, in order. Nothing is laid out:
-/// the disks exist and have the size that the jobs need.
+/// Runs the jobs of these arguments, and returns the figures of each, in order. Nothing is laid
+/// out: the disks exist and have the size that the jobs need.
 ///
 /// # Errors
 /// An argument is wrong, a job writes to a block device in use, a disk cannot be opened, a job

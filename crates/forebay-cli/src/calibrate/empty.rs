@@ -1,7 +1,8 @@
 //! Checks before a calibration writes: the disk is not mounted, not shared, and empty.
 //!
-//! A disk counts as empty if its first and last megabyte contain only zeroes, where partition tables
-//! and file systems have their signatures, and so do blocks at regular distances between them.
+//! A disk counts as empty if its first and last megabyte contain only zeroes, where partition
+//! tables and file systems have their signatures, and so do blocks at regular distances between
+//! them.
 
 use forebay::{Buf, Disk, Spec};
 
@@ -86,7 +87,8 @@ fn find_data(disk: &Disk, name: &str, buf: &mut [u8], at: u64) -> Result<(), Fai
         None => Ok(()),
         Some(place) => Err(Failure::Run(format!(
             "--write: {name} is not empty: it contains data at offset {}, which writes would \
-             destroy; omit --write, or erase the disk first (blkdiscard -z, or truncate for a file)",
+             destroy; omit --write, or erase the disk first (blkdiscard -z, or truncate for a \
+             file)",
             at + place as u64
         ))),
     }

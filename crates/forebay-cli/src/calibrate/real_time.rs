@@ -1,8 +1,8 @@
 //! The loads on a real disk, run by the engine of `bench`.
 //!
 //! All loads are jobs of one run, so the disk is opened once. Each is a stage of its own, and the
-//! repetitions alternate: every load of one before the next. So a change in the speed of the machine
-//! shows as a difference between repetitions, and not as one between loads.
+//! repetitions alternate: every load of one before the next. So a change in the speed of the
+//! machine shows as a difference between repetitions, and not as one between loads.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -86,25 +86,49 @@ fn options(subject: &Subject, times: &Times) -> Vec<OsString> {
     options.into_iter().map(OsString::from).collect()
 }
 
+/// A thread that sleeps more seldom, as a share of its I/Os, did not wait for the device.
+const SLEEPS_MIN: f64 = 0.001;
+
 fn figures_of(stats: &JobStats, probe: &Probe) -> Figures {
     let direction = &stats.directions[usize::from(probe.access.writes())];
     let time_ns = direction.runtime_ms as f64 * 1e6;
     let busy_ns = (stats.usage.user_us + stats.usage.system_us) as f64 * 1e3;
-    Figures::new(direction.total_ios, time_ns, busy_ns, &direction.clat)
+    let figures = Figures::new(direction.total_ios, time_ns, busy_ns, &direction.clat);
+    // On a busy machine such a thread had only a part of a processor.
+    let sleeps = stats.usage.voluntary_switches as f64 / (direction.total_ios as f64).max(1.0);
+    if sleeps < SLEEPS_MIN { Figures { busy: 1.0, ..figures } } else { figures }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_sim::calibrate::Access;
+
+    #[test]
+    fn thread_that_never_sleeps_is_limited_by_its_processor() {
+        let probe = Probe {
+            access: Access::RandomRead,
+            block_bytes: 4096,
+            depth: 8,
+            sync_every: 0,
+            is_check: false,
+        };
+        let mut stats = JobStats::new(0);
+        let direction = &mut stats.directions[0];
+        (direction.total_ios, direction.runtime_ms) = (50_000, 1000);
+        (stats.usage.user_us, stats.usage.system_us) = (100_000, 300_000);
+        let figures = figures_of(&stats, &probe);
+        assert!(figures.is_of_processor());
+        assert_eq!((figures.iops, figures.cpu_ns), (50_000.0, 8000.0));
+        stats.usage.voluntary_switches = 600;
+        assert!(!figures_of(&stats, &probe).is_of_processor());
+    }
 
     #[test]
     fn time_is_divided_among_the_runs_and_too_little_is_refused() {
         let times = Times::new(120, 5, 12).expect("two minutes");
         assert_eq!(times.run, Duration::from_secs(2));
         let error = Times::new(3, 5, 12).expect_err("50 ms").to_string();
-        assert_eq!(
-            error,
-            "--seconds=3: expected at least 4 for 12 loads and --repetitions=5"
-        );
+        assert_eq!(error, "--seconds=3: expected at least 4 for 12 loads and --repetitions=5");
     }
 }

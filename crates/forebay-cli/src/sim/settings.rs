@@ -57,7 +57,8 @@ impl Settings {
     /// A setting that is wrong or not simulated, or that contradicts another one.
     pub(super) fn disk(&self) -> Result<JobDisk, String> {
         let device = self.get(DEVICE).unwrap_or("fixed");
-        let parsed = device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
+        let parsed =
+            device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in &self.0 {
             if key != DEVICE {

@@ -51,7 +51,8 @@ fn calibrate(disk: &str, family: &str) -> String {
         let (_, value) = constant.split_once('=').expect(line);
         match comment.split_once(" to ") {
             Some((low, high)) => {
-                let [low, value, high] = [low, value, high].map(|it| it.parse::<u64>().expect(line));
+                let [low, value, high] =
+                    [low, value, high].map(|it| it.parse::<u64>().expect(line));
                 assert!((low..=high).contains(&value), "{line}");
             }
             None => assert!(comment.starts_with("not determined by this load"), "{line}"),
@@ -127,8 +128,16 @@ fn wrong_arguments_and_unusable_disks_are_refused() {
     let refused = |args: &str, code, message: &str| {
         check_refused(&folder, &format!("calibrate {args}"), code, message);
     };
-    refused("ram:64M --family sata", 2, "--family=sata: sata is determined only by loads that write");
-    refused("ram:64M --family floppy", 2, "--family=floppy: unknown family; expected one of fixed, ");
+    refused(
+        "ram:64M --family sata",
+        2,
+        "--family=sata: sata is determined only by loads that write",
+    );
+    refused(
+        "ram:64M --family floppy",
+        2,
+        "--family=floppy: unknown family; expected one of fixed, ",
+    );
     refused("ram:64M --seconds 1", 2, "--seconds=1: expected at least 4 for 11 loads and ");
     refused("ram:64M --repetitions 1", 2, "--repetitions=1: expected a whole number from 2 to 100");
     refused("ram:64M?colour=red", 2, "unknown key `colour`");
@@ -143,7 +152,10 @@ fn wrong_model_file_is_refused_by_name_and_line() {
     std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
     for (text, message) in [
         ("family=nvme\n\nseek_ns=1 # of hdd\n", "line 3: unknown constant seek_ns; nvme has size"),
-        ("family=nvme\nnr_channels=0\n", "line 2: nr_channels=0: expected a number from 1 to 65536"),
+        (
+            "family=nvme\nnr_channels=0\n",
+            "line 2: nr_channels=0: expected a number from 1 to 65536",
+        ),
         ("latency_ns=1\n", "line 1: expected family=NAME before latency_ns"),
     ] {
         std::fs::write(folder.path().join("my.model"), text).expect("a file");

@@ -47,14 +47,8 @@ const FIXED: [Parameter; 2] = [
 
 impl Family {
     /// All families. Those with few constants come first.
-    pub const ALL: [Family; 6] = [
-        Family::Fixed,
-        Family::Nvme,
-        Family::VirtioRam,
-        Family::Hdd,
-        Family::SsdSas,
-        Family::Sata,
-    ];
+    pub const ALL: [Family; 6] =
+        [Family::Fixed, Family::Nvme, Family::VirtioRam, Family::Hdd, Family::SsdSas, Family::Sata];
 
     /// Returns the name, which is that of the device in the simulator.
     pub fn name(self) -> &'static str {
@@ -92,8 +86,8 @@ impl Family {
         self != Family::Fixed
     }
 
-    /// Returns the predicted time from one completion to the next, ns. `values` are the constants in
-    /// order; `cpu_ns` is the processor time of an I/O outside the device.
+    /// Returns the predicted time from one completion to the next, ns. `values` are the constants
+    /// in order; `cpu_ns` is the processor time of an I/O outside the device.
     pub fn interval_ns(self, values: &[f64], probe: &Probe, cpu_ns: f64) -> f64 {
         let len = f64::from(probe.block_bytes);
         let depth = f64::from(probe.depth);

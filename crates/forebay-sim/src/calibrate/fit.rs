@@ -48,7 +48,7 @@ pub struct FittedConstant {
     pub name: &'static str,
     /// The value.
     pub value: u64,
-    /// What the figures say about it.
+    /// How well the figures determine it.
     pub estimate: Estimate,
 }
 
@@ -95,8 +95,8 @@ impl fmt::Display for FitError {
 
 impl std::error::Error for FitError {}
 
-/// Fits a family to the figures of each repetition of each load; `None` chooses the family. A family
-/// that needs writes is not chosen without them.
+/// Fits a family to the figures of each repetition of each load; `None` chooses the family. It
+/// chooses none that needs writes without writes, and none with more constants than loads.
 ///
 /// # Errors
 /// A load completed no I/O, or the family needs writes and no load writes.
@@ -122,13 +122,18 @@ pub fn fit(
         .map(|at| Figures::median(&repetitions.iter().map(|it| it[at]).collect::<Vec<_>>()))
         .collect();
     let data = Data::new(probes, &medians);
-    let is_candidate = |it: &Family| match family {
-        Some(family) => *it == family,
-        None => has_writes || !it.needs_writes(),
+    // As many constants as loads fit anything.
+    let is_candidate = |it: &Family| {
+        (has_writes || !it.needs_writes()) && it.constants().len() < data.nr_of_device()
     };
-    let fits: Vec<(Family, Solution)> =
-        Family::ALL.into_iter().filter(is_candidate).map(|it| (it, data.best(it))).collect();
-    let errors: Vec<_> = fits.iter().map(|(it, best)| (*it, data.error(*it, &best.values))).collect();
+    let candidates = match family {
+        Some(family) => vec![family],
+        None => Family::ALL.into_iter().filter(is_candidate).collect(),
+    };
+    let candidates = if candidates.is_empty() { vec![Family::Fixed] } else { candidates };
+    let fits: Vec<_> = candidates.into_iter().map(|it| (it, data.best(it))).collect();
+    let errors: Vec<_> =
+        fits.iter().map(|(it, best)| (*it, data.error(*it, &best.values))).collect();
     let least = errors.iter().map(|(_, error)| *error).fold(f64::INFINITY, f64::min);
     let bound = (least * ERROR_RATIO).max(least + ERROR_DIFFERENCE);
     let chosen = errors.iter().position(|(_, error)| *error <= bound).unwrap_or(0);
@@ -140,12 +145,7 @@ pub fn fit(
         let spreads = Spreads::new(seek.value, rate.value, &probes);
         fit_sorted(sorted, &spreads, &data, &repetitions);
     }
-    Ok(Fit {
-        family: *family,
-        constants,
-        error: errors[chosen].1,
-        errors,
-    })
+    Ok(Fit { family: *family, constants, error: errors[chosen].1, errors })
 }
 
 impl Fit {
@@ -185,9 +185,13 @@ impl Data {
 
     /// Returns the root of the mean squared error.
     fn error(&self, family: Family, values: &[f64]) -> f64 {
-        let nr = self.loads.iter().filter(|(_, figures)| !figures.is_of_processor()).count();
         let sum: f64 = self.errors(family, values).iter().map(|error| error * error).sum();
-        (sum / nr.max(1) as f64).sqrt()
+        (sum / self.nr_of_device().max(1) as f64).sqrt()
+    }
+
+    /// Returns the number of loads that no processor limits.
+    fn nr_of_device(&self) -> usize {
+        self.loads.iter().filter(|(_, figures)| !figures.is_of_processor()).count()
     }
 
     fn figures(&self) -> Vec<Figures> {
@@ -196,9 +200,8 @@ impl Data {
 
     fn solve(&self, family: Family, start: &[f64], is_held: &[bool]) -> Solution {
         let bounds: Vec<_> = family.constants().iter().map(bounds).collect();
-        let residuals = |values: &[f64]| {
-            self.errors(family, values).into_iter().map(damped).collect()
-        };
+        let residuals =
+            |values: &[f64]| self.errors(family, values).into_iter().map(damped).collect();
         Problem { residuals: &residuals, bounds: &bounds, is_held }.solve(start)
     }
 
@@ -244,8 +247,13 @@ impl Data {
     /// Returns the first value in one direction that the figures rule out, between a doubling and
     /// the next; `None` if none is. `factor` is 2 or a half.
     fn limit(&self, family: Family, best: &Solution, at: usize, factor: f64) -> Option<f64> {
-        let (min, max) = bounds(&family.constants()[at]);
+        let constant = &family.constants()[at];
+        let (min, max) = bounds(constant);
         let mut inside = best.values[at];
+        if factor < 1.0 && is_count(constant) && inside <= min {
+            // There is no smaller number.
+            return Some(min);
+        }
         let mut outside = inside * factor;
         while !self.rules_out(family, best, at, outside.clamp(min, max)) {
             if !(min..=max).contains(&outside) {
@@ -281,11 +289,11 @@ fn constants(
         let (value, estimate) = match (low, high) {
             (Some(low), Some(high)) if low * 2.0 >= value && high <= value * 2.0 => {
                 let all = || single.iter().map(|values| values[at]);
-                let (low, high) =
-                    (all().fold(value, f64::min), all().fold(value, f64::max));
+                let (low, high) = (all().fold(value, f64::min), all().fold(value, f64::max));
                 (value, Estimate::Interval { low: rounded(low), high: rounded(high) })
             }
             (low, high) => {
+                let low = low.filter(|&low| low > bounds(constant).0);
                 let estimate = Estimate::NotDetermined {
                     at_least: low.map(rounded),
                     at_most: high.map(rounded),

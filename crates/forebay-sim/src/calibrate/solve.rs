@@ -116,9 +116,9 @@ fn solve_linear(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
         }
         for row in at + 1..nr {
             let factor = matrix[row][at] / matrix[at][at];
-            for column in at..nr {
-                matrix[row][column] -= factor * matrix[at][column];
-            }
+            let (head, tail) = matrix.split_at_mut(row);
+            let columns = tail[0].iter_mut().zip(&head[at]).skip(at);
+            columns.for_each(|(cell, pivot)| *cell -= factor * pivot);
             right[row] -= factor * right[at];
         }
     }

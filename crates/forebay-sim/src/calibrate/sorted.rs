@@ -1,9 +1,9 @@
 //! The number of commands that a rotating disk sorts, from the spread of latencies.
 //!
-//! In the model of such a disk this number changes no rate. It changes the order: commands beyond it
-//! wait in order of arrival, and their latencies differ little. So the ratio of two percentiles of a
-//! deep random load determines it. That ratio has no closed form; the model itself is run for some
-//! numbers, and the ratios between are interpolated.
+//! In the model of such a disk this number changes no rate. It changes the order: commands beyond
+//! it wait in order of arrival, and their latencies differ little. So the ratio of two percentiles
+//! of a deep random load determines it. That ratio has no closed form; the model itself is run for
+//! some numbers, and the ratios between are interpolated.
 
 use super::fit::damped;
 use super::probe::{Figures, Probe};

@@ -31,9 +31,9 @@ fn calibrated(device: &str, family: Option<Family>, writes: bool) -> Fit {
 }
 
 #[track_caller]
-fn assert_near(what: &str, found: f64, expected: f64, share: f64) {
+fn assert_near(figure: &str, found: f64, expected: f64, share: f64) {
     let error = found / expected - 1.0;
-    assert!(error.abs() <= share, "{what}: {found}, not {expected}: {:+.1} %", error * 100.0);
+    assert!(error.abs() <= share, "{figure}: {found}, not {expected}: {:+.1} %", error * 100.0);
 }
 
 /// Asserts that the fit determines these constants, within 5 %.
@@ -208,6 +208,25 @@ fn repetitions_that_differ_widen_the_intervals_and_one_disturbed_load_does_not_c
     let Estimate::Interval { low, high } = fit.constants[1].estimate else { unreachable!() };
     let width = high as f64 / low as f64 - 1.0;
     assert!((0.005..0.2).contains(&width), "{low} to {high}");
+}
+
+#[test]
+fn family_with_as_many_constants_as_loads_is_not_chosen() {
+    let probes: Vec<_> = loads(256, false).into_iter().take(4).collect();
+    let figures = figures("ssd-sas", &probes);
+    let chosen = fit(None, &probes, &figures).expect("a fit");
+    assert!(chosen.errors.iter().all(|(family, _)| *family != Family::SsdSas), "{chosen:?}");
+    let given = fit(Some(Family::SsdSas), &probes, &figures).expect("a fit");
+    assert_eq!(given.family, Family::SsdSas);
+    let one =
+        fit(None, &probes[..1], &figures.iter().map(|it| it[..1].to_vec()).collect::<Vec<_>>());
+    assert_eq!(one.expect("a fit").family, Family::Fixed);
+}
+
+#[test]
+fn single_channel_is_determined() {
+    let fit = calibrated("fixed:latency_ns=50000,channels=1", Some(Family::Fixed), false);
+    assert_found(&fit, &[("latency_ns", 50_000), ("channels", 1)]);
 }
 
 #[test]

@@ -27,8 +27,11 @@ pub(super) fn device(spec: &Spec) -> Result<FittedMachine, OpenError> {
 
 fn of_file(target: &str) -> Result<FittedMachine, OpenError> {
     let path = PathBuf::from(target);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|source| OpenError::System { path: path.clone(), call: "read", source })?;
+    let text = std::fs::read_to_string(&path).map_err(|source| OpenError::System {
+        path: path.clone(),
+        call: "read",
+        source,
+    })?;
     let machine = ModelFile::parse(&text).and_then(|file| {
         let family = file.family();
         file.machine()?.ok_or_else(|| {

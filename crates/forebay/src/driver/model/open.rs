@@ -112,7 +112,8 @@ fn take_size(keys: &mut Keys, own: u64, block: u64) -> Result<u64, SpecError> {
     Ok(given.unwrap_or(own))
 }
 
-/// Creates the machine with these constants, except those that keys set. Returns it and all constants as text.
+/// Creates the machine with these constants, except those that keys set. Returns it and all
+/// constants as text.
 fn take_machine(
     keys: &mut Keys,
     preset: &Preset,
