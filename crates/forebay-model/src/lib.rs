@@ -48,7 +48,7 @@ pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};
 pub use hdd::{Hdd, HddParams};
 pub use machine::{Done, Machine};
-pub use model_file::{Entry, FittedMachine, ModelFile, ModelFileError};
+pub use model_file::{ConfiguredMachine, ModelFile, ModelFileEntry, ModelFileError};
 pub use parameters::Parameter;
 pub use random::Random;
 pub use sata::{Sata, SataParams};

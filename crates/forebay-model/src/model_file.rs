@@ -25,13 +25,13 @@ const FAMILY: &str = "family";
 /// A model file whose syntax was checked. Its constants are not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFile {
-    family: Entry,
-    constants: Vec<Entry>,
+    family: ModelFileEntry,
+    constants: Vec<ModelFileEntry>,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ModelFileEntry {
     /// The line of the file, from 1.
     pub line: usize,
     /// The key.
@@ -59,7 +59,7 @@ impl core::error::Error for ModelFileError {}
 
 /// A machine with the constants of a file.
 #[derive(Clone, Debug)]
-pub struct FittedMachine {
+pub struct ConfiguredMachine {
     /// The machine.
     pub preset: &'static Preset,
     /// The constants, in the order of the preset's parameters.
@@ -68,7 +68,7 @@ pub struct FittedMachine {
     pub capacity_bytes: u64,
 }
 
-impl Entry {
+impl ModelFileEntry {
     /// Returns an error about this entry.
     pub fn error(&self, reason: impl fmt::Display) -> ModelFileError {
         ModelFileError { line: self.line, reason: format!("{reason}") }
@@ -79,7 +79,7 @@ impl Entry {
     /// # Errors
     /// The value is no number.
     pub fn number(&self) -> Result<u64, ModelFileError> {
-        let Entry { key, value, .. } = self;
+        let ModelFileEntry { key, value, .. } = self;
         let expected = "expected a whole number, such as 4000, or 4k for 4096";
         parse_size(value).ok_or_else(|| self.error(format!("{key}={value}: {expected}")))
     }
@@ -98,7 +98,7 @@ impl ModelFile {
     /// A line is neither empty nor a `key=value`, a key is repeated, or the first key is not
     /// `family`.
     pub fn parse(text: &str) -> Result<ModelFile, ModelFileError> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<ModelFileEntry> = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let line_nr = at + 1;
             let content = line.split('#').next().unwrap_or_default().trim();
@@ -110,7 +110,7 @@ impl ModelFile {
                 return Err(ModelFileError { line: line_nr, reason });
             };
             let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-            let entry = Entry { line: line_nr, key, value };
+            let entry = ModelFileEntry { line: line_nr, key, value };
             if let Some(first) = entries.iter().find(|other| other.key == entry.key) {
                 let (key, line) = (&entry.key, first.line);
                 return Err(entry.error(format!("{key} is given twice, first in line {line}")));
@@ -130,12 +130,12 @@ impl ModelFile {
     }
 
     /// Returns the entry of the family.
-    pub fn family(&self) -> &Entry {
+    pub fn family(&self) -> &ModelFileEntry {
         &self.family
     }
 
     /// Returns the entries after the family, in order.
-    pub fn constants(&self) -> &[Entry] {
+    pub fn constants(&self) -> &[ModelFileEntry] {
         &self.constants
     }
 
@@ -144,11 +144,11 @@ impl ModelFile {
     ///
     /// # Errors
     /// A key is unknown, or its value is out of range.
-    pub fn machine(&self) -> Result<Option<FittedMachine>, ModelFileError> {
+    pub fn machine(&self) -> Result<Option<ConfiguredMachine>, ModelFileError> {
         let Some(preset) = machines::named(&self.family.value) else { return Ok(None) };
         let (mut values, mut capacity_bytes) = (preset.defaults(), preset.capacity_bytes);
         for entry in &self.constants {
-            let Entry { key, value, .. } = entry;
+            let ModelFileEntry { key, value, .. } = entry;
             if key == "size" {
                 capacity_bytes = entry.number()?;
                 if capacity_bytes == 0 || !capacity_bytes.is_multiple_of(4096) {
@@ -170,7 +170,7 @@ impl ModelFile {
                 return Err(entry.error(format!("{key}={value}: expected {expected}")));
             }
         }
-        Ok(Some(FittedMachine { preset, values, capacity_bytes }))
+        Ok(Some(ConfiguredMachine { preset, values, capacity_bytes }))
     }
 }
 

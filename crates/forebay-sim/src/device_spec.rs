@@ -4,7 +4,9 @@
 use crate::engine::Engine;
 use forebay_core::{BlockStatus, Policy, QueueLimits, parse_size};
 use forebay_model::machines::{self, Preset};
-use forebay_model::{Faults, FittedMachine, Fixed, Flaky, ModelFile, ModelFileError, PER_MILLION};
+use forebay_model::{
+    ConfiguredMachine, Faults, Fixed, Flaky, ModelFile, ModelFileError, PER_MILLION,
+};
 use std::str::FromStr;
 
 /// The maximum of a time constant, ns; the machines have the same.
@@ -98,7 +100,7 @@ impl DeviceSpec {
     /// A line is wrong, the family is unknown, or a constant is unknown or out of range.
     pub fn from_model_file(text: &str) -> Result<DeviceSpec, ModelFileError> {
         let file = ModelFile::parse(text)?;
-        if let Some(FittedMachine { preset, values, capacity_bytes }) = file.machine()? {
+        if let Some(ConfiguredMachine { preset, values, capacity_bytes }) = file.machine()? {
             if capacity_bytes > CAPACITY_MAX {
                 let size = file.constants().iter().find(|entry| entry.key == "size");
                 let entry = size.unwrap_or(file.family());

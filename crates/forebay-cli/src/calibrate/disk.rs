@@ -19,16 +19,17 @@ pub(super) struct Subject {
     /// The spec for measurements.
     pub(super) spec: Spec,
     pub(super) capacity_bytes: u64,
-    /// The loads.
+    /// The loads, and whether some of them write.
     pub(super) probes: Vec<Probe>,
+    pub(super) writes: bool,
 }
 
 impl Subject {
-    /// Opens the disk, checks that it can be measured, and closes it again.
+    /// Opens the disk, reads its limits, and closes it again.
     ///
     /// # Errors
     /// The disk cannot be opened, is too small, or must not be written to.
-    pub(super) fn open(text: &str, writes: bool) -> Result<Self, Failure> {
+    pub(super) fn of(text: &str, writes: bool) -> Result<Self, Failure> {
         let mut spec = Spec::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
         if file_below(&spec).is_some() && spec.get("direct").is_none() {
             spec.set("direct", "on");
@@ -51,15 +52,12 @@ impl Subject {
                  {CAPACITY_MIN}"
             )));
         }
-        if writes {
-            empty::check(&disk, &name)?;
-        }
         let probes = plan(&Limits {
             block_bytes: limits.logical_block_size,
             request_bytes: limits.max_sectors.saturating_mul(512),
             queue_depth: disk.info().policy.queue_depth,
             writes,
         });
-        Ok(Self { name, spec, capacity_bytes, probes })
+        Ok(Self { name, spec, capacity_bytes, probes, writes })
     }
 }

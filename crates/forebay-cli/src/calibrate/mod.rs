@@ -76,7 +76,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         let why = FitError::NeedsWrites(family);
         return Err(Failure::Usage(format!("--family={}: {why}; add --write", family.name())));
     }
-    let subject = Subject::open(&args.spec, args.write)?;
+    let subject = Subject::of(&args.spec, args.write)?;
     let times = Times::new(args.seconds, args.repetitions, subject.probes.len())?;
     output::stderr(&format!(
         "forebay: {} loads, {} times each, {} s in total\n",

@@ -7,10 +7,12 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use forebay::Disk;
 use forebay_fio::stats::JobStats;
 use forebay_sim::calibrate::{Figures, Probe};
 
 use super::disk::Subject;
+use super::empty;
 use crate::bench::run_stages;
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
@@ -52,14 +54,20 @@ impl Times {
 /// Measures all loads. Returns the figures of each repetition.
 ///
 /// # Errors
-/// The disk cannot be opened, an I/O fails, or a signal arrives.
+/// Loads would write to a disk with data, the disk cannot be opened, an I/O fails, or a signal
+/// arrives.
 pub(super) fn measure(
     subject: &Subject,
     times: &Times,
     stop: &Stop,
 ) -> Result<Vec<Vec<Figures>>, Failure> {
     let nr_loads = subject.probes.len();
-    let stats = run_stages(options(subject, times), stop)?;
+    // The disk that is checked is the disk that is written to.
+    let check = |disk: &Disk| match subject.writes {
+        true => empty::check(disk, &subject.name),
+        false => Ok(()),
+    };
+    let stats = run_stages(options(subject, times), stop, check)?;
     let figures = stats.iter().zip(subject.probes.iter().cycle());
     let figures: Vec<_> = figures.map(|(stats, probe)| figures_of(stats, probe)).collect();
     Ok(figures.chunks(nr_loads).map(<[Figures]>::to_vec).collect())

@@ -26,10 +26,7 @@ pub(super) fn model_file(
     let device = DeviceSpec::from_model_file(&constants)
         .map_err(|error| Failure::Run(format!("internal error: the model file: {error}")))?;
     let disk = JobDisk::new(device);
-    let loads = match subject.probes.iter().any(|probe| probe.access.writes()) {
-        true => "reads and writes",
-        false => "reads only",
-    };
+    let loads = if subject.writes { "reads and writes" } else { "reads only" };
     let Times { seconds, repetitions: nr, .. } = times;
     let mut text = format!(
         "# Model of {}, by forebay calibrate: {loads}, {seconds} s, {nr} repetitions.\n#\n",
@@ -107,4 +104,26 @@ fn table(rows: &[[String; 6]]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimate_is_an_interval_or_the_bounds_of_a_constant_that_is_not_determined() {
+        let open = |at_least, at_most| words(&Estimate::NotDetermined { at_least, at_most });
+        assert_eq!(words(&Estimate::Interval { low: 7, high: 9 }), "7 to 9");
+        assert_eq!(open(None, None), "not determined by this load");
+        assert_eq!(open(Some(3), None), "not determined by this load; at least 3");
+        assert_eq!(open(None, Some(5)), "not determined by this load; at most 5");
+        assert_eq!(open(Some(3), Some(5)), "not determined by this load; between 3 and 5");
+    }
+
+    #[test]
+    fn numbers_of_the_table_are_aligned_at_the_right() {
+        let rows = [["load", "IOPS", "", "", "", ""], ["a b", "12345", "1", "2", "3", "4"]];
+        let text = table(&rows.map(|row| row.map(str::to_owned)));
+        assert_eq!(text, "# load   IOPS            \n# a b   12345  1  2  3  4\n");
+    }
 }

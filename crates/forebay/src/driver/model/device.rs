@@ -4,7 +4,7 @@ use super::open::NAMES;
 use crate::error::{OpenError, SpecError};
 use crate::spec::Spec;
 use forebay_model::machines;
-use forebay_model::{FittedMachine, ModelFile};
+use forebay_model::{ConfiguredMachine, ModelFile};
 use std::path::PathBuf;
 
 /// Returns the device with its constants and its size. `hdd` names a preset, `./hdd` and `my.model`
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// The name is unknown, or the file cannot be read or is wrong.
-pub(super) fn device(spec: &Spec) -> Result<FittedMachine, OpenError> {
+pub(super) fn device(spec: &Spec) -> Result<ConfiguredMachine, OpenError> {
     let target = spec.target();
     if ModelFile::is_path(target) {
         return of_file(target);
@@ -22,10 +22,14 @@ pub(super) fn device(spec: &Spec) -> Result<FittedMachine, OpenError> {
         target: target.to_owned(),
         expected: NAMES,
     })?;
-    Ok(FittedMachine { preset, values: preset.defaults(), capacity_bytes: preset.capacity_bytes })
+    Ok(ConfiguredMachine {
+        preset,
+        values: preset.defaults(),
+        capacity_bytes: preset.capacity_bytes,
+    })
 }
 
-fn of_file(target: &str) -> Result<FittedMachine, OpenError> {
+fn of_file(target: &str) -> Result<ConfiguredMachine, OpenError> {
     let path = PathBuf::from(target);
     let text = std::fs::read_to_string(&path).map_err(|source| OpenError::System {
         path: path.clone(),

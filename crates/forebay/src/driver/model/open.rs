@@ -15,7 +15,7 @@ use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, QueueLimits};
 use forebay_model::machines::Preset;
-use forebay_model::{FittedMachine, Machine, Random};
+use forebay_model::{ConfiguredMachine, Machine, Random};
 use std::io;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(in crate::driver) fn open(
     keys: &mut Keys,
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
-    let FittedMachine { preset, values, capacity_bytes } = device(spec)?;
+    let ConfiguredMachine { preset, values, capacity_bytes } = device(spec)?;
     let block = take_block(keys)?;
     let capacity = take_size(keys, capacity_bytes, u64::from(block))?;
     let (machine, constants) = take_machine(keys, preset, values)?;
