@@ -8,6 +8,8 @@
 //! The first two are pure functions of their arguments. A program that calibrates a real device
 //! measures the same loads itself.
 
+mod data;
+mod estimate;
 mod family;
 mod fit;
 mod probe;
@@ -17,7 +19,8 @@ mod sorted;
 mod tests;
 mod virtual_time;
 
+pub use estimate::{Estimate, FittedConstant};
 pub use family::Family;
-pub use fit::{Estimate, Fit, FitError, FittedConstant, fit};
+pub use fit::{Fit, FitError, fit};
 pub use probe::{Access, Figures, Limits, Probe, plan};
 pub use virtual_time::{MeasureError, measure};

@@ -5,7 +5,7 @@
 //! of a deep random load determines it. That ratio has no closed form; the model itself is run for
 //! some numbers, and the ratios between are interpolated.
 
-use super::fit::damped;
+use super::data::damped;
 use super::probe::{Figures, Probe};
 use forebay_core::Op;
 use forebay_fio::stats::Latency;
@@ -41,6 +41,11 @@ impl Spreads {
             loads.iter().map(|&at| run(params, &probes[at]).spread.ln()).collect()
         };
         Spreads { rows: NUMBERS.iter().map(row).collect(), loads }
+    }
+
+    /// Returns the number of loads that show the order.
+    pub(super) fn nr_loads(&self) -> usize {
+        self.loads.len()
     }
 
     /// Returns the number that fits the figures best, and the sum of the squared errors. `None`: no
