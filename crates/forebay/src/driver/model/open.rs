@@ -15,7 +15,7 @@ use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, QueueLimits};
 use forebay_model::machines::Preset;
-use forebay_model::{ConfiguredMachine, Machine, Random};
+use forebay_model::{ConfiguredMachine, Machine, ModelFile, Random};
 use std::io;
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub(in crate::driver) fn open(
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
     let ConfiguredMachine { preset, values, capacity_bytes } = device(spec)?;
+    let summary = match ModelFile::is_path(spec.target()) {
+        true => format!("the family {} of {}", preset.name, spec.target()),
+        false => preset.summary.to_owned(),
+    };
     let block = take_block(keys)?;
     let capacity = take_size(keys, capacity_bytes, u64::from(block))?;
     let (machine, constants) = take_machine(keys, preset, values)?;
@@ -65,7 +69,7 @@ pub(in crate::driver) fn open(
     let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
     let facts = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
-        Feature::present("model", format!("{}; {constants}", preset.summary)),
+        Feature::present("model", format!("{summary}; {constants}")),
         Feature::either(
             "data",
             facts.keeps_data,
