@@ -4,6 +4,7 @@
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
 //! - [`serve`]: `forebay serve`, disks over NBD;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
+//! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calibrate;
 mod experiments;
 mod failure;
 mod help;
@@ -71,6 +73,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
     Sim(sim::Args),
+    /// Measure a device, and print a model file of it for sim and for disks of the driver model
+    Calibrate(calibrate::Args),
     /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),
     /// Print the help of a command, or of a topic: specs, policies, report
@@ -102,6 +106,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
+        Ok(Cli { command: Command::Calibrate(args) }) => calibrate::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
         Ok(Cli { command: Command::Help { words } }) => {
             let commands = Cli::command();

@@ -3,6 +3,7 @@
 //! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
+mod device;
 mod nbd;
 mod options;
 mod settings;
@@ -65,9 +66,10 @@ pub(crate) struct Args {
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
     /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed (one latency) or flaky (random
-    /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g
+    /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g. Or a
+    /// file of forebay calibrate: a path with a / or the ending .model
     /// [default: that of the job file, else fixed]
-    #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]|FILE")]
     device: Option<String>,
     /// Set a key of the disk; may be repeated. Overrides the job file
     #[arg(long, value_name = "KEY=VALUE")]

@@ -50,6 +50,11 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("sim", "wake", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --wake batch"),
     ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),
     ("sim", "queue_depth", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --queue-depth 7"),
+    ("calibrate", "spec", "calibrate ram:64M", "calibrate ram:128M"),
+    ("calibrate", "seconds", "calibrate ram:64M", "calibrate ram:64M --seconds 7"),
+    ("calibrate", "repetitions", "calibrate ram:64M", "calibrate ram:64M --repetitions 7"),
+    ("calibrate", "family", "calibrate ram:64M", "calibrate ram:64M --family nvme"),
+    ("calibrate", "write", "calibrate ram:64M", "calibrate ram:64M --write"),
     ("lab tags", "sim", "lab tags", "lab tags --sim"),
     ("lab tags", "real", "lab tags", "lab tags --real"),
     ("lab tags", "seconds", "lab tags --real", "lab tags --real --seconds 7"),
@@ -97,6 +102,7 @@ fn outcome(args: &str) -> Result<String, Failure> {
         Command::Sim(args) => format!("{:?}", sim::plan(&args)?),
         // The cells of an experiment are known only when it runs, for minutes with --real. So this
         // shows only that the options are parsed.
+        Command::Calibrate(args) => format!("{args:?}"),
         Command::Lab(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
     })

@@ -17,6 +17,8 @@
 //! - [`VirtioRam`]: host memory behind a virtual controller;
 //! - [`Sata`]: a volatile cache, and a flush that runs only by itself.
 //!
+//! A [`ModelFile`] holds the constants of such a device as text, for example those of a fit.
+//!
 //! [`ErrSeq`] reports the write-back errors of a device that is a file.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,6 +33,7 @@ mod flash;
 mod hdd;
 mod machine;
 pub mod machines;
+mod model_file;
 mod parameters;
 mod pipe;
 mod random;
@@ -45,6 +48,7 @@ pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};
 pub use hdd::{Hdd, HddParams};
 pub use machine::{Done, Machine};
+pub use model_file::{ConfiguredMachine, ModelFile, ModelFileEntry, ModelFileError};
 pub use parameters::Parameter;
 pub use random::Random;
 pub use sata::{Sata, SataParams};

@@ -4,7 +4,9 @@
 use crate::engine::Engine;
 use forebay_core::{BlockStatus, Policy, QueueLimits, parse_size};
 use forebay_model::machines::{self, Preset};
-use forebay_model::{Faults, Fixed, Flaky, PER_MILLION};
+use forebay_model::{
+    ConfiguredMachine, Faults, Fixed, Flaky, ModelFile, ModelFileError, PER_MILLION,
+};
 use std::str::FromStr;
 
 /// The maximum of a time constant, ns; the machines have the same.
@@ -84,6 +86,42 @@ impl DeviceSpec {
     /// Returns the names of all devices.
     pub fn names() -> impl Iterator<Item = &'static str> {
         machines::ALL.iter().map(|preset| preset.name).chain(["fixed", "flaky"])
+    }
+
+    /// Returns whether the name of a device is the path of a model file: it contains a slash, or
+    /// ends with `.model`.
+    pub fn is_model_file(name: &str) -> bool {
+        ModelFile::is_path(name)
+    }
+
+    /// Returns the device that the text of a model file describes.
+    ///
+    /// # Errors
+    /// A line is wrong, the family is unknown, or a constant is unknown or out of range.
+    pub fn from_model_file(text: &str) -> Result<DeviceSpec, ModelFileError> {
+        let file = ModelFile::parse(text)?;
+        if let Some(ConfiguredMachine { preset, values, capacity_bytes }) = file.machine()? {
+            if capacity_bytes > CAPACITY_MAX {
+                let size = file.constants().iter().find(|entry| entry.key == "size");
+                let entry = size.unwrap_or(file.family());
+                return Err(entry.error(format!("size={}: expected at most 16t", entry.value)));
+            }
+            return Ok(DeviceSpec::Machine(MachineSpec { preset, values, capacity_bytes }));
+        }
+        let family = file.family();
+        let mut device = match family.value.as_str() {
+            "fixed" => DeviceSpec::default(),
+            "flaky" => FLAKY,
+            name => {
+                let names: Vec<_> = DeviceSpec::names().collect();
+                let reason = format!("unknown family {name}; expected one of {}", names.join(", "));
+                return Err(family.error(reason));
+            }
+        };
+        for entry in file.constants() {
+            device.set(&entry.key, &entry.value).map_err(|why| entry.error(why))?;
+        }
+        Ok(device)
     }
 
     /// Returns the default policy of a disk on this device.
@@ -271,6 +309,27 @@ mod tests {
         let place = machine.preset.place_of("latency_ns").expect("a constant");
         assert_eq!((machine.capacity_bytes, machine.values[place]), (2 << 30, 9000));
         assert_ne!(Ok(nvme), "nvme".parse());
+    }
+
+    #[test]
+    fn model_file_describes_the_same_device_as_the_command_line() {
+        for (text, same) in [
+            ("family=nvme\nlatency_ns=9000\nsize=2g\n", "nvme:latency_ns=9000,size=2g"),
+            ("family=fixed\nchannels=3", "fixed:channels=3"),
+            ("family=flaky\nfail=7", "flaky:fail=7"),
+        ] {
+            assert_eq!(DeviceSpec::from_model_file(text).map_err(|e| e.to_string()), same.parse());
+        }
+        let refused = |text: &str| DeviceSpec::from_model_file(text).expect_err(text).to_string();
+        assert_eq!(
+            refused("family=fixed\n\nseek_ns=1"),
+            "line 3: unknown constant seek_ns; fixed has latency_ns and channels"
+        );
+        assert!(
+            refused("family=floppy").starts_with("line 1: unknown family floppy; expected one")
+        );
+        assert!(refused("family=fixed:channels=3").starts_with("line 1: unknown family fixed:"));
+        assert!(refused("family=hdd\nsize=32t").starts_with("line 2: size=32t: expected at most"));
     }
 
     #[test]

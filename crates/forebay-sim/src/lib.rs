@@ -29,6 +29,7 @@
     reason = "boxes of bios are on their way; nobody owns the memory of a list"
 )]
 
+pub mod calibrate;
 mod check;
 mod coroutine;
 mod device;

@@ -78,6 +78,11 @@ impl Scheduler {
         self.steps.get()
     }
 
+    /// Returns the virtual time that steps have taken, ns.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.steps.get() * self.step_ns
+    }
+
     /// Returns how often a task went to sleep.
     pub(crate) fn nr_sleeps(&self) -> u64 {
         self.nr_sleeps.get()

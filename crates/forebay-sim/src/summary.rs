@@ -4,6 +4,7 @@ use crate::lab::jain;
 use crate::runtime::thread::Ended;
 use crate::trace::{Kind, NR_KINDS};
 use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
+use forebay_fio::stats::Latency;
 
 /// Summary of one run.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Summary {
     pub hash: u64,
     /// The number of steps of all tasks.
     pub nr_steps: u64,
+    /// The virtual time that these steps took, ns. It stands for the time of processors.
+    pub busy_ns: u64,
     /// Voluntary context switches: how often a task went to sleep in a wait.
     pub nr_sleeps: u64,
     /// The virtual time at the end, ns.
@@ -83,7 +86,9 @@ impl Summary {
 pub struct Tally {
     /// The time from submit to reap, ns, without flushes.
     pub latency: Histogram,
-    /// The same for flushes.
+    /// The same with finer buckets, those of fio.
+    pub fio_latency: Latency,
+    /// The time from submit to reap of flushes, ns.
     pub flush_latency: Histogram,
     /// The bytes of successful bios.
     pub bytes: u64,
@@ -102,7 +107,10 @@ impl Tally {
         for ended in ended.drain(..) {
             match ended.len {
                 0 => self.flush_latency.record(ended.latency_ns),
-                _ => self.latency.record(ended.latency_ns),
+                _ => {
+                    self.latency.record(ended.latency_ns);
+                    self.fio_latency.record(ended.latency_ns);
+                }
             }
             match ended.result {
                 Ok(_) => {

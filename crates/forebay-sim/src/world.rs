@@ -334,6 +334,7 @@ impl World {
             seed: self.seed,
             hash: checks.trace.hash(),
             nr_steps: self.scheduler.steps(),
+            busy_ns: self.scheduler.busy_ns(),
             nr_sleeps: self.scheduler.nr_sleeps(),
             now_ns: self.now(),
             nr_bios: checks.bios.nr_ended,

@@ -151,6 +151,14 @@ pub enum OpenError {
         /// The spec.
         spec: String,
     },
+    /// A model file is wrong.
+    #[error("{}: {why}", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// The line, the reason, and the valid names or values.
+        why: String,
+    },
     /// The file is smaller than one block.
     #[error(
         "{}: {}; extend the file, or use capacity=growing",

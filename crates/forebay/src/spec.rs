@@ -18,7 +18,7 @@ use std::str::FromStr;
 /// | `aio` | a path | `direct`, `capacity`, `lock`, `read_only` |
 /// | `psync` | a path | `direct`, `capacity`, `lock`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
-/// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
+/// | `model` | a device or file | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `nbd` | an NBD URI, which names the driver itself | `socket`, `tls-hostname`, and others |
 /// | `fault` | another spec, without keys | `rule` (repeatable), `seed`, the keys of the other |
@@ -35,7 +35,8 @@ use std::str::FromStr;
 /// `nbd:HOST:PORT:exportname=EXPORT` and `nbd:unix:PATH:exportname=EXPORT` work as well.
 ///
 /// A modelled device takes as long as the device of a published experiment, by the constants of its
-/// model in `forebay-model`:
+/// model in `forebay-model`. A target with a slash or the ending `.model` is a file with such
+/// constants, as `forebay calibrate` prints it. The devices are:
 ///
 /// | device | size; requests in flight | constants |
 /// |---|---|---|

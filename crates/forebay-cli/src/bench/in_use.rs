@@ -42,7 +42,7 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
 }
 
 /// Returns how the block device at `path` is used: the end of a sentence that begins with its name.
-fn use_of(path: &Path) -> Option<String> {
+pub(crate) fn use_of(path: &Path) -> Option<String> {
     let number = block_number(path)?;
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts: Vec<_> = mountinfo.lines().filter_map(Mount::parse).collect();

@@ -11,6 +11,7 @@
 //!   blocking [`calls`]; with [`tally`], its figures, [`pauses`], work between I/Os, [`written`],
 //!   blocks to read back, and [`usage`], CPU time;
 //! - [`log_files`]: the logs;
+//! - [`stages`]: jobs of other commands, one after another;
 //! - [`outcome`], [`layer`], [`user`]: the results of each clone, and the layer's own report on
 //!   each disk and its jobs.
 
@@ -32,6 +33,7 @@ mod pauses;
 mod plan;
 mod queued;
 mod run;
+mod stages;
 mod status;
 pub(crate) mod stop;
 mod tally;
@@ -49,10 +51,13 @@ use forebay_fio::job::Job;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
+pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
 use self::layout::Layout;
 use self::outcome::{Outcome, Outcomes};
 use self::plan::Target;
+pub(crate) use self::plan::file_below;
+pub(crate) use self::stages::run_stages;
 use self::stop::Stop;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};

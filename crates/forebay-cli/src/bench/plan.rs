@@ -235,7 +235,7 @@ fn null_bytes(job: &Job, spec: &Spec) -> u64 {
 }
 
 /// Returns the path of the innermost disk, if that is a file or block device.
-fn file_below(spec: &Spec) -> Option<PathBuf> {
+pub(crate) fn file_below(spec: &Spec) -> Option<PathBuf> {
     let inner = innermost(spec)?;
     let is_path = matches!(inner.driver(), "file" | "aio" | "psync");
     is_path.then(|| Path::new(inner.target()).to_owned())

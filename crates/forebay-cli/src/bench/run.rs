@@ -47,9 +47,20 @@ pub(super) fn run(
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     opened.disks.iter().for_each(|disk| output::notice(disk.info()));
+    run_on(&opened, command, targets, stop, show)
+}
+
+/// Does the same on open disks.
+pub(super) fn run_on(
+    opened: &Opened,
+    command: &CommandLine,
+    targets: &[Target],
+    stop: &Stop,
+    show: &mut dyn FnMut(Outcomes),
+) -> Result<Outcomes, Failure> {
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
-    let run = Run { command, targets, opened: &opened, gauges: &gauges, chance, stop };
+    let run = Run { command, targets, opened, gauges: &gauges, chance, stop };
     let mut outcomes = Vec::with_capacity(targets.len());
     let stage = |target: &Target| command.jobs[target.job].stage;
     for clones in targets.chunk_by(|a, b| stage(a) == stage(b)) {

@@ -5,6 +5,8 @@
 use forebay::{BadKnob, KNOBS, Knob, Policy, Spec};
 use forebay_sim::{DeviceSpec, JobDisk, WakePolicy, machines, parse_size};
 
+use super::device;
+
 /// The key of the device, in addition to the keys of a disk spec.
 pub(super) const DEVICE: &str = "device";
 const MAX_SECTORS_KB: &str = "max_sectors_kb";
@@ -55,7 +57,8 @@ impl Settings {
     /// A setting that is wrong or not simulated, or that contradicts another one.
     pub(super) fn disk(&self) -> Result<JobDisk, String> {
         let device = self.get(DEVICE).unwrap_or("fixed");
-        let parsed = device.parse().map_err(|error| format!("{DEVICE}={device}: {error}"))?;
+        let parsed =
+            device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in &self.0 {
             if key != DEVICE {
@@ -92,7 +95,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 /// The setting is wrong, or not simulated.
 pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
     match key {
-        DEVICE => value.parse::<DeviceSpec>().map(|_| ()),
+        DEVICE => device::parse(value).map(|_| ()),
         _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value),
     }
 }
@@ -166,9 +169,15 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
                     line, and give --device if you want another device"
             .to_owned());
     }
+    if DeviceSpec::is_model_file(spec.target()) {
+        check(DEVICE, spec.target())?;
+        settings.add(DEVICE, spec.target());
+        return add_keys(settings, spec.keys());
+    }
     let Some(preset) = machines::named(spec.target()) else {
         let names: Vec<_> = machines::ALL.iter().map(|preset| preset.name).collect();
-        return Err(format!("unknown device; expected one of {}", names.join(", ")));
+        let names = names.join(", ");
+        return Err(format!("unknown device; expected one of {names}, or a model file"));
     };
     let is_constant = |key: &str| key == "size" || preset.place_of(key).is_some();
     let (constants, others): (Vec<_>, Vec<_>) =
@@ -180,7 +189,15 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
     };
     check(DEVICE, &device)?;
     settings.add(DEVICE, &device);
-    for (key, value) in others {
+    add_keys(settings, others)
+}
+
+/// Adds the keys of a spec, except those that belong to its device.
+fn add_keys<'a>(
+    settings: &mut Settings,
+    given: impl IntoIterator<Item = &'a (String, String)>,
+) -> Result<(), String> {
+    for (key, value) in given {
         // The device is the spec's target, not a key.
         let is_known = key != DEVICE;
         let why = || format!("unknown key; the simulated disk has {}", keys());
@@ -246,6 +263,7 @@ mod tests {
         for (spec, why) in [
             ("disk.img", "expected a modelled device"),
             ("model:fixed", "unknown device; expected one of hdd, "),
+            ("model:./none", "cannot read the model file: No such file"),
             ("model:hdd?seek_ns=x", "seek_ns=x: expected a whole number"),
             ("model:hdd?service=off", "service=off: not simulated: the jobs' threads"),
             ("model:hdd?colour=red", "colour=red: unknown setting"),

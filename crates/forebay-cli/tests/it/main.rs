@@ -3,6 +3,7 @@
 
 mod against_fio;
 mod bench;
+mod calibrate;
 mod common;
 mod compare;
 mod endings;

@@ -180,7 +180,7 @@ fn more_memory_than_there_is_is_refused() {
 }
 
 /// Returns a block device that is mounted on this machine, if there is one.
-fn mounted_device() -> Option<String> {
+pub(crate) fn mounted_device() -> Option<String> {
     let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
         let uevent = format!("/sys/dev/block/{}/uevent", line.split(' ').nth(2)?);

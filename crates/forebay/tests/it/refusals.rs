@@ -66,7 +66,8 @@ fn values() {
     );
     check_open(
         "model:floppy",
-        "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram, sata",
+        "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram, sata, or a model file, \
+         which is a path with a / or the ending .model",
     );
     check_open(
         "model:nvme?colour=red",

@@ -3,6 +3,7 @@
 //! `model:nvme?size=1T&latency_ns=50000` is a disk that takes as long as its model says. Its bytes
 //! are in memory. A range that was never written uses only address space.
 //!
+//! - [`device`]: the device that a spec names, or that a model file describes;
 //! - [`open`]: parses the spec, and describes the device;
 //! - [`state`]: the machine, which all queues share, and the completions of each queue;
 //! - [`queue`]: one queue of the device;
@@ -16,6 +17,7 @@
 //! flight nothing runs. 10 000 I/Os per second, one at a time, took 8 % of a core, including the
 //! jobs.
 
+mod device;
 mod open;
 mod queue;
 mod state;

@@ -1,5 +1,6 @@
 //! Opening a modelled device from a spec.
 
+use super::device::device;
 use super::queue::ModelDriver;
 use super::state::State;
 use super::store::Store;
@@ -13,13 +14,14 @@ use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, QueueLimits};
-use forebay_model::machines::{self, Preset};
-use forebay_model::{Machine, Random};
+use forebay_model::machines::Preset;
+use forebay_model::{ConfiguredMachine, Machine, ModelFile, Random};
 use std::io;
 use std::sync::Arc;
 
-/// The names of all presets.
-pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata";
+/// The valid targets.
+pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata, or a model file, \
+                                which is a path with a / or the ending .model";
 
 /// The reason for one hardware context if a flush needs an idle device: each context holds only its
 /// own requests meanwhile.
@@ -38,14 +40,14 @@ pub(in crate::driver) fn open(
     keys: &mut Keys,
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
-    let preset = machines::named(spec.target()).ok_or_else(|| SpecError::BadTarget {
-        driver: spec.driver(),
-        target: spec.target().to_owned(),
-        expected: NAMES,
-    })?;
+    let ConfiguredMachine { preset, values, capacity_bytes } = device(spec)?;
+    let summary = match ModelFile::is_path(spec.target()) {
+        true => format!("the family {} of {}", preset.name, spec.target()),
+        false => preset.summary.to_owned(),
+    };
     let block = take_block(keys)?;
-    let capacity = take_size(keys, preset, u64::from(block))?;
-    let (machine, constants) = take_machine(keys, preset)?;
+    let capacity = take_size(keys, capacity_bytes, u64::from(block))?;
+    let (machine, constants) = take_machine(keys, preset, values)?;
     let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
     let keeps_data = keys.take_switch("data")?.unwrap_or(true);
     let store = keeps_data.then(|| Store::new(capacity).map(Arc::new)).transpose();
@@ -67,7 +69,7 @@ pub(in crate::driver) fn open(
     let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
     let facts = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
-        Feature::present("model", format!("{}; {constants}", preset.summary)),
+        Feature::present("model", format!("{summary}; {constants}")),
         Feature::either(
             "data",
             facts.keeps_data,
@@ -104,19 +106,23 @@ fn features_of_cache(preset: &Preset) -> [Feature; 2] {
     [Feature::present("flush", flush), Feature::missing("fua", "a flush follows the write")]
 }
 
-/// Takes the key `size`, or the size of the preset, in whole blocks.
-fn take_size(keys: &mut Keys, preset: &Preset, block: u64) -> Result<u64, SpecError> {
+/// Takes the key `size`, or the device's own size, in whole blocks.
+fn take_size(keys: &mut Keys, own: u64, block: u64) -> Result<u64, SpecError> {
     let max = i64::MAX as u64;
     let expected = "a size above 0, in whole logical blocks";
     let given = keys.take("size", expected, |value| {
         forebay_core::parse_size(value).filter(|&len| (1..=max).contains(&len) && len % block == 0)
     })?;
-    Ok(given.unwrap_or(preset.capacity_bytes))
+    Ok(given.unwrap_or(own))
 }
 
-/// Creates the machine with the constants that keys set. Returns it and all constants as text.
-fn take_machine(keys: &mut Keys, preset: &Preset) -> Result<(Box<dyn Machine>, String), SpecError> {
-    let mut values = preset.defaults();
+/// Creates the machine with these constants, except those that keys set. Returns it and all
+/// constants as text.
+fn take_machine(
+    keys: &mut Keys,
+    preset: &Preset,
+    mut values: Vec<u64>,
+) -> Result<(Box<dyn Machine>, String), SpecError> {
     let mut texts = Vec::with_capacity(values.len());
     for (parameter, value) in preset.parameters.iter().zip(&mut values) {
         let range = parameter.min..=parameter.max;

@@ -1,0 +1,100 @@
+//! `forebay calibrate`: a model of a device, fitted to measurements.
+//!
+//! - [`disk`]: the disk to measure, and the loads that it permits;
+//! - [`empty`]: checks before a load writes;
+//! - [`real_time`]: the loads, run by the engine of `bench`;
+//! - [`text`]: the model file.
+//!
+//! The loads and the fit are in [`forebay_sim::calibrate`].
+
+mod disk;
+mod empty;
+mod real_time;
+mod text;
+
+use clap::Args as ClapArgs;
+use forebay_sim::calibrate::{Family, FitError, fit};
+
+use self::disk::Subject;
+use self::real_time::Times;
+use crate::bench::stop::Stop;
+use crate::failure::Failure;
+use crate::{output, usage};
+
+/// A larger root of the mean squared error is reported.
+const POOR: f64 = 0.1;
+
+/// The end of `forebay calibrate --help`.
+const NOTES: &str = "\
+The loads read, one after another: random reads of 4k with 1 to 256 in flight, larger random reads,
+sequential reads. All of them are repeated in turn. A file or block device is opened with direct=on,
+unless the spec has that key. Standard output receives a model file: the family and its constants,
+each with the interval of the repetitions or the words 'not determined by this load'. Comments
+compare every load with the model, also one load that took no part in the fit. For example:
+  forebay calibrate /dev/vdb > my.model
+  forebay sim JOB.fio --device my.model --compare plug=none
+  forebay bench --filename=model:my.model --rw=randread
+A load marked with * was limited by a processor. It only shows that the device is not slower.
+
+--write adds writes and flushes, which destroy the data of the disk. It needs a block device or file
+that is not mounted, contains only zeroes, and can be opened with exclusive=on. Erase a device with
+blkdiscard or shred first; create a file with truncate -s 4G FILE.";
+
+/// The arguments after `calibrate`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = NOTES)]
+pub(crate) struct Args {
+    /// The disk: see forebay help specs
+    spec: String,
+    /// Time for all loads in seconds
+    #[arg(long, value_name = "S", default_value_t = 120)]
+    #[arg(value_parser = usage::number::<1, 86_400>)]
+    seconds: u64,
+    /// How often each load is repeated; intervals span the repetitions
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = usage::number::<2, 100>)]
+    repetitions: u64,
+    /// The family of models: fixed, nvme, virtio-ram, hdd, ssd-sas or, with --write, sata
+    /// [default: the one that fits best; of nearly equal ones that with the fewest constants]
+    #[arg(long, value_name = "NAME", value_parser = family)]
+    family: Option<Family>,
+    /// Also measure writes and flushes, which destroys the data of the disk
+    #[arg(long)]
+    write: bool,
+}
+
+fn family(name: &str) -> Result<Family, String> {
+    Family::named(name).ok_or_else(|| {
+        let names: Vec<_> = Family::ALL.iter().map(|family| family.name()).collect();
+        format!("unknown family; expected one of {}", names.join(", "))
+    })
+}
+
+/// Measures the disk, and prints its model file.
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    if let Some(family) = args.family.filter(|family| family.needs_writes() && !args.write) {
+        let why = FitError::NeedsWrites(family);
+        return Err(Failure::Usage(format!("--family={}: {why}; add --write", family.name())));
+    }
+    let subject = Subject::of(&args.spec, args.write)?;
+    let times = Times::new(args.seconds, args.repetitions, subject.probes.len())?;
+    output::stderr(&format!(
+        "forebay: {} loads, {} times each, {} s in total\n",
+        subject.probes.len(),
+        args.repetitions,
+        args.seconds
+    ));
+    let stop = Stop::on_signals()?;
+    let repetitions = real_time::measure(&subject, &times, &stop)?;
+    let fit = fit(args.family, &subject.probes, &repetitions)
+        .map_err(|error| Failure::Run(format!("{}: {error}", subject.name)))?;
+    if fit.error > POOR {
+        output::stderr(&format!(
+            "forebay: warning: {} fits best, and its IOPS are off by {:.0} %; the machine may have \
+             been busy, or no family describes the device: compare the loads in the file\n",
+            fit.family.name(),
+            fit.error * 100.0
+        ));
+    }
+    output::stdout(&text::model_file(&subject, &times, &repetitions, &fit)?)
+}

@@ -1,0 +1,41 @@
+//! The device of a simulation: a name with constants, or the model file of `forebay calibrate`.
+
+use forebay_sim::DeviceSpec;
+
+/// Returns the device. `hdd` is a name, `./hdd` and `my.model` are files.
+///
+/// # Errors
+/// The name or a constant is wrong, or the file cannot be read or is wrong.
+pub(super) fn parse(text: &str) -> Result<DeviceSpec, String> {
+    if !DeviceSpec::is_model_file(text) {
+        return text.parse();
+    }
+    let content = std::fs::read_to_string(text).map_err(|error| {
+        format!(
+            "cannot read the model file: {error}; check its path (constants are in the file, none \
+             may follow its name)"
+        )
+    })?;
+    DeviceSpec::from_model_file(&content).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_a_model_file_and_anything_else_is_a_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hdd");
+        std::fs::write(&path, "family=nvme\nlatency_ns=7\n").expect("a file");
+        let path = path.display().to_string();
+        assert_eq!(parse(&path), "nvme:latency_ns=7".parse());
+        assert_eq!(parse("hdd"), "hdd".parse());
+        let missing = parse("none.model").expect_err("no such file");
+        assert!(missing.starts_with("cannot read the model file: No such file"), "{missing}");
+        assert!(parse(&format!("{path}:latency_ns=8")).is_err());
+        std::fs::write(&path, "family=nvme\n\nseek_ns=7\n").expect("a file");
+        let wrong = parse(&path).expect_err("hdd's constant");
+        assert!(wrong.starts_with("line 3: unknown constant seek_ns; nvme has size"), "{wrong}");
+    }
+}
