@@ -7,6 +7,7 @@
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
+//! - [`fio_report`] and [`counters`]: parts of reports that `bench` and `sim` share;
 //! - [`output`] and [`failure`]: printing, and exit codes.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
@@ -14,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod counters;
 mod experiments;
 mod failure;
+mod fio_report;
 mod help;
 mod info;
 mod lab;

@@ -82,6 +82,18 @@ impl JobDisk {
     pub fn new(device: DeviceSpec) -> JobDisk {
         JobDisk { policy: device.policy(), device, max_sectors: None }
     }
+
+    /// Returns the largest request, in sectors of 512 bytes.
+    pub fn largest_request(&self) -> u32 {
+        self.limits(CAPACITY_BYTES, 512).max_sectors
+    }
+
+    /// Returns the limits of the disk, if it has this size and logical block size.
+    fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
+        let limits = self.device.limits(capacity_bytes, block);
+        let max_sectors = self.max_sectors.map(|max| max.min(limits.max_hw_sectors));
+        QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits }
+    }
 }
 
 /// Runs jobs concurrently on a disk.
@@ -148,11 +160,12 @@ fn plan(
     capacity_bytes: u64,
 ) -> Result<Vec<JobTask>, JobError> {
     let mut tasks = Vec::new();
-    for job in jobs {
+    for (at, job) in jobs.iter().enumerate() {
         let region = job.region(capacity_bytes).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
             let generator = Ops::new(&job.workload(region, clone.into(), seed));
-            tasks.push(JobTask { job: job.clone(), generator, block: block.into() });
+            let (job, place) = (job.clone(), (at, clone));
+            tasks.push(JobTask { job, place, generator, block: block.into() });
         }
     }
     Ok(tasks)
@@ -177,12 +190,9 @@ fn scenario(
     capacity_bytes: u64,
     block: u32,
 ) -> Scenario {
-    let limits = disk.device.limits(capacity_bytes, block);
-    let max_sectors = disk.max_sectors.map(|max| max.min(limits.max_hw_sectors));
-    let limits = QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits };
     let mut random = Random::new(seed, 0);
     Scenario {
-        limits,
+        limits: disk.limits(capacity_bytes, block),
         policy: disk.policy,
         engine: disk.device.build(block),
         nr_tasks,

@@ -61,6 +61,7 @@ pub use forebay_model::machines;
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use plant::Plant;
 pub use summary::{Reached, Summary, Tally};
+pub use task::figures::CloneFigures;
 pub use violation::Violation;
 
 use crate::check::Broken;

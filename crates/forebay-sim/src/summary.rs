@@ -2,8 +2,9 @@
 
 use crate::lab::jain;
 use crate::runtime::thread::Ended;
+use crate::task::figures::CloneFigures;
 use crate::trace::{Kind, NR_KINDS};
-use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
+use forebay_core::{BlockStatus, Histogram, MergeKind, QueueStats, UnplugCause};
 
 /// Summary of one run.
 #[derive(Clone, Debug)]
@@ -85,12 +86,26 @@ pub struct Tally {
     pub latency: Histogram,
     /// The same for flushes.
     pub flush_latency: Histogram,
-    /// The bytes of successful bios.
+    /// The bytes that bios moved.
     pub bytes: u64,
     /// The number of failed bios.
     pub nr_failed: u64,
     /// Successful bios of each task, flushes excluded.
     pub ios_of_tasks: Vec<u64>,
+    /// fio's figures of each clone of a job, in the order in which the clones ended.
+    pub clones: Vec<CloneFigures>,
+    failed_of_status: [u64; BlockStatus::ALL.len()],
+}
+
+impl Ended {
+    /// Returns the number of bytes moved. Data of which no byte was moved is an I/O error, as in
+    /// fio: the end of the device lies before it.
+    pub(crate) fn moved(&self) -> Result<u64, BlockStatus> {
+        match self.result {
+            Ok(0) if self.len > 0 => Err(BlockStatus::Io),
+            result => result,
+        }
+    }
 }
 
 impl Tally {
@@ -104,14 +119,24 @@ impl Tally {
                 0 => self.flush_latency.record(ended.latency_ns),
                 _ => self.latency.record(ended.latency_ns),
             }
-            match ended.result {
-                Ok(_) => {
-                    self.bytes += ended.len;
+            match ended.moved() {
+                Ok(moved) => {
+                    self.bytes += moved;
                     self.ios_of_tasks[task] += u64::from(ended.len > 0);
                 }
-                Err(_) => self.nr_failed += 1,
+                Err(status) => {
+                    self.nr_failed += 1;
+                    self.failed_of_status[status as usize] += 1;
+                }
             }
         }
+    }
+
+    /// Returns the statuses with which bios failed, and how many failed with each.
+    pub fn failures(&self) -> impl Iterator<Item = (BlockStatus, u64)> + '_ {
+        let counted =
+            BlockStatus::ALL.into_iter().map(|it| (it, self.failed_of_status[it as usize]));
+        counted.filter(|(_, nr)| *nr > 0)
     }
 }
 

@@ -49,12 +49,17 @@ impl Settings {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the device, as the user wrote it.
+    pub(super) fn device(&self) -> &str {
+        self.get(DEVICE).unwrap_or("fixed")
+    }
+
     /// Returns the disk.
     ///
     /// # Errors
     /// A setting that is wrong or not simulated, or that contradicts another one.
     pub(super) fn disk(&self) -> Result<JobDisk, String> {
-        let device = self.get(DEVICE).unwrap_or("fixed");
+        let device = self.device();
         let parsed = device.parse().map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in &self.0 {

@@ -16,5 +16,6 @@ mod seccomp;
 mod serve;
 mod sharing;
 mod sim;
+mod sim_reports;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;

@@ -1,0 +1,122 @@
+//! Runs of job files as JSON (`--json`): fio's keys for each job, and the layer's own figures under
+//! the key `forebay`.
+//!
+//! The clock of the report is the virtual one, which begins in 1970, so a run with the same seed
+//! prints the same bytes.
+
+use forebay::IoError;
+use forebay_fio::cmdline::CommandLine;
+use forebay_fio::report::{JobError, JobReport, Report, json};
+use forebay_sim::{CloneFigures, Summary};
+use serde_json::{Map, Value, json};
+
+use super::run::Run;
+use super::variants::Variant;
+use crate::fio_report::{self, Times};
+use crate::{counters, info};
+
+/// Returns the report of one run: fio's report, with one object in the list `forebay`.
+pub(super) fn of_run(command: &CommandLine, run: Run<'_>) -> String {
+    let mut report = jobs(command, run.summary);
+    report.forebay = vec![Value::Object(object(&run))];
+    json::render(&report, false)
+}
+
+/// Returns the report of several runs. The list `forebay` has an object for each of them, with its
+/// jobs.
+pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
+    let row = |run: &Run<'_>| {
+        let mut object = object(run);
+        let mut report = json::value(&jobs(command, run.summary), false);
+        for key in ["jobs", "disk_util"] {
+            object.insert(key.to_owned(), report[key].take());
+        }
+        Value::Object(object)
+    };
+    let forebay = runs.iter().map(row).collect();
+    let end_ms = runs.iter().map(|run| times(run.summary).end_ms).max().unwrap_or(0);
+    let times = Times { end_ms, elapsed_s: 0 };
+    let report = Report { forebay, ..fio_report::assemble(command, [].into_iter(), times) };
+    let mut value = json::value(&report, false);
+    if let Value::Object(map) = &mut value {
+        // Each run has its own.
+        map.retain(|key, _| key != "jobs" && key != "disk_util");
+    }
+    format!("{value:#}\n")
+}
+
+/// Returns fio's report of the jobs.
+fn jobs(command: &CommandLine, summary: &Summary) -> Report {
+    let mut clones: Vec<&CloneFigures> = summary.tally.clones.iter().collect();
+    clones.sort_by_key(|clone| (clone.job, clone.clone));
+    let clones = clones.into_iter().map(|clone| (clone.job, job(command, clone)));
+    let disk_util = vec![counters::disk_util("sim", &summary.stats, summary.now_ns)];
+    Report { disk_util, ..fio_report::assemble(command, clones, times(summary)) }
+}
+
+fn job(command: &CommandLine, clone: &CloneFigures) -> JobReport {
+    let job = &command.jobs[clone.job];
+    let error = clone.first_error.map(IoError::Ended);
+    JobReport {
+        name: job.name.clone(),
+        jobs: 1,
+        error: error.map(|error| JobError { errno: error.errno(), message: error.to_string() }),
+        iodepth: job.iodepth,
+        measures: job.measures.clone(),
+        stats: clone.stats.clone(),
+        ..JobReport::default()
+    }
+}
+
+fn times(summary: &Summary) -> Times {
+    let end_ms = summary.now_ns.div_ceil(1_000_000);
+    Times { end_ms, elapsed_s: end_ms.div_ceil(1000) }
+}
+
+/// Returns the layer's figures. Speeds are null if the device models no times, and the fairness is
+/// null if jobs do not run for a fixed time.
+fn object(run: &Run<'_>) -> Map<String, Value> {
+    let Run { variant: Variant { name, device, disk }, summary, .. } = run;
+    let (latency, flush) = (&summary.tally.latency, &summary.tally.flush_latency);
+    let timed = |value: Value| if run.has_times() { value } else { Value::Null };
+    let histogram = |times: &forebay::Histogram| {
+        timed(json!({
+            "n": times.count(),
+            "mean": times.mean(),
+            "p50": times.percentile(500_000),
+            "p99": times.percentile(990_000),
+            "max": times.max(),
+        }))
+    };
+    let failures = summary.tally.failures().map(|(it, nr)| (it.name().to_owned(), nr.into()));
+    let figures = json!({
+        "setting": name,
+        "seed": summary.seed,
+        "device": device,
+        "virtual_time_ns": summary.now_ns,
+        "iops": timed(summary.iops().into()),
+        "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),
+        "latency_ns": histogram(latency),
+        "flush_latency_ns": histogram(flush),
+        "voluntary_switches": summary.nr_sleeps,
+        "switches_per_io": run.switches_per_io(),
+        "fairness": run.fairness(),
+        "failed_bios": Map::from_iter(failures),
+        "runs": summary.stats.runs_made + summary.skipped_runs,
+        "skipped_runs": summary.skipped_runs,
+        "policy": info::settings_of(&disk.policy, disk.largest_request()),
+        "checked": {
+            "steps": summary.nr_steps,
+            "bios": summary.nr_bios,
+            "blocks_read": summary.nr_blocks_read,
+            "crash_points": summary.nr_crash_points,
+            "durable_writes": summary.nr_promises,
+        },
+        "trace_hash": format!("{:016x}", summary.hash),
+    });
+    let mut object = counters::of_queue(&summary.stats);
+    if let Value::Object(figures) = figures {
+        object = figures.into_iter().chain(object).collect();
+    }
+    object
+}

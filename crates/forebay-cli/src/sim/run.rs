@@ -1,0 +1,107 @@
+//! Runs of a job file: one for each seed, or one for each setting to compare.
+
+use std::path::PathBuf;
+
+use forebay_fio::cmdline::CommandLine;
+use forebay_sim::{Summary, Violation, run_jobs};
+
+use super::variants::Variant;
+use super::{Args, json, replay, report, table};
+use crate::failure::Failure;
+use crate::output;
+
+/// The jobs of a file, and their disks.
+#[derive(Debug)]
+pub(super) struct JobFile {
+    pub(super) path: PathBuf,
+    pub(super) command: CommandLine,
+    /// The disks on which to run the jobs, at least one.
+    pub(super) variants: Vec<Variant>,
+    /// Whether the report is JSON.
+    pub(super) is_json: bool,
+}
+
+impl JobFile {
+    /// Returns whether all jobs run for a fixed time, so that their shares of the I/Os are
+    /// comparable.
+    fn is_timed(&self) -> bool {
+        self.command.jobs.iter().all(|job| job.time_based)
+    }
+
+    /// Runs the jobs on a disk.
+    fn run(&self, variant: &Variant, seed: u64, replay: &str) -> Result<Summary, Failure> {
+        let run = run_jobs(&self.command.jobs, seed, &variant.disk, None);
+        let run =
+            run.map_err(|error| Failure::Usage(format!("{}: {error}", self.path.display())))?;
+        let summary = run.map_err(|violation| broken(&violation, replay));
+        summary.map_err(|failure| match &variant.name {
+            Some(name) => failure.with_context(&format!("{name}: ")),
+            None => failure,
+        })
+    }
+}
+
+/// A run of the jobs on a disk, and which of its figures are meaningful.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) variant: &'a Variant,
+    pub(super) summary: &'a Summary,
+    is_timed: bool,
+}
+
+impl Run<'_> {
+    /// Returns whether the device models latencies, so that speeds are meaningful.
+    pub(super) fn has_times(&self) -> bool {
+        self.variant.disk.device.has_times()
+    }
+
+    /// Returns the voluntary context switches per I/O; `None` if no I/O succeeded.
+    pub(super) fn switches_per_io(&self) -> Option<f64> {
+        (self.summary.nr_ios() > 0).then(|| self.summary.switches_per_io())
+    }
+
+    /// Returns Jain's index of the jobs' I/Os; `None` if some job ends after a fixed size.
+    pub(super) fn fairness(&self) -> Option<f64> {
+        self.is_timed.then(|| self.summary.fairness())
+    }
+}
+
+/// Runs the jobs, and prints the results.
+pub(super) fn main(
+    args: &Args,
+    file: &JobFile,
+    first_seed: u64,
+    nr_seeds: u64,
+) -> Result<(), Failure> {
+    let is_timed = file.is_timed();
+    let is_compared = file.variants.len() > 1 || args.sweep.is_some();
+    let mut summaries = Vec::new();
+    for variant in &file.variants {
+        for nth in 0..nr_seeds {
+            let seed = first_seed.wrapping_add(nth);
+            let replay = replay(args, seed);
+            let summary = file.run(variant, seed, &replay)?;
+            if !is_compared && !file.is_json {
+                let run = Run { variant, summary: &summary, is_timed };
+                output::stdout(&report::text(run, &replay))?;
+            }
+            summaries.push((variant, summary));
+        }
+    }
+    let runs = summaries.iter().map(|(variant, summary)| Run { variant, summary, is_timed });
+    let runs: Vec<_> = runs.collect();
+    match (&runs[..], file.is_json) {
+        ([run], true) if !is_compared => output::stdout(&json::of_run(&file.command, *run)),
+        (_, true) => output::stdout(&json::of_runs(&file.command, &runs)),
+        (_, false) if is_compared => {
+            let replay = replay(args, first_seed);
+            output::stdout(&format!("{}replay with: {replay}\n", table::render(&runs)))
+        }
+        (_, false) => Ok(()),
+    }
+}
+
+/// Returns the failure of a run that broke a rule.
+pub(super) fn broken(violation: &Violation, replay: &str) -> Failure {
+    Failure::Run(format!("{violation}\nreplay with: {replay}"))
+}

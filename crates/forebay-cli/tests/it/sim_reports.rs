@@ -1,0 +1,97 @@
+//! Reports of `forebay sim` for programs: JSON.
+
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{folder, forebay, stderr, stdout};
+
+/// Two clones that are reported as one, and a job that ends after a fixed size.
+const JOBS: &str = "[global]\nbs=4k\nsize=16m\nio_size=512k\niodepth=8\niodepth_batch=8\n\
+                    iodepth_batch_complete=8\n\
+                    filename=model:nvme\n[a]\nrw=write\nfsync=16\nnumjobs=2\ngroup_reporting\n\
+                    [b]\nrw=read\n";
+
+fn sim(folder: &TempDir, args: &str) -> Output {
+    std::fs::write(folder.path().join("job.fio"), JOBS).expect("a file");
+    let args = args.split_whitespace();
+    forebay(folder).args(["sim", "job.fio", "--seed", "3"]).args(args).output().expect("it runs")
+}
+
+/// Returns standard output, all of which is one JSON value.
+fn json(folder: &TempDir, args: &str) -> Value {
+    let output = sim(folder, &format!("--json {args}"));
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+#[test]
+fn json_has_the_keys_of_fio_for_each_job_and_the_figures_of_the_layer() {
+    let folder = folder();
+    let value = json(&folder, "");
+    let jobs = value["jobs"].as_array().expect("jobs");
+    let names: Vec<_> = jobs.iter().map(|job| job["jobname"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["a", "b"], "the clones of the first job are one group");
+    let (a, b) = (&jobs[0], &jobs[1]);
+    assert_eq!((&a["write"]["total_ios"], &b["read"]["total_ios"]), (&256.into(), &128.into()));
+    assert_eq!((&a["write"]["io_bytes"], &a["read"]["io_bytes"]), (&(1 << 20).into(), &0.into()));
+    assert_eq!(a["sync"]["total_ios"], 16);
+    assert_eq!(a["job options"]["fsync"], "16");
+    assert_eq!(value["global options"]["iodepth"], "8");
+    let lat = |of: &str| b["read"][of]["mean"].as_f64().expect("a mean");
+    assert!((lat("slat_ns") + lat("clat_ns") - lat("lat_ns")).abs() < 1.0, "{b}");
+    assert_eq!(b["iodepth_submit"]["8"], 100.0, "{b}");
+
+    let [layer] = &value["forebay"].as_array().expect("a list")[..] else { panic!("one device") };
+    assert_eq!((&layer["seed"], &layer["device"]), (&3.into(), &"nvme".into()));
+    assert_eq!(layer["policy"]["wake"], "fair");
+    assert_eq!((&layer["fairness"], &layer["setting"]), (&Value::Null, &Value::Null));
+    assert_eq!(layer["bios"]["flush"], 16);
+    assert_eq!(layer["flush_latency_ns"]["n"], 16);
+    let switches: u64 = jobs.iter().map(|job| job["ctx"].as_u64().expect("a number")).sum();
+    assert_eq!(layer["voluntary_switches"], switches);
+    let ios_per_s = 384e9 / layer["virtual_time_ns"].as_f64().expect("a time");
+    assert!((layer["iops"].as_f64().expect("IOPS") - ios_per_s).abs() < 1.0, "{layer}");
+    assert!(layer["merges"]["back"].as_u64() > Some(100), "{layer}");
+}
+
+#[test]
+fn json_of_the_same_seed_has_the_same_bytes() {
+    let folder = folder();
+    assert_eq!(stdout(&sim(&folder, "--json")), stdout(&sim(&folder, "--json")));
+}
+
+#[test]
+fn json_of_several_runs_has_a_row_for_each() {
+    let folder = folder();
+    let value = json(&folder, "--compare plug=none --compare device=hdd");
+    assert!(value.get("jobs").is_none(), "each row has its own");
+    let rows = value["forebay"].as_array().expect("rows");
+    let settings: Vec<_> = rows.iter().map(|row| row["setting"].as_str()).collect();
+    assert_eq!(settings, [None, Some("plug=none"), Some("device=hdd")]);
+    assert_eq!(rows[1]["policy"]["plug"], "none");
+    assert!(rows.iter().all(|row| row["jobs"].as_array().is_some_and(|jobs| jobs.len() == 2)));
+    let seeds = json(&folder, "--seeds 2");
+    let seeds: Vec<_> = seeds["forebay"].as_array().expect("rows").iter().collect();
+    assert_eq!((&seeds[0]["seed"], &seeds[1]["seed"]), (&3.into(), &4.into()));
+}
+
+#[test]
+fn json_names_the_statuses_of_failed_bios() {
+    let folder = folder();
+    let value = json(&folder, "--device flaky:fail=100000");
+    let failed = value["forebay"][0]["failed_bios"].as_object().expect("statuses");
+    assert!(failed.contains_key("io") && failed.contains_key("medium"), "{failed:?}");
+    assert_eq!(value["jobs"][0]["error"], 5, "EIO");
+    assert_eq!(value["forebay"][0]["iops"], Value::Null, "the latencies are random");
+}
+
+#[test]
+fn json_is_refused_where_no_job_of_fio_runs() {
+    let folder = folder();
+    let output = forebay(&folder).args(["sim", "--random", "--json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("--json") && text.contains("--random"), "{text}");
+}
