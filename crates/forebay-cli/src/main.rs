@@ -8,7 +8,7 @@
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`] and [`counters`]: parts of reports that `bench` and `sim` share;
-//! - [`output`] and [`failure`]: printing, and exit codes.
+//! - [`output`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
 
@@ -26,6 +26,7 @@ mod machine;
 #[cfg(test)]
 mod option_examples;
 mod output;
+mod range;
 mod serve;
 mod sim;
 mod usage;

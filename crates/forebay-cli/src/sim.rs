@@ -7,6 +7,7 @@ mod json;
 mod nbd;
 mod options;
 mod report;
+mod rows;
 mod run;
 mod settings;
 mod table;
@@ -61,7 +62,8 @@ pub(crate) struct Args {
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Number of seeds to run
+    /// Number of seeds to run. With --compare or --sweep, the table shows the median over the seeds
+    /// and the range of each figure
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
@@ -74,10 +76,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["sweep", "seeds"])]
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "sweep")]
     compare: Vec<String>,
     /// Run once for each of these values, and print a table of the runs
-    #[arg(long, value_name = "KEY=A,B,C", conflicts_with = "seeds")]
+    #[arg(long, value_name = "KEY=A,B,C")]
     sweep: Option<String>,
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
@@ -206,12 +208,12 @@ fn run_random(
         let seed = first_seed.wrapping_add(nth);
         let summary = run_seed(seed, options).map_err(|violation| {
             total.clear_line();
-            run::broken(&violation, &replay(args, seed))
+            run::broken(&violation, &replay(args, seed, 1))
         })?;
         total.add(&summary);
     }
     total.clear_line();
-    output::stdout(&total.report(first_seed, &replay(args, first_seed)))
+    output::stdout(&total.report(first_seed, &replay(args, first_seed, nr_seeds)))
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.
@@ -228,8 +230,8 @@ fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 32
 }
 
-/// Returns the command that repeats the run.
-fn replay(args: &Args, seed: u64) -> String {
+/// Returns the command that repeats the runs of these seeds.
+fn replay(args: &Args, seed: u64, nr_seeds: u64) -> String {
     let mut text = match &args.job {
         None => String::from("forebay sim --random"),
         Some(path) => format!("forebay sim {}", quoted(&path.display().to_string())),
@@ -250,5 +252,8 @@ fn replay(args: &Args, seed: u64) -> String {
         let _ = write!(text, " {option} {}", quoted(value));
     }
     let _ = write!(text, " --seed {seed}");
+    if nr_seeds > 1 {
+        let _ = write!(text, " --seeds {nr_seeds}");
+    }
     text
 }

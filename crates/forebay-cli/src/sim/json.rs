@@ -10,32 +10,54 @@ use forebay_fio::report::{JobError, JobReport, Report, json};
 use forebay_sim::{CloneFigures, Summary};
 use serde_json::{Map, Value, json};
 
+use super::rows::{Figure, Row};
 use super::run::Run;
 use super::variants::Variant;
 use crate::fio_report::{self, Times};
 use crate::{counters, info};
 
-/// Returns the report of one run: fio's report, with one object in the list `forebay`.
-pub(super) fn of_run(command: &CommandLine, run: Run<'_>) -> String {
-    let mut report = jobs(command, run.summary);
-    report.forebay = vec![Value::Object(object(&run))];
-    json::render(&report, false)
+/// Returns the report of runs with the same settings: fio's report of a single run, with one object
+/// in the list `forebay`, or a list with an object for each run, with its jobs.
+pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
+    if let [run] = runs {
+        let mut report = jobs(command, run.summary);
+        report.forebay = vec![Value::Object(object(run))];
+        return json::render(&report, false);
+    }
+    of_list(command, runs.iter(), runs.iter().map(|run| with_jobs(command, run)).collect())
 }
 
-/// Returns the report of several runs. The list `forebay` has an object for each of them, with its
-/// jobs.
-pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
-    let row = |run: &Run<'_>| {
-        let mut object = object(run);
-        let mut report = json::value(&jobs(command, run.summary), false);
-        for key in ["jobs", "disk_util"] {
-            object.insert(key.to_owned(), report[key].take());
+/// Returns the report of several settings. The list `forebay` has an object for each: that of its
+/// run, or, with several seeds, the ranges of the figures and the list of the runs.
+pub(super) fn of_rows(command: &CommandLine, rows: &[Row<'_>]) -> String {
+    let object = |row: &Row<'_>| match &row.runs[..] {
+        [run] => with_jobs(command, run),
+        runs => {
+            let ranges = Figure::ALL.map(|figure| {
+                let range = row.range(figure).map(
+                    |range| json!({ "median": range.median, "min": range.min, "max": range.max }),
+                );
+                (figure.key().to_owned(), range.into())
+            });
+            let mut object = Map::from_iter([("setting".to_owned(), setting(&runs[0]))]);
+            object.extend(ranges);
+            let runs = runs.iter().map(|run| with_jobs(command, run)).collect();
+            object.insert("seeds".to_owned(), Value::Array(runs));
+            Value::Object(object)
         }
-        Value::Object(object)
     };
-    let forebay = runs.iter().map(row).collect();
-    let end_ms = runs.iter().map(|run| times(run.summary).end_ms).max().unwrap_or(0);
-    let times = Times { end_ms, elapsed_s: 0 };
+    let runs = rows.iter().flat_map(|row| &row.runs);
+    of_list(command, runs, rows.iter().map(object).collect())
+}
+
+/// Returns a report with these objects in the list `forebay`, which have the jobs of the runs.
+fn of_list<'a>(
+    command: &CommandLine,
+    runs: impl Iterator<Item = &'a Run<'a>>,
+    forebay: Vec<Value>,
+) -> String {
+    let end_ms = runs.map(|run| times(run.summary).end_ms).max().unwrap_or(0);
+    let times = Times { end_ms, elapsed_s: end_ms.div_ceil(1000) };
     let report = Report { forebay, ..fio_report::assemble(command, [].into_iter(), times) };
     let mut value = json::value(&report, false);
     if let Value::Object(map) = &mut value {
@@ -43,6 +65,21 @@ pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
         map.retain(|key, _| key != "jobs" && key != "disk_util");
     }
     format!("{value:#}\n")
+}
+
+/// Returns the layer's figures of a run with fio's keys for its jobs.
+fn with_jobs(command: &CommandLine, run: &Run<'_>) -> Value {
+    let mut object = object(run);
+    let mut report = json::value(&jobs(command, run.summary), false);
+    for key in ["jobs", "disk_util"] {
+        object.insert(key.to_owned(), report[key].take());
+    }
+    Value::Object(object)
+}
+
+/// Returns the setting in which a run differs from the base; null for the base.
+fn setting(run: &Run<'_>) -> Value {
+    run.variant.name.as_deref().into()
 }
 
 /// Returns fio's report of the jobs.
@@ -76,7 +113,7 @@ fn times(summary: &Summary) -> Times {
 /// Returns the layer's figures. Speeds are null if the device models no times, and the fairness is
 /// null if jobs do not run for a fixed time.
 fn object(run: &Run<'_>) -> Map<String, Value> {
-    let Run { variant: Variant { name, device, disk }, summary, .. } = run;
+    let Run { variant: Variant { device, disk, .. }, summary, .. } = run;
     let (latency, flush) = (&summary.tally.latency, &summary.tally.flush_latency);
     let timed = |value: Value| if run.has_times() { value } else { Value::Null };
     let histogram = |times: &forebay::Histogram| {
@@ -90,17 +127,17 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
     };
     let failures = summary.tally.failures().map(|(it, nr)| (it.name().to_owned(), nr.into()));
     let figures = json!({
-        "setting": name,
+        "setting": setting(run),
         "seed": summary.seed,
         "device": device,
         "virtual_time_ns": summary.now_ns,
-        "iops": timed(summary.iops().into()),
+        "iops": Figure::Iops.of(run),
         "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),
         "latency_ns": histogram(latency),
         "flush_latency_ns": histogram(flush),
         "voluntary_switches": summary.nr_sleeps,
-        "switches_per_io": run.switches_per_io(),
-        "fairness": run.fairness(),
+        "switches_per_io": Figure::Switches.of(run),
+        "fairness": Figure::Fairness.of(run),
         "failed_bios": Map::from_iter(failures),
         "runs": summary.stats.runs_made + summary.skipped_runs,
         "skipped_runs": summary.skipped_runs,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use forebay_fio::cmdline::CommandLine;
 use forebay_sim::{Summary, Violation, run_jobs};
 
+use super::rows::Row;
 use super::variants::Variant;
 use super::{Args, json, replay, report, table};
 use crate::failure::Failure;
@@ -77,28 +78,35 @@ pub(super) fn main(
     let is_compared = file.variants.len() > 1 || args.sweep.is_some();
     let mut summaries = Vec::new();
     for variant in &file.variants {
+        let mut of_variant = Vec::new();
         for nth in 0..nr_seeds {
             let seed = first_seed.wrapping_add(nth);
-            let replay = replay(args, seed);
+            let replay = replay(args, seed, 1);
             let summary = file.run(variant, seed, &replay)?;
             if !is_compared && !file.is_json {
                 let run = Run { variant, summary: &summary, is_timed };
                 output::stdout(&report::text(run, &replay))?;
             }
-            summaries.push((variant, summary));
+            of_variant.push(summary);
         }
+        summaries.push((variant, of_variant));
     }
-    let runs = summaries.iter().map(|(variant, summary)| Run { variant, summary, is_timed });
-    let runs: Vec<_> = runs.collect();
-    match (&runs[..], file.is_json) {
-        ([run], true) if !is_compared => output::stdout(&json::of_run(&file.command, *run)),
-        (_, true) => output::stdout(&json::of_runs(&file.command, &runs)),
-        (_, false) if is_compared => {
-            let replay = replay(args, first_seed);
-            output::stdout(&format!("{}replay with: {replay}\n", table::render(&runs)))
-        }
-        (_, false) => Ok(()),
+    let rows = summaries.iter().map(|(variant, summaries)| {
+        let runs = summaries.iter().map(|summary| Run { variant, summary, is_timed });
+        Row { runs: runs.collect() }
+    });
+    let rows: Vec<_> = rows.collect();
+    if file.is_json {
+        return output::stdout(&match is_compared {
+            true => json::of_rows(&file.command, &rows),
+            false => json::of_runs(&file.command, &rows[0].runs),
+        });
     }
+    if is_compared {
+        let replay = replay(args, first_seed, nr_seeds);
+        output::stdout(&format!("{}replay with: {replay}\n", table::render(&rows)))?;
+    }
+    Ok(())
 }
 
 /// Returns the failure of a run that broke a rule.

@@ -67,16 +67,16 @@ impl Total {
     }
 
     pub(super) fn report(&self, first: u64, replay: &str) -> String {
-        let (which, seeds) = match self.nr_seeds {
-            1 => (format!("seed {first}"), String::new()),
-            nr => (format!("{nr} seeds from {first}"), format!(" --seeds {nr}")),
+        let which = match self.nr_seeds {
+            1 => format!("seed {first}"),
+            nr => format!("{nr} seeds from {first}"),
         };
         format!(
             "{which}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
                power cuts   : {} crash points, {} writes durable\n  \
                trace hash   : {:016x}\n  \
-               replay with  : {replay}{seeds}\n",
+               replay with  : {replay}\n",
             self.nr_bios,
             self.nr_steps,
             self.nr_blocks_read,

@@ -95,3 +95,29 @@ fn json_is_refused_where_no_job_of_fio_runs() {
     let text = stderr(&output);
     assert!(text.contains("--json") && text.contains("--random"), "{text}");
 }
+
+#[test]
+fn several_seeds_of_a_setting_have_a_median_and_a_range() {
+    let folder = folder();
+    let args = "--compare plug=none --seeds 3";
+    let text = stdout(&sim(&folder, args));
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    let heading: Vec<_> = lines[0].split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
+    assert_eq!(heading, ["setting", "IOPS", "p99 us", "switches/IO", "fairness"], "{text}");
+    let again = "replay with: forebay sim job.fio --compare plug=none --seed 3 --seeds 3";
+    assert_eq!(lines[3], again);
+
+    let value = json(&folder, args);
+    let [base, plug] = &value["forebay"].as_array().expect("rows")[..] else { panic!("two rows") };
+    assert_eq!(plug["setting"], "plug=none");
+    let runs = base["seeds"].as_array().expect("runs");
+    let mut iops: Vec<_> = runs.iter().map(|run| run["iops"].as_f64().expect("IOPS")).collect();
+    iops.sort_by(f64::total_cmp);
+    let range = ["min", "median", "max"].map(|key| base["iops"][key].as_f64().expect("IOPS"));
+    assert_eq!(range[..], iops[..]);
+    assert!(range[0] < range[2], "the seeds interleave the threads differently: {range:?}");
+    let [min, median, max] = range.map(|iops| format!("{iops:.0}"));
+    assert!(lines[1].contains(&format!("{median} ({min}..{max})")), "{text}");
+    assert_eq!(base["fairness"], Value::Null);
+}
