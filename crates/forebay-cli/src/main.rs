@@ -7,7 +7,7 @@
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
-//! - [`fio_report`] and [`counters`]: parts of reports that `bench` and `sim` share;
+//! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
 //! - [`output`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
@@ -18,6 +18,7 @@ mod bench;
 mod counters;
 mod experiments;
 mod failure;
+mod figure;
 mod fio_report;
 mod help;
 mod info;

@@ -10,6 +10,7 @@ mod report;
 mod rows;
 mod run;
 mod settings;
+mod svg;
 mod table;
 mod total;
 mod variants;
@@ -93,6 +94,10 @@ pub(crate) struct Args {
     /// Print one JSON value: fio's keys for each job, and the layer's figures under "forebay"
     #[arg(long, conflicts_with_all = ["random", "nbd"])]
     json: bool,
+    /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
+    /// and fairness
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["random", "nbd"])]
+    svg: Option<PathBuf>,
 }
 
 /// A simulation: a scenario for each seed.
@@ -133,11 +138,17 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     let Some(path) = &args.job else {
         return random_plan(args, first_seed);
     };
+    if let Some(figure) =
+        args.svg.as_ref().filter(|_| args.compare.is_empty() && args.sweep.is_none())
+    {
+        let why = "a figure compares several runs; give --compare or --sweep too";
+        return Err(Failure::Usage(format!("--svg={}: {why}", figure.display())));
+    }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args)?);
     let variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
-    let is_json = args.json;
-    let file = JobFile { path: path.clone(), command, variants, is_json };
+    let (is_json, svg) = (args.json, args.svg.clone());
+    let file = JobFile { path: path.clone(), command, variants, is_json, svg };
     Ok(Plan { load: Load::Jobs(Box::new(file)), first_seed, nr_seeds: args.seeds })
 }
 

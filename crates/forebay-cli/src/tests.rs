@@ -51,6 +51,12 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),
     ("sim", "queue_depth", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --queue-depth 7"),
     ("sim", "json", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --json"),
+    (
+        "sim",
+        "svg",
+        "sim --seed 1 DIR/a.fio --sweep wake=fair,batch",
+        "sim --seed 1 DIR/a.fio --sweep wake=fair,batch --svg a.svg",
+    ),
     ("lab tags", "sim", "lab tags", "lab tags --sim"),
     ("lab tags", "real", "lab tags", "lab tags --real"),
     ("lab tags", "seconds", "lab tags --real", "lab tags --real --seconds 7"),

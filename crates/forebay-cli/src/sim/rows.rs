@@ -54,6 +54,30 @@ impl Figure {
         }
     }
 
+    /// Returns its name in figures.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::P99 => "latency p99",
+            Self::Switches => "context switches per I/O",
+            Self::Fairness => "fairness",
+        }
+    }
+
+    /// Returns whether higher values are better.
+    pub(super) fn is_higher_better(self) -> bool {
+        matches!(self, Self::Iops | Self::Fairness)
+    }
+
+    /// Returns why the runs do not have it.
+    pub(super) fn missing(self) -> &'static str {
+        match self {
+            Self::Iops | Self::P99 => "the device has random latencies",
+            Self::Switches => "no I/O succeeded",
+            Self::Fairness => "not all jobs are time_based",
+        }
+    }
+
     /// Returns its value in a run; `None` if it is meaningless there.
     pub(super) fn of(self, run: &Run<'_>) -> Option<f64> {
         let p99_us = || run.summary.tally.latency.percentile(990_000) as f64 / 1e3;

@@ -6,8 +6,9 @@ use forebay_fio::cmdline::CommandLine;
 use forebay_sim::{Summary, Violation, run_jobs};
 
 use super::rows::Row;
+use super::svg::{self, About};
 use super::variants::Variant;
-use super::{Args, json, replay, report, table};
+use super::{Args, json, replay, report, settings, table};
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,6 +21,8 @@ pub(super) struct JobFile {
     pub(super) variants: Vec<Variant>,
     /// Whether the report is JSON.
     pub(super) is_json: bool,
+    /// The file of the figure.
+    pub(super) svg: Option<PathBuf>,
 }
 
 impl JobFile {
@@ -96,6 +99,15 @@ pub(super) fn main(
         Row { runs: runs.collect() }
     });
     let rows: Vec<_> = rows.collect();
+    if let Some(path) = &file.svg {
+        let about = About {
+            load: file.path.display().to_string(),
+            nr_seeds,
+            key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
+        };
+        let written = std::fs::write(path, svg::render(&about, &rows));
+        written.map_err(|error| Failure::Run(format!("--svg={}: {error}", path.display())))?;
+    }
     if file.is_json {
         return output::stdout(&match is_compared {
             true => json::of_rows(&file.command, &rows),

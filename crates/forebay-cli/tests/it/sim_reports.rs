@@ -1,4 +1,4 @@
-//! Reports of `forebay sim` for programs: JSON.
+//! Reports of `forebay sim`: JSON, tables over several seeds, and figures.
 
 use std::process::Output;
 
@@ -120,4 +120,53 @@ fn several_seeds_of_a_setting_have_a_median_and_a_range() {
     let [min, median, max] = range.map(|iops| format!("{iops:.0}"));
     assert!(lines[1].contains(&format!("{median} ({min}..{max})")), "{text}");
     assert_eq!(base["fairness"], Value::Null);
+}
+
+/// Returns the figure that a run writes.
+fn figure(folder: &TempDir, args: &str) -> String {
+    let output = sim(folder, &format!("{args} --svg figure.svg"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("setting "), "the table is printed as well");
+    std::fs::read_to_string(folder.path().join("figure.svg")).expect("a figure")
+}
+
+#[test]
+fn figure_of_a_sweep_has_a_line_over_the_values() {
+    let folder = folder();
+    let svg = figure(&folder, "--sweep queue_depth=1,2,4 --seeds 3");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    let count = |what: &str| svg.matches(what).count();
+    for name in ["IOPS", "latency p99", "context switches per I/O"] {
+        assert!(svg.contains(&format!("<tspan class=\"name\">{name}</tspan>")), "{svg}");
+    }
+    // Three panels with three dots each, joined by two lines, and a label for each value.
+    assert_eq!((count("<circle"), count("class=\"join\""), count(">2</text>") >= 3), (9, 6, true));
+    assert_eq!(count(">queue_depth</text>"), 3, "the key is the name of the axis");
+    assert!(svg.contains("Median of 3 seeds"), "{svg}");
+    assert!(svg.contains("Not shown: fairness, because not all jobs are time_based."), "{svg}");
+}
+
+#[test]
+fn figure_of_a_comparison_has_bars_and_a_list_of_long_names() {
+    let folder = folder();
+    let svg = figure(&folder, "--compare plug=none --compare device=nvme:latency_ns=90000");
+    let count = |what: &str| svg.matches(what).count();
+    assert_eq!((count("<rect class=\"a\""), count("<circle")), (9, 0), "{svg}");
+    assert_eq!(count(">3  device=nvme:latency_ns=90000</text>"), 1, "{svg}");
+    let svg = figure(&folder, "--sweep device=hdd,nvme");
+    assert!(svg.contains("log scale") && svg.contains(">hdd</text>"), "{svg}");
+    assert_eq!(svg.matches("class=\"join\"").count(), 0, "devices have no order: {svg}");
+}
+
+#[test]
+fn figure_needs_runs_to_compare() {
+    let folder = folder();
+    let output = sim(&folder, "--svg figure.svg");
+    assert_eq!(output.status.code(), Some(2));
+    let why = "forebay: --svg=figure.svg: a figure compares several runs; give --compare or \
+               --sweep too\n";
+    assert_eq!(stderr(&output), why);
+    let output = sim(&folder, "--compare plug=none --svg none/figure.svg");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("forebay: --svg=none/figure.svg: "), "{}", stderr(&output));
 }
