@@ -24,7 +24,7 @@ use clap::Args as ClapArgs;
 use forebay_fio::arguments::quoted;
 use forebay_fio::cmdline::CommandLine;
 use forebay_fio::jobfile;
-use forebay_sim::{Options, QUEUE_DEPTH_MAX, run_seed};
+use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
 use self::run::JobFile;
 use self::settings::Settings;
@@ -76,6 +76,11 @@ pub(crate) struct Args {
     /// Set a key of the disk; may be repeated. Overrides the job file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as
+    /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, flush:delay=5ms or
+    /// any:offline:after=1000; may be repeated. The first rule that matches a request counts
+    #[arg(long, value_name = "OPS:EFFECT[:WHEN...]", conflicts_with_all = ["random", "nbd"])]
+    faults: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "sweep")]
     compare: Vec<String>,
@@ -146,7 +151,9 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args)?);
-    let variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
+    let faults = fault_rules(&args.faults)?;
+    let mut variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
+    variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
     let (is_json, svg) = (args.json, args.svg.clone());
     let file = JobFile { path: path.clone(), command, variants, is_json, svg };
     Ok(Plan { load: Load::Jobs(Box::new(file)), first_seed, nr_seeds: args.seeds })
@@ -207,6 +214,24 @@ fn given(args: &Args) -> Result<Settings, Failure> {
     }
 }
 
+/// Parses the fault rules of the command line.
+///
+/// # Errors
+/// All rules that are wrong.
+fn fault_rules(texts: &[String]) -> Result<Vec<FaultRule>, Failure> {
+    let (mut rules, mut messages) = (Vec::new(), Vec::new());
+    for text in texts {
+        match FaultRule::parse(text) {
+            Ok(rule) => rules.push(rule),
+            Err(expected) => messages.push(format!("--faults={text}: expected {expected}")),
+        }
+    }
+    match messages.is_empty() {
+        true => Ok(rules),
+        false => Err(Failure::Several { messages, usage: true }),
+    }
+}
+
 /// Runs a random scenario for each seed, and prints the sums.
 fn run_random(
     args: &Args,
@@ -255,7 +280,7 @@ fn replay(args: &Args, seed: u64, nr_seeds: u64) -> String {
         ("--sweep", args.sweep.as_ref()),
     ];
     let single = single.into_iter().filter_map(|(option, value)| Some((option, value?)));
-    let many = [("--set", &args.set), ("--compare", &args.compare)];
+    let many = [("--set", &args.set), ("--faults", &args.faults), ("--compare", &args.compare)];
     let many =
         many.into_iter().flat_map(|(option, values)| values.iter().map(move |v| (option, v)));
     for (option, value) in single.chain(many) {

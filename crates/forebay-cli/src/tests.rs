@@ -57,6 +57,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
         "sim --seed 1 DIR/a.fio --sweep wake=fair,batch",
         "sim --seed 1 DIR/a.fio --sweep wake=fair,batch --svg a.svg",
     ),
+    ("sim", "faults", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --faults read:io:nth=2"),
     ("lab tags", "sim", "lab tags", "lab tags --sim"),
     ("lab tags", "real", "lab tags", "lab tags --real"),
     ("lab tags", "seconds", "lab tags --real", "lab tags --real --seconds 7"),

@@ -17,7 +17,8 @@
 //! - [`VirtioRam`]: host memory behind a virtual controller;
 //! - [`Sata`]: a volatile cache, and a flush that runs only by itself.
 //!
-//! [`ErrSeq`] reports the write-back errors of a device that is a file.
+//! [`ErrSeq`] reports the write-back errors of a device that is a file. [`FaultRules`] select
+//! requests that fail, come late or move less.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -25,6 +26,7 @@
 extern crate alloc;
 
 mod errseq;
+mod fault_rule;
 mod fixed;
 mod flaky;
 mod flash;
@@ -40,6 +42,7 @@ mod testing;
 mod virtio_ram;
 
 pub use errseq::{ErrCursor, ErrSeq};
+pub use fault_rule::{FAULT_NAMES, FaultEffect, FaultRule, FaultRules};
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};

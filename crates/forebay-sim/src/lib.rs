@@ -57,7 +57,7 @@ mod world;
 pub use check::rules::RULES;
 pub use device_spec::{DeviceSpec, MachineSpec};
 pub use forebay_core::{Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
-pub use forebay_model::machines;
+pub use forebay_model::{FaultRule, machines};
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use plant::Plant;
 pub use summary::{Reached, Summary, Tally};

@@ -12,7 +12,7 @@ use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
     SECTOR_SHIFT, WakePolicy,
 };
-use forebay_model::{Faults, Fixed, Flaky, Random, machines};
+use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
 /// A device, the layer's settings, and how tasks are interleaved.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) bound: u64,
     /// How the device behaves if it is a file.
     pub(crate) file: Option<FileSettings>,
+    /// Further faults of the device, by rules.
+    pub(crate) faults: Vec<FaultRule>,
 }
 
 impl Scenario {
@@ -75,6 +77,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         file: None,
+        faults: Vec::new(),
         limits,
     };
     scenario.choose(options);

@@ -29,6 +29,8 @@ pub struct Summary {
     pub nr_promises: u64,
     /// Results of the tasks' bios.
     pub tally: Tally,
+    /// The fault rules of the disk, and the number of commands that each of them changed.
+    pub faults: Vec<(String, u64)>,
     /// The layer's statistics.
     pub stats: QueueStats,
     /// Runs that were left to the holder of the token.

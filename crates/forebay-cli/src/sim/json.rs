@@ -126,6 +126,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         }))
     };
     let failures = summary.tally.failures().map(|(it, nr)| (it.name().to_owned(), nr.into()));
+    let faults = summary.faults.iter().map(|(rule, nr)| json!({ "rule": rule, "injected": nr }));
     let figures = json!({
         "setting": setting(run),
         "seed": summary.seed,
@@ -139,6 +140,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "switches_per_io": Figure::Switches.of(run),
         "fairness": Figure::Fairness.of(run),
         "failed_bios": Map::from_iter(failures),
+        "faults": faults.collect::<Vec<_>>(),
         "runs": summary.stats.runs_made + summary.skipped_runs,
         "skipped_runs": summary.skipped_runs,
         "policy": info::settings_of(&disk.policy, disk.largest_request()),

@@ -19,9 +19,14 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
     let _ = writeln!(
         text,
         "  virtual time : {seconds:.6} s, {} steps\n  \
-           bios         : {nr_bios}, {} failed",
-        summary.nr_steps, tally.nr_failed,
+           bios         : {nr_bios}, {} failed{}",
+        summary.nr_steps,
+        tally.nr_failed,
+        statuses(summary),
     );
+    for (rule, nr) in &summary.faults {
+        let _ = writeln!(text, "  faults       : {nr} by {rule}");
+    }
     text += &match run.has_times() {
         true => speed(&run),
         false => "  speed        : not shown: this device has random latencies\n".to_owned(),
@@ -58,6 +63,16 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
         summary.hash,
     );
     text
+}
+
+/// Returns the number of failed bios of each status, in parentheses.
+fn statuses(summary: &Summary) -> String {
+    let failures = summary.tally.failures().map(|(status, nr)| format!("{nr} {}", status.name()));
+    let failures: Vec<_> = failures.collect();
+    match failures.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", failures.join(", ")),
+    }
 }
 
 /// Returns the lines of IOPS and latencies, for a device with realistic times.

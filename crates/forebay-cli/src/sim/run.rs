@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_fio::cmdline::CommandLine;
-use forebay_sim::{Summary, Violation, run_jobs};
+use forebay_sim::{JobError, Summary, Violation, run_jobs};
 
 use super::rows::Row;
 use super::svg::{self, About};
@@ -35,9 +35,11 @@ impl JobFile {
     /// Runs the jobs on a disk.
     fn run(&self, variant: &Variant, seed: u64, replay: &str) -> Result<Summary, Failure> {
         let run = run_jobs(&self.command.jobs, seed, &variant.disk, None);
-        let run =
-            run.map_err(|error| Failure::Usage(format!("{}: {error}", self.path.display())))?;
-        let summary = run.map_err(|violation| broken(&violation, replay));
+        let summary = match run {
+            Ok(run) => run.map_err(|violation| broken(&violation, replay)),
+            Err(error @ JobError::Fault { .. }) => Err(Failure::Usage(format!("--faults={error}"))),
+            Err(error) => Err(Failure::Usage(format!("{}: {error}", self.path.display()))),
+        };
         summary.map_err(|failure| match &variant.name {
             Some(name) => failure.with_context(&format!("{name}: ")),
             None => failure,

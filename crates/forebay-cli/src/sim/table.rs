@@ -6,7 +6,7 @@ use super::rows::{Figure, Row};
 use super::run::Run;
 
 /// The columns after the name, if each setting has one run.
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "IOPS",
     "MB/s",
     "p50 us",
@@ -15,6 +15,7 @@ const COLUMNS: [&str; 10] = [
     "requests",
     "merges",
     "tag waits",
+    "failed",
     "switches/IO",
     "fairness",
 ];
@@ -68,6 +69,7 @@ fn cells(run: &Run<'_>) -> [String; COLUMNS.len()] {
         summary.stats.issued.to_string(),
         summary.nr_merges().to_string(),
         summary.stats.tag_waits.to_string(),
+        summary.tally.nr_failed.to_string(),
         figure(Figure::Switches),
         figure(Figure::Fairness),
     ]

@@ -16,6 +16,7 @@ mod seccomp;
 mod serve;
 mod sharing;
 mod sim;
+mod sim_faults;
 mod sim_reports;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;

@@ -43,6 +43,7 @@ pub(crate) enum Kind {
 pub(crate) struct Figures {
     stats: JobStats,
     first_error: Option<BlockStatus>,
+    is_device_gone: bool,
     start_ns: u64,
     /// The bios in flight, by the time at which their submission began. A submission takes at
     /// least one step of virtual time, so no two of them begin at the same time.
@@ -53,7 +54,13 @@ impl Figures {
     /// Returns the figures of a clone that begins now.
     pub(crate) fn new(now_ns: u64) -> Figures {
         let stats = JobStats::new(now_ns);
-        Figures { stats, first_error: None, start_ns: now_ns, flights: BTreeMap::new() }
+        Figures {
+            stats,
+            first_error: None,
+            is_device_gone: false,
+            start_ns: now_ns,
+            flights: BTreeMap::new(),
+        }
     }
 
     /// Adds a bio whose submission began at `start_ns`.
@@ -104,6 +111,7 @@ impl Figures {
         match (flight.kind, ended.moved()) {
             (_, Err(status)) => {
                 self.first_error.get_or_insert(status);
+                self.is_device_gone |= status == BlockStatus::Offline;
             }
             (Kind::Io(direction), Ok(moved)) => {
                 let clat_ns = now_ns - flight.committed_ns.unwrap_or(start_ns);
@@ -114,6 +122,11 @@ impl Figures {
             (Kind::Sync, Ok(_)) => self.stats.record_sync(depth, lat_ns),
             (Kind::LastSync, Ok(_)) => {}
         }
+    }
+
+    /// Returns whether a bio found the device gone, after which no other bio can succeed.
+    pub(crate) fn is_device_gone(&self) -> bool {
+        self.is_device_gone
     }
 
     /// Returns the result of the clone, which ends now. It slept `nr_sleeps` times.

@@ -58,7 +58,7 @@ impl RunningClone<'_> {
         let mut is_over = false;
         while !is_over {
             is_over = self.submit_batch();
-            is_over |= self.world.now() >= end_ns;
+            is_over |= self.world.now() >= end_ns || self.figures.is_device_gone();
             // As in fio, a full queue is drained to `iodepth_low`, in batches.
             let low = if is_over { 0 } else { low };
             while self.in_flight() >= depth || self.in_flight() > low && is_over {
