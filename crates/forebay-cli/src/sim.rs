@@ -9,6 +9,7 @@ mod options;
 mod report;
 mod rows;
 mod run;
+mod scenario;
 mod settings;
 mod svg;
 mod table;
@@ -27,7 +28,8 @@ use forebay_fio::jobfile;
 use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
 use self::run::JobFile;
-use self::settings::Settings;
+use self::scenario::Described;
+use self::settings::{Settings, Tasks};
 use self::total::Total;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
@@ -40,8 +42,12 @@ A job file describes the load. It may also set keys of the disk (queue_depth=8) 
 device (filename=model:nvme?wake=batch). --device, --set, --wake and --queue-depth override these.
 An option or key that would have no effect is an error. To see what another setting would change:
   forebay sim JOB.fio --device nvme --compare wake=batch --compare plug=none
-  forebay sim JOB.fio --sweep queue_depth=1,8,64,512
+  forebay sim JOB.fio --sweep queue_depth=1,8,64,512 --seeds 5 --svg depth.svg
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
+  forebay sim JOB.fio --device nvme --faults read:medium:rate=0.01 --json
+A scenario describes tasks of other kinds than jobs, with faults, frozen disks and crash points;
+docs/lab.md has its keys. The options of the disk, --faults and the seeds apply to it too:
+  forebay sim crates/forebay-cli/examples/flaky-log.toml
 Processors cost almost nothing in virtual time. `forebay lab` models their cost for a few loads. To
 run a modelled device in real time:
   forebay bench --filename=model:nvme --compare='?wake=batch' ...";
@@ -50,8 +56,8 @@ run a modelled device in real time:
 #[derive(Debug, ClapArgs)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// A fio job file
-    #[arg(value_name = "JOB.fio")]
+    /// A fio job file, or a scenario: a file whose name ends with .toml
+    #[arg(value_name = "JOB.fio|SCENARIO.toml")]
     job: Option<PathBuf>,
     /// Run random scenarios instead of a job file
     #[arg(long, conflicts_with_all = ["job", "device", "set", "compare", "sweep"])]
@@ -65,15 +71,17 @@ pub(crate) struct Args {
     seed: Option<u64>,
     /// Number of seeds to run. With --compare or --sweep, the table shows the median over the seeds
     /// and the range of each figure
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    /// [default: that of the scenario, else 1]
+    #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
-    seeds: u64,
+    seeds: Option<u64>,
     /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed (one latency) or flaky (random
     /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g
     /// [default: that of the job file, else fixed]
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
     device: Option<String>,
-    /// Set a key of the disk; may be repeated. Overrides the job file
+    /// Set a key of the disk (forebay help policies, max_sectors_kb); may be repeated. Overrides
+    /// the job file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as
@@ -120,6 +128,8 @@ enum Load {
     Nbd,
     /// Random bios.
     Random(Options),
+    /// The scenario of a file.
+    Described(Box<Described>),
     /// The bios of a job file.
     Jobs(Box<JobFile>),
 }
@@ -130,6 +140,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     match load {
         Load::Nbd => nbd::run(first_seed, nr_seeds),
         Load::Random(options) => run_random(args, &options, first_seed, nr_seeds),
+        Load::Described(described) => scenario::main(args, &described, first_seed, nr_seeds),
         Load::Jobs(file) => run::main(args, &file, first_seed, nr_seeds),
     }
 }
@@ -138,11 +149,14 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     let first_seed = args.seed.unwrap_or_else(new_seed);
     if args.nbd {
-        return Ok(Plan { load: Load::Nbd, first_seed, nr_seeds: args.seeds });
+        return Ok(Plan { load: Load::Nbd, first_seed, nr_seeds: args.seeds.unwrap_or(1) });
     }
     let Some(path) = &args.job else {
         return random_plan(args, first_seed);
     };
+    if scenario::is_scenario(path) {
+        return described_plan(path, args);
+    }
     if let Some(figure) =
         args.svg.as_ref().filter(|_| args.compare.is_empty() && args.sweep.is_none())
     {
@@ -150,19 +164,38 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
         return Err(Failure::Usage(format!("--svg={}: {why}", figure.display())));
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
-    let settings = in_file.then(&given(args)?);
+    let settings = in_file.then(&given(args, Tasks::Jobs)?);
     let faults = fault_rules(&args.faults)?;
     let mut variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
     variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
     let (is_json, svg) = (args.json, args.svg.clone());
     let file = JobFile { path: path.clone(), command, variants, is_json, svg };
-    Ok(Plan { load: Load::Jobs(Box::new(file)), first_seed, nr_seeds: args.seeds })
+    let nr_seeds = args.seeds.unwrap_or(1);
+    Ok(Plan { load: Load::Jobs(Box::new(file)), first_seed, nr_seeds })
+}
+
+/// Returns the scenario of a file. Seeds of the command line override those of the file.
+fn described_plan(path: &Path, args: &Args) -> Result<Plan, Failure> {
+    let given = [
+        ("--compare", !args.compare.is_empty()),
+        ("--sweep", args.sweep.is_some()),
+        ("--json", args.json),
+        ("--svg", args.svg.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        let why = "a scenario measures no job of fio; leave it out, or give a job file";
+        return Err(Failure::Usage(format!("{option}: {why}")));
+    }
+    let described = scenario::read(path, args, fault_rules(&args.faults)?)?;
+    let first_seed = args.seed.or(described.first_seed).unwrap_or_else(new_seed);
+    let nr_seeds = args.seeds.or(described.nr_seeds).unwrap_or(1);
+    Ok(Plan { load: Load::Described(Box::new(described)), first_seed, nr_seeds })
 }
 
 /// Returns the random scenarios that the arguments select.
 fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
     if !args.random {
-        let what = "nothing to simulate: give a fio job file, --random or --nbd";
+        let what = "nothing to simulate: give a fio job file, a scenario, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
     }
     let wake = args
@@ -174,14 +207,14 @@ fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
         queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
-    Ok(Plan { load: Load::Random(options), first_seed, nr_seeds: args.seeds })
+    Ok(Plan { load: Load::Random(options), first_seed, nr_seeds: args.seeds.unwrap_or(1) })
 }
 
 /// Returns the settings of the command line.
 ///
 /// # Errors
 /// All settings that are wrong or not simulated.
-fn given(args: &Args) -> Result<Settings, Failure> {
+fn given(args: &Args, tasks: Tasks) -> Result<Settings, Failure> {
     let mut given = Settings::default();
     let mut messages = Vec::new();
     let depth = args.queue_depth.map(|depth| depth.to_string());
@@ -192,14 +225,14 @@ fn given(args: &Args) -> Result<Settings, Failure> {
     ];
     for (option, key, value) in named {
         let Some(value) = value else { continue };
-        match settings::check(key, value) {
+        match settings::check(key, value, tasks) {
             Ok(()) => given.add(key, value),
             Err(error) => messages.push(format!("{option}={value}: {error}")),
         }
     }
     for text in &args.set {
         let checked = settings::pair(text).and_then(|(key, value)| {
-            settings::check(&key, &value)?;
+            settings::check(&key, &value, tasks)?;
             if given.get(&key).is_some() {
                 return Err(format!("{key} is given twice"));
             }
@@ -249,7 +282,7 @@ fn run_random(
         total.add(&summary);
     }
     total.clear_line();
-    output::stdout(&total.report(first_seed, &replay(args, first_seed, nr_seeds)))
+    output::stdout(&total.report(first_seed, "", &replay(args, first_seed, nr_seeds)))
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.

@@ -124,7 +124,7 @@ fn effect(text: &str) -> Option<FaultEffect> {
         return status(name).map(FaultEffect::WriteBack);
     }
     if let Some(time) = text.strip_prefix("delay=") {
-        return time_ns(time).map(FaultEffect::Delay);
+        return parse_time_ns(time).map(FaultEffect::Delay);
     }
     if let Some(len) = text.strip_prefix("short=") {
         return parse_size(len).map(FaultEffect::Short);
@@ -139,8 +139,8 @@ fn status(name: &str) -> Option<BlockStatus> {
 /// The longest delay: an hour.
 const DELAY_MAX_NS: u64 = 3_600_000_000_000;
 
-/// A time with its unit, ns.
-fn time_ns(text: &str) -> Option<u64> {
+/// Parses a time with its unit, such as `500us`. Returns nanoseconds, from 1 to an hour.
+pub fn parse_time_ns(text: &str) -> Option<u64> {
     let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let (number, unit_ns) =
         units.into_iter().find_map(|(unit, unit_ns)| Some((text.strip_suffix(unit)?, unit_ns)))?;

@@ -42,7 +42,7 @@ mod testing;
 mod virtio_ram;
 
 pub use errseq::{ErrCursor, ErrSeq};
-pub use fault_rule::{FAULT_NAMES, FaultEffect, FaultRule, FaultRules};
+pub use fault_rule::{FAULT_NAMES, FaultEffect, FaultRule, FaultRules, parse_time_ns};
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};

@@ -21,7 +21,7 @@ use std::fmt;
 const CAPACITY_BYTES: u64 = 1 << 30;
 
 /// The longest bio that fits into an address of the simulator.
-const BS_MAX: u32 = 8 << 20;
+pub(crate) const BS_MAX: u32 = 8 << 20;
 
 /// The error of jobs that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,14 +99,14 @@ impl JobDisk {
     }
 
     /// Returns the limits of the disk, if it has this size and logical block size.
-    fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
+    pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
         let limits = self.device.limits(capacity_bytes, block);
         let max_sectors = self.max_sectors.map(|max| max.min(limits.max_hw_sectors));
         QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits }
     }
 
     /// Checks that each fault rule is simulated and can have its effect on a disk of these limits.
-    fn check_faults(&self, limits: &QueueLimits) -> Result<(), JobError> {
+    pub(crate) fn check_faults(&self, limits: &QueueLimits) -> Result<(), JobError> {
         for rule in &self.faults {
             let why = match not_injected(rule.effect()) {
                 Some(why) => Some(format!("not simulated: {why}")),

@@ -59,7 +59,7 @@ pub(crate) struct BudgetSettings {
 }
 
 /// How many bios may overtake another one if the device fails: a retry holds bios back (A1).
-const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
+pub(crate) const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
 /// Draws the scenario of a seed.
 pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
@@ -229,5 +229,6 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
         nr_max: random.pick(&[1, 1, 2, 4, 16, 64]).min(hot),
         burst_max: random.pick(&[1, 4, 16, 40]),
+        gap_ns: None,
     }
 }

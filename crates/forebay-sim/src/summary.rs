@@ -96,7 +96,20 @@ pub struct Tally {
     pub ios_of_tasks: Vec<u64>,
     /// fio's figures of each clone of a job, in the order in which the clones ended.
     pub clones: Vec<CloneFigures>,
+    /// The crash points that the scenario asks for, in the order of their times.
+    pub crash_points: Vec<CrashPoint>,
     failed_of_status: [u64; BlockStatus::ALL.len()],
+}
+
+/// The effect that a power failure would have at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// The time, ns.
+    pub at_ns: u64,
+    /// The blocks that were written by then.
+    pub nr_written: u64,
+    /// Those of them whose contents after the power failure are not certain.
+    pub nr_unsure: u64,
 }
 
 impl Ended {

@@ -11,6 +11,7 @@ use crate::output::ProgressLine;
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The sums over all seeds, and the progress line.
+#[derive(Debug)]
 pub(super) struct Total {
     nr_seeds: u64,
     nr_done: u64,
@@ -66,7 +67,8 @@ impl Total {
         self.line.clear();
     }
 
-    pub(super) fn report(&self, first: u64, replay: &str) -> String {
+    /// Returns the report, with further lines before the command that repeats the runs.
+    pub(super) fn report(&self, first: u64, lines: &str, replay: &str) -> String {
         let which = match self.nr_seeds {
             1 => format!("seed {first}"),
             nr => format!("{nr} seeds from {first}"),
@@ -74,7 +76,8 @@ impl Total {
         format!(
             "{which}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
-               power cuts   : {} crash points, {} writes durable\n  \
+               power cuts   : {} crash points, {} writes durable\n\
+             {lines}  \
                trace hash   : {:016x}\n  \
                replay with  : {replay}\n",
             self.nr_bios,

@@ -2,7 +2,7 @@
 
 use forebay_sim::JobDisk;
 
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, Tasks};
 use crate::failure::Failure;
 
 /// The base disk, or a disk that differs from it by one setting.
@@ -17,7 +17,11 @@ pub(super) struct Variant {
 
 impl Variant {
     fn of(settings: &Settings, name: Option<String>) -> Result<Self, String> {
-        Ok(Variant { name, device: settings.device().to_owned(), disk: settings.disk()? })
+        Ok(Variant {
+            name,
+            device: settings.device().to_owned(),
+            disk: settings.disk(Tasks::Jobs)?,
+        })
     }
 
     /// Returns the setting that differs, or `(base)`.
