@@ -168,6 +168,12 @@ fn is_default(key: &str, value: &str) -> bool {
     }
 }
 
+/// Returns whether a key is one of a modelled disk that is not simulated.
+#[cfg(test)]
+pub(super) fn is_known(key: &str) -> bool {
+    NOT_SIMULATED.iter().any(|(name, _)| *name == key)
+}
+
 /// Returns the keys that have an effect, separated by commas.
 fn keys() -> String {
     let is_simulated = |key: &&str| !NOT_SIMULATED.iter().any(|(name, _)| name == key);

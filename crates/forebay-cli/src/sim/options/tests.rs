@@ -1,5 +1,7 @@
 //! Every option of the table either changes what is simulated or is refused by name.
 
+mod keys;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
