@@ -114,17 +114,22 @@ fn times(summary: &Summary) -> Times {
 /// null if jobs do not run for a fixed time.
 fn object(run: &Run<'_>) -> Map<String, Value> {
     let Run { variant: Variant { device, disk, .. }, summary, .. } = run;
-    let (latency, flush) = (&summary.tally.latency, &summary.tally.flush_latency);
+    let (latency, flush) = (run.latencies(), &summary.tally.flush_latency);
     let timed = |value: Value| if run.has_times() { value } else { Value::Null };
-    let histogram = |times: &forebay::Histogram| {
-        timed(json!({
-            "n": times.count(),
-            "mean": times.mean(),
-            "p50": times.percentile(500_000),
-            "p99": times.percentile(990_000),
-            "max": times.max(),
-        }))
-    };
+    let latency = json!({
+        "n": latency.nr,
+        "mean": latency.mean,
+        "p50": latency.p50,
+        "p99": latency.p99,
+        "max": latency.max,
+    });
+    let flush = json!({
+        "n": flush.count(),
+        "mean": flush.mean(),
+        "p50": flush.percentile(500_000),
+        "p99": flush.percentile(990_000),
+        "max": flush.max(),
+    });
     let failures = summary.tally.failures().map(|(it, nr)| (it.name().to_owned(), nr.into()));
     let faults = summary.faults.iter().map(|(rule, nr)| json!({ "rule": rule, "injected": nr }));
     let figures = json!({
@@ -134,8 +139,8 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "virtual_time_ns": summary.now_ns,
         "iops": Figure::Iops.of(run),
         "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),
-        "latency_ns": histogram(latency),
-        "flush_latency_ns": histogram(flush),
+        "latency_ns": timed(latency),
+        "flush_latency_ns": timed(flush),
         "voluntary_switches": summary.nr_sleeps,
         "switches_per_io": Figure::Switches.of(run),
         "fairness": Figure::Fairness.of(run),

@@ -78,7 +78,7 @@ fn statuses(summary: &Summary) -> String {
 /// Returns the lines of IOPS and latencies, for a device with realistic times.
 fn speed(run: &Run<'_>) -> String {
     let summary = run.summary;
-    let latency = &summary.tally.latency;
+    let latency = run.latencies();
     let us = |ns: u64| ns as f64 / 1e3;
     let fairness = run.fairness();
     let fairness = fairness.map_or(String::new(), |index| format!(", fairness {index:.2}"));
@@ -99,10 +99,10 @@ fn speed(run: &Run<'_>) -> String {
            threads      : {:.2} voluntary switches per I/O{fairness}\n{flushes}",
         summary.iops(),
         summary.mb_per_s(),
-        us(latency.mean()),
-        us(latency.percentile(500_000)),
-        us(latency.percentile(990_000)),
-        us(latency.max()),
+        latency.mean / 1e3,
+        us(latency.p50),
+        us(latency.p99),
+        us(latency.max),
         summary.switches_per_io(),
     )
 }

@@ -80,7 +80,7 @@ impl Figure {
 
     /// Returns its value in a run; `None` if it is meaningless there.
     pub(super) fn of(self, run: &Run<'_>) -> Option<f64> {
-        let p99_us = || run.summary.tally.latency.percentile(990_000) as f64 / 1e3;
+        let p99_us = || run.latencies().p99 as f64 / 1e3;
         match self {
             Self::Iops => run.has_times().then(|| run.summary.iops()),
             Self::P99 => run.has_times().then(p99_us),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_fio::cmdline::CommandLine;
+use forebay_fio::stats::Latency;
 use forebay_sim::{JobError, Summary, Violation, run_jobs};
 
 use super::rows::Row;
@@ -55,7 +56,32 @@ pub(super) struct Run<'a> {
     is_timed: bool,
 }
 
+/// Latencies of I/Os, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latencies {
+    pub(super) nr: u64,
+    pub(super) mean: f64,
+    pub(super) p50: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
+}
+
 impl Run<'_> {
+    /// Returns the latencies of the successful I/Os, without flushes.
+    pub(super) fn latencies(&self) -> Latencies {
+        let Latency { moments, histogram } = self.summary.io_latency();
+        // A percentile is the middle of a range of values, of which the maximum may be lower.
+        let percentiles = histogram.percentiles(&[50.0, 99.0]);
+        let at = |nth: usize| percentiles.get(nth).map_or(0, |&ns| ns.min(moments.max()));
+        Latencies {
+            nr: moments.count(),
+            mean: moments.mean(),
+            p50: at(0),
+            p99: at(1),
+            max: moments.max(),
+        }
+    }
+
     /// Returns whether the device models latencies, so that speeds are meaningful.
     pub(super) fn has_times(&self) -> bool {
         self.variant.disk.device.has_times()

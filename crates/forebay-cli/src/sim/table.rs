@@ -58,14 +58,14 @@ fn cells(run: &Run<'_>) -> [String; COLUMNS.len()] {
     let (summary, has_times) = (run.summary, run.has_times());
     let figure = |it: Figure| it.of(run).map_or("-".to_owned(), |value| it.show(value));
     let only_if = |is_shown: bool, text: String| if is_shown { text } else { "-".to_owned() };
-    let latency = &summary.tally.latency;
+    let latency = run.latencies();
     let us = |ns: u64| only_if(has_times, format!("{:.1}", ns as f64 / 1e3));
     [
         figure(Figure::Iops),
         only_if(has_times, format!("{:.1}", summary.mb_per_s())),
-        us(latency.percentile(500_000)),
+        us(latency.p50),
         figure(Figure::P99),
-        us(latency.max()),
+        us(latency.max),
         summary.stats.issued.to_string(),
         summary.nr_merges().to_string(),
         summary.stats.tag_waits.to_string(),

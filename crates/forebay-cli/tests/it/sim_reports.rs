@@ -45,6 +45,13 @@ fn json_has_the_keys_of_fio_for_each_job_and_the_figures_of_the_layer() {
 
     let [layer] = &value["forebay"].as_array().expect("a list")[..] else { panic!("one device") };
     assert_eq!((&layer["seed"], &layer["device"]), (&3.into(), &"nvme".into()));
+    // The latencies of the layer are those of all jobs.
+    let moments = ["read", "write"].map(|of| jobs.iter().map(move |job| &job[of]["lat_ns"]));
+    let longest = moments.into_iter().flatten().map(|lat| lat["max"].as_u64().expect("a time"));
+    assert_eq!(layer["latency_ns"]["max"].as_u64(), longest.max());
+    let p99 = layer["latency_ns"]["p99"].as_u64().expect("a time");
+    assert!(p99 > layer["latency_ns"]["p50"].as_u64().expect("a time"), "{layer}");
+    assert_eq!(layer["latency_ns"]["n"], 384);
     assert_eq!(layer["policy"]["wake"], "fair");
     assert_eq!((&layer["fairness"], &layer["setting"]), (&Value::Null, &Value::Null));
     assert_eq!(layer["bios"]["flush"], 16);

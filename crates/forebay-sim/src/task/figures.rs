@@ -116,8 +116,9 @@ impl Figures {
             (Kind::Io(direction), Ok(moved)) => {
                 let clat_ns = now_ns - flight.committed_ns.unwrap_or(start_ns);
                 self.stats.record_complete(direction, moved, clat_ns, lat_ns);
-                let is_short = moved < ended.len;
-                self.stats.directions[direction.index()].short_ios += u64::from(is_short);
+                let of_direction = &mut self.stats.directions[direction.index()];
+                of_direction.lat_histogram.record(lat_ns);
+                of_direction.short_ios += u64::from(moved < ended.len);
             }
             (Kind::Sync, Ok(_)) => self.stats.record_sync(depth, lat_ns),
             (Kind::LastSync, Ok(_)) => {}
