@@ -22,7 +22,7 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
            bios         : {nr_bios}, {} failed{}",
         summary.nr_steps,
         tally.nr_failed,
-        statuses(summary),
+        statuses(tally.failures().map(|(status, nr)| (status.name(), nr))),
     );
     for (rule, nr) in &summary.faults {
         let _ = writeln!(text, "  faults       : {nr} by {rule}");
@@ -65,10 +65,9 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
     text
 }
 
-/// Returns the number of failed bios of each status, in parentheses.
-fn statuses(summary: &Summary) -> String {
-    let failures = summary.tally.failures().map(|(status, nr)| format!("{nr} {}", status.name()));
-    let failures: Vec<_> = failures.collect();
+/// Returns the number of failed bios of each status, in parentheses; nothing if none failed.
+pub(super) fn statuses(failures: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let failures: Vec<_> = failures.map(|(status, nr)| format!("{nr} {status}")).collect();
     match failures.is_empty() {
         true => String::new(),
         false => format!(" ({})", failures.join(", ")),

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use forebay_sim::{Reached, Summary};
 
 use crate::range::Range;
+use crate::sim::report::statuses;
 use crate::sim::total::Total;
 
 /// The kinds of events that are printed if they happened.
@@ -80,12 +81,7 @@ impl Report {
     pub(super) fn text(&self, first_seed: u64, replay: &str) -> String {
         let mut lines = String::new();
         let failed: u64 = self.failures.values().sum();
-        let statuses: Vec<_> =
-            self.failures.iter().map(|(status, nr)| format!("{nr} {status}")).collect();
-        let statuses = match statuses.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", statuses.join(", ")),
-        };
+        let statuses = statuses(self.failures.iter().map(|(status, nr)| (*status, *nr)));
         // Writing into a String does not fail.
         let _ = writeln!(lines, "  bios         : {}, {failed} failed{statuses}", self.nr_bios);
         for (rule, nr) in &self.faults {
