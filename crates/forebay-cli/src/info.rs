@@ -84,13 +84,16 @@ pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
 
 /// Returns the settings in force, by their keys in a spec.
 pub(crate) fn policy_of(info: &DiskInfo) -> Value {
-    let knobs = KNOBS.iter().map(|knob| (knob.key.to_owned(), value_of(knob, &info.policy)));
-    let others = [
-        ("max_sectors_kb", (info.limits.max_sectors / 2).into()),
-        ("exclusive", if info.exclusive { "on" } else { "off" }.into()),
-    ];
-    let others = others.map(|(key, value)| (key.to_owned(), value));
-    Value::Object(knobs.chain(others).collect())
+    let mut settings = settings_of(&info.policy, info.limits.max_sectors);
+    let exclusive = if info.exclusive { "on" } else { "off" };
+    settings.insert("exclusive".to_owned(), exclusive.into());
+    Value::Object(settings)
+}
+
+/// Returns the settings of the layer, and the largest request, which is in sectors of 512 bytes.
+pub(crate) fn settings_of(policy: &Policy, max_sectors: u32) -> Map<String, Value> {
+    let knobs = KNOBS.iter().map(|knob| (knob.key.to_owned(), value_of(knob, policy)));
+    knobs.chain([("max_sectors_kb".to_owned(), (max_sectors / 2).into())]).collect()
 }
 
 /// Returns a setting's value as JSON: a number if it is one, else text.

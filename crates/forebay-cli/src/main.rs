@@ -8,7 +8,8 @@
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
-//! - [`output`] and [`failure`]: printing, and exit codes.
+//! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
+//! - [`output`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
 
@@ -16,8 +17,11 @@
 
 mod bench;
 mod calibrate;
+mod counters;
 mod experiments;
 mod failure;
+mod figure;
+mod fio_report;
 mod help;
 mod info;
 mod lab;
@@ -25,6 +29,7 @@ mod machine;
 #[cfg(test)]
 mod option_examples;
 mod output;
+mod range;
 mod serve;
 mod sim;
 mod usage;

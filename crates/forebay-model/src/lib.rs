@@ -19,7 +19,8 @@
 //!
 //! A [`ModelFile`] holds the constants of such a device as text, for example those of a fit.
 //!
-//! [`ErrSeq`] reports the write-back errors of a device that is a file.
+//! [`ErrSeq`] reports the write-back errors of a device that is a file. [`FaultRules`] select
+//! requests that fail, come late or move less.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -27,6 +28,7 @@
 extern crate alloc;
 
 mod errseq;
+mod fault_rule;
 mod fixed;
 mod flaky;
 mod flash;
@@ -43,6 +45,7 @@ mod testing;
 mod virtio_ram;
 
 pub use errseq::{ErrCursor, ErrSeq};
+pub use fault_rule::{FAULT_NAMES, FaultEffect, FaultRule, FaultRules, parse_time_ns};
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};

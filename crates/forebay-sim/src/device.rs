@@ -11,7 +11,7 @@ use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::sparse::Sparse;
 use forebay_core::Op;
-use forebay_model::Random;
+use forebay_model::{FaultRules, Random};
 
 /// How often a planted bug shows: once in so many chances.
 const PLANT_OF: u32 = 12;
@@ -37,6 +37,7 @@ pub(crate) struct Device {
     /// When the last completed flush was issued.
     pub(crate) flush_before: u64,
     pub(crate) file: Option<SwarmFile>,
+    pub(crate) faults: FaultRules,
     plant: Option<Plant>,
     plant_random: Random,
 }
@@ -54,8 +55,8 @@ impl Device {
         random: Random,
         is_flush_queueable: bool,
         file: Option<SwarmFile>,
-        plant: Option<Plant>,
-        plant_random: Random,
+        faults: FaultRules,
+        (plant, plant_random): (Option<Plant>, Random),
     ) -> Device {
         Device {
             engine,
@@ -68,6 +69,7 @@ impl Device {
             is_flushing: false,
             flush_before: 0,
             file,
+            faults,
             plant,
             plant_random,
         }
@@ -127,9 +129,15 @@ impl Device {
         self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF)
     }
 
-    /// Performs a command for the first `nr_sure` of its blocks, and for some of the others: a
-    /// command that fails may have done any part of its work.
-    pub(crate) fn apply(&mut self, op: Op, pieces: &[Piece], nr_sure: u64, bios: &mut Bios) {
+    /// Performs a command for the first `nr_sure` of its blocks, and, unless the result `is_exact`,
+    /// for some of the others: a command that fails may have done any part of its work.
+    pub(crate) fn apply(
+        &mut self,
+        op: Op,
+        pieces: &[Piece],
+        (nr_sure, is_exact): (u64, bool),
+        bios: &mut Bios,
+    ) {
         if op == Op::Write && self.shows(Plant::LostWrite) {
             return;
         }
@@ -144,7 +152,8 @@ impl Device {
             for at in 0..piece.nr {
                 nth += 1;
                 let is_sure = nth <= nr_sure && !(torn && nth == nr_all);
-                if !is_sure && (torn || op == Op::Read || self.random.chance(1, 2)) {
+                let is_kept = torn || is_exact || op == Op::Read;
+                if !is_sure && (is_kept || self.random.chance(1, 2)) {
                     continue;
                 }
                 let (unit, block) = (piece.first + at, piece.block + at as u64);

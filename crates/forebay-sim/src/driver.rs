@@ -4,6 +4,10 @@
 //! completes when the engine says so. Its data is transferred at either time, so that overlapping
 //! commands meet in every order. `reap` returns its completion. The checkers run before each of
 //! these steps.
+//!
+//! Fault rules act where the `fault` driver of the library has them, above the device: a command
+//! that fails never reaches it, one that comes back short reaches it with less, and a delay begins
+//! when the device is done.
 
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
@@ -14,7 +18,7 @@ use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
-use forebay_model::{Admission, Command};
+use forebay_model::{Admission, Command, FaultEffect};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -25,6 +29,8 @@ struct Row {
     command: Command,
     pieces: Vec<Piece>,
     result: Result<u64, BlockStatus>,
+    /// The fault that a rule injects into it.
+    fault: Option<FaultEffect>,
     /// Its data was transferred.
     is_applied: bool,
     is_fua: bool,
@@ -34,6 +40,29 @@ struct Row {
     is_synced: bool,
     /// Its blocks were lost before its own sync had checked for errors.
     is_lost: bool,
+}
+
+impl Row {
+    /// Returns whether the command reaches the device: no rule completes it before.
+    fn is_for_device(&self) -> bool {
+        !matches!(self.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(0)))
+    }
+
+    /// Returns how long the completion is delayed.
+    fn delay_ns(&self) -> u64 {
+        match self.fault {
+            Some(FaultEffect::Delay(delay_ns)) => delay_ns,
+            _ => 0,
+        }
+    }
+
+    /// Returns the command as the device gets it.
+    fn at_device(&self) -> Command {
+        match self.fault {
+            Some(FaultEffect::Short(len)) => Command { len, ..self.command },
+            _ => self.command,
+        }
+    }
 }
 
 /// The state of the driver of one hardware context.
@@ -61,6 +90,7 @@ impl DriverState {
             command,
             pieces: Vec::new(),
             result: Ok(0),
+            fault: None,
             is_applied: false,
             is_fua: false,
             mark: 0,
@@ -102,22 +132,31 @@ impl DriverState {
         !self.waiting.is_empty()
     }
 
-    /// Completes a command of a machine with this result.
+    /// Completes a command of a machine with this result, or delays its completion.
     pub(crate) fn done_with(
         &mut self,
         (tag, result): (usize, Result<u64, BlockStatus>),
         device: &mut Device,
         checks: &mut Checks,
+        heap: &mut EventHeap,
     ) {
         self.rows[tag].result = result;
-        self.done(tag, device, checks);
+        match self.rows[tag].delay_ns() {
+            0 => self.done(tag, device, checks),
+            delay_ns => {
+                let hctx = self.hctx;
+                heap.add(checks.trace.now.saturating_add(delay_ns), Event::Done { hctx, tag });
+            }
+        }
     }
 
     /// Completes a command.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
         assert!(row.is_live, "only a command that was begun completes");
-        device.end(row.command.op);
+        if row.is_for_device() {
+            device.end(row.command.op);
+        }
         device.stir(checks);
         end_sync(self.hctx, row, device, checks);
         apply(row, device, checks);
@@ -183,7 +222,8 @@ fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
     }
     let block_size = u64::from(checks.limits.logical_block_size);
     let nr_sure = row.result.unwrap_or(0) / block_size;
-    device.apply(row.command.op, &row.pieces, nr_sure, &mut checks.bios);
+    let is_exact = matches!(row.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(_)));
+    device.apply(row.command.op, &row.pieces, (nr_sure, is_exact), &mut checks.bios);
 }
 
 /// The driver as a turn sees it: its state, the device, and the checkers.
@@ -215,7 +255,19 @@ impl Port<'_> {
         checks.broken.is_none()
     }
 
-    fn take(&mut self, rq: &IssuedRequest<'_>, command: Command) {
+    /// Returns the fault that a rule injects into a request. A transfer is cut to whole blocks.
+    fn fault(&mut self, rq: &IssuedRequest<'_>) -> Option<FaultEffect> {
+        let block_size = u64::from(self.checks.limits.logical_block_size);
+        let fault = match self.device.faults.effect(rq)? {
+            FaultEffect::Short(len) if !rq.op.moves_data() || len >= rq.len => return None,
+            FaultEffect::Short(len) => FaultEffect::Short(len - len % block_size),
+            fault => fault,
+        };
+        self.checks.note(Kind::Inject, rq.tag.index() as u64, rq.start);
+        Some(fault)
+    }
+
+    fn take(&mut self, rq: &IssuedRequest<'_>, command: Command, fault: Option<FaultEffect>) {
         let Port { state, device, checks, .. } = self;
         if rq.op == Op::Flush {
             let is_flush = |row: &&Row| row.is_live && row.command.op == Op::Flush;
@@ -223,6 +275,7 @@ impl Port<'_> {
         }
         let row = &mut state.rows[rq.tag.index()];
         (row.is_live, row.command, row.is_applied) = (true, command, false);
+        row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         (row.is_synced, row.is_lost) = (false, false);
         if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
@@ -246,18 +299,29 @@ impl Port<'_> {
         let Port { state, device, checks, heap, now, .. } = self;
         while let Some(&tag) = state.waiting.front() {
             let row = &mut state.rows[tag];
+            let done = Event::Done { hctx: state.hctx, tag };
+            if !row.is_for_device() {
+                state.waiting.pop_front();
+                row.result = match row.fault {
+                    Some(FaultEffect::Fail(status)) => Err(status),
+                    _ => Ok(0),
+                };
+                heap.add(*now, done);
+                continue;
+            }
             let Device { engine, random, .. } = &mut **device;
-            if !engine.may_begin(&row.command, *now) {
+            let command = row.at_device();
+            if !engine.may_begin(&command, *now) {
                 return;
             }
             state.waiting.pop_front();
-            let begun = engine.begin((state.hctx, tag), &row.command, *now, random);
+            let begun = engine.begin((state.hctx, tag), &command, *now, random);
             row.result = begun.result;
             if random.chance(1, 2) {
                 apply(row, device, checks);
             }
             match begun.done_at_ns {
-                Some(at_ns) => heap.add(at_ns, Event::Done { hctx: state.hctx, tag }),
+                Some(at_ns) => heap.add(at_ns.saturating_add(row.delay_ns()), done),
                 None => device.schedule_next(heap, *now),
             }
         }
@@ -272,11 +336,14 @@ impl Driver for Port<'_> {
         }
         self.device.stir(self.checks);
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        let fault = self.fault(rq);
         let is_busy = self.device.is_busy_with(rq.op);
         let Device { engine, random, .. } = &mut *self.device;
-        let admission = match is_busy {
-            true => Admission::Busy,
-            false => engine.admit(&command, self.now, random),
+        let admission = match fault {
+            Some(FaultEffect::Busy) => Admission::Busy,
+            Some(FaultEffect::Fail(_) | FaultEffect::Short(0)) => Admission::Taken,
+            _ if is_busy => Admission::Busy,
+            _ => engine.admit(&command, self.now, random),
         };
         let tag = rq.tag.index();
         let kind = match admission {
@@ -292,13 +359,15 @@ impl Driver for Port<'_> {
             }
             Admission::Busy => Issue::Busy,
             Admission::Taken => {
-                self.take(rq, command);
-                self.device.begin(rq.op);
+                self.take(rq, command, fault);
+                if self.state.rows[tag].is_for_device() {
+                    self.device.begin(rq.op);
+                }
                 self.state.queued.push(tag);
                 Issue::Queued
             }
             Admission::Refused(status) => {
-                self.take(rq, command);
+                self.take(rq, command, None);
                 self.hand_over(tag, Err(status));
                 Issue::Failed(status)
             }

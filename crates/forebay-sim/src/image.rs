@@ -83,6 +83,15 @@ impl Image {
         self.clock = 0;
     }
 
+    /// Returns how many blocks were written, and how many of them may hold several values.
+    pub(crate) fn count_blocks(&mut self) -> (u64, u64) {
+        let is_written =
+            |versions: &&mut Vec<Version>| versions.iter().any(|version| version.value != INITIAL);
+        let written = self.blocks.all().filter(is_written);
+        written
+            .fold((0, 0), |(nr, unsure), versions| (nr + 1, unsure + u64::from(versions.len() > 1)))
+    }
+
     /// Returns a time for [`Image::settle`], after the end of every write that has ended.
     pub(crate) fn mark(&mut self) -> u64 {
         self.clock += 1;

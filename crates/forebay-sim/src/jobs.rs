@@ -8,12 +8,12 @@ use crate::scheduler::PREEMPT_OF;
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
-use forebay_core::{LimitsError, Policy, QueueLimits};
+use forebay_core::{BlockStatus, LimitsError, Policy, QueueLimits};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
 use forebay_fio::units::Size;
-use forebay_model::Random;
+use forebay_model::{FaultEffect, FaultRule, Random};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -21,7 +21,7 @@ use std::fmt;
 const CAPACITY_BYTES: u64 = 1 << 30;
 
 /// The longest bio that fits into an address of the simulator.
-const BS_MAX: u32 = 8 << 20;
+pub(crate) const BS_MAX: u32 = 8 << 20;
 
 /// The error of jobs that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,13 @@ pub enum JobError {
     },
     /// The region of a job is not valid.
     Region(RegionError),
+    /// A fault rule of the disk is not simulated, or never has its effect.
+    Fault {
+        /// The rule.
+        rule: String,
+        /// The reason.
+        why: String,
+    },
     /// The limits of the disk are not valid: the blocks of the jobs exceed its largest request.
     Limits(LimitsError),
 }
@@ -57,6 +64,7 @@ impl fmt::Display for JobError {
             JobError::Option { job, option } => {
                 write!(f, "{job}: {option} is not simulated; leave it out")
             }
+            JobError::Fault { rule, why } => write!(f, "{rule}: {why}"),
             JobError::Region(error) => error.fmt(f),
             JobError::Limits(error) => write!(f, "max_sectors_kb: {error}"),
         }
@@ -66,7 +74,7 @@ impl fmt::Display for JobError {
 impl std::error::Error for JobError {}
 
 /// A disk for jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobDisk {
     /// The device.
     pub device: DeviceSpec,
@@ -75,12 +83,40 @@ pub struct JobDisk {
     /// The largest request, in sectors of 512 bytes, up to the limit of the hardware. `None`: the
     /// device's.
     pub max_sectors: Option<u32>,
+    /// Faults of the device, in addition to its own.
+    pub faults: Vec<FaultRule>,
 }
 
 impl JobDisk {
     /// Returns a disk on this device with its default settings.
     pub fn new(device: DeviceSpec) -> JobDisk {
-        JobDisk { policy: device.policy(), device, max_sectors: None }
+        JobDisk { policy: device.policy(), device, max_sectors: None, faults: Vec::new() }
+    }
+
+    /// Returns the largest request, in sectors of 512 bytes.
+    pub fn largest_request(&self) -> u32 {
+        self.limits(CAPACITY_BYTES, 512).max_sectors
+    }
+
+    /// Returns the limits of the disk, if it has this size and logical block size.
+    pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
+        let limits = self.device.limits(capacity_bytes, block);
+        let max_sectors = self.max_sectors.map(|max| max.min(limits.max_hw_sectors));
+        QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits }
+    }
+
+    /// Checks that each fault rule is simulated and can have its effect on a disk of these limits.
+    pub(crate) fn check_faults(&self, limits: &QueueLimits) -> Result<(), JobError> {
+        for rule in &self.faults {
+            let why = match not_injected(rule.effect()) {
+                Some(why) => Some(format!("not simulated: {why}")),
+                None => rule.check(limits, false).err().map(|needed| format!("expected {needed}")),
+            };
+            if let Some(why) = why {
+                return Err(JobError::Fault { rule: rule.text().to_owned(), why });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -112,11 +148,31 @@ pub fn run_jobs(
     let tasks = plan(jobs, seed, block, capacity_bytes)?;
     let scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
     scenario.limits.validate().map_err(JobError::Limits)?;
+    disk.check_faults(&scenario.limits)?;
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
     Ok(crate::run(seed, scenario, plant, |world, id| {
         let task = tasks[id].borrow_mut().take().expect("a task is made once");
         Task::new(world, id, |cpu| job::run(cpu, task))
     }))
+}
+
+/// Returns why the simulated device does not have an effect of a fault rule.
+fn not_injected(effect: FaultEffect) -> Option<&'static str> {
+    match effect {
+        FaultEffect::Fail(BlockStatus::Again) => {
+            Some("only the layer itself returns this status; use another one")
+        }
+        FaultEffect::Lie => Some("the checkers would report the lie as a bug of the layer"),
+        FaultEffect::IgnoreFua => Some("jobs write without FUA"),
+        FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => {
+            Some("the simulated disk of a job is no file; `forebay sim --random` has files")
+        }
+        FaultEffect::Hang => Some("simulated requests have no timeout, so the run would not end"),
+        FaultEffect::Fail(_)
+        | FaultEffect::Short(_)
+        | FaultEffect::Busy
+        | FaultEffect::Delay(_) => None,
+    }
 }
 
 /// Returns the units of which all sizes and offsets of a job are multiples.
@@ -148,11 +204,12 @@ fn plan(
     capacity_bytes: u64,
 ) -> Result<Vec<JobTask>, JobError> {
     let mut tasks = Vec::new();
-    for job in jobs {
+    for (at, job) in jobs.iter().enumerate() {
         let region = job.region(capacity_bytes).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
             let generator = Ops::new(&job.workload(region, clone.into(), seed));
-            tasks.push(JobTask { job: job.clone(), generator, block: block.into() });
+            let (job, place) = (job.clone(), (at, clone));
+            tasks.push(JobTask { job, place, generator, block: block.into() });
         }
     }
     Ok(tasks)
@@ -177,12 +234,9 @@ fn scenario(
     capacity_bytes: u64,
     block: u32,
 ) -> Scenario {
-    let limits = disk.device.limits(capacity_bytes, block);
-    let max_sectors = disk.max_sectors.map(|max| max.min(limits.max_hw_sectors));
-    let limits = QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits };
     let mut random = Random::new(seed, 0);
     Scenario {
-        limits,
+        limits: disk.limits(capacity_bytes, block),
         policy: disk.policy,
         engine: disk.device.build(block),
         nr_tasks,
@@ -192,5 +246,6 @@ fn scenario(
         budget: None,
         bound: u64::MAX,
         file: None,
+        faults: disk.faults.clone(),
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! - [`run_seed`]: a *swarm* scenario, which the seed determines;
 //! - [`run_jobs`]: the jobs of fio, one task for each clone;
+//! - [`run_scenario`]: a scenario that the user describes;
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
@@ -32,6 +33,7 @@
 pub mod calibrate;
 mod check;
 mod coroutine;
+mod described;
 mod device;
 mod device_spec;
 mod driver;
@@ -56,12 +58,14 @@ mod violation;
 mod world;
 
 pub use check::rules::RULES;
+pub use described::{EventSpec, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario};
 pub use device_spec::{DeviceSpec, MachineSpec};
-pub use forebay_core::{Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
-pub use forebay_model::machines;
+pub use forebay_core::{Gate, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
+pub use forebay_model::{FaultRule, machines, parse_time_ns};
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use plant::Plant;
-pub use summary::{Reached, Summary, Tally};
+pub use summary::{CrashPoint, Reached, Summary, Tally};
+pub use task::figures::CloneFigures;
 pub use violation::Violation;
 
 use crate::check::Broken;

@@ -12,7 +12,7 @@ use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
     SECTOR_SHIFT, WakePolicy,
 };
-use forebay_model::{Faults, Fixed, Flaky, Random, machines};
+use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
 /// A device, the layer's settings, and how tasks are interleaved.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) bound: u64,
     /// How the device behaves if it is a file.
     pub(crate) file: Option<FileSettings>,
+    /// Further faults of the device, by rules.
+    pub(crate) faults: Vec<FaultRule>,
 }
 
 impl Scenario {
@@ -57,7 +59,7 @@ pub(crate) struct BudgetSettings {
 }
 
 /// How many bios may overtake another one if the device fails: a retry holds bios back (A1).
-const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
+pub(crate) const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
 /// Draws the scenario of a seed.
 pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
@@ -75,6 +77,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         file: None,
+        faults: Vec::new(),
         limits,
     };
     scenario.choose(options);
@@ -228,5 +231,6 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
         nr_max: random.pick(&[1, 1, 2, 4, 16, 64]).min(hot),
         burst_max: random.pick(&[1, 4, 16, 40]),
+        gap_ns: None,
     }
 }

@@ -23,7 +23,6 @@ const NAP_NS: u64 = 20_000;
 pub(crate) struct Scheduler {
     now: Cell<u64>,
     steps: Cell<u64>,
-    nr_sleeps: Cell<u64>,
     random: RefCell<Random>,
     pub(crate) heap: RefCell<EventHeap>,
     /// Runnable tasks, in no particular order.
@@ -44,6 +43,7 @@ struct TaskState {
     is_woken: Cell<bool>,
     /// The number of its newest timed sleep.
     sleep: Cell<u64>,
+    nr_sleeps: Cell<u64>,
 }
 
 impl Scheduler {
@@ -57,7 +57,6 @@ impl Scheduler {
         Scheduler {
             now: Cell::new(0),
             steps: Cell::new(0),
-            nr_sleeps: Cell::new(0),
             random: RefCell::new(random),
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
@@ -83,9 +82,14 @@ impl Scheduler {
         self.steps.get() * self.step_ns
     }
 
-    /// Returns how often a task went to sleep.
+    /// Returns how often any task went to sleep.
     pub(crate) fn nr_sleeps(&self) -> u64 {
-        self.nr_sleeps.get()
+        self.tasks.iter().map(|task| task.nr_sleeps.get()).sum()
+    }
+
+    /// Returns how often this task went to sleep.
+    pub(crate) fn nr_sleeps_of(&self, task: usize) -> u64 {
+        self.tasks[task].nr_sleeps.get()
     }
 
     /// Counts an action of a task. Returns whether the task yields before the next one.
@@ -110,7 +114,7 @@ impl Scheduler {
         let is_woken = state.is_woken.replace(false);
         if !is_woken {
             state.is_asleep.set(true);
-            self.nr_sleeps.set(self.nr_sleeps.get() + 1);
+            state.nr_sleeps.set(state.nr_sleeps.get() + 1);
         }
         is_woken
     }

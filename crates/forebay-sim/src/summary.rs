@@ -2,8 +2,9 @@
 
 use crate::lab::jain;
 use crate::runtime::thread::Ended;
+use crate::task::figures::CloneFigures;
 use crate::trace::{Kind, NR_KINDS};
-use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
+use forebay_core::{BlockStatus, Histogram, MergeKind, QueueStats, UnplugCause};
 use forebay_fio::stats::Latency;
 
 /// Summary of one run.
@@ -31,6 +32,8 @@ pub struct Summary {
     pub nr_promises: u64,
     /// Results of the tasks' bios.
     pub tally: Tally,
+    /// The fault rules of the disk, and the number of commands that each of them changed.
+    pub faults: Vec<(String, u64)>,
     /// The layer's statistics.
     pub stats: QueueStats,
     /// Runs that were left to the holder of the token.
@@ -71,6 +74,17 @@ impl Summary {
         self.nr_sleeps as f64 / (self.nr_ios() as f64).max(1.0)
     }
 
+    /// Returns the latencies of the successful I/Os of jobs, ns, without flushes. Percentiles are
+    /// within 1/128 of the exact value.
+    pub fn io_latency(&self) -> Latency {
+        let mut latency = Latency::default();
+        for direction in self.tally.clones.iter().flat_map(|clone| &clone.stats.directions) {
+            latency.moments += &direction.lat;
+            latency.histogram.merge(&direction.lat_histogram);
+        }
+        latency
+    }
+
     /// Returns the fairness index of the tasks' bios ([`jain`]).
     pub fn fairness(&self) -> f64 {
         jain(&self.tally.ios_of_tasks)
@@ -90,12 +104,39 @@ pub struct Tally {
     pub fio_latency: Latency,
     /// The time from submit to reap of flushes, ns.
     pub flush_latency: Histogram,
-    /// The bytes of successful bios.
+    /// The bytes that bios moved.
     pub bytes: u64,
     /// The number of failed bios.
     pub nr_failed: u64,
     /// Successful bios of each task, flushes excluded.
     pub ios_of_tasks: Vec<u64>,
+    /// fio's figures of each clone of a job, in the order in which the clones ended.
+    pub clones: Vec<CloneFigures>,
+    /// The crash points that the scenario asks for, in the order of their times.
+    pub crash_points: Vec<CrashPoint>,
+    failed_of_status: [u64; BlockStatus::ALL.len()],
+}
+
+/// The effect that a power failure would have at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// The time, ns.
+    pub at_ns: u64,
+    /// The blocks that were written by then.
+    pub nr_written: u64,
+    /// Those of them whose contents after the power failure are not certain.
+    pub nr_unsure: u64,
+}
+
+impl Ended {
+    /// Returns the number of bytes moved. Data of which no byte was moved is an I/O error, as in
+    /// fio: the end of the device lies before it.
+    pub(crate) fn moved(&self) -> Result<u64, BlockStatus> {
+        match self.result {
+            Ok(0) if self.len > 0 => Err(BlockStatus::Io),
+            result => result,
+        }
+    }
 }
 
 impl Tally {
@@ -112,14 +153,24 @@ impl Tally {
                     self.fio_latency.record(ended.latency_ns);
                 }
             }
-            match ended.result {
-                Ok(_) => {
-                    self.bytes += ended.len;
+            match ended.moved() {
+                Ok(moved) => {
+                    self.bytes += moved;
                     self.ios_of_tasks[task] += u64::from(ended.len > 0);
                 }
-                Err(_) => self.nr_failed += 1,
+                Err(status) => {
+                    self.nr_failed += 1;
+                    self.failed_of_status[status as usize] += 1;
+                }
             }
         }
+    }
+
+    /// Returns the statuses with which bios failed, and how many failed with each.
+    pub fn failures(&self) -> impl Iterator<Item = (BlockStatus, u64)> + '_ {
+        let counted =
+            BlockStatus::ALL.into_iter().map(|it| (it, self.failed_of_status[it as usize]));
+        counted.filter(|(_, nr)| *nr > 0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 const NR_SHOWN: usize = 60;
 
 /// The number of kinds of events.
-pub(crate) const NR_KINDS: usize = Kind::PlaceError as usize + 1;
+pub(crate) const NR_KINDS: usize = Kind::Inject as usize + 1;
 
 /// The kind of an event. Each variant documents the meaning of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub(crate) enum Kind {
     SyncError,
     /// A check of the place found an error that no description may report: task, 0.
     PlaceError,
+    /// A fault rule changes a command: tag, first byte.
+    Inject,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ use crate::violation::Violation;
 #[cfg(forebay_plant)]
 use forebay_core::plant::CorePlant;
 use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
-use forebay_model::Random;
+use forebay_model::{FaultRules, Random};
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
-        let Scenario { budget, bound, file, .. } = scenario;
+        let Scenario { budget, bound, file, faults, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let told = match plant {
@@ -87,8 +87,8 @@ impl World {
                 stream(2),
                 limits.flush_queueable,
                 file.map(|file| SwarmFile::new(file, nr_hctxs)),
-                plant,
-                stream(3),
+                FaultRules::new(faults, seed),
+                (plant, stream(3)),
             )),
             checks: RefCell::new(checks),
             device_state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
@@ -187,7 +187,9 @@ impl World {
             let Some((hctx, tag, result)) = engine.take_done(self.now(), random) else { break };
             let hctx = &self.hctxs[hctx];
             if let Some(inner) = &mut *hctx.inner.borrow_mut() {
-                inner.driver.done_with((tag, result), &mut device, &mut self.checks());
+                let heap = &mut self.scheduler.heap.borrow_mut();
+                let checks = &mut self.checks();
+                inner.driver.done_with((tag, result), &mut device, checks, heap);
             }
             drop(device);
             self.wake_waiter(hctx);
@@ -320,6 +322,13 @@ impl World {
         text
     }
 
+    /// Returns the fault rules, and how many commands each of them changed.
+    fn faults(&self) -> Vec<(String, u64)> {
+        let device = self.device.borrow();
+        let rules = device.faults.list().iter();
+        rules.map(|rule| (rule.text().to_owned(), rule.nr_hits())).collect()
+    }
+
     /// Returns the summary of a run that broke no rule.
     pub(crate) fn summary(&self) -> Summary {
         let mut stats = QueueStats::default();
@@ -343,6 +352,7 @@ impl World {
             nr_promises: checks.durable.nr_promises,
             counts: checks.trace.counts,
             tally: self.tally.take(),
+            faults: self.faults(),
             stats,
             skipped_runs,
         }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::outcome::{DiskOutcome, Outcomes};
 use super::plan::disk_name;
 use super::user::User;
-use crate::info;
+use crate::{counters, info};
 
 /// The report on one disk.
 #[derive(Debug)]
@@ -62,74 +62,45 @@ impl<'a> Layer<'a> {
 
     /// Returns the line of the disk in fio's disk statistics.
     pub(super) fn disk_util(&self) -> DiskUtil {
-        let queue = &self.disk.stats.queue;
-        let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
-        let all_ticks_ns: u64 = Op::ALL.iter().map(|&op| queue.op(op).ticks_ns).sum();
-        let elapsed_ns = self.stages.values().sum::<u64>().max(1);
-        DiskUtil {
-            name: self.name.clone(),
-            read_ios: read.requests,
-            write_ios: write.requests,
-            read_merges: read.merges,
-            write_merges: write.merges,
-            read_ticks_ms: read.ticks_ns / 1_000_000,
-            write_ticks_ms: write.ticks_ns / 1_000_000,
-            in_queue_ms: all_ticks_ns / 1_000_000,
-            // The times of several hardware contexts are added, though they overlap.
-            util_percent: (queue.busy_ns as f64 * 100.0 / elapsed_ns as f64).min(100.0),
-        }
+        let elapsed_ns = self.stages.values().sum::<u64>();
+        counters::disk_util(&self.name, &self.disk.stats.queue, elapsed_ns)
     }
 
     /// Returns the object in the list `forebay` of the JSON report.
     pub(super) fn json(&self) -> Value {
         let DiskOutcome { info, stats } = self.disk;
         let queue = &stats.queue;
-        let by_op = |count: fn(&OpStats) -> u64| {
-            let counts = Op::ALL.map(|op| (op.name().to_owned(), count(queue.op(op)).into()));
-            Value::Object(counts.into_iter().collect())
-        };
-        let merges = MergeKind::ALL.map(|kind| (kind.name().to_owned(), queue.merges(kind).into()));
-        let unplugs =
-            UnplugCause::ALL.map(|cause| (cause.name().to_owned(), queue.unplugs(cause).into()));
         let stages =
             stages(&queue.stages).map(|(name, stage)| (name.to_owned(), stage_value(stage)));
         let users: Vec<_> = self.users.iter().map(User::json).collect();
-        json!({
-            "spec": info.spec,
-            "driver": info.driver,
-            "jobs": users,
-            "bios": by_op(|op| op.bios),
-            "requests": by_op(|op| op.requests),
-            "issued": queue.issued,
-            "commits": queue.commits,
-            "system_calls": stats.nr_syscalls,
-            "runs": stats.runs(),
-            "skipped_runs": stats.skipped_runs,
-            "turns": queue.turns,
-            "empty_turns": queue.empty_turns,
-            "run_arms": stats.run_queue.arms,
-            "run_rearms": stats.run_queue.rearms,
-            "worker_runs": stats.run_queue.worker_runs,
-            "tag_waits": queue.tag_waits,
-            "tag_wait_ns": queue.tag_wait_ns,
-            "tag_sleeps": stats.tag_sleeps,
-            "tag_wakeups": queue.tag_wakeups,
-            "vain_wakeups": queue.vain_wakeups,
-            "splits": queue.splits,
-            "requeues": queue.requeues,
-            "retries": queue.retries,
-            "overtaken": queue.overtaken,
-            "timeouts": queue.timeouts,
-            "flushes_asked": queue.flushes_asked,
-            "flushes_issued": queue.flushes_issued,
-            "flushes_joined": queue.flushes_joined,
-            "flushes_elided": queue.flushes_elided,
-            "flushes_refused": queue.flushes_refused,
-            "merges": Map::from_iter(merges),
-            "unplugs": Map::from_iter(unplugs),
-            "latency_ns": Map::from_iter(stages),
-            "policy": info::policy_of(info),
-        })
+        let mut object = Map::new();
+        let mut put = |more: Value| {
+            if let Value::Object(more) = more {
+                object.extend(more);
+            }
+        };
+        put(json!({ "spec": info.spec, "driver": info.driver, "jobs": users }));
+        for (key, value) in counters::of_queue(queue) {
+            // The counters outside of the queue stand beside those of the same subject.
+            let beside = match key.as_str() {
+                "commits" => json!({
+                    "system_calls": stats.nr_syscalls,
+                    "runs": stats.runs(),
+                    "skipped_runs": stats.skipped_runs,
+                }),
+                "empty_turns" => json!({
+                    "run_arms": stats.run_queue.arms,
+                    "run_rearms": stats.run_queue.rearms,
+                    "worker_runs": stats.run_queue.worker_runs,
+                }),
+                "tag_wait_ns" => json!({ "tag_sleeps": stats.tag_sleeps }),
+                _ => Value::Null,
+            };
+            put(json!({ key: value }));
+            put(beside);
+        }
+        put(json!({ "latency_ns": Map::from_iter(stages), "policy": info::policy_of(info) }));
+        Value::Object(object)
     }
 
     /// Returns the lines of the report. `forebay help report` explains them.

@@ -49,7 +49,7 @@ use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
 use forebay_fio::job::Job;
 use forebay_fio::options;
-use forebay_fio::report::{JobReport, Report, header, json, normal};
+use forebay_fio::report::{Report, header, json, normal};
 
 pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
@@ -60,11 +60,9 @@ pub(crate) use self::plan::file_below;
 pub(crate) use self::stages::run_stages;
 use self::stop::Stop;
 use crate::failure::Failure;
+use crate::fio_report::{self, Times, VERSION};
 use crate::machine::{self, Machine};
 use crate::output::{self, Sink};
-
-/// The name and version in reports.
-const VERSION: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 
 /// Runs the jobs that the arguments after `bench` describe, and prints the report.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
@@ -169,40 +167,19 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>
     }
 }
 
-/// Builds the report. `elapsed` is the time since the start of the program; fio reports it for
-/// every job.
+/// Builds the report. `elapsed` is the time since the start of the program.
 fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Report {
-    let owned = |options: &[(&'static str, String)]| {
-        options.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
-    };
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut report = Report {
-        version: VERSION.to_owned(),
-        timestamp_ms: since_epoch.as_millis() as u64,
-        global_options: owned(&command.global_options),
-        ..Report::default()
-    };
+    let (end_ms, elapsed_s) = (since_epoch.as_millis() as u64, elapsed.as_millis().div_ceil(1000));
+    let times = Times { end_ms, elapsed_s: elapsed_s as u64 };
+    let (mut disk_util, mut forebay, mut extra) = (Vec::new(), Vec::new(), Vec::new());
     for layer in Layer::all(&outcomes, &command.jobs) {
-        report.disk_util.push(layer.disk_util());
-        report.forebay.push(layer.json());
-        report.extra.extend(layer.lines());
+        disk_util.push(layer.disk_util());
+        forebay.push(layer.json());
+        extra.extend(layer.lines());
     }
-    let mut last_group = None;
-    for outcome in outcomes.clones {
-        let job = &command.jobs[outcome.job];
-        let options = owned(&job.options);
-        let elapsed_s = elapsed.as_millis().div_ceil(1000) as u64;
-        let entry = JobReport { options, elapsed_s, group_id: job.group, ..outcome.report };
-        // As in fio, a grouped clone is merged into the previous entry of its group, grouped or
-        // not.
-        match report.jobs.last_mut() {
-            Some(last) if job.group_reporting && last_group == Some(job.group) => last.merge(entry),
-            _ => report.jobs.push(entry),
-        }
-        last_group = Some(job.group);
-    }
-    report.jobs.iter_mut().for_each(JobReport::unify);
-    report
+    let clones = outcomes.clones.into_iter().map(|outcome| (outcome.job, outcome.report));
+    Report { disk_util, forebay, extra, ..fio_report::assemble(command, clones, times) }
 }
 
 fn tell_errors(outcomes: &[Outcome]) {

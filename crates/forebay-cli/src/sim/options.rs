@@ -11,7 +11,7 @@ use forebay_fio::job::{Engine, Given, Job, RunOptions};
 use forebay_fio::options::{self, Found};
 use forebay_fio::origin::{Origin, Source};
 
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, Tasks};
 use crate::failure::Failure;
 
 /// Options that the simulator honours, with any value.
@@ -61,7 +61,7 @@ pub(super) fn check(command: &CommandLine, has_device: bool) -> Result<Settings,
                 FILENAME if has_device => Ok(()),
                 FILENAME => settings::add_spec(&mut of_filename, value),
                 name if is_policy(name) => {
-                    settings::check(name, value).map(|()| settings.add(name, value))
+                    settings::check(name, value, Tasks::Jobs).map(|()| settings.add(name, value))
                 }
                 _ => of_job(job, origin, origins),
             };

@@ -31,6 +31,18 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("logical_block_size", "it follows from the block sizes of the jobs; leave it out"),
 ];
 
+/// Keys of [`NOT_SIMULATED`] that have an effect on the tasks of a described scenario.
+const OF_DESCRIBED_TASKS: [&str; 2] = ["async_depth", "flush_pending_ms"];
+
+/// The tasks that use the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tasks {
+    /// Jobs of fio.
+    Jobs,
+    /// The tasks of a described scenario, which also submit background I/O and durable writes.
+    Described,
+}
+
 /// Settings in the order in which they were given; a later one replaces an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings(Vec<(String, String)>);
@@ -51,18 +63,24 @@ impl Settings {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the device, as the user wrote it.
+    pub(super) fn device(&self) -> &str {
+        self.get(DEVICE).unwrap_or("fixed")
+    }
+
     /// Returns the disk.
     ///
     /// # Errors
     /// A setting that is wrong or not simulated, or that contradicts another one.
-    pub(super) fn disk(&self) -> Result<JobDisk, String> {
-        let device = self.get(DEVICE).unwrap_or("fixed");
+    pub(super) fn disk(&self, tasks: Tasks) -> Result<JobDisk, String> {
+        let device = self.device();
         let parsed =
-            device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
+            device::parse(&device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in &self.0 {
             if key != DEVICE {
-                apply(&mut disk, key, value).map_err(|why| format!("{key}={value}: {why}"))?;
+                apply(&mut disk, key, value, tasks)
+                    .map_err(|why| format!("{key}={value}: {why}"))?;
             }
         }
         disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
@@ -93,10 +111,10 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 ///
 /// # Errors
 /// The setting is wrong, or not simulated.
-pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+pub(super) fn check(key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
     match key {
         DEVICE => device::parse(value).map(|_| ()),
-        _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value),
+        _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value, tasks),
     }
 }
 
@@ -110,8 +128,11 @@ pub(super) fn wake_policy(name: &str) -> Result<WakePolicy, String> {
     found.ok_or_else(|| "expected fair, batch, stash, single or stash-v1".to_owned())
 }
 
-fn apply(disk: &mut JobDisk, key: &str, value: &str) -> Result<(), String> {
-    if let Some((_, why)) = NOT_SIMULATED.iter().find(|(name, _)| *name == key) {
+fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
+    let is_simulated = tasks == Tasks::Described && OF_DESCRIBED_TASKS.contains(&key);
+    if let Some((_, why)) = NOT_SIMULATED.iter().find(|(name, _)| *name == key)
+        && !is_simulated
+    {
         let is_as_it_is = is_default(key, value);
         return if is_as_it_is { Ok(()) } else { Err(format!("not simulated: {why}")) };
     }
@@ -150,6 +171,12 @@ fn is_default(key: &str, value: &str) -> bool {
     }
 }
 
+/// Returns whether a key is one of a modelled disk that is not simulated.
+#[cfg(test)]
+pub(super) fn is_known(key: &str) -> bool {
+    NOT_SIMULATED.iter().any(|(name, _)| *name == key)
+}
+
 /// Returns the keys that have an effect, separated by commas.
 fn keys() -> String {
     let is_simulated = |key: &&str| !NOT_SIMULATED.iter().any(|(name, _)| name == key);
@@ -170,7 +197,7 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
             .to_owned());
     }
     if DeviceSpec::is_model_file(spec.target()) {
-        check(DEVICE, spec.target())?;
+        check(DEVICE, spec.target(), Tasks::Jobs)?;
         settings.add(DEVICE, spec.target());
         return add_keys(settings, spec.keys());
     }
@@ -187,7 +214,7 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
         true => preset.name.to_owned(),
         false => format!("{}:{}", preset.name, constants.join(",")),
     };
-    check(DEVICE, &device)?;
+    check(DEVICE, &device, Tasks::Jobs)?;
     settings.add(DEVICE, &device);
     add_keys(settings, others)
 }
@@ -201,7 +228,7 @@ fn add_keys<'a>(
         // The device is the spec's target, not a key.
         let is_known = key != DEVICE;
         let why = || format!("unknown key; the simulated disk has {}", keys());
-        let checked = if is_known { check(key, value) } else { Err(why()) };
+        let checked = if is_known { check(key, value, Tasks::Jobs) } else { Err(why()) };
         checked.map_err(|why| format!("{key}={value}: {why}"))?;
         settings.add(key, value);
     }
@@ -219,17 +246,19 @@ mod tests {
 
     #[test]
     fn later_settings_replace_earlier_ones_and_the_device_sets_the_depth() {
-        let disk = settings(&["device=nvme", "wake=batch", "wake=stash"]).disk().expect("a disk");
+        let disk = settings(&["device=nvme", "wake=batch", "wake=stash"])
+            .disk(Tasks::Jobs)
+            .expect("a disk");
         assert_eq!((disk.policy.wake, disk.policy.queue_depth), (WakePolicy::Stash, 1023));
         let base = settings(&["queue_depth=8"]);
-        let disk = base.then(&settings(&["device=hdd", "max_sectors_kb=64"])).disk();
+        let disk = base.then(&settings(&["device=hdd", "max_sectors_kb=64"])).disk(Tasks::Jobs);
         let disk = disk.expect("a disk");
         assert_eq!((disk.policy.queue_depth, disk.max_sectors), (8, Some(128)));
     }
 
     #[test]
     fn wrong_settings_are_refused_by_name() {
-        let refused = |pairs: &[&str]| settings(pairs).disk().expect_err("wrong");
+        let refused = |pairs: &[&str]| settings(pairs).disk(Tasks::Jobs).expect_err("wrong");
         assert!(
             refused(&["kick=loop-end"]).starts_with("kick=loop-end: not simulated: committing")
         );
@@ -249,7 +278,7 @@ mod tests {
         let text = error.to_string();
         let keys = text.split_once("valid keys: ").expect(&text).1;
         for key in keys.split(", ") {
-            let error = check(key, "").expect_err(key);
+            let error = check(key, "", Tasks::Jobs).expect_err(key);
             let is_known = !error.starts_with("unknown setting");
             assert!(is_known || key == "size", "{key}: {error}");
         }

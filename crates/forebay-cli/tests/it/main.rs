@@ -17,5 +17,8 @@ mod seccomp;
 mod serve;
 mod sharing;
 mod sim;
+mod sim_faults;
+mod sim_reports;
+mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;

@@ -97,6 +97,12 @@ impl Durable {
         self.check(nr)
     }
 
+    /// Returns how many blocks were written, and for how many of them the user may expect several
+    /// values after a crash.
+    pub(crate) fn count_blocks(&mut self) -> (u64, u64) {
+        self.user.count_blocks()
+    }
+
     /// Checks the point that the disk reports as durable without a flush that has ended.
     pub(crate) fn check_durable_point(&mut self, durability: &Durability) -> Verdict {
         let durable = durability.durable();

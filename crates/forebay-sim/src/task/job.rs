@@ -2,6 +2,7 @@
 
 use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
+use crate::task::figures::{self, Figures};
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::{BioFlags, Op};
@@ -14,6 +15,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct JobTask {
     pub(crate) job: Job,
+    /// The index of the job, and the number of the clone.
+    pub(crate) place: (usize, u32),
     pub(crate) generator: Ops,
     /// The logical block size.
     pub(crate) block: u64,
@@ -22,80 +25,116 @@ pub(crate) struct JobTask {
 /// Runs the job to its end.
 pub(crate) fn run(cpu: Cpu<'_>, task: JobTask) {
     let (world, id) = (Rc::clone(&cpu.world), cpu.id);
-    let JobTask { job, mut generator, block } = task;
     world.note(Kind::Start, id as u64, id as u64);
-    let mut thread = Thread::new(cpu);
-    let mut ended = Vec::new();
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let end_ns = job.runtime.map_or(u64::MAX, ns);
-    let depth = job.iodepth as usize;
-    let mut nr_writes = 0;
-    let mut is_over = false;
-    while !is_over {
-        is_over = submit(&mut thread, &job, &mut generator, block, &mut nr_writes);
-        is_over |= world.now() >= end_ns;
-        // As in fio, a full queue is drained to `iodepth_low`, in batches.
-        let low = if is_over { 0 } else { job.iodepth_low as usize };
-        let min = (job.iodepth_batch_complete_min as usize).max(1);
-        let max = (job.iodepth_batch_complete_max as usize).max(min);
-        while in_flight(&thread) >= depth || in_flight(&thread) > low && is_over {
-            thread.reap(min.min(in_flight(&thread)), max, &mut ended);
-            tally(&world, id, &mut ended);
-            if in_flight(&thread) <= low {
-                break;
-            }
-        }
-    }
-    if job.end_fsync && nr_writes > 0 {
-        thread.submit(flush());
-    }
-    thread.retire(&mut ended);
-    tally(&world, id, &mut ended);
+    let (thread, figures) = (Thread::new(cpu), Figures::new(world.now()));
+    let mut clone =
+        RunningClone { world, id, thread, task, figures, nr_writes: 0, ended: Vec::new() };
+    clone.work();
+    clone.finish();
 }
 
-/// Submits a batch, in a plug. Returns whether the job has no more I/O.
-fn submit(
-    thread: &mut Thread<'_>,
-    job: &Job,
-    generator: &mut Ops,
-    block: u64,
-    nr_writes: &mut u32,
-) -> bool {
-    let room = (job.iodepth as usize).saturating_sub(in_flight(thread));
-    thread.begin_plug();
-    let mut is_over = false;
-    for _ in 0..room.min(job.iodepth_batch.max(1) as usize) {
-        let Some(next) = generator.next() else {
-            is_over = true;
-            break;
-        };
-        let op = match next.direction {
-            Direction::Read => Op::Read,
-            Direction::Write => Op::Write,
-            Direction::Trim => Op::Discard,
-        };
-        let (at, nr) = (next.offset / block, u64::from(next.len) / block);
-        thread.submit(Io { op, block: at, nr, ..flush() });
-        if op == Op::Write {
-            *nr_writes += 1;
-            if job.fsync > 0 && nr_writes.is_multiple_of(job.fsync) {
-                thread.submit(flush());
+/// A clone that runs.
+struct RunningClone<'a> {
+    world: Rc<World>,
+    id: usize,
+    thread: Thread<'a>,
+    task: JobTask,
+    figures: Figures,
+    nr_writes: u32,
+    /// Reaped and not counted yet.
+    ended: Vec<Ended>,
+}
+
+impl RunningClone<'_> {
+    /// Submits and reaps until the job has no more I/O or its time is over.
+    fn work(&mut self) {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let job = &self.task.job;
+        let end_ns = job.runtime.map_or(u64::MAX, ns);
+        let depth = job.iodepth as usize;
+        let min = (job.iodepth_batch_complete_min as usize).max(1);
+        let max = (job.iodepth_batch_complete_max as usize).max(min);
+        let low = job.iodepth_low as usize;
+        let mut is_over = false;
+        while !is_over {
+            is_over = self.submit_batch();
+            is_over |= self.world.now() >= end_ns || self.figures.is_device_gone();
+            // As in fio, a full queue is drained to `iodepth_low`, in batches.
+            let low = if is_over { 0 } else { low };
+            while self.in_flight() >= depth || self.in_flight() > low && is_over {
+                let min = min.min(self.in_flight());
+                self.thread.reap(min, max, &mut self.ended);
+                self.count();
+                if self.in_flight() <= low {
+                    break;
+                }
             }
         }
     }
-    thread.end_plug();
-    is_over
+
+    /// Submits a batch, in a plug. Returns whether the job has no more I/O.
+    fn submit_batch(&mut self) -> bool {
+        let (depth, fsync) = (self.task.job.iodepth as usize, self.task.job.fsync);
+        let room = depth.saturating_sub(self.in_flight());
+        self.thread.begin_plug();
+        let mut is_over = false;
+        for _ in 0..room.min(self.task.job.iodepth_batch.max(1) as usize) {
+            let Some(next) = self.task.generator.next() else {
+                is_over = true;
+                break;
+            };
+            let op = match next.direction {
+                Direction::Read => Op::Read,
+                Direction::Write => Op::Write,
+                Direction::Trim => Op::Discard,
+            };
+            let (at, nr) = (next.offset / self.task.block, u64::from(next.len) / self.task.block);
+            let io = Io { op, block: at, nr, ..flush() };
+            self.submit(io, figures::Kind::Io(next.direction));
+            if op == Op::Write {
+                self.nr_writes += 1;
+                if fsync > 0 && self.nr_writes.is_multiple_of(fsync) {
+                    self.submit(flush(), figures::Kind::Sync);
+                }
+            }
+        }
+        self.thread.end_plug();
+        self.figures.committed(self.world.now());
+        is_over
+    }
+
+    fn submit(&mut self, io: Io, kind: figures::Kind) {
+        let start_ns = self.world.now();
+        if self.thread.submit(io) {
+            self.figures.submitted(start_ns, kind);
+        }
+    }
+
+    /// Flushes at the end if the job asks for it, and waits for all bios.
+    fn finish(mut self) {
+        if self.task.job.end_fsync && self.nr_writes > 0 {
+            self.submit(flush(), figures::Kind::LastSync);
+            self.figures.committed(self.world.now());
+        }
+        self.thread.retire(&mut self.ended);
+        self.count();
+        let nr_sleeps = self.world.scheduler.nr_sleeps_of(self.id);
+        let figures = self.figures.finish(self.task.place, self.world.now(), nr_sleeps);
+        self.world.tally.borrow_mut().clones.push(figures);
+    }
+
+    /// Counts the reaped bios.
+    fn count(&mut self) {
+        self.figures.reaped(self.world.now(), &self.ended);
+        self.world.tally.borrow_mut().add(self.id, &mut self.ended);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.thread.nr_in_layer + self.thread.ready.len()
+    }
 }
 
 fn flush() -> Io {
     let (flags, cuts) = (BioFlags::NONE, Vec::new());
     Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None, point: 0 }
-}
-
-fn in_flight(thread: &Thread<'_>) -> usize {
-    thread.nr_in_layer + thread.ready.len()
-}
-
-fn tally(world: &World, id: usize, ended: &mut Vec<Ended>) {
-    world.tally.borrow_mut().add(id, ended);
 }

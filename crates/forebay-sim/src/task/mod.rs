@@ -1,4 +1,6 @@
-//! Tasks: one draws its actions from the seed, the other runs a fio job.
+//! Tasks: one draws its actions from the seed, one runs a fio job, one performs timed events.
 
+pub(crate) mod events;
+pub(crate) mod figures;
 pub(crate) mod job;
 pub(crate) mod random;

@@ -45,6 +45,8 @@ pub(crate) struct Load {
     /// The longest bio, blocks.
     pub(crate) nr_max: u64,
     pub(crate) burst_max: u64,
+    /// The time from one bio to the next, ns; `None`: as fast as the disk allows.
+    pub(crate) gap_ns: Option<u64>,
 }
 
 /// Runs until all bios of the task have been submitted and have ended.
@@ -55,6 +57,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
     let mut task = RandomTask {
         thread: Thread::new(cpu),
         left: load.nr_bios,
+        due_ns: world.now(),
         last: (Op::Read, (0, 0)),
         load,
         random,
@@ -75,6 +78,8 @@ struct RandomTask<'a> {
     left: u32,
     /// The last bio: its operation, its first block, and the block after it.
     last: (Op, (u64, u64)),
+    /// When the next bio is due, if the load has a pace.
+    due_ns: u64,
     ended: Vec<Ended>,
 }
 
@@ -141,6 +146,11 @@ impl RandomTask<'_> {
     /// Submits several bios, within plugs or not.
     fn burst(&mut self) {
         let nr = self.random.between(1, self.load.burst_max).min(self.left.into());
+        if let Some(gap_ns) = self.load.gap_ns {
+            let left_ns = self.due_ns.saturating_sub(self.thread.world.now());
+            self.thread.cpu.sleep(left_ns);
+            self.due_ns = self.due_ns.saturating_add(nr * gap_ns);
+        }
         for _ in 0..self.random.below(4) {
             self.thread.begin_plug();
         }

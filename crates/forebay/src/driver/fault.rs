@@ -1,6 +1,6 @@
 //! The `fault` driver: wraps another device and lets chosen requests fail.
 //!
-//! [`mod@rule`] parses and applies the rules.
+//! The rules are those of [`FaultRules`].
 //!
 //! A request that completes here can be reaped at once. The inner driver never gets it, and its
 //! waiter does not count it. It need not: `has_ready` reports it to the issuing thread, which reaps
@@ -12,9 +12,6 @@ mod rule;
 mod write_back;
 
 use self::delay::{Delays, FaultWaiter};
-#[cfg(test)]
-pub(crate) use self::rule::NAMES as RULE_NAMES;
-use self::rule::{Effect, Rule, Rules, rule};
 use self::write_back::{Description, Inode};
 use super::{Device, DriverQueue, Mode, Opened};
 use crate::arena::Arena;
@@ -28,6 +25,9 @@ use crate::spec::Spec;
 use forebay_core::{
     BlockStatus, Completions, Driver, Durability, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
 };
+#[cfg(test)]
+pub(crate) use forebay_model::FAULT_NAMES as RULE_NAMES;
+use forebay_model::{FaultEffect, FaultRule, FaultRules};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use std::time::Duration;
 struct FaultDevice {
     inner: Arc<dyn Device>,
     limits: QueueLimits,
-    rules: Arc<Mutex<Rules>>,
+    rules: Arc<Mutex<FaultRules>>,
     /// At least one rule delays completions.
     delays: bool,
     /// The shared error state; present if at least one rule makes write-backs fail.
@@ -45,7 +45,7 @@ struct FaultDevice {
 struct FaultDriver {
     inner: Box<dyn Driver>,
     block: u64,
-    rules: Arc<Mutex<Rules>>,
+    rules: Arc<Mutex<FaultRules>>,
     /// Completions of requests that the inner driver never got.
     ready: Vec<(Tag, Result<u64, BlockStatus>)>,
     delays: Delays,
@@ -61,7 +61,7 @@ struct FaultDriver {
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
     let texts = keys.take_all("rule");
-    let rules = texts.iter().map(|text| rule(text)).collect::<Result<Vec<Rule>, _>>()?;
+    let rules = texts.iter().map(|text| rule::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
     let target = Spec::parse(spec.target())?;
     if target.driver() == "fault" {
@@ -72,14 +72,13 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
         }));
     }
     let opened = super::open(&target, keys, settings)?;
-    let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let delays = rules.iter().any(Rule::delays);
-    let strikes = rules.iter().any(Rule::strikes);
+    let delays = rules.iter().any(FaultRule::delays);
+    let strikes = rules.iter().any(FaultRule::strikes);
     let limits = limits(opened.device.limits(), &rules);
     let mut in_force = limits;
     settings.apply(&mut in_force);
-    for (rule, text) in rules.iter().zip(&texts) {
-        rule.check(text, &in_force, strikes)?;
+    for rule in &rules {
+        rule::check(rule, &in_force, strikes)?;
     }
     let mut features = opened.features.clone();
     if strikes {
@@ -90,7 +89,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let device = FaultDevice {
         inner: Arc::clone(&opened.device),
         limits,
-        rules: Arc::new(Mutex::new(Rules { list: rules, random })),
+        rules: Arc::new(Mutex::new(FaultRules::new(rules, seed))),
         delays,
         inode: strikes.then(|| Inode::of(&opened.claim)),
     };
@@ -98,12 +97,12 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
 }
 
 /// Returns the limits of a disk with these rules, above a disk with the limits `inner`.
-fn limits(inner: QueueLimits, rules: &[Rule]) -> QueueLimits {
+fn limits(inner: QueueLimits, rules: &[FaultRule]) -> QueueLimits {
     // The part that a rule cuts off never reaches the device, so these counts are exact. The
     // device's own short counts cannot be distinguished from them, and count as exact too.
-    let exact_counts = inner.exact_counts || rules.iter().any(Rule::shortens);
+    let exact_counts = inner.exact_counts || rules.iter().any(FaultRule::shortens);
     let limits = QueueLimits { exact_counts, ..inner };
-    match rules.iter().any(Rule::strikes) {
+    match rules.iter().any(FaultRule::strikes) {
         true => write_back::limits(limits),
         false => limits,
     }
@@ -219,39 +218,39 @@ impl Driver for FaultDriver {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
         let effect = self.rules.lock().unwrap_or_else(PoisonError::into_inner).effect(rq);
         match effect {
-            Some(Effect::Busy) => Issue::Busy,
-            Some(Effect::Fail(status)) => self.complete(rq.tag, Err(status)),
-            Some(Effect::Short(len)) if rq.op.moves_data() && len < rq.len => {
+            Some(FaultEffect::Busy) => Issue::Busy,
+            Some(FaultEffect::Fail(status)) => self.complete(rq.tag, Err(status)),
+            Some(FaultEffect::Short(len)) if rq.op.moves_data() && len < rq.len => {
                 match len - len % self.block {
                     0 => self.complete(rq.tag, Ok(0)),
                     len => self.issue(&rq.prefix(len), last, 0),
                 }
             }
-            Some(Effect::Lie) => self.complete(rq.tag, Ok(rq.len)),
-            Some(Effect::IgnoreFua) => {
+            Some(FaultEffect::Lie) => self.complete(rq.tag, Ok(rq.len)),
+            Some(FaultEffect::IgnoreFua) => {
                 let mut rq = rq.clone();
                 rq.fua = false;
                 self.issue(&rq, last, 0)
             }
-            Some(Effect::Delay(delay_ns)) => self.issue(rq, last, delay_ns),
-            Some(Effect::WriteBack(status)) => {
+            Some(FaultEffect::Delay(delay_ns)) => self.issue(rq, last, delay_ns),
+            Some(FaultEffect::WriteBack(status)) => {
                 let description = self.description.as_mut().expect("a rule strikes");
                 description.inode().strike(status);
                 // Its own sync reports the error.
                 let result = if rq.fua { description.sync(Ok(rq.len)) } else { Ok(rq.len) };
                 self.complete(rq.tag, result)
             }
-            Some(Effect::ForeignSync) => {
+            Some(FaultEffect::ForeignSync) => {
                 if let Some(description) = &self.description {
                     description.inode().sync_elsewhere();
                 }
                 self.issue(rq, last, 0)
             }
-            Some(Effect::Hang) => {
+            Some(FaultEffect::Hang) => {
                 self.hung.push(rq.tag);
                 Issue::Queued
             }
-            Some(Effect::Short(_)) | None => self.issue(rq, last, 0),
+            Some(FaultEffect::Short(_)) | None => self.issue(rq, last, 0),
         }
     }
 

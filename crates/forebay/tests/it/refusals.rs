@@ -191,8 +191,8 @@ fn files() {
         "unknown key `size` for driver `file`; valid keys: async_depth, capacity, direct, \
          elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
          io_timeout_grace_ms, io_timeout_ms, iostats, kick, lock, max_sectors_kb, \
-         nomerges, nr_bios, nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
-         run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
+         nomerges, nr_bios, nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, \
+         read_only, reserved_tags, run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );
     check_open(
         &format!("{path}?engine=fast"),

@@ -4,6 +4,7 @@ use forebay_fio::sample::DirectionSample;
 
 use super::measure::{Before, Run};
 use super::spread::{Better, Tolerance};
+use crate::figure::time_unit;
 
 /// Fewer switches or calls than this for each I/O come from starting and ending the program, and
 /// their ratio is meaningless.
@@ -52,11 +53,7 @@ impl Metric {
     pub(super) fn unit(self, max: f64) -> (&'static str, f64) {
         match self {
             Self::Bandwidth => ("MiB/s", 1.0),
-            Self::Mean | Self::P50 | Self::P99 | Self::P999 | Self::Cpu => match max {
-                1e6.. => ("s", 1e6),
-                1e4.. => ("ms", 1e3),
-                _ => ("us", 1.0),
-            },
+            Self::Mean | Self::P50 | Self::P99 | Self::P999 | Self::Cpu => time_unit(max),
             Self::Iops | Self::Switches | Self::Syscalls | Self::Merges => ("", 1.0),
         }
     }

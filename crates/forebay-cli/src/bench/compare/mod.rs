@@ -4,10 +4,9 @@
 //! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: a one-line description;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
-//! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: a description of the machine.
+//! - [`text`], [`json`], [`svg`]: reports; [`machine`]: a description of the machine.
 
 mod asked;
-mod axis;
 mod checks;
 mod child;
 mod comparison;

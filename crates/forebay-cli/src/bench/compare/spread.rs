@@ -19,6 +19,8 @@
 
 use std::fmt;
 
+use crate::range::Range;
+
 /// Fewer pairs than these decide nothing: no interval of them reaches [`LEVEL_MIN`].
 pub(super) const PAIRS_THAT_DECIDE: usize = 5;
 
@@ -52,10 +54,8 @@ impl Spread {
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        // An even number of values has two in the middle.
-        let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(Self { median: below.midpoint(above), min, max, interval: Interval::of(&values) })
+        let Range { median, min, max } = Range::of(values.iter().copied())?;
+        Some(Self { median, min, max, interval: Interval::of(&values) })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Every option of the table either changes what is simulated or is refused by name.
 
+mod keys;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -45,7 +47,8 @@ fn parse(text: &str) -> CommandLine {
 /// Returns all counts of a simulated job file, with the hash of its trace, or the error.
 fn simulate(lines: &str) -> Result<String, String> {
     let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
-    let disk = check(&command, false).map_err(|error| error.to_string())?.disk().expect(lines);
+    let disk =
+        check(&command, false).map_err(|error| error.to_string())?.disk(Tasks::Jobs).expect(lines);
     let run = run_jobs(&command.jobs, 7, &disk, None);
     let summary = run.expect(lines).expect("no rule is broken");
     Ok(format!("{summary:?}"))

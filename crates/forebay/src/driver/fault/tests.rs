@@ -69,7 +69,7 @@ impl Driver for Recorder {
 /// Returns a recording device behind one rule.
 fn recorded(text: &str) -> (FaultDriver, Seen) {
     let seen = Seen::default();
-    let rules = Rules { list: vec![rule(text).expect("a good rule")], random: 1 };
+    let rules = FaultRules::new(vec![rule::parse(text).expect("a good rule")], 0);
     let driver = FaultDriver {
         inner: Box::new(Recorder(Arc::clone(&seen))),
         block: 512,
@@ -412,7 +412,7 @@ fn rules_that_can_have_no_effect_are_refused_with_the_reason() {
 
 #[test]
 fn each_name_of_an_effect_or_a_condition_is_parsed() {
-    for name in super::rule::NAMES {
+    for name in super::RULE_NAMES {
         let part = match name {
             "short=" => "short=512",
             "delay=" => "delay=1ms",
@@ -424,8 +424,8 @@ fn each_name_of_an_effect_or_a_condition_is_parsed() {
             _ => name,
         };
         // A device that is always busy never ends a request.
-        let is_effect = super::rule::rule(&format!("write:{part}:nth=2")).is_ok();
-        let is_condition = super::rule::rule(&format!("write:io:{part}")).is_ok();
+        let is_effect = super::rule::parse(&format!("write:{part}:nth=2")).is_ok();
+        let is_condition = super::rule::parse(&format!("write:io:{part}")).is_ok();
         assert!(is_effect != is_condition, "{name}");
     }
 }

@@ -6,19 +6,19 @@ const LOG_FROM: f64 = 20.0;
 
 /// A vertical axis.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
-    pub(super) is_log: bool,
+    pub(crate) is_log: bool,
     /// The values with a line and a label, ascending.
-    pub(super) ticks: Vec<f64>,
+    pub(crate) ticks: Vec<f64>,
     /// Digits after the decimal point of a linear axis's labels.
     decimals: usize,
 }
 
 impl Axis {
     /// Returns an axis for these values, which are not negative.
-    pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let max = values.clone().fold(0.0, f64::max);
         let min = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
         if max > LOG_FROM * min { Self::log(min, max) } else { Self::linear(max) }
@@ -49,7 +49,7 @@ impl Axis {
     }
 
     /// Returns the place of a value: 0 at the bottom, 1 at the top.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         match self.is_log {
             true => {
                 let value = value.max(self.low);
@@ -60,7 +60,7 @@ impl Axis {
     }
 
     /// Returns the label of a tick.
-    pub(super) fn label(&self, tick: f64) -> String {
+    pub(crate) fn label(&self, tick: f64) -> String {
         let decimals = match tick {
             0.0 => 0,
             _ if self.is_log => (-tick.log10().round()).max(0.0) as usize,

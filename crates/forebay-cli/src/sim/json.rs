@@ -1,0 +1,166 @@
+//! Runs of job files as JSON (`--json`): fio's keys for each job, and the layer's own figures under
+//! the key `forebay`.
+//!
+//! The clock of the report is the virtual one, which begins in 1970, so a run with the same seed
+//! prints the same bytes.
+
+use forebay::IoError;
+use forebay_fio::cmdline::CommandLine;
+use forebay_fio::report::{JobError, JobReport, Report, json};
+use forebay_sim::{CloneFigures, Summary};
+use serde_json::{Map, Value, json};
+
+use super::rows::{Figure, Row};
+use super::run::Run;
+use super::variants::Variant;
+use crate::fio_report::{self, Times};
+use crate::{counters, info};
+
+/// Returns the report of runs with the same settings: fio's report of a single run, with one object
+/// in the list `forebay`, or a list with an object for each run, with its jobs.
+pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
+    if let [run] = runs {
+        let mut report = jobs(command, run.summary);
+        report.forebay = vec![Value::Object(object(run))];
+        return json::render(&report, false);
+    }
+    of_list(command, runs.iter(), runs.iter().map(|run| with_jobs(command, run)).collect())
+}
+
+/// Returns the report of several settings. The list `forebay` has an object for each: that of its
+/// run, or, with several seeds, the ranges of the figures and the list of the runs.
+pub(super) fn of_rows(command: &CommandLine, rows: &[Row<'_>]) -> String {
+    let object = |row: &Row<'_>| match &row.runs[..] {
+        [run] => with_jobs(command, run),
+        runs => {
+            let ranges = Figure::ALL.map(|figure| {
+                let range = row.range(figure).map(
+                    |range| json!({ "median": range.median, "min": range.min, "max": range.max }),
+                );
+                (figure.key().to_owned(), range.into())
+            });
+            let mut object = Map::from_iter([("setting".to_owned(), setting(&runs[0]))]);
+            object.extend(ranges);
+            let runs = runs.iter().map(|run| with_jobs(command, run)).collect();
+            object.insert("seeds".to_owned(), Value::Array(runs));
+            Value::Object(object)
+        }
+    };
+    let runs = rows.iter().flat_map(|row| &row.runs);
+    of_list(command, runs, rows.iter().map(object).collect())
+}
+
+/// Returns a report with these objects in the list `forebay`, which have the jobs of the runs.
+fn of_list<'a>(
+    command: &CommandLine,
+    runs: impl Iterator<Item = &'a Run<'a>>,
+    forebay: Vec<Value>,
+) -> String {
+    let end_ms = runs.map(|run| times(run.summary).end_ms).max().unwrap_or(0);
+    let times = Times { end_ms, elapsed_s: end_ms.div_ceil(1000) };
+    let report = Report { forebay, ..fio_report::assemble(command, [].into_iter(), times) };
+    let mut value = json::value(&report, false);
+    if let Value::Object(map) = &mut value {
+        // Each run has its own.
+        map.retain(|key, _| key != "jobs" && key != "disk_util");
+    }
+    format!("{value:#}\n")
+}
+
+/// Returns the layer's figures of a run with fio's keys for its jobs.
+fn with_jobs(command: &CommandLine, run: &Run<'_>) -> Value {
+    let mut object = object(run);
+    let mut report = json::value(&jobs(command, run.summary), false);
+    for key in ["jobs", "disk_util"] {
+        object.insert(key.to_owned(), report[key].take());
+    }
+    Value::Object(object)
+}
+
+/// Returns the setting in which a run differs from the base; null for the base.
+fn setting(run: &Run<'_>) -> Value {
+    run.variant.name.as_deref().into()
+}
+
+/// Returns fio's report of the jobs.
+fn jobs(command: &CommandLine, summary: &Summary) -> Report {
+    let mut clones: Vec<&CloneFigures> = summary.tally.clones.iter().collect();
+    clones.sort_by_key(|clone| (clone.job, clone.clone));
+    let clones = clones.into_iter().map(|clone| (clone.job, job(command, clone)));
+    let disk_util = vec![counters::disk_util("sim", &summary.stats, summary.now_ns)];
+    Report { disk_util, ..fio_report::assemble(command, clones, times(summary)) }
+}
+
+fn job(command: &CommandLine, clone: &CloneFigures) -> JobReport {
+    let job = &command.jobs[clone.job];
+    let error = clone.first_error.map(IoError::Ended);
+    JobReport {
+        name: job.name.clone(),
+        jobs: 1,
+        error: error.map(|error| JobError { errno: error.errno(), message: error.to_string() }),
+        iodepth: job.iodepth,
+        measures: job.measures.clone(),
+        stats: clone.stats.clone(),
+        ..JobReport::default()
+    }
+}
+
+fn times(summary: &Summary) -> Times {
+    let end_ms = summary.now_ns.div_ceil(1_000_000);
+    Times { end_ms, elapsed_s: end_ms.div_ceil(1000) }
+}
+
+/// Returns the layer's figures. Speeds are null if the device models no times, and the fairness is
+/// null if jobs do not run for a fixed time.
+fn object(run: &Run<'_>) -> Map<String, Value> {
+    let Run { variant: Variant { device, disk, .. }, summary, .. } = run;
+    let (latency, flush) = (run.latencies(), &summary.tally.flush_latency);
+    let timed = |value: Value| if run.has_times() { value } else { Value::Null };
+    let latency = json!({
+        "n": latency.nr,
+        "mean": latency.mean,
+        "p50": latency.p50,
+        "p99": latency.p99,
+        "max": latency.max,
+    });
+    let flush = json!({
+        "n": flush.count(),
+        "mean": flush.mean(),
+        "p50": flush.percentile(500_000),
+        "p99": flush.percentile(990_000),
+        "max": flush.max(),
+    });
+    let failures = summary.tally.failures().map(|(it, nr)| (it.name().to_owned(), nr.into()));
+    let faults = summary.faults.iter().map(|(rule, nr)| json!({ "rule": rule, "injected": nr }));
+    let figures = json!({
+        "setting": setting(run),
+        "seed": summary.seed,
+        "device": device,
+        "virtual_time_ns": summary.now_ns,
+        "iops": Figure::Iops.of(run),
+        "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),
+        "latency_ns": timed(latency),
+        "flush_latency_ns": timed(flush),
+        "voluntary_switches": summary.nr_sleeps,
+        "switches_per_io": Figure::Switches.of(run),
+        "fairness": Figure::Fairness.of(run),
+        "failed_bios": Map::from_iter(failures),
+        "faults": faults.collect::<Vec<_>>(),
+        "runs": summary.stats.runs_made + summary.skipped_runs,
+        "skipped_runs": summary.skipped_runs,
+        "policy": info::settings_of(&disk.policy, disk.largest_request()),
+        "checked": {
+            "steps": summary.nr_steps,
+            "bios": summary.nr_bios,
+            "blocks_read": summary.nr_blocks_read,
+            "crash_points": summary.nr_crash_points,
+            "durable_writes": summary.nr_promises,
+        },
+        "trace_hash": format!("{:016x}", summary.hash),
+    });
+    let mut object = counters::of_queue(&summary.stats);
+    if let Value::Object(figures) = figures {
+        object = figures.into_iter().chain(object).collect();
+    }
+    object
+}

@@ -1,0 +1,227 @@
+//! Scenario files: `forebay sim SCENARIO.toml`.
+//!
+//! A file describes a disk, tasks and timed events, of the same kinds as the random scenarios have.
+//! [`fields`] has the keys.
+
+mod fields;
+mod report;
+
+use std::fs::read_to_string;
+use std::ops::Range;
+use std::path::Path;
+
+use forebay_fio::jobfile::Place;
+use forebay_fio::origin::FilePlace;
+use forebay_sim::{
+    EventSpec, FaultRule, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario,
+};
+use toml::{Spanned, Value};
+
+use self::fields::{Event, File, FileTable, InterleavingTable, Number, Size, Task, Time};
+use self::report::Report;
+use super::settings::{self, Settings, Tasks};
+use super::{Args, given, replay, run};
+use crate::failure::Failure;
+use crate::output;
+
+/// A scenario of a file, and its seeds.
+#[derive(Debug)]
+pub(super) struct Described {
+    spec: ScenarioSpec,
+    pub(super) first_seed: Option<u64>,
+    pub(super) nr_seeds: Option<u64>,
+}
+
+/// Returns whether a file is a scenario, by its name.
+pub(super) fn is_scenario(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// Reads a scenario. Settings and faults of the command line are added to those of the file.
+///
+/// # Errors
+/// The file cannot be read, or a key or a value is wrong.
+pub(super) fn read(
+    path: &Path,
+    args: &Args,
+    more_faults: Vec<FaultRule>,
+) -> Result<Described, Failure> {
+    let name = path.display().to_string();
+    let text = read_to_string(path)
+        .map_err(|error| Failure::Run(format!("{name}: cannot read the file: {error}")))?;
+    let source = Source { name: &name, text: &text };
+    let file: File = toml::from_str(&text).map_err(|error| match error.span() {
+        Some(span) => source.refuse(span, error.message().to_owned()),
+        None => Failure::Usage(format!("{name}: {}", error.message())),
+    })?;
+    let (first_seed, nr_seeds) = (file.seed, file.seeds.map(|Number(nr)| nr.into()));
+    let mut spec = source.spec(file, &given(args, Tasks::Described)?)?;
+    spec.disk.faults.extend(more_faults);
+    Ok(Described { spec, first_seed, nr_seeds })
+}
+
+/// Runs a scenario with each seed, and prints the sums.
+pub(super) fn main(
+    args: &Args,
+    described: &Described,
+    first_seed: u64,
+    nr_seeds: u64,
+) -> Result<(), Failure> {
+    let mut report = Report::new(nr_seeds);
+    for nth in 0..nr_seeds {
+        let seed = first_seed.wrapping_add(nth);
+        let run = run_scenario(&described.spec, seed).map_err(|why| {
+            let name = args.job.as_ref().map_or(String::new(), |path| path.display().to_string());
+            Failure::Usage(format!("{name}: {why}"))
+        })?;
+        match run {
+            Ok(summary) => report.add(&summary),
+            Err(violation) => {
+                report.clear_line();
+                return Err(run::broken(&violation, &replay(args, seed, 1)));
+            }
+        }
+    }
+    report.clear_line();
+    output::stdout(&report.text(first_seed, &replay(args, first_seed, nr_seeds)))
+}
+
+/// The text of a file.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// Returns an error about a part of the text, which shows the line.
+    fn refuse(self, span: Range<usize>, reason: String) -> Failure {
+        let start = span.start.min(self.text.len());
+        let before = self.text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text.get(line_start..).unwrap_or_default();
+        let line = line.lines().next().unwrap_or_default();
+        let range = (start - line_start).min(line.len())..(span.end - line_start).min(line.len());
+        let number = before.matches('\n').count() + 1;
+        let place = Place { line: number, text: line.to_owned(), range };
+        let place = FilePlace { file: self.name.to_owned(), place, included_from: Vec::new() };
+        Failure::Usage(place.refuse(reason).to_string())
+    }
+
+    fn spec(self, file: File, more: &Settings) -> Result<ScenarioSpec, Failure> {
+        let (mut settings, mut size_bytes, mut block_size) = (Settings::default(), None, 4096);
+        for (key, value) in &file.disk {
+            let name = key.get_ref().as_str();
+            let wrong = |reason: String| self.refuse(value.span(), format!("{name}: {reason}"));
+            match name {
+                "size" => {
+                    let size = Size::try_from(value.get_ref().clone());
+                    size_bytes = Some(size.map_err(|why| wrong(why.to_owned()))?.0);
+                }
+                "block_size" => {
+                    block_size = match value.get_ref() {
+                        Value::Integer(512) => 512,
+                        Value::Integer(4096) => 4096,
+                        _ => return Err(wrong("expected 512 or 4096".to_owned())),
+                    };
+                }
+                _ => {
+                    let text = text_of(value.get_ref()).ok_or_else(|| {
+                        wrong("expected a number, text, true or false".to_owned())
+                    })?;
+                    settings::check(name, &text, Tasks::Described)
+                        .map_err(|why| self.refuse(key.span(), format!("{name}: {why}")))?;
+                    settings.add(name, &text);
+                }
+            }
+        }
+        let disk = settings.then(more).disk(Tasks::Described);
+        let mut disk = disk.map_err(|why| Failure::Usage(format!("{}: {why}", self.name)))?;
+        disk.faults = self.faults(&file.faults)?;
+        let crash_points = file.crash_points.iter().map(|Time(at)| (*at, EventSpec::CrashPoint));
+        let events: Result<Vec<_>, _> = file.events.iter().map(|event| self.event(event)).collect();
+        Ok(ScenarioSpec {
+            disk,
+            size_bytes,
+            block_size,
+            file: file.file.as_ref().map(file_spec),
+            interleaving: interleaving(&file.interleaving),
+            tasks: file.tasks.iter().map(task_spec).collect(),
+            events: events?.into_iter().chain(crash_points).collect(),
+        })
+    }
+
+    fn faults(self, texts: &[Spanned<String>]) -> Result<Vec<FaultRule>, Failure> {
+        let rule = |text: &Spanned<String>| {
+            FaultRule::parse(text.get_ref())
+                .map_err(|why| self.refuse(text.span(), format!("expected {why}")))
+        };
+        texts.iter().map(rule).collect()
+    }
+
+    fn event(self, event: &Spanned<Event>) -> Result<(u64, EventSpec), Failure> {
+        let Event { at: Time(at_ns), resize, .. } = event.get_ref();
+        let gates = event.get_ref().gates().map(|(gate, Time(ns))| EventSpec::Close(gate, ns));
+        let resize = resize.iter().map(|&Number(nr)| EventSpec::Resize(nr));
+        let events: Vec<_> = gates.chain(resize).collect();
+        match events[..] {
+            [event] => Ok((*at_ns, event)),
+            _ => {
+                let why = "expected one of freeze, quiesce, stop and resize beside at".to_owned();
+                Err(self.refuse(event.span(), why))
+            }
+        }
+    }
+}
+
+/// Returns a value as the text of a setting.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(is_on) => Some(if *is_on { "on" } else { "off" }.to_owned()),
+        _ => None,
+    }
+}
+
+fn file_spec(table: &FileTable) -> FileSpec {
+    FileSpec {
+        has_page_cache: table.page_cache,
+        write_back_errors: table.write_back_errors.0,
+        foreign_syncs: table.foreign_syncs.0,
+    }
+}
+
+fn interleaving(table: &InterleavingTable) -> Interleaving {
+    let default = Interleaving::default();
+    Interleaving {
+        switches: table.switches.map_or(default.switches, |Number(nr)| nr),
+        naps: table.naps.map_or(default.naps, |Number(nr)| nr),
+        step_ns: table.step_ns.map_or(default.step_ns, |Number(nr)| nr.into()),
+    }
+}
+
+fn task_spec(task: &Task) -> TaskSpec {
+    TaskSpec {
+        count: task.count.0,
+        nr_bios: task.bios.0,
+        ops: task.ops.weights(),
+        bios_per_s: task.bios_per_s.map(|Number(rate)| rate),
+        area_bytes: task.area.map(|Size(bytes)| bytes),
+        max_blocks: task.max_blocks.0.into(),
+        max_burst: task.max_burst.0.into(),
+        sequential: task.sequential.0,
+        fua: task.fua.0,
+        preflush: task.preflush.0,
+        up_to: task.up_to.0,
+        nomerge: task.nomerge.0,
+        nowait: task.nowait.0,
+        reserved: task.reserved.0,
+        background: task.background.0,
+        segments: task.segments.0,
+        open_plugs: task.open_plugs.0,
+        gates: task.gates.0,
+        resizes: task.resizes.0,
+        reopens: task.reopens.0,
+    }
+}

@@ -1,0 +1,121 @@
+//! The report of a described scenario: the sums over its seeds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use forebay_sim::{Reached, Summary};
+
+use crate::range::Range;
+use crate::sim::report::statuses;
+use crate::sim::total::Total;
+
+/// The kinds of events that are printed if they happened.
+const SHOWN: [&str; 10] = [
+    "refusals",
+    "numbers of tags changed",
+    "gates opened",
+    "devices revived",
+    "losses acknowledged",
+    "failed write-backs",
+    "splits",
+    "retries",
+    "waits for tags",
+    "flushes joined",
+];
+
+/// The sums over the seeds.
+#[derive(Debug)]
+pub(super) struct Report {
+    total: Total,
+    reached: Reached,
+    nr_bios: u64,
+    /// The number of failed bios, by the name of the status.
+    failures: BTreeMap<&'static str, u64>,
+    /// The number of changed commands of each fault rule, in the order of the rules.
+    faults: Vec<(String, u64)>,
+    /// For each crash point of the scenario: its time, and for each seed the number of blocks that
+    /// were written and of those that are not certain.
+    crash_points: Vec<(u64, Vec<(u64, u64)>)>,
+}
+
+impl Report {
+    pub(super) fn new(nr_seeds: u64) -> Report {
+        Report {
+            total: Total::new(nr_seeds),
+            reached: Reached::default(),
+            nr_bios: 0,
+            failures: BTreeMap::new(),
+            faults: Vec::new(),
+            crash_points: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear_line(&mut self) {
+        self.total.clear_line();
+    }
+
+    /// Adds a run.
+    pub(super) fn add(&mut self, summary: &Summary) {
+        self.total.add(summary);
+        self.reached.add(summary);
+        self.nr_bios += summary.nr_bios;
+        for (status, nr) in summary.tally.failures() {
+            *self.failures.entry(status.name()).or_default() += nr;
+        }
+        if self.faults.is_empty() {
+            self.faults = summary.faults.iter().map(|(rule, _)| (rule.clone(), 0)).collect();
+        }
+        for ((_, sum), (_, nr)) in self.faults.iter_mut().zip(&summary.faults) {
+            *sum += nr;
+        }
+        let points = &summary.tally.crash_points;
+        if self.crash_points.is_empty() {
+            self.crash_points = points.iter().map(|point| (point.at_ns, Vec::new())).collect();
+        }
+        for ((_, counts), point) in self.crash_points.iter_mut().zip(points) {
+            counts.push((point.nr_written, point.nr_unsure));
+        }
+    }
+
+    /// Returns the text, which ends with the command that repeats the runs.
+    pub(super) fn text(&self, first_seed: u64, replay: &str) -> String {
+        let mut lines = String::new();
+        let failed: u64 = self.failures.values().sum();
+        let statuses = statuses(self.failures.iter().map(|(status, nr)| (*status, *nr)));
+        // Writing into a String does not fail.
+        let _ = writeln!(lines, "  bios         : {}, {failed} failed{statuses}", self.nr_bios);
+        for (rule, nr) in &self.faults {
+            let _ = writeln!(lines, "  faults       : {nr} by {rule}");
+        }
+        let counts = self.reached.counts().iter();
+        let shown: Vec<_> = counts
+            .filter(|(name, nr)| *nr > 0 && SHOWN.contains(name))
+            .map(|(name, nr)| format!("{name}={nr}"))
+            .collect();
+        if !shown.is_empty() {
+            let _ = writeln!(lines, "  events       : {}", shown.join(", "));
+        }
+        for (at_ns, counts) in &self.crash_points {
+            let range = |of: fn(&(u64, u64)) -> u64| {
+                Range::of(counts.iter().map(|count| of(count) as f64))
+                    .map_or_else(String::new, show)
+            };
+            let (written, unsure) = (range(|count| count.0), range(|count| count.1));
+            let us = *at_ns as f64 / 1e3;
+            let _ = writeln!(
+                lines,
+                "  crash point  : at {us} us, {unsure} of {written} written blocks could lose \
+                 their last write"
+            );
+        }
+        self.total.report(first_seed, &lines, replay)
+    }
+}
+
+/// Returns a median, with its range if the values differ.
+fn show(range: Range) -> String {
+    match range.min < range.max {
+        true => format!("{} ({}..{})", range.median, range.min, range.max),
+        false => range.median.to_string(),
+    }
+}

@@ -1,0 +1,129 @@
+//! `forebay sim --faults`: each effect of a rule, and the rules that are refused.
+
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{folder, forebay, stderr, stdout};
+
+fn sim(folder: &TempDir, job: &str, args: &[&str]) -> Output {
+    std::fs::write(folder.path().join("job.fio"), format!("[a]\n{job}\n")).expect("a file");
+    forebay(folder).args(["sim", "job.fio", "--seed", "3"]).args(args).output().expect("it runs")
+}
+
+/// Returns the JSON of a run with this rule.
+#[track_caller]
+fn run(job: &str, device: &str, rule: &str) -> Value {
+    let output = sim(&folder(), job, &["--device", device, "--faults", rule, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{rule}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+#[test]
+fn failed_requests_are_counted_by_rule_and_status() {
+    let value = run("rw=randread\nsize=1m", "nvme", "read:medium:nth=8");
+    let layer = &value["forebay"][0];
+    let rules = serde_json::json!([{ "rule": "read:medium:nth=8", "injected": 32 }]);
+    assert_eq!((&layer["faults"], &layer["failed_bios"]["medium"]), (&rules, &32.into()));
+    assert_eq!(
+        (&value["jobs"][0]["read"]["total_ios"], &layer["retries"]),
+        (&224.into(), &0.into())
+    );
+
+    let args = ["--faults", "read:io:range=0+4k", "--faults", "read:medium:range=8k+4k"];
+    let text = stdout(&sim(&folder(), "rw=read\nsize=1m\niodepth=8\niodepth_batch=8", &args));
+    assert!(text.contains("bios         : 256, 2 failed (1 io, 1 medium)\n"), "{text}");
+    // The merged request fails, and so does the read that is retried alone.
+    assert!(text.contains("faults       : 2 by read:io:range=0+4k\n"), "{text}");
+    let replay = "--faults read:io:range=0+4k --faults read:medium:range=8k+4k --seed 3\n";
+    assert!(text.ends_with(replay), "{text}");
+}
+
+#[test]
+fn short_transfers_are_completed_by_the_layer() {
+    for device in ["nvme", "fixed"] {
+        let value = run("rw=randrw\nbs=64k\nsize=4m", device, "read+write:short=10k:nth=4");
+        let layer = &value["forebay"][0];
+        assert!(number(&layer["faults"][0]["injected"]) > 10.0, "{layer}");
+        assert_eq!(layer["failed_bios"], serde_json::json!({}), "the rest is sent again");
+        let job = &value["jobs"][0];
+        let bytes = number(&job["read"]["io_bytes"]) + number(&job["write"]["io_bytes"]);
+        assert_eq!(bytes, f64::from(4 << 20), "{device}");
+    }
+}
+
+#[test]
+fn delays_are_added_to_the_time_of_the_device() {
+    for device in ["nvme", "fixed"] {
+        let job = "rw=randread\nsize=64k";
+        let mean =
+            |rule: &str| number(&run(job, device, rule)["jobs"][0]["read"]["lat_ns"]["mean"]);
+        let late = mean("read:delay=1ms") - mean("write:delay=1ms");
+        assert!((999_000.0..1_001_000.0).contains(&late), "{device}: {late}");
+    }
+    // The flushes of a device with a cache.
+    let value = run("rw=write\nsize=64k\nfsync=4", "sata", "flush:delay=5ms");
+    assert!(number(&value["jobs"][0]["sync"]["lat_ns"]["min"]) > 5e6);
+}
+
+#[test]
+fn busy_device_delays_requests_and_fails_none() {
+    let value = run("rw=randread\nsize=1m\niodepth=8", "nvme", "any:busy:rate=0.5");
+    let layer = &value["forebay"][0];
+    assert!(number(&layer["requeues"]) > 50.0, "{layer}");
+    assert_eq!(layer["failed_bios"], serde_json::json!({}));
+}
+
+#[test]
+fn jobs_end_when_the_device_is_gone() {
+    let job = "rw=randread\nsize=1m\ntime_based\nruntime=1h\niodepth=4";
+    let value = run(job, "nvme", "any:offline:after=100");
+    assert_eq!(value["jobs"][0]["read"]["total_ios"], 99);
+    let failed = value["forebay"][0]["failed_bios"].as_object().expect("statuses");
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["offline"]);
+}
+
+#[test]
+fn same_seed_injects_the_same_faults() {
+    let once = |seed: &str| {
+        let args = ["--faults", "any:io:rate=0.1", "--seed", seed];
+        let folder = folder();
+        std::fs::write(folder.path().join("job.fio"), "[a]\nrw=randread\nsize=1m\n")
+            .expect("a file");
+        stdout(&forebay(&folder).args(["sim", "job.fio"]).args(args).output().expect("it runs"))
+    };
+    assert_eq!(once("3"), once("3"));
+    assert_ne!(once("3").lines().nth(2), once("4").lines().nth(2), "the rate follows the seed");
+}
+
+#[test]
+fn rules_without_an_effect_in_the_simulator_are_refused_by_name() {
+    for (args, message) in [
+        (&["--faults", "read:oops"][..], "--faults=read:oops: expected a status such as io"),
+        (&["--faults", "read:io:rate=2"], "--faults=read:io:rate=2: expected range=START+LEN,"),
+        (&["--faults", "flush:lie"], "--faults=flush:lie: not simulated: the checkers would"),
+        (&["--faults", "read:hang"], "--faults=read:hang: not simulated: simulated requests have"),
+        (&["--faults", "write:nofua"], "--faults=write:nofua: not simulated: jobs write without"),
+        (&["--faults", "write:writeback=io"], "not simulated: the simulated disk of a job is no"),
+        (&["--faults", "read:again"], "--faults=read:again: not simulated: only the layer itself"),
+        (
+            &["--device", "nvme", "--faults", "flush:io"],
+            "--faults=flush:io: expected a disk with a volatile cache: no flush reaches this one",
+        ),
+        (
+            &["--sweep", "device=sata,hdd", "--faults", "flush:io"],
+            "device=hdd: --faults=flush:io: expected a disk with a volatile cache",
+        ),
+        (&["--faults", "read:io:range=1g+4k"], "expected a range that begins before the end"),
+    ] {
+        let output = sim(&folder(), "rw=read\nsize=1m", args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(message), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! fio's figures of one clone of a job, from the submissions and ends of its bios.
+
+use crate::runtime::thread::Ended;
+use forebay_core::BlockStatus;
+use forebay_fio::generator::Direction;
+use forebay_fio::stats::{JobStats, Usage};
+use std::collections::BTreeMap;
+
+/// The result of one clone.
+#[derive(Clone, Debug)]
+pub struct CloneFigures {
+    /// The index of its job in the list of jobs.
+    pub job: usize,
+    /// Its number among the clones of that job.
+    pub clone: u32,
+    /// fio's figures, in virtual time.
+    pub stats: JobStats,
+    /// The status of its first bio that failed.
+    pub first_error: Option<BlockStatus>,
+}
+
+/// A bio in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    kind: Kind,
+    /// When its batch was committed; `None` before.
+    committed_ns: Option<u64>,
+}
+
+/// The kind of a bio, as fio counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An I/O of this direction.
+    Io(Direction),
+    /// A flush for `fsync`.
+    Sync,
+    /// The flush at the end of the job, which fio does not count.
+    LastSync,
+}
+
+/// The figures of a clone that runs.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    stats: JobStats,
+    first_error: Option<BlockStatus>,
+    is_device_gone: bool,
+    start_ns: u64,
+    /// The bios in flight, by the time at which their submission began. A submission takes at
+    /// least one step of virtual time, so no two of them begin at the same time.
+    flights: BTreeMap<u64, Flight>,
+}
+
+impl Figures {
+    /// Returns the figures of a clone that begins now.
+    pub(crate) fn new(now_ns: u64) -> Figures {
+        let stats = JobStats::new(now_ns);
+        Figures {
+            stats,
+            first_error: None,
+            is_device_gone: false,
+            start_ns: now_ns,
+            flights: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a bio whose submission began at `start_ns`.
+    pub(crate) fn submitted(&mut self, start_ns: u64, kind: Kind) {
+        self.flights.insert(start_ns, Flight { kind, committed_ns: None });
+    }
+
+    /// Records that the bios submitted since the last call are committed.
+    pub(crate) fn committed(&mut self, now_ns: u64) {
+        let depth = self.flights.len() as u32;
+        let mut nr = 0;
+        for (start_ns, flight) in self.flights.iter_mut().rev() {
+            if flight.committed_ns.is_some() {
+                break;
+            }
+            flight.committed_ns = Some(now_ns);
+            if let Kind::Io(direction) = flight.kind {
+                self.stats.record_slat(direction, now_ns - start_ns);
+                nr += 1;
+            }
+        }
+        if nr > 0 {
+            self.stats.record_submit(nr, depth);
+        }
+    }
+
+    /// Records a batch of bios that were reaped now.
+    pub(crate) fn reaped(&mut self, now_ns: u64, ended: &[Ended]) {
+        let mut nr = 0;
+        for ended in ended {
+            let queued_ns = now_ns - ended.latency_ns;
+            let depth = self.flights.len() as u32;
+            // Its submission is the last one that began before it was queued.
+            let found = self.flights.range(..queued_ns).next_back().map(|(&start_ns, _)| start_ns);
+            let start_ns = found.expect("a reaped bio was submitted");
+            let flight = self.flights.remove(&start_ns).expect("it was just found");
+            nr += u32::from(flight.kind != Kind::LastSync);
+            self.end(start_ns, flight, depth, now_ns, ended);
+        }
+        if nr > 0 {
+            self.stats.record_reap(nr);
+        }
+        self.stats.tick(now_ns);
+    }
+
+    fn end(&mut self, start_ns: u64, flight: Flight, depth: u32, now_ns: u64, ended: &Ended) {
+        let lat_ns = now_ns - start_ns;
+        match (flight.kind, ended.moved()) {
+            (_, Err(status)) => {
+                self.first_error.get_or_insert(status);
+                self.is_device_gone |= status == BlockStatus::Offline;
+            }
+            (Kind::Io(direction), Ok(moved)) => {
+                let clat_ns = now_ns - flight.committed_ns.unwrap_or(start_ns);
+                self.stats.record_complete(direction, moved, clat_ns, lat_ns);
+                let of_direction = &mut self.stats.directions[direction.index()];
+                of_direction.lat_histogram.record(lat_ns);
+                of_direction.short_ios += u64::from(moved < ended.len);
+            }
+            (Kind::Sync, Ok(_)) => self.stats.record_sync(depth, lat_ns),
+            (Kind::LastSync, Ok(_)) => {}
+        }
+    }
+
+    /// Returns whether a bio found the device gone, after which no other bio can succeed.
+    pub(crate) fn is_device_gone(&self) -> bool {
+        self.is_device_gone
+    }
+
+    /// Returns the result of the clone, which ends now. It slept `nr_sleeps` times.
+    pub(crate) fn finish(
+        mut self,
+        (job, clone): (usize, u32),
+        now_ns: u64,
+        nr_sleeps: u64,
+    ) -> CloneFigures {
+        let runtime_ms = (now_ns - self.start_ns).div_ceil(1_000_000).max(1);
+        for direction in self.stats.directions.iter_mut().filter(|it| it.total_ios > 0) {
+            direction.runtime_ms = runtime_ms;
+        }
+        self.stats.job_runtime_ms = runtime_ms;
+        self.stats.usage = Usage { voluntary_switches: nr_sleeps, ..Usage::default() };
+        CloneFigures { job, clone, stats: self.stats, first_error: self.first_error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(len: u64, latency_ns: u64, result: Result<u64, BlockStatus>) -> Ended {
+        Ended { len, latency_ns, result }
+    }
+
+    #[test]
+    fn bios_that_end_out_of_order_have_the_times_of_their_own_submissions() {
+        let mut figures = Figures::new(0);
+        figures.submitted(100, Kind::Io(Direction::Read));
+        figures.submitted(200, Kind::Io(Direction::Write));
+        figures.committed(300);
+        // The write was queued at 250, 50 after its submission began.
+        figures.reaped(1_250, &[ended(4096, 1_000, Ok(4096))]);
+        let write = &figures.stats.directions[Direction::Write.index()];
+        assert_eq!(
+            (write.slat.max(), write.clat.moments.max(), write.lat.max()),
+            (100, 950, 1_050)
+        );
+        figures.reaped(2_120, &[ended(4096, 2_000, Ok(512))]);
+        let read = &figures.stats.directions[Direction::Read.index()];
+        assert_eq!((read.slat.max(), read.lat.max()), (200, 2_020));
+        assert_eq!((read.io_bytes, read.short_ios), (512, 1));
+    }
+
+    #[test]
+    fn failed_bios_and_the_last_flush_are_no_ios() {
+        let mut figures = Figures::new(0);
+        for (start_ns, kind) in
+            [(10, Kind::Io(Direction::Read)), (20, Kind::Sync), (30, Kind::LastSync)]
+        {
+            figures.submitted(start_ns, kind);
+        }
+        figures.committed(40);
+        let failed = ended(4096, 185, Err(BlockStatus::Medium));
+        figures.reaped(200, &[failed, ended(0, 175, Ok(0)), ended(0, 165, Ok(0))]);
+        let result = figures.finish((1, 2), 3_000_000, 7);
+        assert_eq!(result.first_error, Some(BlockStatus::Medium));
+        assert_eq!((result.stats.total_ios(), result.stats.sync.moments.count()), (0, 1));
+        assert_eq!((result.stats.job_runtime_ms, result.stats.usage.voluntary_switches), (3, 7));
+    }
+}
