@@ -112,14 +112,14 @@ fn planted_bug_of_write_back_errors_is_found_wherever_it_can_do_harm() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized"]
+#[ignore = "half a minute, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_three_bios() {
     let report = try_all(Scope::all(3));
     assert!(report.nr_crash_points > 10_000_000, "{report}");
 }
 
 #[test]
-#[ignore = "minutes, optimized"]
+#[ignore = "minutes, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_four_syncs_beside_each_other() {
     let mut native = Setting::files();
     native.retain(|setting| setting.fua && !setting.elide);
@@ -127,7 +127,7 @@ fn every_history_of_four_syncs_beside_each_other() {
 }
 
 #[test]
-#[ignore = "minutes, optimized"]
+#[ignore = "minutes, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_three_bios_on_a_file() {
     try_files(Scope::file(2, 2, Kinds::All), &Setting::files());
     let report = try_files(Scope::file(3, 1, Kinds::Syncs), &Setting::files());
@@ -140,7 +140,7 @@ fn every_history_of_three_bios_on_a_file() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized"]
+#[ignore = "half a minute, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_three_bios_in_two_contexts() {
     let scope = Scope { nr_hctxs: 2, failures_max: 1, short_plugs: false, ..Scope::all(3) };
     let report = try_all(scope);
@@ -148,14 +148,14 @@ fn every_history_of_three_bios_in_two_contexts() {
 }
 
 #[test]
-#[ignore = "two minutes, optimized"]
+#[ignore = "two minutes, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_four_bios_without_failures() {
     let report = try_all(four(0, 1));
     assert!(report.nr_crash_points > 100_000_000, "{report}");
 }
 
 #[test]
-#[ignore = "ten minutes, optimized"]
+#[ignore = "ten minutes, optimized, by hand: cargo xtask histories --all"]
 fn all_of_four_bios_with_a_failure() {
     let report = try_all(four(1, 1));
     assert!(report.nr_crash_points > 300_000_000, "{report}");
