@@ -95,7 +95,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("flush", "", "tail"),
     ("flush_pending_ms", "", "7"),
     ("io_timeout_ms", "", "30000"),
-    ("io_timeout_grace_ms", "--io_timeout_ms=30000", "7"),
+    ("io_timeout_grace_ms", "io_timeout_ms=30000", "7"),
     ("elide", "", "off"),
     ("exclusive", "", "on"),
     ("queue_depth", "", "2"),

@@ -49,6 +49,8 @@ mod chosen {
         ReapKicked,
         /// A turn arms nothing for its deadline (W7).
         SkipDeadline,
+        /// Requests over their time limit are not noticed (H1).
+        SkipTimeout,
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

@@ -237,6 +237,11 @@ impl RunCounters {
         self.runs_made.add(1);
     }
 
+    /// Returns the number of requests that were over their time limit.
+    pub fn nr_timeouts(&self) -> u64 {
+        self.timeouts.get()
+    }
+
     #[inline]
     pub(crate) fn of(&self, op: Op) -> &OpCounters {
         &self.ops[op as usize]

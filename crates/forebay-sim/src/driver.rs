@@ -40,6 +40,9 @@ struct Row {
     is_synced: bool,
     /// Its blocks were lost before its own sync had checked for errors.
     is_lost: bool,
+    issued_ns: u64,
+    /// It was over its time limit after a turn.
+    is_overdue: bool,
 }
 
 impl Row {
@@ -96,6 +99,8 @@ impl DriverState {
             mark: 0,
             is_synced: false,
             is_lost: false,
+            issued_ns: 0,
+            is_overdue: false,
         };
         DriverState {
             hctx,
@@ -119,6 +124,16 @@ impl DriverState {
         let nr_live = self.rows.iter().filter(|row| row.is_live).count();
         let nr_left = self.queued.len() + self.waiting.len();
         (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
+    }
+
+    /// Returns how many commands are over the time limit now, and were not before.
+    pub(crate) fn count_overdue(&mut self, now: u64, limit_ns: u64) -> u64 {
+        let is_overdue = |row: &&mut Row| row.is_live && now >= row.issued_ns + limit_ns;
+        let mut nr = 0;
+        for row in self.rows.iter_mut().filter(is_overdue) {
+            nr += u64::from(!std::mem::replace(&mut row.is_overdue, true));
+        }
+        nr
     }
 
     /// Returns whether the driver is in its initial state.
@@ -268,7 +283,7 @@ impl Port<'_> {
     }
 
     fn take(&mut self, rq: &IssuedRequest<'_>, command: Command, fault: Option<FaultEffect>) {
-        let Port { state, device, checks, .. } = self;
+        let Port { state, device, checks, now, .. } = self;
         if rq.op == Op::Flush {
             let is_flush = |row: &&Row| row.is_live && row.command.op == Op::Flush;
             checks.check_flush(state.hctx, state.rows.iter().filter(is_flush).count());
@@ -278,6 +293,7 @@ impl Port<'_> {
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         (row.is_synced, row.is_lost) = (false, false);
+        (row.issued_ns, row.is_overdue) = (*now, false);
         if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
             row.pieces.iter().for_each(|piece| file.write(piece.block));
         }

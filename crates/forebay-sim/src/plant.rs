@@ -141,6 +141,8 @@ impl Plant {
         Plant::Core(CorePlant::ReapKicked),
         #[cfg(forebay_plant)]
         Plant::Core(CorePlant::SkipDeadline),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::SkipTimeout),
         Plant::SkipWake,
         Plant::RunWithoutToken,
         Plant::ExtendDelay,
@@ -235,6 +237,7 @@ fn breaks_of_core(plant: CorePlant) -> Option<&'static str> {
         CorePlant::DropBaton => rules::W3,
         CorePlant::SkipKick => rules::W4,
         CorePlant::SkipDeadline => rules::W7,
+        CorePlant::SkipTimeout => rules::H1,
         CorePlant::ReapKicked => return None,
     })
 }

@@ -23,6 +23,8 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("service", "the jobs' threads complete all I/O; leave it out"),
     ("fua", "jobs write without FUA; leave it out"),
     ("flush_pending_ms", "no flush waits for writes to join it; leave it out"),
+    ("io_timeout_ms", "a modelled device completes every request; leave it out"),
+    ("io_timeout_grace_ms", "a modelled device completes every request; leave it out"),
     ("exclusive", "no other program is simulated; leave it out"),
     ("lock", "no other program is simulated; leave it out"),
     ("read_only", "use rw=read"),

@@ -1,9 +1,10 @@
 //! The rules: a name and one line of text each. The report of a broken rule begins with this line.
 //!
 //! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
-//! leaders, K for the driver's contract, F for flushes, P2 for durability (a violation of F2 or F4
-//! shows as one of P2). The other rules have no letter. The reasons that the rules hold are
-//! documented beside the code that keeps them, in `forebay-core` and in the library's `runtime`.
+//! leaders, K for the driver's contract, F for flushes, H for time limits, P2 for durability (a
+//! violation of F2 or F4 shows as one of P2). The other rules have no letter. The reasons that the
+//! rules hold are documented beside the code that keeps them, in `forebay-core` and in the
+//! library's `runtime`.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
@@ -41,6 +42,8 @@ pub(crate) const F3: &str = "F3: a failed flush fails its waiters, and no others
 pub(crate) const F5: &str = "F5: a queue that is held is released";
 pub(crate) const F6: &str = "F6: a flush waits for two flushes of its context at most";
 pub(crate) const F7: &str = "F7: a bio with a flush ends once";
+
+pub(crate) const H1: &str = "H1: a request over its time limit is counted, once";
 
 pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
 

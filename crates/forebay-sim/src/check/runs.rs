@@ -2,6 +2,7 @@
 //! counted (R1 to R4, R6).
 
 use super::{Verdict, broken, rules};
+use forebay_core::RunCounters;
 use std::collections::BTreeSet;
 
 /// State of one hardware context.
@@ -16,6 +17,8 @@ struct Runs {
     has_opened: bool,
     /// The deadline that the last turn has left.
     deadline_ns: Option<u64>,
+    /// Requests that were over their time limit.
+    nr_overdue: u64,
     nr_turns: u64,
     nr_empty: u64,
     nr_made: u64,
@@ -118,6 +121,18 @@ impl RunLog {
                 broken(rules::W7, what)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Records that a turn has found so many more requests over their time limit. The layer must
+    /// have counted the same (H1).
+    pub(crate) fn overdue(&mut self, hctx: usize, nr: u64, counters: &RunCounters) -> Verdict {
+        let runs = &mut self.hctxs[hctx];
+        runs.nr_overdue += nr;
+        let (nr_counted, nr_overdue) = (counters.nr_timeouts(), runs.nr_overdue);
+        match nr_counted == nr_overdue {
+            true => Ok(()),
+            false => broken(rules::H1, format!("context {hctx}: {nr_counted} of {nr_overdue}")),
         }
     }
 

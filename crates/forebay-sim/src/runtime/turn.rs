@@ -243,6 +243,12 @@ fn turn_core(
         }
         let verdict = checks.order.turned(hctx.at, &checks.bios);
         checks.expect(verdict);
+        let limit_ns = world.disk.policy.io_timeout_ns;
+        if limit_ns > 0 {
+            let nr = port.state.count_overdue(now, limit_ns);
+            let verdict = checks.runs.overdue(hctx.at, nr, &hctx.counters);
+            checks.expect(verdict);
+        }
         let durability = world.device_state.durability();
         let verdict = checks.durable.check_durable_point(durability);
         checks.expect(verdict);
