@@ -129,6 +129,14 @@ impl HardwareContext {
         self.admission.as_ref()?.lines.as_ref()
     }
 
+    /// Marks all threads that wait for tags as running (H3).
+    pub(crate) fn awake_all(&mut self) {
+        let HardwareContext { admission, splits, .. } = self;
+        if let Some(lines) = admission.as_mut().and_then(|admission| admission.lines.as_mut()) {
+            lines.awake_all(splits);
+        }
+    }
+
     fn lines_mut(&mut self) -> Option<&mut Lines> {
         self.admission.as_mut()?.lines.as_mut()
     }
@@ -229,9 +237,9 @@ impl Turn<'_> {
 
     #[cold]
     fn stock_from_elsewhere(&mut self) {
-        let HardwareContext { admission, backlog, counters, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else { return };
-        classes.move_one(backlog);
+        classes.move_one(backlog, device.is_failed());
         if let Some(lines) = lines
             && backlog.is_empty()
         {
@@ -242,11 +250,11 @@ impl Turn<'_> {
     /// Gets a tag for the oldest request of the backlog, which has these flags.
     #[cold]
     pub(crate) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
-        let HardwareContext { admission, backlog, tags, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, tags, device, .. } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else {
             return Admitted::NoTag;
         };
-        if classes.must_wait(flags) {
+        if classes.must_wait(flags) && !device.is_failed() {
             if let Some(rq) = self.hctx.pop_backlog()
                 && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
             {

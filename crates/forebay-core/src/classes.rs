@@ -93,15 +93,15 @@ impl Classes {
     }
 
     /// Moves requests that wait here and no longer have to, to the head of the backlog, one at a
-    /// time.
-    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) {
+    /// time. If the device is gone (`is_gone`), none has to: they end without a tag.
+    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>, is_gone: bool) {
         let is_at_head = |flag| backlog.front().is_some_and(|rq| rq.flags.contains(flag));
         if is_at_head(BioFlags::RESERVED) {
             return;
         }
         if let Some(rq) = self.reserved.pop_front() {
             backlog.push_front(rq);
-        } else if self.nr_background < self.async_depth
+        } else if (is_gone || self.nr_background < self.async_depth)
             && !is_at_head(BioFlags::BACKGROUND)
             && let Some(rq) = self.background.pop_front()
         {

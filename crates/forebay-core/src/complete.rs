@@ -64,7 +64,9 @@ impl Turn<'_> {
             && hctx.dispatch.is_empty()
             && !hctx.flush.wants_a_look()
             && !hctx.backlog.is_empty()
-            && hctx.nr_in_flight < hctx.tags.nr_requests();
+            && hctx.nr_in_flight < hctx.tags.nr_requests()
+            // Before a request counts as overdue, its completion is looked for.
+            && self.now < hctx.timeouts.next_ns();
         if commit_follows { Look::Glance } else { Look::Hard }
     }
 

@@ -254,7 +254,9 @@ impl HardwareContext {
         }
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);
-        turn.hctx.check_timeouts(driver, now);
+        if gates.reap {
+            turn.hctx.check_timeouts(driver, now);
+        }
         turn.wake();
         turn.dispatch(driver);
         let is_due = match commit {

@@ -112,6 +112,12 @@ impl Lines {
         }
     }
 
+    /// Marks all threads as running, because their requests need no tag to end.
+    pub(crate) fn awake_all(&mut self, splits: &Splits) {
+        let owners: Vec<u64> = self.lines.iter().map(|rq| rq.head(splits).owner()).collect();
+        owners.into_iter().for_each(|owner| self.awake(WaitId(owner)));
+    }
+
     /// Returns whether an owner has a request without a tag.
     pub(crate) fn has(&self, id: WaitId) -> bool {
         self.lines.get(id.0).is_some()

@@ -5,10 +5,10 @@
 //! shipped code. Loom's constructors are not `const`, so ours are not either.
 
 #[cfg(not(any(blk_loom, blk_shuttle)))]
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(blk_loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(blk_shuttle)]
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

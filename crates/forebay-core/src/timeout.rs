@@ -5,7 +5,8 @@
 //!
 //! - H1 an overdue request is counted once, and its driver is asked to cancel it;
 //! - H2 it keeps its tag and its memory until the driver completes it, whatever the driver answers;
-//! - H3 if it has not completed after a further time of grace, the device is marked as gone:
+//! - H3 if it has not completed after a further grace period, which begins with H1, the device is
+//!   marked as gone:
 //!   requests that are not at the driver end with `Offline`, also those that wait for a tag;
 //! - H4 if it then fails, its bios end with `Timeout`. Whether a write has changed the device is
 //!   not known. If it succeeds after all, its bios succeed.
@@ -35,6 +36,8 @@ pub(crate) struct Timeouts {
 #[derive(Clone, Copy, Debug)]
 struct Overdue {
     tag: Tag,
+    /// When the driver was asked to cancel it.
+    asked_ns: u64,
     /// The device was marked as gone because of it. Once the device is declared to work again, this
     /// request is no reason any more.
     is_given_up: bool,
@@ -93,7 +96,7 @@ impl Timeouts {
 }
 
 impl HardwareContext {
-    /// H1 and H3, if a check is due.
+    /// Cancels overdue requests (H1) and gives up the device (H3), if a check is due.
     #[inline]
     pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
         if now >= self.timeouts.next_ns && !plants!(SkipTimeout) {
@@ -105,6 +108,7 @@ impl HardwareContext {
     fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
         let Timeouts { limit_ns, grace_ns, next_ns, overdue } = &mut self.timeouts;
         *next_ns = NO_DEADLINE;
+        let mut has_given_up = false;
         for (at, slot) in self.table.iter().enumerate() {
             let (SlotState::Issued, Some(rq)) = (slot.state, &slot.rq) else { continue };
             let tag = Tag::from_index(at);
@@ -117,15 +121,21 @@ impl HardwareContext {
             let place = place.unwrap_or_else(|| {
                 self.counters.timeouts.add(1);
                 driver.cancel(tag);
-                overdue.push(Overdue { tag, is_given_up: false });
+                overdue.push(Overdue { tag, asked_ns: now, is_given_up: false });
                 overdue.len() - 1
             });
-            let lost_ns = overdue_ns.saturating_add(*grace_ns);
+            // From now on if the check is late: the driver gets all of the grace period.
+            let lost_ns = overdue[place].asked_ns.saturating_add(*grace_ns);
             if now < lost_ns {
                 *next_ns = lost_ns.min(*next_ns);
             } else if !core::mem::replace(&mut overdue[place].is_given_up, true) {
                 self.device.give_up();
+                has_given_up = true;
             }
+        }
+        // Their tags may never come back.
+        if has_given_up {
+            self.awake_all();
         }
     }
 }

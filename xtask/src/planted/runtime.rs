@@ -8,7 +8,7 @@ const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const LEAD: &str = "crates/forebay-core/src/wait/lead.rs";
 const TURN: &str = "crates/forebay-core/src/wait/turn.rs";
-const WAIT: &str = "crates/forebay-core/src/wait/mod.rs";
+const WAIT: &str = "crates/forebay-core/src/wait/shared.rs";
 
 const BUSY_DRIVER: &str = "wakeups::a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop";
 

@@ -119,6 +119,14 @@ impl Turn<'_> {
     /// to wait, because the device executes a flush or is too busy to take one.
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+        if self.hctx.device.is_failed() {
+            // A command of a device that is gone may never end, so nothing waits for it (H3).
+            if self.hctx.flush.is_pending() {
+                self.note_failure(BlockStatus::Offline);
+                self.fail_pending(BlockStatus::Offline);
+            }
+            return false;
+        }
         let HardwareContext { flush, policy, dispatch, limits, .. } = &mut *self.hctx;
         flush.due_ns = NO_DEADLINE;
         if flush.is_running {

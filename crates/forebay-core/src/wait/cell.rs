@@ -21,7 +21,7 @@
 //! the owner is first, the token holder sees that the owner sleeps. A wake-up that finds the owner
 //! awake is not left to the owner at all: the token holder tries on its behalf.
 
-use crate::primitive::{AtomicBool, AtomicU64, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The state of the owner of a [`WaitCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,9 @@ pub const TAGS: u64 = u64::MAX;
 pub const NEVER: u64 = u64::MAX - 1;
 
 /// The state of a waiter that the threads which end its bios access.
+///
+/// All of its bytes are atomics, and it has no padding: a delivery may free it while a reference to
+/// it is still in an argument.
 #[derive(Debug)]
 pub struct WaitCell {
     /// The number of bios delivered, and the state of the owner.
@@ -89,9 +92,9 @@ pub struct WaitCell {
     /// The count that the owner waits for. Written by the owner while it is awake.
     goal: AtomicU64,
     /// Whether the cell is in a hardware context's list of followers.
-    is_listed: AtomicBool,
+    is_listed: AtomicU32,
     /// Whether bios of the owner wait for tags in the owner's queue. Written by the token holder.
-    lacks_tags: AtomicBool,
+    lacks_tags: AtomicU32,
 }
 
 impl Default for WaitCell {
@@ -106,8 +109,8 @@ impl WaitCell {
         WaitCell {
             word: AtomicU64::new(0),
             goal: AtomicU64::new(0),
-            is_listed: AtomicBool::new(false),
-            lacks_tags: AtomicBool::new(false),
+            is_listed: AtomicU32::new(0),
+            lacks_tags: AtomicU32::new(0),
         }
     }
 
@@ -204,17 +207,17 @@ impl WaitCell {
     /// AcqRel: if the cell is on the list, or was until just now, the thread that removes it
     /// changes this flag later, and sees that the owner is parked.
     pub(super) fn list(&self) -> bool {
-        !self.is_listed.swap(true, Ordering::AcqRel)
+        self.is_listed.swap(1, Ordering::AcqRel) == 0
     }
 
     /// Undoes [`WaitCell::list`]: the caller has removed the cell from the list.
     pub(super) fn unlist(&self) {
-        self.is_listed.swap(false, Ordering::AcqRel);
+        self.is_listed.swap(0, Ordering::AcqRel);
     }
 
     /// Returns whether the cell is in a list of followers, for diagnosis.
     pub fn is_listed(&self) -> bool {
-        self.is_listed.load(Ordering::Relaxed)
+        self.is_listed.load(Ordering::Relaxed) != 0
     }
 
     /// Returns whether the owner's bios wait for tags, as far as the owner has seen. Called by the
@@ -222,14 +225,14 @@ impl WaitCell {
     #[inline]
     pub fn lacks_tags(&self) -> bool {
         // Relaxed: after `begin_wait` the word orders it, see above; before, it is a guess.
-        self.lacks_tags.load(Ordering::Relaxed)
+        self.lacks_tags.load(Ordering::Relaxed) != 0
     }
 
     /// Records whether bios of the owner lack tags. Called by the token holder, while a bio of the
     /// owner is in the layer. If none lacks a tag any more, an owner that waits for tags only is
     /// woken.
     pub fn set_lacks_tags(&self, lacks: bool) -> Notice {
-        self.lacks_tags.store(lacks, Ordering::Relaxed);
+        self.lacks_tags.store(lacks.into(), Ordering::Relaxed);
         match lacks {
             true => Notice::Nothing,
             // The owner wrote the goal before it announced the wait.

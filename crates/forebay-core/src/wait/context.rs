@@ -78,7 +78,8 @@ pub trait Context {
     /// Commits the requests that turns have issued and not committed
     /// ([`HardwareContext::commit`](crate::HardwareContext::commit)). Returns whether that has
     /// completed some that no wait and no descriptor will report.
-    fn commit(&mut self, token: &mut Self::Token) -> bool;
+    #[must_use]
+    fn commit_requests(&mut self, token: &mut Self::Token) -> bool;
 
     /// Returns whether [`Context::released`] will run wakers, or disks, which may run some. A waker
     /// is foreign code and may block on anything.
@@ -166,8 +167,8 @@ pub fn run_turn<C: Context>(at: &mut C) {
 
 /// Commits the requests that turns have issued and not committed. If the commit itself completes
 /// some, another turn ends them: neither a descriptor nor another thread's wait would report them.
-pub fn commit<C: Context>(at: &mut C, token: &mut C::Token) {
-    if at.commit(token) {
+pub fn commit_and_turn<C: Context>(at: &mut C, token: &mut C::Token) {
+    if at.commit_requests(token) {
         at.turn(token, Commit::Now);
     }
 }

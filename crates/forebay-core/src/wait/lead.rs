@@ -151,9 +151,8 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
             host.step(Step::AboutToWait);
             // W2. A later delivery kicks (W4).
             if !host.is_over(goal) && host.cell().state() != WaitState::Woken {
-                // A delayed run armed after this load is not missed: arming it kicks the leader.
-                let delayed = host.timers().is_set().then(|| host.timers().left_ns(host.now_ns()));
-                host.wait_in_driver(delayed.flatten().or(timeout));
+                let until_run = host.timers().wait_ns(|| host.now_ns());
+                host.wait_in_driver(until_run.into_iter().chain(timeout).min());
             }
             host.run_state().unblock();
             owes_turn = true;
@@ -171,7 +170,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
 }
 
 fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
-    host.timers().begin();
+    host.timers().take();
     host.step(Step::TookTimer);
     let turned = host.turn(&mut token, Commit::Later);
     (token, turned)
@@ -183,7 +182,7 @@ fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turn
 /// needs a leader. For the same reason a leader with wakers to run stops leading first.
 fn stop_leading<H: Host>(host: &mut H, mut held: Option<H::Token>, owes_turn: bool) {
     if let Some(token) = &mut held {
-        context::commit(host, token);
+        context::commit_and_turn(host, token);
     }
     let is_due = host.take_back();
     let is_passed = context::hand_off(host);

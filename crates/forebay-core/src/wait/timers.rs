@@ -19,26 +19,26 @@ impl Timers {
     }
 
     /// Requests a delayed run ([`RunTimer::delay`]).
-    pub fn delay(&self, at_ns: u64) -> bool {
+    pub fn arm_delayed_run(&self, at_ns: u64) -> bool {
         self.delayed.delay(at_ns)
     }
 
     /// Requests a run for a deadline ([`RunTimer::limit`]).
     #[inline]
-    pub fn limit(&self, at_ns: u64) -> bool {
+    pub fn arm_deadline(&self, at_ns: u64) -> bool {
         self.deadline.limit(at_ns)
     }
 
     /// Begins a run, for any reason, and takes the marks ([`RunTimer::begin`]). A turn follows,
     /// which requests its next deadline.
     #[inline]
-    pub fn begin(&self) {
+    pub fn take(&self) {
         self.delayed.begin();
         self.deadline.begin();
     }
 
     /// Removes the delayed run, because the context was stopped or quiesced ([`RunTimer::cancel`]).
-    pub fn cancel(&self) {
+    pub fn cancel_delayed_run(&self) {
         self.delayed.cancel();
     }
 
@@ -46,6 +46,15 @@ impl Timers {
     #[inline]
     pub fn is_set(&self) -> bool {
         self.delayed.is_set() || self.deadline.is_set()
+    }
+
+    /// Returns how long a leader may wait at most, in nanoseconds; `None` without a mark. `now_ns`
+    /// is called only if there is one.
+    ///
+    /// A mark that is set after this call is not missed: the thread that sets it kicks the leader.
+    #[inline]
+    pub fn wait_ns(&self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
+        if self.is_set() { self.left_ns(now_ns()) } else { None }
     }
 
     /// Returns the nanoseconds until the earlier mark is due; `None` without a mark
@@ -64,12 +73,12 @@ mod tests {
     fn gate_removes_the_delayed_run_and_not_the_deadline() {
         let timers = Timers::new();
         assert_eq!((timers.is_set(), timers.left_ns(0)), (false, None));
-        timers.limit(70);
-        timers.delay(30);
+        timers.arm_deadline(70);
+        timers.arm_delayed_run(30);
         assert_eq!(timers.left_ns(10), Some(20));
-        timers.cancel();
+        timers.cancel_delayed_run();
         assert_eq!((timers.is_set(), timers.left_ns(10)), (true, Some(60)));
-        timers.begin();
+        timers.take();
         assert!(!timers.is_set());
     }
 }

@@ -102,7 +102,7 @@ impl Thread<'_> {
             }
             self.step();
             nr_sleeps += 1;
-            self.wait_for(Goal::Tags(wait_number));
+            self.wait_for(Goal::TagsOfBudget(wait_number));
             world.mailboxes[self.id].has_tags.set(0);
             if self.try_budget(budget, need, &mut got) {
                 break;

@@ -24,7 +24,7 @@ impl Thread<'_> {
             world.note(Kind::Close, hctx.at as u64, gate as u64);
             if gate != Gate::Frozen {
                 // R4.
-                hctx.timers.cancel();
+                hctx.timers.cancel_delayed_run();
                 world.checks().runs.undelayed();
             }
             self.step();

@@ -39,7 +39,7 @@ pub(crate) struct Hctx {
     pub(crate) is_owned: Cell<bool>,
     pub(crate) inbox: RefCell<Inbox>,
     pub(crate) tags: TagCalls,
-    /// When a delayed run is due.
+    /// The delayed run, and the deadline.
     pub(crate) timers: Timers,
     /// A leader must be kicked for an event outside of its context's turns.
     pub(crate) kick_leader: Cell<bool>,

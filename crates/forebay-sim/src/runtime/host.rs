@@ -49,7 +49,7 @@ impl<'a> Thread<'a> {
     /// Waits until the goal is reached. Drives the task's hardware context meanwhile.
     pub(crate) fn wait_for(&mut self, goal: Goal) {
         self.check_may_wait();
-        if matches!(goal, Goal::Tags(_)) {
+        if matches!(goal, Goal::TagsOfBudget(_)) {
             self.check_has_sent();
         }
         let hctx = self.hctx();
@@ -112,7 +112,7 @@ impl Context for At<'_, '_> {
         self.thread.turn_once(&self.hctx, commit, false, Own::Mail)
     }
 
-    fn commit(&mut self, _token: &mut Token) -> bool {
+    fn commit_requests(&mut self, _token: &mut Token) -> bool {
         self.hctx.with_port(&self.thread.world, |core, port| core.commit(port));
         false
     }
@@ -155,8 +155,10 @@ impl Sleeper for At<'_, '_> {
         &self.thread.mailbox().cell
     }
 
-    fn is_over(&self, _goal: u64) -> bool {
+    fn is_over(&self, goal: u64) -> bool {
         let mailbox = self.thread.mailbox();
+        // The mailbox has the goal too, because a number cannot express tags of the budget.
+        assert_eq!(goal, mailbox.goal.get().number());
         mailbox.is_reached(mailbox.goal.get())
     }
 
@@ -213,11 +215,11 @@ impl Owner for At<'_, '_> {
         self.hctx.with_inner(|inner| inner.core.prepare_wait(nr_bios))
     }
 
-    fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>) {
+    fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>) {
         // The driver's wait commits. Only the owner is ever there.
         self.hctx.with_port(&self.thread.world, |_, port| port.commit_rqs());
         let now = self.thread.world.now();
-        let timeout_ns = deadline.map(|at_ns| at_ns.saturating_sub(now));
+        let timeout_ns = deadline_ns.map(|at_ns| at_ns.saturating_sub(now));
         self.thread.wait_in_driver(&self.hctx, nr, timeout_ns);
     }
 
@@ -228,7 +230,10 @@ impl Owner for At<'_, '_> {
     fn wait_outside(&mut self, goal: u64) {
         // Only other tasks can bring it: tags of the budget.
         let mailbox = self.thread.mailbox();
-        assert!(matches!(mailbox.goal.get(), Goal::Tags(_)), "there is something to wait for");
+        assert!(
+            matches!(mailbox.goal.get(), Goal::TagsOfBudget(_)),
+            "there is something to wait for"
+        );
         mailbox.cell.begin_wait(goal, WaitState::Parked);
         self.thread.step();
         while !self.is_over(goal) && self.cell().state() == WaitState::Parked {

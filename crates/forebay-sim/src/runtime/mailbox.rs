@@ -13,9 +13,9 @@ pub(crate) enum Goal {
     /// That so many bios were delivered in total.
     Delivered(u64),
     /// Tags of the budget, for the wait of this number.
-    Tags(u64),
+    TagsOfBudget(u64),
     /// That none of its bios lacks a tag of its context, where threads wait for those.
-    Lines,
+    TagsOfContext,
 }
 
 impl Goal {
@@ -23,8 +23,8 @@ impl Goal {
     pub(crate) fn number(self) -> u64 {
         match self {
             Goal::Delivered(nr) => nr,
-            Goal::Lines => TAGS,
-            Goal::None | Goal::Tags(_) => NEVER,
+            Goal::TagsOfContext => TAGS,
+            Goal::None | Goal::TagsOfBudget(_) => NEVER,
         }
     }
 }
@@ -45,7 +45,7 @@ impl Mailbox {
     pub(crate) fn is_reached(&self, goal: Goal) -> bool {
         match goal {
             Goal::None => false,
-            Goal::Tags(wait) => self.has_tags.get() == wait,
+            Goal::TagsOfBudget(wait) => self.has_tags.get() == wait,
             goal => self.cell.is_reached(goal.number()),
         }
     }

@@ -1,8 +1,8 @@
-//! What stands for the library's runtime: the same steps in the same order, by tasks.
+//! Runtime of the simulator: tasks make the steps that threads make in the library.
 //!
-//! The core is driven by the calls that real threads make (`forebay/src/runtime`), and between any
-//! two of them another task may go first. Where the library has an atomic or a lock, a step is one
-//! change of it; so the interleavings are those of whole steps, and the finer ones are loom's.
+//! The order of the steps of turns and waits is the core's ([`forebay_core::wait`]). Between any two
+//! steps another task may run. Where the library has an atomic or a lock, a step is one change of
+//! it. So the interleavings are those of whole steps; loom checks the finer ones.
 //!
 //! - [`hctx`]: a hardware context and its token; [`turn`]: its turn;
 //! - [`mailbox`]: where the ends of a task's bios wait for it;

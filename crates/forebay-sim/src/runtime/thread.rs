@@ -290,7 +290,7 @@ impl<'a> Thread<'a> {
             let turned = self.turn(commit, Own::Direct);
             if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].cell.lacks_tags() {
                 // As a thread of Linux, which sleeps in its submission.
-                self.wait_for(Goal::Lines);
+                self.wait_for(Goal::TagsOfContext);
             }
             self.take_mail();
             if self.ready.len() >= min || self.nr_in_layer == 0 {

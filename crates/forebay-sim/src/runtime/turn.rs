@@ -152,19 +152,19 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn arm_delayed_run(&mut self) {
-        let (world, timer) = (&self.thread.world, &self.hctx.timers);
+        let (world, timers) = (&self.thread.world, &self.hctx.timers);
         let now = world.now();
         let at_ns = now + RESOURCE_DELAY.as_nanos() as u64;
         if world.plants(Plant::ExtendDelay) {
-            timer.cancel();
+            timers.cancel_delayed_run();
         }
-        timer.delay(at_ns);
-        let verdict = world.checks().runs.delayed(now, at_ns, timer.left_ns(now));
+        timers.arm_delayed_run(at_ns);
+        let verdict = world.checks().runs.delayed(now, at_ns, timers.left_ns(now));
         world.fail(verdict);
     }
 
     fn arm_deadline(&mut self, at_ns: u64) -> bool {
-        self.hctx.is_shared && self.hctx.timers.limit(at_ns)
+        self.hctx.is_shared && self.hctx.timers.arm_deadline(at_ns)
     }
 
     fn kick_driver(&mut self) {

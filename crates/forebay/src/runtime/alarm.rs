@@ -45,7 +45,12 @@ pub(crate) struct Alarm {
     is_set: AtomicBool,
     /// The time for which the timer is started; [`NEVER`] if it is not.
     at_ns: AtomicU64,
+    /// The earliest time at which the timer may have expired: its clock may be faster than ours.
+    earliest_ns: AtomicU64,
 }
+
+/// The clocks differ by less than the time to wait, shifted right by this.
+const DRIFT_SHIFT: u32 = 10;
 
 /// The time of a timer that does not run.
 const NEVER: u64 = u64::MAX;
@@ -72,6 +77,7 @@ impl Alarm {
             change: Mutex::new(Pending::default()),
             is_set: AtomicBool::new(false),
             at_ns: AtomicU64::new(NEVER),
+            earliest_ns: AtomicU64::new(NEVER),
         }
     }
 
@@ -97,12 +103,13 @@ impl Alarm {
         if self.is_set.load(Ordering::Relaxed) {
             return;
         }
-        let at_ns = clock::now_ns() + delay.as_nanos() as u64;
-        if self.at_ns.load(Ordering::Relaxed) <= at_ns {
+        let now_ns = clock::now_ns();
+        let at_ns = now_ns + delay.as_nanos() as u64;
+        if self.at_ns.load(Ordering::Relaxed) <= at_ns && now_ns < self.earliest_ns() {
             pending.timer = true;
         } else if timer.start(delay).is_ok() {
             pending.timer = true;
-            self.at_ns.store(at_ns, Ordering::Relaxed);
+            self.note_start(at_ns, delay);
         } else {
             event.signal();
             pending.event = true;
@@ -125,7 +132,7 @@ impl Alarm {
         let Some(Fds { timer, event }) = self.fds.get() else { return };
         let delay = Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
         if timer.start(delay).is_ok() {
-            self.at_ns.store(at_ns, Ordering::Relaxed);
+            self.note_start(at_ns, delay);
         } else {
             event.signal();
             pending.event = true;
@@ -148,9 +155,20 @@ impl Alarm {
     pub(crate) fn clear(&self, now_ns: u64) {
         // Relaxed: a deadline that is missed here keeps the alarm readable, and another turn
         // follows.
-        if self.is_set.load(Ordering::Relaxed) || self.at_ns.load(Ordering::Relaxed) <= now_ns {
+        if self.is_set.load(Ordering::Relaxed) || self.earliest_ns() <= now_ns {
             self.stop();
         }
+    }
+
+    fn note_start(&self, at_ns: u64, delay: Duration) {
+        let drift_ns = delay.as_nanos() as u64 >> DRIFT_SHIFT;
+        self.at_ns.store(at_ns, Ordering::Relaxed);
+        self.earliest_ns.store(at_ns.saturating_sub(drift_ns), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn earliest_ns(&self) -> u64 {
+        self.earliest_ns.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -160,12 +178,13 @@ impl Alarm {
             if std::mem::take(&mut pending.event) {
                 event.clear();
             }
-            let is_due = self.at_ns.load(Ordering::Relaxed) <= clock::now_ns();
+            let is_due = self.earliest_ns() <= clock::now_ns();
             // A timer that cannot be stopped expires, and a later turn clears it.
             if pending.timer || is_due {
                 pending.timer = !timer.stop();
                 if !pending.timer {
                     self.at_ns.store(NEVER, Ordering::Relaxed);
+                    self.earliest_ns.store(NEVER, Ordering::Relaxed);
                 }
             }
         }
@@ -175,7 +194,8 @@ impl Alarm {
     /// Returns whether the alarm is readable now, or soon because the driver was busy. The result
     /// is a guess.
     pub(crate) fn is_set(&self) -> bool {
-        let at_ns = self.at_ns.load(Ordering::Relaxed);
-        self.is_set.load(Ordering::Relaxed) || at_ns != NEVER && at_ns <= clock::now_ns()
+        let earliest_ns = self.earliest_ns();
+        let may_be_due = || earliest_ns != NEVER && earliest_ns <= clock::now_ns();
+        self.is_set.load(Ordering::Relaxed) || may_be_due()
     }
 }

@@ -45,8 +45,8 @@ const NR_FOLLOWERS_USUAL: usize = 32;
 pub(crate) struct Hctx {
     pub(crate) run: RunState,
     pub(crate) is_shared: bool,
-    /// Delayed run of a shared context with a busy driver. Set by the token holder, and run by the
-    /// leader.
+    /// Delayed run of a shared context with a busy driver, and the deadline. Set by the token
+    /// holder, and run by the leader.
     pub(crate) timers: Timers,
     /// Present in a shared context under `run_queue=always`.
     pub(crate) run_work: Option<Arc<RunWork>>,
@@ -185,14 +185,7 @@ impl Hctx {
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.
     fn delay_run(&self) {
-        self.timers.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
-    }
-
-    /// Returns how long the leader may wait at most: until the delayed run, if one is armed.
-    pub(crate) fn delay_left(&self) -> Option<Duration> {
-        // A delayed run armed after this load is not missed: arming it kicks the leader.
-        let left_ns = || self.timers.left_ns(clock::now_ns());
-        self.timers.is_set().then(left_ns).flatten().map(Duration::from_nanos)
+        self.timers.arm_delayed_run(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
     }
 
     /// Returns a descriptor for an event loop. It is readable when a descriptor of `fds` is
@@ -223,7 +216,7 @@ impl Hctx {
 
     /// Cancels the delayed runs of a context that was stopped or quiesced (R4).
     pub(crate) fn cancel_runs(&self) {
-        self.timers.cancel();
+        self.timers.cancel_delayed_run();
         // In a child of a fork the lock may be held by a thread that does not exist there.
         if let Some(work) = &self.run_work
             && !self.origin.is_elsewhere()

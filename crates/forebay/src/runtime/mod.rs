@@ -7,7 +7,7 @@
 //!   it;
 //! - [`hctx`]: a hardware context, and the operations of its token; [`tag_pool`]: tags shared by
 //!   contexts of several disks;
-//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W6); [`blocking`] calls use
+//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); [`blocking`] calls use
 //!   it;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
 //!   bios, and the list of a queue's bios that are not reaped;

@@ -20,6 +20,7 @@
 
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::clock;
 use crate::runtime::hctx::{Hctx, Token, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
@@ -30,6 +31,7 @@ use forebay_core::Commit;
 use forebay_core::wait::{block, release_to_wait};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The service thread, and its state shared with the disk.
 #[derive(Debug)]
@@ -188,7 +190,8 @@ impl Server {
             if self.is_over() {
                 return None;
             }
-            self.waiter.wait(hctx.delay_left());
+            let left_ns = hctx.timers.wait_ns(clock::now_ns);
+            self.waiter.wait(left_ns.map(Duration::from_nanos));
             if self.is_over() {
                 return None;
             }
@@ -208,7 +211,7 @@ impl Server {
         // If another thread has the token, that thread turns, and finds this one blocked.
         let mut kept = token;
         while let Some(mut token) = kept {
-            hctx.timers.begin();
+            hctx.timers.take();
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
             if token.runs_wakers() {
                 return Some(token);

@@ -8,6 +8,7 @@ use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::clock;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
@@ -29,6 +30,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -498,8 +500,11 @@ impl Drop for Shared {
                 if turned.is_drained && !turned.work_left {
                     return;
                 }
-                let timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
-                self.waiter.wait(timeout);
+                let delay = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
+                // W7.
+                let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
+                let until_deadline = turned.deadline().map(left);
+                self.waiter.wait(delay.into_iter().chain(until_deadline).min());
             }
         });
     }

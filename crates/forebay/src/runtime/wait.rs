@@ -1,6 +1,6 @@
 //! Threads that wait for their own bios to end.
 //!
-//! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W6). This file
+//! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W7). This file
 //! supplies the steps: sleeping, waiting in the driver, and the lists that threads share.
 
 use crate::driver::Waiter;
@@ -114,7 +114,7 @@ impl<'a, T: User> Context for At<'a, T> {
         token.turn(now_ns(self.hctx.is_timed()), commit, None, None)
     }
 
-    fn commit(&mut self, token: &mut Token<'a>) -> bool {
+    fn commit_requests(&mut self, token: &mut Token<'a>) -> bool {
         token.commit_now()
     }
 
@@ -227,9 +227,9 @@ impl<'a, T: User> Owner for At<'a, T> {
         token.core.prepare_wait(nr_bios)
     }
 
-    fn wait_as_owner(&mut self, nr: u32, deadline: Option<u64>) {
+    fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>) {
         let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
-        self.hctx.wait_in_driver(nr, deadline.map(left));
+        self.hctx.wait_in_driver(nr, deadline_ns.map(left));
     }
 
     fn sleep(&mut self) {
@@ -239,8 +239,8 @@ impl<'a, T: User> Owner for At<'a, T> {
 
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards.
-pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32) {
-    wait::wait_as_owner(&mut At::new(shared.hctx(at)), turned, nr);
+pub(crate) fn wait_as_owner(shared: &Shared, hctx: usize, turned: Turned, nr: u32) {
+    wait::wait_as_owner(&mut At::new(shared.hctx(hctx)), turned, nr);
 }
 
 /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the requests

@@ -103,7 +103,7 @@ impl<'a> Token<'a> {
 
     /// Commits the requests that turns have issued and not committed.
     pub(crate) fn commit(&mut self) {
-        wait::commit(&mut At::new(self.hctx), self);
+        wait::commit_and_turn(&mut At::new(self.hctx), self);
     }
 
     /// Commits, and returns whether the commit has completed requests that neither a descriptor nor
@@ -302,7 +302,7 @@ impl Turning for TokenTurn<'_, '_, '_> {
         if self.is_polled {
             hctx.alarm.limit(at_ns);
         }
-        hctx.is_shared && hctx.timers.limit(at_ns)
+        hctx.is_shared && hctx.timers.arm_deadline(at_ns)
     }
 
     fn kick_driver(&mut self) {
