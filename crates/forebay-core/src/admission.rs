@@ -73,7 +73,10 @@ impl HardwareContext {
     /// Lets a request in, to wait for its tag.
     #[inline]
     pub(crate) fn let_in(&mut self, rq: Request) {
-        let Some(admission) = &mut self.admission else { return self.backlog.push_back(rq) };
+        let Some(admission) = &mut self.admission else {
+            self.has_special |= !rq.is_whole_data();
+            return self.incoming.push(rq);
+        };
         let Some(rq) = admission.classes.keep_reserved(rq) else { return };
         match &mut admission.lines {
             None => self.backlog.push_back(rq),
@@ -84,9 +87,9 @@ impl HardwareContext {
     /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
     #[inline]
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
-        let is_empty = self.outside.is_empty() && self.backlog.is_empty();
-        if enter && is_empty && !ctx.has_nowait() && self.admission.is_none() {
-            ctx.move_outgoing(&mut self.backlog);
+        let is_empty = self.outside.is_empty() && self.incoming.is_empty();
+        if enter && is_empty && !ctx.has_special() && self.admission.is_none() {
+            ctx.move_outgoing(&mut self.incoming);
         } else {
             ctx.outgoing().for_each(|rq| self.accept(rq, enter));
         }

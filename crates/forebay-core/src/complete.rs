@@ -47,11 +47,10 @@ impl Turn<'_> {
         driver.reap(&mut self.hctx.completions, look);
         self.hctx.flush.begin_reaping();
         for nth in 0..self.hctx.completions.len() {
-            let Completed { tag, result } = self.hctx.completions.get(nth);
-            self.complete(tag, result);
+            self.complete(nth);
         }
-        self.hctx.flush.end_reaping();
         self.hctx.completions.clear();
+        self.hctx.flush.end_reaping();
     }
 
     /// Returns how thoroughly the driver looks for completions. A glance is enough if requests of
@@ -60,10 +59,10 @@ impl Turn<'_> {
     /// waiting for just these completions. Requests that a flush holds back wait for its end.)
     fn look(&self) -> Look {
         let hctx = &*self.hctx;
-        let commit_follows = self.gates.dispatch
+        let commit_follows = !(hctx.incoming.is_empty() && hctx.backlog.is_empty())
+            && self.gates.dispatch
             && hctx.dispatch.is_empty()
             && !hctx.flush.wants_a_look()
-            && !hctx.backlog.is_empty()
             && hctx.nr_in_flight < hctx.tags.nr_requests()
             // Before a request counts as overdue, its completion is looked for.
             && self.now < hctx.timeouts.next_ns();
@@ -71,26 +70,42 @@ impl Turn<'_> {
     }
 
     #[inline]
-    fn complete(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
+    fn complete(&mut self, nth: usize) {
         let hctx = &mut *self.hctx;
+        let &Completed { tag, ref result } = hctx.completions.get(nth);
         let slot = &mut hctx.table[tag.index()];
         assert!(slot.state == SlotState::Issued, "a tag completes once, and only if it is issued");
         let rq = slot.rq.take().expect("an issued tag has a request");
-        let result = hctx.timeouts.completed(tag, result);
         hctx.nr_in_flight -= 1;
-        if hctx.nr_in_flight == 0 {
-            hctx.counters.busy_ns.add(self.now.saturating_sub(hctx.busy_since_ns));
+        if hctx.nr_in_flight == 0 && self.now > hctx.busy_since_ns {
+            hctx.counters.busy_ns.add(self.now - hctx.busy_since_ns);
         }
         if hctx.policy.iostats {
-            hctx.counters.driver.record(self.now.saturating_sub(rq.issued_ns));
+            hctx.counters.driver.record_span(rq.issued_ns, self.now);
         }
-        if rq.is_plain() && result == Ok(rq.len) {
+        let is_whole = matches!(result, Ok(len) if *len == rq.len);
+        if is_whole && rq.is_plain() && !hctx.timeouts.has_overdue() {
             // The common case: one command, which has moved all bytes.
             slot.state = SlotState::Idle;
-            hctx.counters.of(rq.op).bytes.add(rq.len);
-            return self.done(tag, rq);
+            let counters = hctx.counters.of(rq.op);
+            counters.bytes.add(rq.len);
+            counters.requests.add(1);
+            counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
+            let is_one_bio = rq.is_one_bio();
+            if is_one_bio {
+                counters.bios.add(1);
+            }
+            hctx.put_tag(tag, rq.flags);
+            return match is_one_bio {
+                true => {
+                    let unplugged_ns = rq.unplugged_ns;
+                    self.end_counted(rq.into_box(), unplugged_ns);
+                }
+                false => self.end_all(rq),
+            };
         }
         slot.state = SlotState::Waiting;
+        let result = hctx.timeouts.completed(tag, *result);
         self.complete_step(tag, rq, result);
     }
 
@@ -140,20 +155,13 @@ impl Turn<'_> {
             After::Done(mut rq) => {
                 hctx.table[tag.index()].state = SlotState::Idle;
                 self.leave_retries(&mut rq);
-                self.done(tag, rq);
+                let counters = self.hctx.counters.of(rq.op);
+                counters.requests.add(1);
+                counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
+                self.hctx.put_tag(tag, rq.flags);
+                self.end_all(rq);
             }
         }
-    }
-
-    /// Puts the tag and ends the bios of a request that is done.
-    #[inline]
-    fn done(&mut self, tag: Tag, rq: Request) {
-        let hctx = &mut *self.hctx;
-        hctx.put_tag(tag, rq.flags);
-        let counters = hctx.counters.of(rq.op);
-        counters.requests.add(1);
-        counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
-        self.end_all(rq);
     }
 
     /// E1: the first `n` bytes at the driver were moved.
@@ -289,7 +297,6 @@ impl Turn<'_> {
     }
 
     /// Ends all bios of a request that is done. A split bio ends only with its last part.
-    #[inline]
     pub(crate) fn end_all(&mut self, rq: Request) {
         let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);
         let mut bio = rq.into_box();
@@ -306,20 +313,25 @@ impl Turn<'_> {
         self.end(bio, unplugged_ns);
     }
 
-    #[inline]
-    fn end(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
+    fn end(&mut self, bio: Box<QueuedBio>, unplugged_ns: u64) {
+        self.hctx.counters.of(bio.bio.op).bios.add(1);
+        self.end_counted(bio, unplugged_ns);
+    }
+
+    // Inlined where a request of one bio completes, which is the common case.
+    #[inline(always)]
+    fn end_counted(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
         if self.hctx.flush.is_needed && needs_point(&bio) {
             bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
         let counters = &self.hctx.counters;
         if self.hctx.policy.iostats {
-            counters.plug.record(unplugged_ns.saturating_sub(bio.queued_ns));
+            counters.plug.record_span(bio.queued_ns, unplugged_ns);
         }
         if bio.has_waited {
             counters.tag_waits.add(1);
             counters.tag_wait_ns.add(bio.waited_ns);
         }
-        counters.of(bio.bio.op).bios.add(1);
         self.ended.push(bio);
     }
 }

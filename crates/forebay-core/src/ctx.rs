@@ -3,9 +3,8 @@
 //! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that belongs to
 //! one disk.
 
-use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
-use crate::plug::{PlugList, UnplugCause, list_capacity};
+use crate::plug::{PlugList, UnplugCause};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
 use crate::queued::{ChainSegments, QueuedBio};
 use crate::refusal::Refusal;
@@ -14,9 +13,8 @@ use crate::split;
 use crate::stats::PlugCounters;
 use crate::usual::Usual;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::collections::vec_deque::Drain;
 use alloc::sync::Arc;
+use alloc::vec::{Drain, Vec};
 
 /// The plug of one thread for one disk, and the outgoing requests that have left the plug and not
 /// yet reached a hardware context.
@@ -24,11 +22,14 @@ use alloc::sync::Arc;
 pub struct SoftwareQueue {
     limits: QueueLimits,
     usual: Usual,
-    policy: Policy,
-    plug: PlugList,
-    outgoing: VecDeque<Request>,
-    /// Whether a bio in the queue is marked NOWAIT.
-    has_nowait: bool,
+    /// The highest plug level that matters: all under `plug=per-level`, one under other policies
+    /// that plug.
+    level_max: u32,
+    nomerges: MergePolicy,
+    list: PlugList,
+    /// Whether a request in the queue is marked NOWAIT, or is not a single command for all of its
+    /// data.
+    has_special: bool,
     counters: Arc<PlugCounters>,
 }
 
@@ -39,22 +40,25 @@ impl SoftwareQueue {
     /// Panics if `limits` contradict themselves.
     pub fn new(limits: QueueLimits, policy: Policy, counters: Arc<PlugCounters>) -> SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
-        let plug = PlugList::new(policy.queue_depth);
-        let outgoing = VecDeque::with_capacity(list_capacity(policy.queue_depth));
         SoftwareQueue {
             limits,
             usual: Usual::of(&limits),
-            policy,
-            plug,
-            outgoing,
-            has_nowait: false,
+            level_max: match policy.plug {
+                PlugPolicy::None => 0,
+                PlugPolicy::PerLevel => u32::MAX,
+                PlugPolicy::Outermost => 1,
+            },
+            nomerges: policy.nomerges,
+            list: PlugList::new(policy.queue_depth),
+            has_special: false,
             counters,
         }
     }
 
     /// Returns whether any bio waits in the plug.
+    #[inline]
     pub fn is_plugged(&self) -> bool {
-        !self.plug.is_empty()
+        self.list.nr_plugged() > 0
     }
 
     /// Queues a bio. It then waits in the plug, merged or not, or is outgoing. If the plug was
@@ -73,17 +77,17 @@ impl SoftwareQueue {
         now: u64,
     ) -> Result<(), (Refusal, Box<QueuedBio>)> {
         queued.queued_ns = now;
-        queued.rq.unplugged_ns = now;
-        let is_plugged = level > 0 && self.policy.plug != PlugPolicy::None;
-        // Levels matter under `per-level` only; elsewhere every level is 1.
-        let level = if self.policy.plug == PlugPolicy::PerLevel { level } else { 1 };
-        let rq = match self.usual.is(&queued.bio) {
+        let level = level.min(self.level_max);
+        let mut rq = match self.usual.is(&queued.bio) {
             true => Request::of_usual(queued, level),
             false => self.check(queued, level)?,
         };
-        match is_plugged {
-            true => self.plug_request(rq, now),
-            false => self.outgoing.push_back(rq),
+        match level {
+            0 => {
+                rq.unplugged_ns = now;
+                self.list.push_outgoing(rq);
+            }
+            _ => self.plug_request(rq, now),
         }
         Ok(())
     }
@@ -105,32 +109,30 @@ impl SoftwareQueue {
             let max_segments = self.limits.max_segments;
             return Err((Refusal::Unsplittable { max_segments }, queued));
         }
-        self.has_nowait |= bio.flags.contains(BioFlags::NOWAIT);
-        Ok(Request::of_bio(queued, front, &self.limits, level))
+        let rq = Request::of_bio(queued, front, &self.limits, level);
+        self.has_special |= rq.is_nowait() || !rq.is_whole_data();
+        Ok(rq)
     }
 
     /// Merges a request into the plug, or appends it.
     #[inline]
-    fn plug_request(&mut self, mut rq: Request, now: u64) {
-        if self.policy.nomerges != MergePolicy::Never {
-            let op = rq.op;
-            match self.plug.try_merge(&self.limits, rq) {
-                Ok(kind) => return self.counters.count_merge(op, kind),
-                Err(unmerged) => rq = unmerged,
+    fn plug_request(&mut self, rq: Request, now: u64) {
+        let op = rq.op;
+        match self.list.try_merge(&self.limits, self.nomerges, rq) {
+            Ok(kind) => self.counters.count_merge(op, kind),
+            Err((rq, is_due)) => {
+                if is_due {
+                    self.unplug(UnplugCause::Limit, 1, now);
+                }
+                self.list.push(rq);
             }
         }
-        if self.plug.is_due(self.policy.nomerges) {
-            self.unplug(UnplugCause::Limit, 1, now);
-        }
-        self.plug.push(rq);
     }
 
-    /// Moves the plug's requests of `level` and above to the outgoing list. Level 1 moves all of
-    /// them.
+    /// Makes the plug's requests of `level` and above outgoing. Level 1 means all of them.
+    #[inline]
     pub fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) {
-        let before = self.outgoing.len();
-        self.plug.detach(level, &mut self.outgoing, now);
-        if self.outgoing.len() > before {
+        if self.list.detach(level, now) {
             self.counters.count_unplug(cause);
         }
     }
@@ -138,39 +140,31 @@ impl SoftwareQueue {
     /// Returns whether requests are outgoing. If so, their hardware context needs a turn.
     #[inline]
     pub fn has_outgoing(&self) -> bool {
-        !self.outgoing.is_empty()
+        self.list.nr_outgoing() > 0
     }
 
     /// Returns the number of outgoing requests.
     #[inline]
     pub fn nr_outgoing(&self) -> usize {
-        self.outgoing.len()
+        self.list.nr_outgoing()
     }
 
     /// Drains the outgoing requests, oldest first.
     #[inline]
     pub fn outgoing(&mut self) -> Drain<'_, Request> {
-        self.has_nowait &= self.is_plugged();
-        self.outgoing.drain(..)
+        self.has_special &= self.is_plugged();
+        self.list.outgoing()
     }
 
-    /// Returns whether a bio in the queue is marked NOWAIT.
+    /// Returns whether an outgoing request may be marked NOWAIT, or need more than one command.
     #[inline]
-    pub(crate) fn has_nowait(&self) -> bool {
-        self.has_nowait
+    pub(crate) fn has_special(&self) -> bool {
+        self.has_special
     }
 
-    /// Moves the outgoing requests to an empty list.
-    ///
-    /// Swaps the lists, unless the empty one has more room: in its place, the smaller list would
-    /// have to grow again.
+    /// Moves the outgoing requests to an empty list. None is special.
     #[inline]
-    pub(crate) fn move_outgoing(&mut self, empty: &mut VecDeque<Request>) {
-        assert!(empty.is_empty());
-        if empty.capacity() <= self.outgoing.capacity() {
-            core::mem::swap(&mut self.outgoing, empty);
-        } else {
-            empty.append(&mut self.outgoing);
-        }
+    pub(crate) fn move_outgoing(&mut self, empty: &mut Vec<Request>) {
+        self.list.move_outgoing(empty);
     }
 }

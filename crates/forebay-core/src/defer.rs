@@ -15,12 +15,15 @@
 //! - D7 a call whose object is gone is not made (the runtime's part: it holds the object).
 
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 
 /// The deferred calls of a thread. A value of `C` names a call: the function and its object.
 #[derive(Debug)]
 pub struct Defer<C> {
-    nesting: u32,
-    calls: Vec<C>,
+    nesting: Cell<u32>,
+    calls: RefCell<Vec<C>>,
+    /// The number of calls, which the end of each section checks.
+    nr_calls: Cell<usize>,
 }
 
 impl<C> Default for Defer<C> {
@@ -32,12 +35,13 @@ impl<C> Default for Defer<C> {
 impl<C> Defer<C> {
     /// Creates the state outside of any section.
     pub const fn new() -> Defer<C> {
-        Defer { nesting: 0, calls: Vec::new() }
+        Defer { nesting: Cell::new(0), calls: RefCell::new(Vec::new()), nr_calls: Cell::new(0) }
     }
 
     /// Begins a section, possibly inside another.
-    pub fn begin(&mut self) {
-        self.nesting += 1;
+    #[inline]
+    pub fn begin(&self) {
+        self.nesting.set(self.nesting.get() + 1);
     }
 
     /// Ends a section. Returns whether it was the outermost. The deferred calls are then made, list
@@ -45,50 +49,56 @@ impl<C> Defer<C> {
     ///
     /// # Panics
     /// Panics if no section is open.
-    pub fn end(&mut self) -> bool {
-        assert!(self.nesting > 0, "a section ends that did not begin");
-        self.nesting -= 1;
-        self.nesting == 0
+    #[inline]
+    pub fn end(&self) -> bool {
+        let nesting = self.nesting.get();
+        assert!(nesting > 0, "a section ends that did not begin");
+        self.nesting.set(nesting - 1);
+        nesting == 1
     }
 
     /// Returns whether a section is open.
     #[inline]
     pub fn is_nested(&self) -> bool {
-        self.nesting > 0
+        self.nesting.get() > 0
     }
 
     /// Returns the number of nested sections.
     #[inline]
     pub fn nesting(&self) -> u32 {
-        self.nesting
+        self.nesting.get()
     }
 
     /// Returns whether no call is deferred.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.nr_calls.get() == 0
     }
 
     /// Defers a call, whether a section is open or not. A duplicate is dropped (D1).
-    pub fn put_off(&mut self, call: C)
+    pub fn put_off(&self, call: C)
     where
         C: PartialEq,
     {
-        if !self.calls.contains(&call) {
-            self.calls.push(call);
+        let mut calls = self.calls.borrow_mut();
+        if !calls.contains(&call) {
+            calls.push(call);
         }
+        self.nr_calls.set(calls.len());
     }
 
     /// Takes the deferred calls, oldest first. [`Defer::give_back`] returns the memory.
-    pub fn detach(&mut self) -> Vec<C> {
-        core::mem::take(&mut self.calls)
+    pub fn detach(&self) -> Vec<C> {
+        self.nr_calls.set(0);
+        self.calls.take()
     }
 
     /// Reuses the memory of a detached list whose calls were made.
-    pub fn give_back(&mut self, mut done: Vec<C>) {
+    pub fn give_back(&self, mut done: Vec<C>) {
         done.clear();
-        if self.calls.is_empty() {
-            self.calls = done;
+        let mut calls = self.calls.borrow_mut();
+        if calls.is_empty() {
+            *calls = done;
         }
     }
 }
@@ -99,7 +109,7 @@ mod tests {
 
     #[test]
     fn calls_wait_for_the_end_of_the_outermost_section_once_each_and_in_order() {
-        let mut defer = Defer::new();
+        let defer = Defer::new();
         assert!(!defer.is_nested());
         defer.begin();
         defer.begin();
@@ -115,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_call_may_open_sections_and_put_off_others() {
-        let mut defer = Defer::new();
+        let defer = Defer::new();
         defer.begin();
         defer.put_off(1);
         assert!(defer.end());
@@ -131,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_list_is_kept() {
-        let mut defer = Defer::new();
+        let defer = Defer::new();
         defer.begin();
         defer.put_off(1);
         let list = defer.detach();

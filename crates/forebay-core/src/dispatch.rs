@@ -8,6 +8,7 @@ use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
+use crate::incoming::Incoming;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
 use crate::splits::Splits;
@@ -15,19 +16,36 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 
 impl Turn<'_> {
-    /// Issues waiting requests until tags run out, none is left, or the driver is busy.
+    /// Issues waiting requests until tags run out, none is left, or the driver is busy. Returns
+    /// whether no admitted request is left for certain.
     #[inline]
-    pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+    pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let hctx = &mut *self.hctx;
-        if self.gates.enter && !hctx.outside.is_empty() {
+        if !hctx.outside.is_empty() && self.gates.enter {
             let mut outside = core::mem::take(&mut hctx.outside);
             outside.drain(..).for_each(|rq| hctx.let_in(rq));
+            hctx.keep_incoming();
             (hctx.outside, hctx.nr_waited) = (outside, hctx.backlog.len());
         }
         while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
-        let is_busy = self.gates.dispatch && self.dispatch_waiting(driver);
+        let is_busy = if !self.gates.dispatch {
+            hctx.keep_incoming();
+            false
+        } else if hctx.incoming.is_empty() {
+            self.dispatch_waiting(driver)
+        } else {
+            match self.issue_incoming(driver) {
+                Incoming::Issued if self.hctx.nowait.is_empty() => return true,
+                Incoming::Issued => {
+                    self.has_issued = true;
+                    false
+                }
+                Incoming::Waiting => self.dispatch_waiting(driver),
+                Incoming::Busy => true,
+            }
+        };
         if self.hctx.admission.is_some() {
             self.settle_lines(is_busy);
         }
@@ -35,10 +53,11 @@ impl Turn<'_> {
             self.dispatch_nowait(driver, is_busy);
         }
         self.hctx.nr_waited = self.hctx.backlog.len();
+        false
     }
 
     /// Issues requests that may wait for tags. Returns whether the driver is busy.
-    #[inline]
+    #[inline(never)]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         if self.hctx.flush.is_needed {
             self.take_new_flushes();
@@ -69,7 +88,6 @@ impl Turn<'_> {
     /// Returns the next request to issue, from the dispatch list or from the backlog with a new
     /// tag. Returns `None` if there is no request, no tag for it, or the oldest one waits for a
     /// flush.
-    #[inline]
     fn next(&mut self) -> Option<(Tag, Request)> {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             let slot = &mut self.hctx.table[tag.index()];
@@ -121,7 +139,6 @@ impl Turn<'_> {
     }
 
     /// Issues a request, whose step is its data, under its tag. Returns whether the driver is busy.
-    #[inline]
     fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, mut rq: Request) -> bool {
         if rq.steps.is_native_fua() {
             self.choose_fua(&mut rq);
@@ -159,24 +176,32 @@ impl Turn<'_> {
             rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag, true), last);
+        let answer = driver.queue_rq(&issued::<true>(&hctx.splits, &rq, tag), last);
         if is_write {
             retries.writes().write_is_out(hctx.count_at);
         }
+        if answer != Issue::Queued {
+            return self.not_queued(tag, rq, answer);
+        }
+        if is_write {
+            let ranges = rq.ranges(&hctx.splits);
+            ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
+        }
+        self.note_issue(&mut rq);
+        let hctx = &mut *self.hctx;
+        hctx.table[tag.index()] = Slot { state: SlotState::Issued, rq: Some(rq) };
+        if hctx.policy.kick == KickPolicy::PerRequest {
+            hctx.commit(driver);
+        }
+        false
+    }
+
+    /// Handles a request that the driver has not accepted. Returns whether the driver is busy.
+    #[cold]
+    pub(crate) fn not_queued(&mut self, tag: Tag, rq: Request, answer: Issue) -> bool {
+        let hctx = &mut *self.hctx;
         match answer {
-            Issue::Queued => {
-                if is_write {
-                    let ranges = rq.ranges(&hctx.splits);
-                    ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
-                }
-                self.note_issue(&mut rq);
-                let hctx = &mut *self.hctx;
-                hctx.table[tag.index()] = Slot { state: SlotState::Issued, rq: Some(rq) };
-                if hctx.policy.kick == KickPolicy::PerRequest {
-                    hctx.commit(driver);
-                }
-                false
-            }
+            Issue::Queued => unreachable!("the request was accepted"),
             Issue::Busy => {
                 hctx.dispatch.push_front(tag);
                 hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
@@ -190,14 +215,13 @@ impl Turn<'_> {
         }
     }
 
-    // Always inlined: the flush machine calls it too, and plain I/O must not pay for that.
-    #[inline(always)]
     pub(crate) fn note_issue(&mut self, rq: &mut Request) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
-            hctx.counters.queue.record(self.now.saturating_sub(rq.tagged_ns));
+            hctx.counters.queue.record_span(rq.tagged_ns, self.now);
         }
         rq.was_issued = true;
+        self.has_issued = true;
         if hctx.nr_in_flight == 0 {
             hctx.busy_since_ns = self.now;
             hctx.bios_per_request_max = 1;
@@ -233,13 +257,12 @@ impl Turn<'_> {
         part
     }
 
-    #[inline]
     fn note_tag(&mut self, tag: Tag, rq: &mut Request, has_waited: bool) {
         let hctx = &mut *self.hctx;
         assert!(hctx.table[tag.index()].state == SlotState::Idle, "no tag is live twice");
         rq.tagged_ns = self.now;
         if hctx.policy.iostats {
-            hctx.counters.tag.record(self.now.saturating_sub(rq.unplugged_ns));
+            hctx.counters.tag.record_span(rq.unplugged_ns, self.now);
         }
         if has_waited {
             note_wait(rq, &mut hctx.splits, self.now.saturating_sub(rq.unplugged_ns));
@@ -365,6 +388,12 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
+    /// Moves the incoming requests to the backlog.
+    pub(crate) fn keep_incoming(&mut self) {
+        self.backlog.extend(self.incoming.drain(..));
+        self.has_special = false;
+    }
+
     /// Removes the oldest request from the backlog.
     #[inline]
     pub(crate) fn pop_backlog(&mut self) -> Option<Request> {
@@ -378,29 +407,27 @@ impl HardwareContext {
 fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     let mut bio = Some(rq.head_mut(splits));
     while let Some(queued) = bio {
-        queued.has_waited = true;
-        queued.waited_ns = queued.waited_ns.max(waited_ns);
+        // A bio that is split waits for several tags.
+        let longest = if queued.has_waited { queued.waited_ns } else { 0 };
+        (queued.has_waited, queued.waited_ns) = (true, longest.max(waited_ns));
         bio = queued.next.as_deref_mut();
     }
 }
 
 /// Builds the driver's view of a request: the command of its current step, which is its data or a
 /// flush.
-// Always inlined, as `note_issue`.
-#[inline(always)]
-pub(crate) fn issued<'a>(
+pub(crate) fn issued<'a, const DATA: bool>(
     splits: &'a Splits,
     rq: &'a Request,
     tag: Tag,
-    is_data: bool,
 ) -> IssuedRequest<'a> {
     IssuedRequest {
         tag,
-        op: if is_data { rq.op } else { Op::Flush },
-        fua: is_data && rq.steps.is_native_fua(),
-        metadata: !is_data && rq.flags.contains(BioFlags::FSYNC),
-        start: if is_data { rq.start } else { 0 },
-        len: if is_data { rq.window_len(splits) } else { 0 },
+        op: if DATA { rq.op } else { Op::Flush },
+        fua: DATA && rq.steps.is_native_fua(),
+        metadata: !DATA && rq.flags.contains(BioFlags::FSYNC),
+        start: if DATA { rq.start } else { 0 },
+        len: if DATA { rq.window_len(splits) } else { 0 },
         nr_bios: rq.nr_bios,
         nr_segments: rq.nr_segments,
         head: rq.head(splits),

@@ -4,9 +4,10 @@
 
 use crate::bio::{Op, Segment};
 use crate::queued::{ChainSegments, QueuedBio};
+use crate::request::Request;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// A device driver: one instance per hardware context, used by one thread at a time. Meanwhile one
@@ -132,6 +133,24 @@ pub struct IssuedRequest<'a> {
 }
 
 impl<'a> IssuedRequest<'a> {
+    /// Builds the driver's view of a request that is one command for all of its data and no part of
+    /// a bio.
+    #[inline]
+    pub(crate) fn of_plain(rq: &'a Request, tag: Tag) -> IssuedRequest<'a> {
+        IssuedRequest {
+            tag,
+            op: rq.op,
+            fua: false,
+            metadata: false,
+            start: rq.start,
+            len: rq.len,
+            nr_bios: rq.nr_bios,
+            nr_segments: rq.nr_segments,
+            head: rq.first(),
+            skip: 0,
+        }
+    }
+
     /// Returns the memory segments in the order of the bytes on the device. Empty except for reads
     /// and writes.
     #[inline]
@@ -214,14 +233,18 @@ pub struct Completed {
 /// The list that a driver appends completions to. Allocated at open.
 #[derive(Debug)]
 pub struct Completions {
-    list: Vec<Completed>,
-    depth: usize,
+    /// The first `len` are the completions. The length is the number of tags.
+    list: Box<[Completed]>,
+    len: usize,
 }
+
+/// Fills the unused places of a list.
+const UNUSED: Completed = Completed { tag: Tag::from_index(0), result: Ok(0) };
 
 impl Completions {
     /// Creates a list for a queue of `depth` tags.
     pub fn new(depth: u32) -> Completions {
-        Completions { list: Vec::with_capacity(depth as usize), depth: depth as usize }
+        Completions { list: alloc::vec![UNUSED; depth as usize].into(), len: 0 }
     }
 
     /// Appends one completion.
@@ -230,8 +253,10 @@ impl Completions {
     /// Panics if there are more completions than tags: some tag completed twice.
     #[inline]
     pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
-        assert!(self.list.len() < self.depth, "more completions than tags");
-        self.list.push(Completed { tag, result });
+        // Nothing grows here, so a driver's `queue_rq` can be short.
+        let Some(place) = self.list.get_mut(self.len) else { too_many() };
+        *place = Completed { tag, result };
+        self.len += 1;
     }
 
     /// Moves all completions of `others` to this list.
@@ -240,36 +265,97 @@ impl Completions {
     /// Panics if there are more completions than tags.
     #[inline]
     pub fn append(&mut self, others: &mut Completions) {
-        self.list.append(&mut others.list);
-        assert!(self.list.len() <= self.depth, "more completions than tags");
+        // For one completion, a push costs less than a copy of the list.
+        if others.len == 1 {
+            let Completed { tag, result } = others.list[0];
+            others.len = 0;
+            return self.push(tag, result);
+        }
+        self.append_list(others);
+    }
+
+    #[inline(never)]
+    fn append_list(&mut self, others: &mut Completions) {
+        let nr = self.len + others.len;
+        let Some(places) = self.list.get_mut(self.len..nr) else { too_many() };
+        places.copy_from_slice(others.as_slice());
+        (self.len, others.len) = (nr, 0);
     }
 
     /// Returns whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.len == 0
     }
 
     /// Returns the number of completions.
     #[inline]
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.len
+    }
+
+    /// Returns the completions, oldest first.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Completed] {
+        &self.list[..self.len]
     }
 
     /// Returns a completion by its index, oldest first.
     #[inline]
-    pub(crate) fn get(&self, nth: usize) -> Completed {
-        self.list[nth]
+    pub(crate) fn get(&self, nth: usize) -> &Completed {
+        &self.list[nth]
     }
 
     /// Removes all completions and keeps the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.list.clear();
+        self.len = 0;
     }
 
     /// Drains all completions, oldest first, and keeps the memory.
     pub fn drain(&mut self) -> impl Iterator<Item = Completed> + '_ {
-        self.list.drain(..)
+        let nr = core::mem::take(&mut self.len);
+        self.list[..nr].iter().copied()
+    }
+}
+
+#[cold]
+fn too_many() -> ! {
+    panic!("more completions than tags")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn list(tags: core::ops::Range<usize>) -> Completions {
+        let mut list = Completions::new(4);
+        tags.for_each(|index| list.push(Tag::from_index(index), Ok(index as u64)));
+        list
+    }
+
+    #[test]
+    fn appended_completions_keep_their_order() {
+        for nr in 0..3 {
+            let (mut all, mut others) = (list(0..2), list(2..2 + nr));
+            all.append(&mut others);
+            assert!(others.is_empty() && all.len() == 2 + nr);
+            let tags: Vec<usize> = all.drain().map(|completed| completed.tag.index()).collect();
+            assert!(tags.into_iter().eq(0..2 + nr));
+            assert!(all.is_empty());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "more completions than tags")]
+    fn more_appended_completions_than_tags_panic() {
+        list(0..3).append(&mut list(0..2));
+    }
+
+    #[test]
+    #[should_panic(expected = "more completions than tags")]
+    fn more_pushed_completions_than_tags_panic() {
+        list(0..5);
     }
 }

@@ -46,6 +46,11 @@ pub struct HardwareContext {
     /// The index of this context's write count in `retries`.
     pub(crate) count_at: u32,
     pub(crate) counters: Arc<RunCounters>,
+    /// Requests that were admitted since the last turn. Empty after a turn, and if `admission`
+    /// places the requests.
+    pub(crate) incoming: Vec<Request>,
+    /// One of them may not be a single command for all of its data.
+    pub(crate) has_special: bool,
     /// Admitted requests without a tag.
     pub(crate) backlog: VecDeque<Request>,
     /// The number of requests at the front of the backlog that an earlier turn left there.
@@ -197,6 +202,8 @@ impl HardwareContext {
             count_at: device.count_at(index),
             device,
             counters,
+            incoming: Vec::with_capacity(list_capacity(policy.queue_depth)),
+            has_special: false,
             backlog: VecDeque::with_capacity(list_capacity(policy.queue_depth)),
             nr_waited: 0,
             admission: Admission::new(&policy, depth, nr_requests),
@@ -248,17 +255,18 @@ impl HardwareContext {
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        let (issued_before, ended_before) = (self.counters.issued.get(), ended.len());
+        let ended_before = ended.len();
         if self.is_kicked && gates.reap {
             (self.is_kicked, self.reap_kick) = (false, true);
         }
-        let mut turn = Turn { hctx: self, now, gates, ended };
+        let mut turn = Turn { hctx: self, now, gates, ended, has_issued: false };
         turn.reap(driver);
         if gates.reap {
             turn.hctx.check_timeouts(driver, now);
         }
         turn.wake();
-        turn.dispatch(driver);
+        let is_all_issued = turn.dispatch(driver);
+        let has_issued = is_all_issued || turn.has_issued;
         let is_due = match commit {
             Commit::Now => true,
             Commit::Later => false,
@@ -268,11 +276,10 @@ impl HardwareContext {
             self.commit(driver);
         }
         self.counters.turns.add(1);
-        let was_empty = self.counters.issued.get() == issued_before && ended.len() == ended_before;
-        if was_empty {
+        if !has_issued && ended.len() == ended_before {
             self.counters.empty_turns.add(1);
         }
-        let work_left = self.has_waiting();
+        let work_left = !is_all_issued && self.has_waiting();
         Turned {
             nr_in_flight: self.nr_in_flight,
             work_left: work_left || !self.outside.is_empty(),
@@ -293,6 +300,7 @@ impl HardwareContext {
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.backlog.is_empty()
+            || !self.incoming.is_empty()
             || !self.dispatch.is_empty()
             || !self.held.is_empty()
             || self.flush.is_pending()
@@ -376,7 +384,8 @@ impl HardwareContext {
         assert_eq!(is_flushing, self.flush.is_at_device());
         assert_eq!(issued + u32::from(is_flushing), self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + issued, nr_tagged);
-        let waiting = self.backlog.iter().chain(&self.nowait).chain(&self.outside);
+        let waiting =
+            self.backlog.iter().chain(&self.incoming).chain(&self.nowait).chain(&self.outside);
         let waiting = waiting.chain(self.flush.iter());
         let waiting = waiting.chain(self.admission.iter().flat_map(|admission| admission.iter()));
         let requests = tagged.filter_map(|slot| slot.rq.as_ref()).chain(waiting);
@@ -401,4 +410,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: u64,
     pub(crate) gates: Gates,
     pub(crate) ended: &'a mut Vec<Box<QueuedBio>>,
+    /// The driver has accepted a request in this turn.
+    pub(crate) has_issued: bool,
 }

@@ -109,14 +109,26 @@ impl Default for SharedHistogram {
 }
 
 impl SharedHistogram {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&self, value: u64) {
         self.buckets[bucket(value)].add(1);
-        // A stage that is passed within a turn takes no time.
-        if value > 0 {
-            self.sum.add(value);
-            self.max.raise_to(value);
+        self.sum.add(value);
+        self.max.raise_to(value);
+    }
+
+    /// Records the time from `begin` to `end`; no time if `end` is earlier.
+    #[inline(always)]
+    pub(crate) fn record_span(&self, begin: u64, end: u64) {
+        if end <= begin {
+            return self.buckets[0].add(1);
         }
+        self.record(end - begin);
+    }
+
+    /// Records that a stage took no time, `nr` times.
+    #[inline]
+    pub(crate) fn record_zeros(&self, nr: u64) {
+        self.buckets[0].add(nr);
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {

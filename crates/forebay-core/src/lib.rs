@@ -35,6 +35,7 @@ mod durability;
 mod flush;
 mod hctx;
 mod histogram;
+mod incoming;
 mod knob;
 mod limits;
 mod lines;

@@ -49,6 +49,16 @@ pub(crate) fn try_merge(
     rq: &mut Request,
     new: Request,
 ) -> Result<MergeKind, Request> {
+    // M2 and M4 first: most requests that do not merge fail here.
+    let (kind, start) = if rq.end() == new.start {
+        (MergeKind::Back, rq.start)
+    } else if new.end() == rq.start {
+        (MergeKind::Front, new.start)
+    } else if rq.op == Op::Discard {
+        (MergeKind::Discard, rq.start)
+    } else {
+        return Err(new);
+    };
     if rq.nomerge || new.nomerge || rq.op != new.op || rq.flags != new.flags {
         return Err(new);
     }
@@ -56,13 +66,9 @@ pub(crate) fn try_merge(
     if rq.op == Op::Discard && limits.max_discard_segments > 1 {
         return merge_discard(limits, rq, new);
     }
-    let (kind, start) = if rq.end() == new.start {
-        (MergeKind::Back, rq.start)
-    } else if new.end() == rq.start {
-        (MergeKind::Front, new.start)
-    } else {
+    if kind == MergeKind::Discard {
         return Err(new);
-    };
+    }
     if !gapless(limits, rq, &new, kind) {
         return Err(new);
     }

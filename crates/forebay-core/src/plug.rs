@@ -14,7 +14,7 @@ use crate::limits::QueueLimits;
 use crate::merge::{self, MergeKind};
 use crate::policy::MergePolicy;
 use crate::request::Request;
-use alloc::collections::VecDeque;
+use alloc::vec::{Drain, Vec};
 
 /// The maximum number of requests of one disk in a plug, as in Linux (`BLK_MAX_REQUEST_COUNT`).
 pub const PLUG_MAX_REQUESTS: usize = 32;
@@ -60,71 +60,189 @@ impl UnplugCause {
     }
 }
 
-/// Returns the capacity of a list of requests: of a plug, of what is outgoing, and of a backlog.
-/// They are swapped with each other, so each must have room for what any of them holds.
+/// Returns the capacity of a list of requests: of a software queue, and of a hardware context. They
+/// are swapped with each other, so each must have room for the contents of the other.
 pub(crate) fn list_capacity(queue_depth: u32) -> usize {
-    (queue_depth as usize).max(PLUG_MAX_REQUESTS + 1)
+    (queue_depth as usize).max(2 * PLUG_MAX_REQUESTS)
 }
 
+/// The requests of one thread for one disk: those in the plug, and the outgoing ones, which have
+/// left it. One list holds both, so unplugging moves no request.
 #[derive(Debug)]
 pub(crate) struct PlugList {
-    requests: VecDeque<Request>,
+    /// Oldest first. The outgoing requests are in front of those in the plug.
+    requests: Vec<Request>,
+    nr_outgoing: usize,
 }
 
 impl PlugList {
-    /// Creates an empty plug.
+    /// Creates an empty list.
     pub(crate) fn new(queue_depth: u32) -> PlugList {
-        PlugList { requests: VecDeque::with_capacity(list_capacity(queue_depth)) }
+        let requests = Vec::with_capacity(list_capacity(queue_depth));
+        PlugList { requests, nr_outgoing: 0 }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+    /// Returns the number of requests in the plug.
+    #[inline]
+    pub(crate) fn nr_plugged(&self) -> usize {
+        self.requests.len() - self.nr_outgoing
     }
 
-    /// Merges `new` with the newest request if both have the same level.
+    /// Returns the number of outgoing requests.
+    #[inline]
+    pub(crate) fn nr_outgoing(&self) -> usize {
+        self.nr_outgoing
+    }
+
+    /// Merges `new` with the newest request of the plug, if there is one of the same level. If the
+    /// requests do not merge, also returns whether the plug is due: it must be unplugged before
+    /// another request is added.
     #[inline]
     pub(crate) fn try_merge(
         &mut self,
         limits: &QueueLimits,
+        nomerges: MergePolicy,
         new: Request,
-    ) -> Result<MergeKind, Request> {
-        match self.requests.back_mut() {
-            Some(newest) if newest.level == new.level => merge::try_merge(limits, newest, new),
-            _ => Err(new),
+    ) -> Result<MergeKind, (Request, bool)> {
+        let nr_plugged = self.nr_plugged();
+        if nr_plugged == 0 {
+            return Err((new, false));
         }
-    }
-
-    /// Returns whether the list must be unplugged before another request is added.
-    #[inline]
-    pub(crate) fn is_due(&self, nomerges: MergePolicy) -> bool {
-        let Some(newest) = self.requests.back() else {
-            return false;
+        let Some(newest) = self.requests.last_mut() else { return Err((new, false)) };
+        if nomerges == MergePolicy::Never {
+            return Err((new, nr_plugged >= PLUG_MAX_REQUESTS));
+        }
+        let merged = match newest.level == new.level {
+            true => merge::try_merge(limits, newest, new),
+            false => Err(new),
         };
-        self.requests.len() >= PLUG_MAX_REQUESTS
-            || nomerges != MergePolicy::Never && newest.len >= PLUG_FLUSH_BYTES
+        let is_due = nr_plugged >= PLUG_MAX_REQUESTS || newest.len >= PLUG_FLUSH_BYTES;
+        merged.map_err(|new| (new, is_due))
     }
 
+    /// Appends a request to the plug.
     #[inline]
     pub(crate) fn push(&mut self, rq: Request) {
-        assert!(self.requests.len() < PLUG_MAX_REQUESTS);
-        self.requests.push_back(rq);
+        debug_assert!(self.nr_plugged() < PLUG_MAX_REQUESTS);
+        self.requests.push(rq);
     }
 
-    /// Moves the requests of `level` and above to `out`, sealed. Inner levels end first, so these
-    /// are the newest requests.
-    pub(crate) fn detach(&mut self, level: u32, out: &mut VecDeque<Request>, now: u64) {
-        let first = match level {
-            1 => 0,
-            _ => self.requests.partition_point(|rq| rq.level < level),
-        };
-        for rq in self.requests.range_mut(first..) {
-            rq.seal();
-            rq.unplugged_ns = now;
+    /// Appends an outgoing request, which goes past the plug.
+    #[inline]
+    pub(crate) fn push_outgoing(&mut self, rq: Request) {
+        match self.nr_plugged() {
+            0 => self.requests.push(rq),
+            _ => self.requests.insert(self.nr_outgoing, rq),
         }
-        if first == 0 && out.is_empty() {
-            core::mem::swap(&mut self.requests, out);
-        } else {
-            out.extend(self.requests.drain(first..));
+        self.nr_outgoing += 1;
+    }
+
+    /// Seals the requests of `level` and above, and makes them outgoing. Level 1 means all. Returns
+    /// whether there was one.
+    #[inline]
+    pub(crate) fn detach(&mut self, level: u32, now: u64) -> bool {
+        if level > 1 {
+            return self.detach_level(level, now);
+        }
+        let first = self.nr_outgoing;
+        self.nr_outgoing = self.requests.len();
+        leave(&mut self.requests[first..], now);
+        self.nr_outgoing > first
+    }
+
+    /// Inner levels end first, so the requests of `level` and above are the newest.
+    #[cold]
+    fn detach_level(&mut self, level: u32, now: u64) -> bool {
+        let plugged = &mut self.requests[self.nr_outgoing..];
+        let first = plugged.partition_point(|rq| rq.level < level);
+        let nr = plugged.len() - first;
+        leave(&mut plugged[first..], now);
+        plugged.rotate_right(nr);
+        self.nr_outgoing += nr;
+        nr > 0
+    }
+
+    /// Drains the outgoing requests, oldest first.
+    #[inline]
+    pub(crate) fn outgoing(&mut self) -> Drain<'_, Request> {
+        let nr = core::mem::take(&mut self.nr_outgoing);
+        self.requests.drain(..nr)
+    }
+
+    /// Moves the outgoing requests to an empty list.
+    ///
+    /// Swaps the lists, unless the empty one has more room: in its place, the smaller list would
+    /// have to grow again.
+    #[inline]
+    pub(crate) fn move_outgoing(&mut self, empty: &mut Vec<Request>) {
+        assert!(empty.is_empty());
+        if empty.capacity() > self.requests.capacity() {
+            return empty.extend(self.outgoing());
+        }
+        let nr = core::mem::take(&mut self.nr_outgoing);
+        core::mem::swap(&mut self.requests, empty);
+        if nr < empty.len() {
+            self.requests.extend(empty.drain(nr..));
+        }
+    }
+}
+
+/// Prepares requests to leave the plug.
+#[inline]
+fn leave(requests: &mut [Request], now: u64) {
+    for rq in requests {
+        rq.seal();
+        rq.unplugged_ns = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queued::QueuedBio;
+
+    fn request(number: u32, level: u32) -> Request {
+        let mut rq = Request::of_bios(QueuedBio::new(0, number));
+        rq.level = level;
+        rq
+    }
+
+    fn numbers<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<u32> {
+        requests.into_iter().map(|rq| rq.first().number()).collect()
+    }
+
+    #[test]
+    fn detached_requests_leave_in_order_and_lower_levels_stay() {
+        let mut list = PlugList::new(1);
+        for (number, level) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+            list.push(request(number, level));
+        }
+        assert!(!list.detach(4, 0) && list.nr_outgoing() == 0);
+        assert!(list.detach(2, 7));
+        list.push_outgoing(request(4, 1));
+        assert_eq!((list.nr_outgoing(), list.nr_plugged()), (3, 2));
+        list.push(request(5, 2));
+        assert!(list.detach(2, 8));
+        let mut out = Vec::with_capacity(8);
+        list.move_outgoing(&mut out);
+        assert_eq!(numbers(&out), [2, 3, 4, 5]);
+        assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 2));
+        assert!(list.detach(1, 9) && !list.detach(1, 9));
+        assert_eq!(numbers(&list.outgoing().collect::<Vec<_>>()), [0, 1]);
+        assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 0));
+    }
+
+    #[test]
+    fn outgoing_requests_move_the_same_with_and_without_a_swap() {
+        for capacity in [0, 1000] {
+            let mut list = PlugList::new(1);
+            (0..3).for_each(|number| list.push(request(number, 1)));
+            assert!(list.detach(1, 0));
+            list.push(request(3, 1));
+            let mut out = Vec::with_capacity(capacity);
+            list.move_outgoing(&mut out);
+            assert_eq!(numbers(&out), [0, 1, 2]);
+            assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 1));
         }
     }
 }

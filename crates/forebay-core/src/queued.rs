@@ -32,6 +32,7 @@ pub struct QueuedBio {
     /// The bio was at the device when a flush failed.
     pub(crate) is_in_doubt: bool,
     pub(crate) queued_ns: u64,
+    /// Valid if `has_waited`.
     pub(crate) waited_ns: u64,
     owner: u64,
     number: u32,
@@ -68,7 +69,6 @@ impl QueuedBio {
         self.durable_point = 0;
         self.is_in_doubt = false;
         self.has_waited = false;
-        self.waited_ns = 0;
         self.bio = bio;
     }
 

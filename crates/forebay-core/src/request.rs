@@ -96,6 +96,7 @@ impl Request {
         }
     }
 
+    #[inline(never)]
     fn link_joined(&mut self) {
         let mut newest = self.joined_back.take();
         let mut tail = None;
@@ -207,6 +208,19 @@ impl Request {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.steps == Steps::DATA && !self.bio_by_bio && self.retry.is_none()
+    }
+
+    /// Returns whether a request that has not been issued will be a single command for its data,
+    /// and is no part of a bio.
+    #[inline]
+    pub(crate) fn is_whole_data(&self) -> bool {
+        self.steps == Steps::DATA && !self.oversized && self.part_of.is_none()
+    }
+
+    /// Returns whether the request is exactly one bio, and not a part of one.
+    #[inline]
+    pub(crate) fn is_one_bio(&self) -> bool {
+        self.nr_bios == 1 && self.part_of.is_none()
     }
 
     /// Returns whether another command follows the current one if that succeeds.

@@ -69,6 +69,12 @@ impl Timeouts {
         self.next_ns
     }
 
+    /// Returns whether a request at the driver is overdue.
+    #[inline]
+    pub(crate) fn has_overdue(&self) -> bool {
+        !self.overdue.is_empty()
+    }
+
     /// Returns the result of a request for its bios (H4).
     #[inline]
     pub(crate) fn completed(

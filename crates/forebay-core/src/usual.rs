@@ -11,13 +11,19 @@ use crate::limits::{QueueLimits, sectors_to_bytes};
 #[derive(Debug)]
 pub(crate) struct Usual {
     capacity: u64,
-    block_mask: u64,
-    addr_mask: usize,
-    len_mask: u32,
-    /// The longest bio that fits one request at any offset; 0 if that depends on the offset.
+    /// Bits that must be 0 in the offset, the address and the length.
+    start_mask: u64,
+    addr_mask: u64,
+    len_mask: u64,
+    /// The longest bio that fits the disk, and one request at any offset; 0 if that depends on the
+    /// offset.
     max_len: u64,
-    is_writable: bool,
+    /// The last of the operations that may be plain.
+    last_op: Op,
 }
+
+// The order that `is` relies on.
+const _: () = assert!(Op::Read as u8 == 0 && Op::Write as u8 == 1);
 
 impl Usual {
     pub(crate) fn of(limits: &QueueLimits) -> Usual {
@@ -25,13 +31,14 @@ impl Usual {
         let dma = limits.dma_alignment;
         let depends = limits.chunk_sectors != 0 || limits.seg_boundary_mask != u64::MAX;
         let max_len = sectors_to_bytes(limits.max_sectors).min(u64::from(limits.max_segment_size));
+        let capacity = limits.capacity_bytes.unwrap_or(i64::MAX as u64);
         Usual {
-            capacity: limits.capacity_bytes.unwrap_or(i64::MAX as u64),
-            block_mask: block_mask.into(),
-            addr_mask: dma as usize,
-            len_mask: if dma == 0 { 0 } else { dma | block_mask },
-            max_len: if depends { 0 } else { max_len },
-            is_writable: !limits.read_only,
+            capacity,
+            start_mask: block_mask.into(),
+            addr_mask: dma.into(),
+            len_mask: (dma | block_mask).into(),
+            max_len: if depends { 0 } else { max_len.min(capacity) },
+            last_op: if limits.read_only { Op::Read } else { Op::Write },
         }
     }
 
@@ -40,16 +47,17 @@ impl Usual {
     #[inline]
     pub(crate) fn is(&self, bio: &Bio) -> bool {
         let Segments::One(segment) = &bio.segments else { return false };
-        let is_op = bio.op == Op::Read || bio.op == Op::Write && self.is_writable;
+        let is_op = bio.op as u8 <= self.last_op as u8;
+        let misaligned = (bio.start & self.start_mask)
+            | (segment.addr as u64 & self.addr_mask)
+            | (bio.len & self.len_mask);
         is_op
             && bio.flags == BioFlags::NONE
             && u64::from(segment.len) == bio.len
             && bio.len.wrapping_sub(1) < self.max_len
-            && (bio.start | bio.len) & self.block_mask == 0
+            // No length up to `max_len` exceeds the capacity.
             && bio.start <= self.capacity.wrapping_sub(bio.len)
-            && bio.len <= self.capacity
-            && segment.addr & self.addr_mask == 0
-            && segment.len & self.len_mask == 0
+            && misaligned == 0
     }
 }
 

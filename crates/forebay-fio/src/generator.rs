@@ -223,7 +223,7 @@ impl Generator {
     }
 
     /// The next I/O, of which there is one, in this direction.
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self, direction: Direction) -> Op {
         self.left -= 1;
         let block = self.order.draw(direction, self.blocks);
@@ -234,7 +234,8 @@ impl Generator {
 impl Iterator for Generator {
     type Item = Op;
 
-    #[inline]
+    // Always inlined: otherwise each I/O is returned through memory.
+    #[inline(always)]
     fn next(&mut self) -> Option<Op> {
         if self.left == 0 {
             return None;

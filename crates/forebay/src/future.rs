@@ -130,7 +130,7 @@ impl Future for IoFuture {
         }
         let boxed = mailbox.take().and_then(|mut ended| ended.next());
         let boxed = boxed.expect("what was delivered is there");
-        let completion = Completion::of(&boxed, buf.take());
+        let completion = Completion { buf: buf.take(), ..Completion::of(&boxed) };
         this.state = State::Over;
         Poll::Ready(Ok(completion))
     }

@@ -139,7 +139,8 @@ impl Io {
         self
     }
 
-    #[inline]
+    // Always inlined: otherwise the I/O is passed through memory.
+    #[inline(always)]
     fn with_buf(op: Op, buf: Buf, len: usize, offset: u64) -> Io {
         assert!(len <= buf.len(), "an I/O of {len} bytes exceeds its buffer of {}", buf.len());
         let bio =
@@ -168,11 +169,13 @@ pub struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn of(boxed: &QueuedBio, buf: Option<Buf>) -> Completion {
+    /// Returns the completion of a bio, without its buffer.
+    #[inline]
+    pub(crate) fn of(boxed: &QueuedBio) -> Completion {
         Completion {
             user_data: boxed.bio().user_data,
             result: boxed.result(),
-            buf,
+            buf: None,
             tag_wait_ns: boxed.tag_wait(),
             durable_point: boxed.durable_point(),
         }

@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -107,8 +108,11 @@ impl BioQueue {
     /// [`Refusal::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
+        let (bio, buf) = undroppable(io);
         let now = now_ns(self.shared.info().is_timed());
-        self.submit_at(io, now)
+        // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
+        // the completion is reaped.
+        unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
     }
 
     /// Submits an I/O as [`submit`](BioQueue::submit) does, without reading the clock again. `now`
@@ -119,11 +123,9 @@ impl BioQueue {
     /// Same as `submit`.
     #[inline]
     pub fn submit_at(&mut self, io: Io, now: u64) -> Result<(), SubmitError> {
-        let (bio, buf) = io.into_parts();
-        // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
-        // the completion is reaped.
-        let submitted = unsafe { self.submit_with(bio, buf, now) };
-        submitted.map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io::of_parts(bio, buf) })
+        let (bio, buf) = undroppable(io);
+        // SAFETY: as in `submit`.
+        unsafe { self.submit_with(bio, buf, now) }.map_err(refused)
     }
 
     /// Submits a bio whose memory belongs to the caller. Never blocks.
@@ -144,33 +146,35 @@ impl BioQueue {
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
         // SAFETY: the caller keeps the conditions; dropping the queue waits.
-        let submitted = unsafe { self.submit_with(bio, None, now) };
+        let submitted = unsafe { self.submit_with(bio, ManuallyDrop::new(None), now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
     }
 
-    /// Submits a bio, with its buffer if the queue owns its memory.
+    /// Submits a bio, with its buffer if the queue owns its memory. If this panics, the buffer
+    /// leaks.
     ///
     /// # Safety
     /// Same as [`BioQueue::submit_raw`].
-    #[inline]
+    // Always inlined: otherwise the bio and the buffer are passed through memory.
+    #[inline(always)]
     unsafe fn submit_with(
         &mut self,
         bio: Bio,
-        buf: Option<Buf>,
+        buf: ManuallyDrop<Option<Buf>>,
         now: u64,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
         if self.shared.is_foreign() {
-            return Err((Refusal::Forked, bio, buf));
+            return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
-            return Err((Refusal::WouldBlock, bio, buf));
+            return Err((Refusal::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
         };
         boxed.fill(bio);
         let number = boxed.number() as usize;
         match self.ctx.queue_bio(boxed, now) {
             Ok(turn_due) => {
                 if buf.is_some() {
-                    self.bufs[number] = buf;
+                    self.bufs[number] = ManuallyDrop::into_inner(buf);
                 }
                 self.len += 1;
                 if turn_due {
@@ -182,7 +186,7 @@ impl BioQueue {
             Err((refusal, mut boxed)) => {
                 let bio = boxed.take_bio();
                 self.free.push(boxed);
-                Err((refusal, bio, buf))
+                Err((refusal, bio, ManuallyDrop::into_inner(buf)))
             }
         }
     }
@@ -225,7 +229,8 @@ impl BioQueue {
     /// Panics if `min` is greater than `max`.
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.reap_with(min, max, |completion| out.push(completion))
+        self.clear_poll();
+        self.reap_into(min, max, out)
     }
 
     /// Reaps as [`reap`](BioQueue::reap) does, but calls `each` with each completion, oldest first.
@@ -234,8 +239,23 @@ impl BioQueue {
     /// # Panics
     /// Panics if `min` is greater than `max`, or if `each` panics. If `each` panics, the remaining
     /// completions stay in the queue for the next call, and the queue's descriptor is readable.
+    #[inline(always)]
+    pub fn reap_with(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
+        self.clear_poll();
+        let nr = self.prepare_reap(min, max);
+        let reaping = Reaping { queue: self };
+        for _ in 0..nr {
+            let BioQueue { ready, free, bufs, len, .. } = &mut *reaping.queue;
+            *len -= 1;
+            let completion = pop(&mut ready.borrow_mut(), free, bufs);
+            each(completion);
+        }
+        nr
+    }
+
+    /// Clears the descriptor's signal before a reap.
     #[inline]
-    pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
+    fn clear_poll(&self) {
         // A child of a fork shares descriptors with its parent and must not clear their signals.
         if let Some(poll) = &self.poll
             && !self.shared.is_foreign()
@@ -243,7 +263,6 @@ impl BioQueue {
             poll.waiter.told();
             poll.clear();
         }
-        self.reap_now(min, max, each)
     }
 
     /// Reaps as [`reap`](BioQueue::reap) does with `min` = 0, but leaves the queue's descriptor as
@@ -252,31 +271,40 @@ impl BioQueue {
     /// poll that reports it, call `reap`, which clears it.
     #[inline]
     pub fn reap_untold(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.reap_now(0, max, |completion| out.push(completion))
+        self.reap_into(0, max, out)
     }
 
     #[inline]
-    fn reap_now(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
+    fn reap_into(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
+        let nr = self.prepare_reap(min, max);
+        let reaping = Reaping { queue: self };
+        let BioQueue { ready, free, bufs, len, .. } = &mut *reaping.queue;
+        let mut ready = ready.borrow_mut();
+        out.extend((0..nr).map(|_| {
+            *len -= 1;
+            pop(&mut ready, free, bufs)
+        }));
+        drop(ready);
+        nr
+    }
+
+    /// Waits until `min` bios are ready, or all are. Returns how many of them to reap.
+    #[inline(always)]
+    fn prepare_reap(&mut self, min: usize, max: usize) -> usize {
         assert!(min <= max);
         let nr_ready = self.take_mail();
         if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
-            thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
-            self.wait(min);
+            self.unplug_and_wait(min);
         } else if self.poll.is_some() {
             self.signal_alarm();
         }
-        let nr = self.ready.borrow().len().min(max);
-        // Also runs if `each` panics: the descriptor may be clear while bios are left.
-        let reaping = Reaping { queue: self };
-        for _ in 0..nr {
-            let queue = &mut *reaping.queue;
-            let Some(boxed) = queue.ready.borrow_mut().pop() else { break };
-            let completion = Completion::of(&boxed, queue.bufs[boxed.number() as usize].take());
-            queue.free.push(boxed);
-            queue.len -= 1;
-            each(completion);
-        }
-        nr
+        self.ready.borrow().len().min(max)
+    }
+
+    #[inline(never)]
+    fn unplug_and_wait(&mut self, min: usize) {
+        thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
+        self.wait(min);
     }
 
     /// Makes at least one turn. Waits until `min` bios are ready or none is left in the layer.
@@ -404,14 +432,19 @@ impl BioQueue {
     /// Keeps the descriptor readable while there are bios to reap that no other code signals. If
     /// the owner reaps before it polls, bios that its own calls complete are signalled only after a
     /// reap (`is_reaped`). The alarm covers work that no completion continues.
+    #[inline]
     fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
-            let ready = self.ready.borrow();
-            let is_waiting = self.len > ready.len() && poll.is_mute;
-            let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
-            if has_left || is_waiting {
-                poll.signal();
-            }
+            self.signal_poll(poll, is_reaped);
+        }
+    }
+
+    fn signal_poll(&self, poll: &QueuePoll, is_reaped: bool) {
+        let ready = self.ready.borrow();
+        let is_waiting = self.len > ready.len() && poll.is_mute;
+        let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
+        if has_left || is_waiting {
+            poll.signal();
         }
     }
 
@@ -445,7 +478,31 @@ impl BioQueue {
     }
 }
 
-/// A running reap. On drop, also after a panic, it makes the descriptor readable if bios are left.
+/// Takes an I/O apart without destructors. A destructor that runs if a submission panics would need
+/// the address of the I/O, so each submission would copy it through memory.
+#[inline]
+fn undroppable(io: Io) -> (Bio, ManuallyDrop<Option<Buf>>) {
+    let (bio, buf) = io.into_parts();
+    (bio, ManuallyDrop::new(buf))
+}
+
+#[cold]
+fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
+    SubmitError { refusal, io: Io::of_parts(bio, buf) }
+}
+
+/// Removes the oldest bio that is ready, and frees its box.
+// Always inlined: otherwise the completion is passed through memory.
+#[inline(always)]
+fn pop(ready: &mut Ready, free: &mut Vec<Box<QueuedBio>>, bufs: &mut [Option<Buf>]) -> Completion {
+    free.push(ready.pop().expect("only the owner reaps"));
+    // From here on nothing panics, so the parts of the completion need no place in memory.
+    let boxed = free.last().expect("just pushed");
+    Completion { buf: bufs[boxed.number() as usize].take(), ..Completion::of(boxed) }
+}
+
+/// A running reap. On drop, also after a panic, it makes the descriptor readable if bios are left:
+/// it may be clear.
 struct Reaping<'a> {
     queue: &'a mut BioQueue,
 }

@@ -79,9 +79,9 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit {
             file: "crates/forebay/src/queue.rs",
             from: "if self.shared.is_foreign() {\n            \
-                   return Err((Refusal::Forked, bio, buf));",
+                   return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
             to: "if self.shared.is_foreign() && buf.is_none() {\n            \
-                 return Err((Refusal::Forked, bio, buf));",
+                 return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
         }],
         test: Test::it("forebay", "holds::a_child_of_a_fork_is_refused_and_the_parent_goes_on"),
         says: "",

@@ -63,7 +63,7 @@ impl Calls {
         match result {
             Ok(moved) => {
                 let ns = if TIMED { now_ns - start_ns } else { 0 };
-                tally.end::<TIMED>(op, moved, ns, ns, buf);
+                tally.end::<TIMED>(op, moved, [ns; 2], || buf);
             }
             Err(error) => tally.fail(op, error),
         }

@@ -18,6 +18,7 @@ use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
+use std::mem::ManuallyDrop;
 
 use super::memory::buffers;
 use super::tally::Tally;
@@ -29,7 +30,8 @@ pub(super) struct Queued {
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<u32>,
-    bufs: Vec<Buf>,
+    /// The buffers of the slots that are free.
+    bufs: Vec<Option<Buf>>,
     /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
     /// The next I/O, if it is known: it was drawn before a pause, or the layer had no room for it.
@@ -53,15 +55,30 @@ impl Slot {
     /// Returns clat and lat of an I/O that was reaped at `now_ns`: from its commit, and from its
     /// start. slat is the difference of the two.
     #[inline(always)]
-    fn latencies(&self, now_ns: u64) -> (u64, u64) {
-        (now_ns - self.issued_ns, now_ns - self.start_ns)
+    fn latencies(&self, now_ns: u64) -> [u64; 2] {
+        [now_ns - self.issued_ns, now_ns - self.start_ns]
+    }
+}
+
+impl Slot {
+    /// Ends the submission latency of an I/O that was committed at `now_ns`.
+    #[inline(always)]
+    fn commit(&mut self, tally: &mut Tally<'_>, now_ns: u64) {
+        self.issued_ns = now_ns;
+        let slat_ns = now_ns - self.start_ns;
+        tally.stats.record_slat(self.op.direction, slat_ns);
+        if tally.job.measures.slat_percentiles {
+            let stats = &mut tally.stats.directions[self.op.direction.index()];
+            stats.slat_histogram.record(slat_ns);
+        }
     }
 }
 
 /// The outcome of an attempt to submit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Submitted {
-    Yes,
+    /// In this slot.
+    Yes(u32),
     /// There is no room until I/Os are reaped.
     NotNow,
     /// There are no more I/Os, or this one was refused for good.
@@ -80,7 +97,7 @@ impl Queued {
             queue: disk.queue(),
             slots: vec![idle; depth],
             free: (0..job.iodepth).rev().collect(),
-            bufs: buffers(job, disk),
+            bufs: buffers(job, disk).into_iter().map(Some).collect(),
             batch: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
@@ -110,8 +127,10 @@ impl Queued {
                 }
             } else if in_flight == job.iodepth {
                 // All I/Os are in flight; `iodepth_low` limits how many may be left.
-                while self.in_flight() == job.iodepth || self.in_flight() > job.iodepth_low {
-                    self.reap::<TIMED>(tally, min.max(1).min(self.in_flight()), max);
+                let mut left = in_flight;
+                while left == job.iodepth || left > job.iodepth_low {
+                    self.reap::<TIMED>(tally, min.max(1).min(left), max);
+                    left = self.in_flight();
                 }
             } else if min == 0 && in_flight > 0 {
                 self.reap::<TIMED>(tally, 0, max);
@@ -148,39 +167,87 @@ impl Queued {
             self.next = self.next.take().or_else(|| ops.next_as(direction));
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
-        let mut submitted = Submitted::Yes;
-        // A single I/O has no adjacent I/O to merge with.
-        let outer = (room > 1).then(forebay::plug);
+        if room == 1 {
+            return self.submit_one::<TIMED>(tally, ops);
+        }
+        let mut more = true;
+        let mut is_full = false;
+        let outer = forebay::plug();
         // All pauses that were due are over, so at least one I/O may be submitted.
         while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
-            submitted = match self.next.take().or_else(|| ops.next()) {
-                Some(op) => {
-                    let start_ns = match TIMED {
-                        true if self.is_fresh => tally.now_ns,
-                        true => tally.read_clock(),
-                        false => 0,
-                    };
-                    self.is_fresh = false;
-                    let now_ns = match TIMED {
-                        true => tally.layer_ns(start_ns),
-                        // For the layer's own latencies.
-                        false if self.iostats => forebay::now_ns(),
-                        false => 0,
-                    };
-                    self.submit(tally, op, [start_ns, now_ns], outer.is_some())
+            match self.submit_next::<TIMED>(tally, ops, true) {
+                Submitted::Yes(slot) => self.batch.push(slot),
+                Submitted::NotNow => {
+                    is_full = true;
+                    break;
                 }
-                None => Submitted::Never,
-            };
-            if submitted != Submitted::Yes {
-                break;
+                Submitted::Never => {
+                    more = false;
+                    break;
+                }
             }
         }
         drop(outer);
         self.commit::<TIMED>(tally);
-        if submitted == Submitted::NotNow {
+        if is_full {
             self.reap::<TIMED>(tally, 1, tally.job.iodepth);
         }
-        submitted != Submitted::Never
+        more
+    }
+
+    /// Submits and commits one I/O, if there is room for it. Returns whether there may be more. It
+    /// needs no plug: a single I/O has no adjacent I/O to merge with.
+    #[inline(always)]
+    fn submit_one<const TIMED: bool>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        ops: &mut impl Stream,
+    ) -> bool {
+        match self.submit_next::<TIMED>(tally, ops, false) {
+            Submitted::Yes(slot) => {
+                tally.stats.record_submit(1, self.in_flight());
+                if TIMED {
+                    let now_ns = tally.read_clock();
+                    self.slots[slot as usize].commit(tally, now_ns);
+                }
+                true
+            }
+            Submitted::NotNow => {
+                self.reap::<TIMED>(tally, 1, tally.job.iodepth);
+                true
+            }
+            Submitted::Never => false,
+        }
+    }
+
+    /// Submits the next I/O, if there is one. If `plugs`, it has a plug of its own.
+    #[inline(always)]
+    fn submit_next<const TIMED: bool>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        ops: &mut impl Stream,
+        plugs: bool,
+    ) -> Submitted {
+        let op = match self.next.take() {
+            Some(op) => op,
+            None => match ops.next() {
+                Some(op) => op,
+                None => return Submitted::Never,
+            },
+        };
+        let start_ns = match TIMED {
+            true if self.is_fresh => tally.now_ns,
+            true => tally.read_clock(),
+            false => 0,
+        };
+        self.is_fresh = false;
+        let now_ns = match TIMED {
+            true => tally.layer_ns(start_ns),
+            // For the layer's own latencies.
+            false if self.iostats => forebay::now_ns(),
+            false => 0,
+        };
+        self.submit(tally, op, [start_ns, now_ns], plugs)
     }
 
     /// Submits one I/O. All loops share this function, so that the layer's submit is inlined only
@@ -193,19 +260,20 @@ impl Queued {
         plugs: bool,
     ) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
-        let io = self.io(tally, op).user_data(slot.into());
+        let io = self.io(tally, op, slot).user_data(slot.into());
         let inner = plugs.then(forebay::plug);
         let submitted = self.queue.submit_at(io, now_ns);
         drop(inner);
         if let Err(refused) = submitted {
-            self.bufs.extend(refused.io.into_buf());
+            if let Some(buf) = refused.io.into_buf() {
+                self.bufs[slot as usize] = Some(buf);
+            }
             self.free.push(slot);
             return self.refuse(tally, op, refused.refusal);
         }
         self.slots[slot as usize] = Slot { op, start_ns, issued_ns: 0 };
-        self.batch.push(slot);
         tally.submitted(op);
-        Submitted::Yes
+        Submitted::Yes(slot)
     }
 
     /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
@@ -220,11 +288,12 @@ impl Queued {
         Submitted::Never
     }
 
-    fn io(&mut self, tally: &Tally<'_>, op: Op) -> Io {
+    #[inline(always)]
+    fn io(&mut self, tally: &Tally<'_>, op: Op, slot: u32) -> Io {
         if op.direction == Direction::Trim {
             return Io::discard(op.offset, op.len.into());
         }
-        let mut buf = self.bufs.pop().expect("a buffer for every slot");
+        let mut buf = self.bufs[slot as usize].take().expect("a buffer for every slot");
         if op.direction == Direction::Read {
             return Io::read_part(buf, op.len as usize, op.offset);
         }
@@ -246,16 +315,8 @@ impl Queued {
             return;
         }
         let now_ns = tally.read_clock();
-        if tally.job.measures.slat_percentiles {
-            for slot in self.batch.iter().map(|&slot| &self.slots[slot as usize]) {
-                let stats = &mut tally.stats.directions[slot.op.direction.index()];
-                stats.slat_histogram.record(now_ns - slot.start_ns);
-            }
-        }
         for slot in self.batch.drain(..) {
-            let slot = &mut self.slots[slot as usize];
-            slot.issued_ns = now_ns;
-            tally.stats.record_slat(slot.op.direction, now_ns - slot.start_ns);
+            self.slots[slot as usize].commit(tally, now_ns);
         }
     }
 
@@ -264,9 +325,12 @@ impl Queued {
         // One time stamp for all, read after the reaping.
         let mut stamp = None;
         let reaped = queue.reap_with(min as usize, max as usize, |completion| {
-            let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-            let slot = slots[user_data as usize];
+            let at = user_data as usize;
+            // A destructor of `buf` would need its address, and so a copy in memory.
+            let buf = ManuallyDrop::new(buf);
+            let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
+            let slot = &slots[at];
             let op = slot.op;
             free.push(user_data as u32);
             if let Some(ns) = tag_wait_ns {
@@ -274,13 +338,15 @@ impl Queued {
             }
             match result {
                 Ok(moved) => {
-                    let block = buf.as_deref().unwrap_or_default();
-                    let (clat_ns, lat_ns) = if TIMED { slot.latencies(now_ns) } else { (0, 0) };
-                    tally.end::<TIMED>(op, moved, clat_ns, lat_ns, block);
+                    let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
+                    let block = || buf.as_deref().unwrap_or_default();
+                    tally.end::<TIMED>(op, moved, latencies, block);
                 }
                 Err(status) => tally.fail(op, IoError::Ended(status)),
             }
-            bufs.extend(buf);
+            if buf.is_some() {
+                bufs[at] = ManuallyDrop::into_inner(buf);
+            }
         });
         if stamp.is_none() {
             tally.read_clock_for::<TIMED>();
@@ -302,15 +368,15 @@ mod tests {
         let op = Op { direction: Direction::Read, offset: 0, len: 4096 };
         // Start, commit and reap time of each I/O, followed by clat and lat.
         for (start_ns, issued_ns, now_ns, expected) in [
-            (1_000, 1_250, 9_000, (7_750, 8_000)),
-            (5_000, 5_000, 5_001, (1, 1)),
-            (0, 300, 300, (0, 300)),
-            (0, 0, 0, (0, 0)),
+            (1_000, 1_250, 9_000, [7_750, 8_000]),
+            (5_000, 5_000, 5_001, [1, 1]),
+            (0, 300, 300, [0, 300]),
+            (0, 0, 0, [0, 0]),
         ] {
             let latencies = Slot { op, start_ns, issued_ns }.latencies(now_ns);
             assert_eq!(latencies, expected);
             let slat_ns = issued_ns - start_ns;
-            assert_eq!(latencies.0 + slat_ns, latencies.1);
+            assert_eq!(latencies[0] + slat_ns, latencies[1]);
         }
     }
 }

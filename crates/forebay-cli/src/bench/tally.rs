@@ -276,15 +276,14 @@ impl<'a> Tally<'a> {
     }
 
     /// Records an I/O that succeeded. It took `clat_ns` from its commit and `lat_ns` from its
-    /// start, if it is `TIMED`. `block` is its memory.
-    #[inline]
-    pub(super) fn end<const TIMED: bool>(
+    /// start, if it is `TIMED`. `block` returns its memory.
+    #[inline(always)]
+    pub(super) fn end<'b, const TIMED: bool>(
         &mut self,
         op: Op,
         moved: u64,
-        clat_ns: u64,
-        lat_ns: u64,
-        block: &[u8],
+        [clat_ns, lat_ns]: [u64; 2],
+        block: impl FnOnce() -> &'b [u8],
     ) {
         if moved == 0 && op.direction != Direction::Trim {
             return self.fail_empty(op);
@@ -297,11 +296,12 @@ impl<'a> Tally<'a> {
             self.stats.directions[op.direction.index()].short_ios += 1;
         }
         if self.is_watchful {
-            self.watch(op, moved, [clat_ns, lat_ns], block);
+            self.watch(op, moved, [clat_ns, lat_ns], block());
         }
     }
 
     /// Does work at the end of an I/O that only some jobs need.
+    #[inline(never)]
     fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
         if let Some(logs) = &mut self.logs {
             let has_slat = !self.job.is_blocking();

@@ -187,7 +187,7 @@ impl Turn<'_> {
         // Read before the issue: writes that end in other contexts meanwhile may be too late for
         // it.
         let in_hand = device.durability.point();
-        let answer = driver.queue_rq(&issued(splits, &rq, flush.tag, false), true);
+        let answer = driver.queue_rq(&issued::<false>(splits, &rq, flush.tag), true);
         match answer {
             Issue::Queued => {
                 flush.in_hand = in_hand;

@@ -8,8 +8,8 @@
 //! set and drop out there.
 
 use super::{Tag, TagSet};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 /// The number of tags taken from the set at once.
 const BATCH: u32 = 32;
@@ -20,7 +20,7 @@ const BATCH: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct TagCache {
     set: Arc<TagSet>,
-    at_hand: Vec<Tag>,
+    at_hand: Stack,
     hint: u32,
     /// The number of tags given out, and the maximum.
     nr_busy: u32,
@@ -31,9 +31,41 @@ pub(crate) struct TagCache {
     is_short: bool,
 }
 
+/// A stack of tags with room for all of a set.
+#[derive(Debug)]
+struct Stack {
+    /// The first `len` are on the stack.
+    tags: Box<[Tag]>,
+    len: usize,
+}
+
+impl Stack {
+    fn new(depth_max: usize) -> Stack {
+        Stack { tags: alloc::vec![Tag::from_index(0); depth_max].into(), len: 0 }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Tag] {
+        &mut self.tags[..self.len]
+    }
+
+    /// Panics if the stack has as many tags as the set.
+    #[inline(always)]
+    fn push(&mut self, tag: Tag) {
+        self.tags[self.len] = tag;
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Tag> {
+        let top = self.len.checked_sub(1)?;
+        self.len = top;
+        Some(self.tags[top])
+    }
+}
+
 impl TagCache {
     pub(crate) fn new(set: Arc<TagSet>, nr_requests: u32) -> TagCache {
-        let at_hand = Vec::with_capacity(set.depth() as usize);
+        let at_hand = Stack::new(set.depth_max() as usize);
         TagCache {
             set,
             at_hand,
@@ -54,17 +86,18 @@ impl TagCache {
     /// The kept tags are a part of `nr_requests`, not of `limit`, the number that other users leave
     /// to this context for now. A limit of `nr_kept` or less would otherwise leave no tag, and a
     /// context that holds none must not be refused (T1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&mut self, nr_kept: u32) -> Option<Tag> {
         if nr_kept > 0 && self.nr_busy + nr_kept >= self.nr_requests {
             // The caller's own tags are in its way; tags of other contexts would not help.
             return None;
         }
         if self.nr_busy < self.limit {
-            if self.at_hand.is_empty() {
-                self.refill();
-            }
             if let Some(tag) = self.at_hand.pop() {
+                self.nr_busy += 1;
+                return Some(tag);
+            }
+            if let Some(tag) = self.refill() {
                 self.nr_busy += 1;
                 return Some(tag);
             }
@@ -73,18 +106,19 @@ impl TagCache {
         None
     }
 
+    /// Takes tags from the set. Returns one of them.
     #[cold]
-    fn refill(&mut self) {
+    fn refill(&mut self) -> Option<Tag> {
         let TagCache { set, at_hand, hint, .. } = self;
         set.try_get_many(BATCH, hint, &mut |tag| at_hand.push(tag));
         // The lowest tags are given out first.
-        at_hand.reverse();
+        at_hand.as_mut_slice().reverse();
+        at_hand.pop()
     }
 
     /// Puts a tag. The request table asserts that it was in use.
     #[inline]
     pub(crate) fn put(&mut self, tag: Tag) {
-        assert!(self.at_hand.len() < self.set.depth_max() as usize);
         self.at_hand.push(tag);
         self.nr_busy -= 1;
     }
@@ -93,7 +127,7 @@ impl TagCache {
     pub(crate) fn nr_free(&self, nr_kept: u32) -> u32 {
         let limit = self.limit.min(self.nr_requests.saturating_sub(nr_kept));
         let nr_allowed = limit.saturating_sub(self.nr_busy);
-        nr_allowed.min(self.at_hand.len() as u32 + self.set.nr_free())
+        nr_allowed.min(self.at_hand.len as u32 + self.set.nr_free())
     }
 
     /// Returns the number of tags given out.
@@ -120,9 +154,9 @@ impl TagCache {
 
     /// Gives the cached tags back to the set, and returns their number.
     pub(crate) fn give_back(&mut self) -> u32 {
-        let nr = self.at_hand.len() as u32;
-        self.set.put_many(self.at_hand.drain(..));
-        nr
+        let nr = core::mem::take(&mut self.at_hand.len);
+        self.set.put_many(self.at_hand.tags[..nr].iter().copied());
+        nr as u32
     }
 
     /// Returns whether, since the last call, a request found no tag in the set, or no tag that this
@@ -135,6 +169,7 @@ impl TagCache {
 #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn no_more_are_given_out_than_may_be_and_those_that_are_out_stay_so() {

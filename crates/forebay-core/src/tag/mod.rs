@@ -67,7 +67,7 @@ impl Tag {
     /// # Panics
     /// Panics if `index` is greater than 65535, the largest tag.
     #[inline]
-    pub fn from_index(index: usize) -> Tag {
+    pub const fn from_index(index: usize) -> Tag {
         assert!(index <= u16::MAX as usize);
         Tag(index as u16)
     }

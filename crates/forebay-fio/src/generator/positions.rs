@@ -28,7 +28,7 @@ impl Order {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn draw(&mut self, direction: Direction, blocks: u64) -> u64 {
         match self {
             Self::Sequential(positions) => {

@@ -182,7 +182,7 @@ impl JobStats {
     }
 
     /// Counts one completed I/O of `bytes`: `clat_ns` since its commit, `lat_ns` since its start.
-    #[inline]
+    #[inline(always)]
     pub fn record_complete(&mut self, direction: Direction, bytes: u64, clat_ns: u64, lat_ns: u64) {
         let stats = &mut self.directions[direction.index()];
         stats.io_bytes += bytes;

@@ -31,11 +31,19 @@ impl Doorbell {
     /// Notifies the device if a request was queued.
     #[inline]
     pub(super) fn ring(&mut self) {
-        if std::mem::take(&mut self.due) && self.kick_ns > 0 {
-            let until = clock::now_ns() + self.kick_ns;
-            while clock::now_ns() < until {
-                std::hint::spin_loop();
-            }
+        if self.kick_ns > 0 {
+            self.notify();
+        }
+    }
+
+    #[cold]
+    fn notify(&mut self) {
+        if !std::mem::take(&mut self.due) {
+            return;
+        }
+        let until = clock::now_ns() + self.kick_ns;
+        while clock::now_ns() < until {
+            std::hint::spin_loop();
         }
     }
 }

@@ -18,6 +18,9 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
+/// The scale of this process's clock, outside of it, so that a reading does not check first whether
+/// the clock has been made.
+static SCALE: Scale = Scale::new();
 
 /// Returns the time of the clock that the layer's own timestamps use: nanoseconds since its first
 /// use in this process.
@@ -26,6 +29,12 @@ static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
 /// million, and costs a few nanoseconds. Any thread may call it.
 #[inline]
 pub fn now_ns() -> u64 {
+    SCALE.now_ns().unwrap_or_else(slow_ns)
+}
+
+/// Reads the clock when the counter alone does not suffice.
+#[cold]
+fn slow_ns() -> u64 {
     CLOCK.now_ns()
 }
 
@@ -41,13 +50,12 @@ impl Clock {
             let (begin, end) = (Pair::read(), Pair::read_after_a_while());
             let (ticks, ns) = (end.ticks.wrapping_sub(begin.ticks), end.ns_since(&begin));
             if let Some(rate) = Rate::of(ticks, ns) {
-                return Clock::Counter(Counter::new(begin, rate));
+                return Clock::Counter(Counter::new(&SCALE, begin, rate));
             }
         }
         Clock::Kernel(Kernel { base_ns: 0, base: Instant::now() })
     }
 
-    #[inline]
     fn now_ns(&self) -> u64 {
         match self {
             Clock::Counter(clock) => clock.ns_at(counter(), &Hardware),
@@ -80,42 +88,74 @@ const SKEW: u64 = 1 << 16;
 /// A value that no counter comes within [`STEP`] of: reaching it takes a century.
 const JUMPED: u64 = 1 << 63;
 
-/// The processor's counter as a clock.
+/// How to convert the counter to a time.
 #[derive(Debug)]
-struct Counter {
-    start: u64,
-    rate: Rate,
+struct Scale {
     /// Ticks of the last comparison minus [`SKEW`], or [`JUMPED`]. A counter value up to [`STEP`]
     /// above this is used without a comparison, so no returned time is later than that.
     checked: AtomicU64,
+    /// The ticks at time 0: not above any value of `checked`. Set once, as `rate`.
+    start: AtomicU64,
+    /// A [`Rate`]; 0 while the counter is not used.
+    rate: AtomicU64,
+}
+
+impl Scale {
+    /// Creates a scale that is not used.
+    const fn new() -> Scale {
+        Scale { checked: AtomicU64::new(JUMPED), start: AtomicU64::new(0), rate: AtomicU64::new(0) }
+    }
+
+    /// Returns the time by the processor's counter, if it needs no comparison. Does not read the
+    /// counter before [`Clock::start`] has found it trustworthy.
+    #[inline]
+    fn now_ns(&self) -> Option<u64> {
+        // Relaxed: a rate that was seen too early comes with the mark in `checked`.
+        match self.rate.load(Ordering::Relaxed) {
+            0 => None,
+            rate => self.ns_at(counter(), Rate(rate)),
+        }
+    }
+
+    /// Returns the time at which the counter shows `ticks`, if it needs no comparison.
+    #[inline]
+    fn ns_at(&self, ticks: u64, rate: Rate) -> Option<u64> {
+        // Acquire: the start and the rate were set before. An older value leads to a comparison.
+        // Below the value the difference wraps around.
+        let checked = self.checked.load(Ordering::Acquire);
+        (ticks.wrapping_sub(checked) < STEP)
+            .then(|| rate.ns(ticks.wrapping_sub(self.start.load(Ordering::Relaxed))))
+    }
+}
+
+/// The processor's counter as a clock.
+#[derive(Debug)]
+struct Counter {
+    scale: &'static Scale,
+    start: u64,
+    rate: Rate,
     last: Mutex<Pair>,
     /// The clock used after a jump.
     kernel: OnceLock<Kernel>,
 }
 
 impl Counter {
-    fn new(start: Pair, rate: Rate) -> Counter {
-        Counter {
-            start: start.ticks,
-            rate,
-            checked: AtomicU64::new(start.ticks.saturating_sub(SKEW)),
-            last: Mutex::new(start),
-            kernel: OnceLock::new(),
-        }
+    /// Creates the clock, and begins to use its scale.
+    fn new(scale: &'static Scale, start: Pair, rate: Rate) -> Counter {
+        let ticks = start.ticks.saturating_sub(SKEW);
+        scale.start.store(ticks, Ordering::Relaxed);
+        scale.rate.store(rate.0, Ordering::Relaxed);
+        // Release, with the acquire of a reading.
+        scale.checked.store(ticks, Ordering::Release);
+        Counter { scale, start: ticks, rate, last: Mutex::new(start), kernel: OnceLock::new() }
     }
 
     /// Returns the time at which the counter shows `ticks`.
-    #[inline]
     fn ns_at(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
-        // Relaxed: an older value leads to a comparison. Below the value the difference wraps
-        // around.
-        if ticks.wrapping_sub(self.checked.load(Ordering::Relaxed)) < STEP {
-            return self.ns_of(ticks);
-        }
-        self.compare(ticks, clocks)
+        let ns = self.scale.ns_at(ticks, self.rate);
+        ns.unwrap_or_else(|| self.compare(ticks, clocks))
     }
 
-    #[inline]
     fn ns_of(&self, ticks: u64) -> u64 {
         self.rate.ns(ticks.saturating_sub(self.start))
     }
@@ -123,7 +163,7 @@ impl Counter {
     /// Compares the counter with the kernel's clock, and returns the time.
     #[cold]
     fn compare(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
-        let checked = self.checked.load(Ordering::Acquire);
+        let checked = self.scale.checked.load(Ordering::Acquire);
         let locked = (0..NR_TRIES).find_map(|_| {
             std::hint::spin_loop();
             self.last.try_lock().ok()
@@ -139,16 +179,16 @@ impl Counter {
         };
         let now = clocks.both();
         if now.agrees_with(&last, self.rate) {
-            self.checked.store(now.ticks.saturating_sub(SKEW), Ordering::Release);
+            self.scale.checked.store(now.ticks.saturating_sub(SKEW), Ordering::Release);
             let ns = self.ns_of(now.ticks);
             *last = now;
             return ns;
         }
-        let latest_ns = self.latest_ns(self.checked.load(Ordering::Relaxed));
+        let latest_ns = self.latest_ns(self.scale.checked.load(Ordering::Relaxed));
         let base_ns = latest_ns.max(self.ns_of(last.ticks) + now.ns_since(&last));
         let kernel = self.kernel.get_or_init(|| Kernel { base_ns, base: now.at });
         // Release, with the acquire above: a thread that sees the mark sees that clock.
-        self.checked.store(JUMPED, Ordering::Release);
+        self.scale.checked.store(JUMPED, Ordering::Release);
         kernel.ns_at(now.at)
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the clock on a machine with a counter that jumps.
 
-use super::{Clocks, Counter, Pair, Rate, SKEW, STEP};
+use super::{Clocks, Counter, Pair, Rate, SKEW, STEP, Scale};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Machine {
 
     fn clock(&self) -> Counter {
         let rate = Rate::of(1_000_000, 1_000_000).expect("1 GHz");
-        Counter::new(self.both(), rate)
+        Counter::new(Box::leak(Box::new(Scale::new())), self.both(), rate)
     }
 
     /// Advances both clocks by `time`, and the counter by `ppm` parts in a million more.

@@ -1,7 +1,7 @@
 //! Per-thread state of a disk: the software queue and the hardware context that it maps to.
 
 use crate::runtime::blocking::Blocking;
-use crate::runtime::hctx::{Token, now_ns};
+use crate::runtime::hctx::{Hctx, Token, now_ns};
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
@@ -9,7 +9,7 @@ use forebay_core::{
     Commit, KickPolicy, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned,
     UnplugCause,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -33,6 +33,8 @@ pub(crate) struct Ctx {
     counters: Arc<PlugCounters>,
     plug_policy: PlugPolicy,
     kick: KickPolicy,
+    /// When to commit at the end of the thread's last open section, unless as ever.
+    commit_at_end: Option<Commit>,
     /// Whether a commit was deferred.
     is_deferred: Cell<bool>,
     /// Whether the device counts a section of this thread (`kick=per-device`).
@@ -47,6 +49,9 @@ pub(crate) struct Ctx {
 impl Ctx {
     pub(crate) fn new(shared: &Arc<Shared>, hctx: usize) -> Rc<Ctx> {
         thread::reserve_spare();
+        if shared.info().policy.plug == PlugPolicy::PerLevel {
+            thread::use_levels();
+        }
         let counters = shared.new_plug_counters();
         let info = shared.info();
         let queue = SoftwareQueue::new(info.limits, info.policy, Arc::clone(&counters));
@@ -61,6 +66,7 @@ impl Ctx {
             counters,
             plug_policy: info.policy.plug,
             kick: info.policy.kick,
+            commit_at_end: (info.policy.kick == KickPolicy::Deferred).then_some(Commit::Now),
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
             is_timed: info.is_timed(),
@@ -100,16 +106,26 @@ impl Ctx {
         }
     }
 
-    /// Runs `work` on the disk, if the disk is open. A waker may re-enter this `Ctx`, and open and
-    /// close queues, so the handle is taken out of the cell meanwhile.
+    /// Returns the disk if it is open. A waker may re-enter this `Ctx`, and open and close queues,
+    /// so the handle is taken out of the cell until [`Ctx::keep_shared`].
     #[inline]
-    fn with_shared<T>(&self, work: impl FnOnce(&Shared) -> T) -> Option<T> {
-        let shared = self.kept.take().or_else(|| self.shared.upgrade())?;
-        let result = work(&shared);
+    fn take_shared(&self) -> Option<Arc<Shared>> {
+        self.kept.take().or_else(|| self.shared.upgrade())
+    }
+
+    #[inline]
+    fn keep_shared(&self, shared: Arc<Shared>) {
         if self.nr_queues.get() > 0 {
             self.kept.set(Some(shared));
         }
-        Some(result)
+    }
+
+    /// Runs `work` on the disk, if the disk is open.
+    fn with_shared(&self, work: impl FnOnce(&Shared)) {
+        if let Some(shared) = self.take_shared() {
+            work(&shared);
+            self.keep_shared(shared);
+        }
     }
 
     /// Takes the state for a blocking call. [`Ctx::put_blocking`] returns it.
@@ -124,7 +140,7 @@ impl Ctx {
 
     /// Accepts a bio: into the plug, or into the list of outgoing requests. Returns true if there
     /// are outgoing requests; then the caller calls [`Ctx::turn`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue_bio(
         self: &Rc<Ctx>,
         bio: Box<QueuedBio>,
@@ -143,14 +159,18 @@ impl Ctx {
     /// result of the first one. `commit` says when issued requests are committed; `None` uses the
     /// disk's policy. Returns `None` if another thread holds the token: it turns in place of the
     /// caller.
-    #[inline]
     pub(crate) fn turn(
         self: &Rc<Ctx>,
         shared: &Shared,
         now: u64,
         commit: Option<Commit>,
     ) -> Option<Turned> {
-        let (token, turned) = self.turn_and_hold(shared, now, commit)?;
+        let queue = self.queue.borrow_mut();
+        let hctx = shared.hctx(self.hctx());
+        let Some(mut token) = hctx.try_take() else {
+            return self.turn_through_inbox(shared, queue, now, commit);
+        };
+        let turned = self.turn_with((&mut token, hctx), shared, queue, true, now, commit);
         token.finish();
         Some(turned)
     }
@@ -166,60 +186,135 @@ impl Ctx {
     ) -> Option<Turned> {
         let is_last = self.ready.borrow().as_ref().is_some_and(|last| Rc::ptr_eq(last, ready));
         self.is_attended.set(is_last);
-        let turned = self.turn_and_hold(shared, now, commit);
+        let queue = self.queue.borrow_mut();
+        let hctx = shared.hctx(self.hctx());
+        let Some(mut token) = hctx.try_take() else {
+            return self.turn_through_inbox(shared, queue, now, commit);
+        };
+        let turned = self.turn_with((&mut token, hctx), shared, queue, true, now, commit);
         // Cleared before wakers run.
         self.is_attended.set(false);
-        let (token, turned) = turned?;
         token.finish();
         Some(turned)
     }
 
     /// Same as [`Ctx::turn`], but runs one turn and keeps the token.
-    #[inline]
     pub(crate) fn turn_and_hold<'a>(
         self: &Rc<Ctx>,
         shared: &'a Shared,
         now: u64,
         commit: Option<Commit>,
     ) -> Option<(Token<'a>, Turned)> {
-        let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
+        let hctx = shared.hctx(self.hctx());
+        let (mut token, is_held) = match hctx.try_take() {
+            Some(token) => (token, true),
+            None => (Ctx::publish(hctx, &mut queue)?, false),
+        };
+        let turned = self.turn_with((&mut token, hctx), shared, queue, is_held, now, commit);
+        Some((token, turned))
+    }
+
+    /// Moves the outgoing requests to the inbox, because another thread holds the token. Returns
+    /// the token if it is free by now.
+    #[cold]
+    fn publish<'a>(hctx: &'a Hctx, queue: &mut SoftwareQueue) -> Option<Token<'a>> {
         // Requests published earlier are accepted first, so none of this thread's requests is
         // overtaken.
-        let (mut token, ctx) = match hctx.try_take() {
-            Some(token) => (token, Some(&mut *queue)),
-            None => {
-                hctx.push_outgoing(&mut queue);
-                (hctx.run()?, None)
-            }
+        hctx.push_outgoing(queue);
+        hctx.run()
+    }
+
+    /// Continues [`Ctx::turn`] and [`Ctx::turn_for`] if another thread holds the token.
+    #[cold]
+    fn turn_through_inbox(
+        self: &Rc<Ctx>,
+        shared: &Shared,
+        mut queue: RefMut<'_, SoftwareQueue>,
+        now: u64,
+        commit: Option<Commit>,
+    ) -> Option<Turned> {
+        let hctx = shared.hctx(self.hctx());
+        let token = Ctx::publish(hctx, &mut queue);
+        let turned = token.map(|mut token| {
+            let turned = self.turn_with((&mut token, hctx), shared, queue, false, now, commit);
+            // Cleared before wakers run.
+            self.is_attended.set(false);
+            token.finish();
+            turned
+        });
+        self.is_attended.set(false);
+        turned
+    }
+
+    /// Runs one turn of the hardware context `hctx`, with the outgoing requests of `queue` if they
+    /// are still there (`is_held`).
+    // Always inlined: each of the few callers is on the path of an I/O.
+    #[inline(always)]
+    fn turn_with(
+        self: &Rc<Ctx>,
+        (token, hctx): (&mut Token<'_>, &Hctx),
+        shared: &Shared,
+        queue: RefMut<'_, SoftwareQueue>,
+        is_held: bool,
+        now: u64,
+        commit: Option<Commit>,
+    ) -> Turned {
+        let commit = match commit {
+            Some(commit) => commit,
+            None => match self.when_to_commit(shared) {
+                Commit::Later => return self.turn_deferred((token, hctx), queue, is_held, now),
+                commit => commit,
+            },
         };
-        let by_policy = commit.is_none();
-        let commit = commit.unwrap_or_else(|| self.when_to_commit(shared));
-        let nr_own = ctx.as_ref().map_or(0, |queue| queue.nr_outgoing()) as u32;
-        let nr_before = token.core.nr_uncommitted();
-        let turned = match &*self.ready.borrow() {
+        self.turn_now((token, hctx), queue, is_held, now, commit)
+    }
+
+    /// Runs one turn. Bios of the thread's last queue go to it directly.
+    #[inline(always)]
+    fn turn_now(
+        &self,
+        (token, hctx): (&mut Token<'_>, &Hctx),
+        mut queue: RefMut<'_, SoftwareQueue>,
+        is_held: bool,
+        now: u64,
+        commit: Commit,
+    ) -> Turned {
+        let outgoing = is_held.then_some(&mut *queue);
+        match &*self.ready.borrow() {
             // A thread that waits in a shared context, as others do, waits on its mailbox.
             Some(ready) if !hctx.is_shared || self.is_attended.get() => {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
-                let turned = token.turn(now, commit, ctx, Some(&mut ready));
+                let turned = token.turn(now, commit, outgoing, Some(&mut ready));
                 if !self.is_attended.get() {
                     ready.signal();
                 }
                 turned
             }
-            _ => token.turn(now, commit, ctx, None),
-        };
-        drop(queue);
-        if by_policy && commit == Commit::Later {
-            // Only the thread's own requests are deferred. Others may wait for theirs (I5).
-            match token.core.nr_uncommitted() {
-                0 => {}
-                nr if hctx.is_shared && nr > nr_before + nr_own => token.commit(),
-                _ => self.put_off(&mut token),
-            }
+            _ => token.turn(now, commit, outgoing, None),
         }
-        Some((token, turned))
+    }
+
+    /// Runs one turn, and defers the commit of the thread's own requests.
+    #[inline(never)]
+    fn turn_deferred(
+        self: &Rc<Ctx>,
+        (token, hctx): (&mut Token<'_>, &Hctx),
+        queue: RefMut<'_, SoftwareQueue>,
+        is_held: bool,
+        now: u64,
+    ) -> Turned {
+        let nr_own = if is_held { queue.nr_outgoing() } else { 0 };
+        let nr_covered = token.core.nr_uncommitted() + nr_own as u32;
+        let turned = self.turn_now((token, hctx), queue, is_held, now, Commit::Later);
+        // Only the thread's own requests are deferred. Others may wait for theirs (I5).
+        match token.core.nr_uncommitted() {
+            0 => {}
+            nr if hctx.is_shared && nr > nr_covered => token.commit(),
+            _ => self.put_off(token),
+        }
+        turned
     }
 
     /// Returns when the disk's policy commits requests that could be committed now.
@@ -229,8 +324,16 @@ impl Ctx {
             // Under `plug=per-level` each level is committed separately, as in Linux before the
             // patch that `PlugPolicy` cites.
             KickPolicy::Deferred => {
-                self.plug_policy != PlugPolicy::PerLevel && thread::nr_sections() > 0
+                thread::nr_sections() > 0 && self.plug_policy != PlugPolicy::PerLevel
             }
+            _ => self.commits_later(shared),
+        };
+        if later { Commit::Later } else { Commit::Now }
+    }
+
+    #[inline(never)]
+    fn commits_later(&self, shared: &Shared) -> bool {
+        match self.kick {
             KickPolicy::PerDevice => {
                 let is_in_section = thread::nr_sections() > 0;
                 if is_in_section {
@@ -238,10 +341,9 @@ impl Ctx {
                 }
                 is_in_section
             }
-            KickPolicy::PerRequest => false,
+            KickPolicy::Deferred | KickPolicy::PerRequest => false,
             KickPolicy::LoopEnd => true,
-        };
-        if later { Commit::Later } else { Commit::Now }
+        }
     }
 
     /// Defers the commit. (D6: it covers at most as many requests as there are tags.)
@@ -288,32 +390,35 @@ impl Ctx {
     }
 
     /// Unplugs the requests of `level` and above and sends them. Returns whether other requests
-    /// stay in the plug.
-    pub(crate) fn unplug(self: &Rc<Ctx>, cause: UnplugCause, level: u32) -> bool {
+    /// stay in the plug. If the thread's last open section ends next (`ends_sections`), the commit
+    /// would be deferred for nothing, and is made at once.
+    pub(crate) fn unplug(
+        self: &Rc<Ctx>,
+        cause: UnplugCause,
+        level: u32,
+        ends_sections: bool,
+    ) -> bool {
         let now = now_ns(self.is_timed);
-        let is_due = {
-            let mut queue = self.queue.borrow_mut();
-            queue.unplug(cause, level, now);
-            self.in_plug.set(queue.is_plugged());
-            queue.has_outgoing()
-        };
-        if is_due {
-            let commit = self.ends_section(cause).then_some(Commit::Now);
-            let turned = self.with_shared(|shared| self.turn(shared, now, commit));
-            if turned.is_none() {
+        let mut queue = self.queue.borrow_mut();
+        queue.unplug(cause, level, now);
+        self.in_plug.set(queue.is_plugged());
+        if queue.has_outgoing() {
+            let commit = if ends_sections { self.commit_at_end } else { None };
+            let Some(shared) = self.take_shared() else {
                 // Bios of dropped futures of a disk that is closed: they are discarded.
-                self.queue.borrow_mut().outgoing().for_each(drop);
+                queue.outgoing().for_each(drop);
+                return self.in_plug.get();
+            };
+            let hctx = shared.hctx(self.hctx());
+            if let Some(mut token) = hctx.try_take() {
+                self.turn_with((&mut token, hctx), &shared, queue, true, now, commit);
+                token.finish();
+            } else {
+                self.turn_through_inbox(&shared, queue, now, commit);
             }
+            self.keep_shared(shared);
         }
         self.in_plug.get()
-    }
-
-    /// Returns whether the end of this plug also ends the outermost section. Then the commit would
-    /// be deferred for nothing, and is made at once.
-    fn ends_section(&self, cause: UnplugCause) -> bool {
-        self.kick == KickPolicy::Deferred
-            && cause == UnplugCause::Outermost
-            && thread::nr_sections() == 1
     }
 
     /// Unplugs the requests, for the turn that the caller makes next.
@@ -329,7 +434,7 @@ impl Ctx {
     /// Cleans up when the thread ends: sends the plugged requests and gives up the hardware
     /// context.
     pub(crate) fn retire(self: &Rc<Ctx>) {
-        self.unplug(UnplugCause::Wait, 1);
+        self.unplug(UnplugCause::Wait, 1, false);
         self.with_shared(|shared| {
             if shared.is_foreign() {
                 return;

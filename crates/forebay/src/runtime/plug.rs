@@ -21,6 +21,7 @@ use std::marker::PhantomData;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a plug that is not kept ends at once"]
+#[inline]
 pub fn plug() -> PlugGuard {
     thread::begin_plug();
     PlugGuard { not_send: PhantomData }
@@ -43,6 +44,7 @@ impl PlugGuard {
 }
 
 impl Drop for PlugGuard {
+    #[inline]
     fn drop(&mut self) {
         thread::end_plug();
     }

@@ -5,9 +5,9 @@
 
 use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
+use crate::runtime::stack::BioList;
 use forebay_core::QueuedBio;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,8 +16,10 @@ use std::sync::Arc;
 pub(crate) struct Ready {
     mailbox: Arc<Mailbox>,
     owner: u64,
-    /// Oldest first.
-    ended: VecDeque<Box<QueuedBio>>,
+    /// Oldest first. Older bios are in `next`.
+    ended: Vec<Box<QueuedBio>>,
+    /// Oldest last: the next bios to pop.
+    next: Vec<Box<QueuedBio>>,
     /// Total number of bios that came through the mailbox.
     nr_mailed: u64,
     /// Signalled when a bio ends, for an event loop.
@@ -32,7 +34,8 @@ impl Ready {
         Rc::new(RefCell::new(Ready {
             mailbox,
             owner,
-            ended: VecDeque::new(),
+            ended: Vec::new(),
+            next: Vec::new(),
             nr_mailed: 0,
             event: None,
         }))
@@ -59,7 +62,7 @@ impl Ready {
     #[inline]
     pub(crate) fn signal(&self) {
         if let Some(event) = &self.event
-            && !self.ended.is_empty()
+            && !self.is_empty()
         {
             event.signal();
         }
@@ -67,17 +70,18 @@ impl Ready {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.ended.len()
+        self.ended.len() + self.next.len()
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ended.is_empty()
+        self.len() == 0
     }
 
     /// Reserves room for `nr` bios in total, so that no ended bio allocates.
     pub(crate) fn make_room(&mut self, nr: usize) {
         self.ended.reserve(nr.saturating_sub(self.ended.len()));
+        self.next.reserve(nr.saturating_sub(self.next.len()));
     }
 
     /// Returns the total number of bios that came through the mailbox.
@@ -90,22 +94,29 @@ impl Ready {
     #[inline]
     pub(crate) fn take_mail(&mut self) {
         if let Some(mail) = self.mailbox.take() {
-            let before = self.ended.len();
-            self.ended.extend(mail);
-            self.nr_mailed += (self.ended.len() - before) as u64;
+            self.add_mail(mail);
         }
+    }
+
+    #[inline(never)]
+    fn add_mail(&mut self, mail: BioList) {
+        let before = self.ended.len();
+        self.ended.extend(mail);
+        self.nr_mailed += (self.ended.len() - before) as u64;
     }
 
     /// Takes all of `bios` if all of them belong to the queue.
     #[inline]
     pub(crate) fn take_all(&mut self, bios: &mut Vec<Box<QueuedBio>>) -> bool {
-        if bios.iter().any(|bio| bio.owner() != self.owner) {
-            return false;
-        }
-        // For one bio, a pop costs less than a drain.
-        match bios.len() {
-            1 => self.ended.extend(bios.pop()),
-            _ => self.ended.extend(bios.drain(..)),
+        match &bios[..] {
+            // For one bio, a push costs less than a copy of the list.
+            [bio] if bio.owner() == self.owner => {
+                if let Some(bio) = bios.pop() {
+                    self.ended.push(bio);
+                }
+            }
+            bios if bios.iter().any(|bio| bio.owner() != self.owner) => return false,
+            _ => self.ended.append(bios),
         }
         true
     }
@@ -113,12 +124,19 @@ impl Ready {
     /// Appends a bio of the queue.
     pub(crate) fn push(&mut self, bio: Box<QueuedBio>) {
         debug_assert!(bio.owner() == self.owner);
-        self.ended.push_back(bio);
+        self.ended.push(bio);
     }
 
     /// Removes the oldest bio.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Box<QueuedBio>> {
-        self.ended.pop_front()
+        self.next.pop().or_else(|| self.pop_first())
+    }
+
+    #[inline(never)]
+    fn pop_first(&mut self) -> Option<Box<QueuedBio>> {
+        std::mem::swap(&mut self.ended, &mut self.next);
+        self.next.reverse();
+        self.next.pop()
     }
 }

@@ -20,10 +20,16 @@ use std::sync::Arc;
 struct ThreadState {
     /// Number of open plugs.
     level: Cell<u32>,
-    /// The disks with bios in the plug.
+    /// The disk that joined the plug last, if it has bios in it, and the others, oldest first. Most
+    /// plugs hold bios of one disk.
+    newest: Cell<Option<Rc<Ctx>>>,
     plugged: RefCell<Vec<Rc<Ctx>>>,
+    /// Whether `plugged` may have any.
+    has_others: Cell<bool>,
+    /// Whether the thread has ever used a disk with `plug=per-level`.
+    has_levels: Cell<bool>,
     /// The contexts to be committed at the end of the section.
-    deferred: RefCell<Defer<Deferred>>,
+    deferred: Defer<Deferred>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
     /// An empty list, kept for its allocation.
@@ -44,8 +50,9 @@ impl PartialEq for Deferred {
 
 impl Drop for ThreadState {
     fn drop(&mut self) {
+        self.newest.take();
         self.plugged.take();
-        self.deferred.take();
+        drop(self.deferred.detach());
         for ctx in self.ctxs.take() {
             ctx.retire();
         }
@@ -56,8 +63,11 @@ thread_local! {
     static THREAD: ThreadState = const {
         ThreadState {
             level: Cell::new(0),
+            newest: Cell::new(None),
             plugged: RefCell::new(Vec::new()),
-            deferred: RefCell::new(Defer::new()),
+            has_others: Cell::new(false),
+            has_levels: Cell::new(false),
+            deferred: Defer::new(),
             ctxs: RefCell::new(Vec::new()),
             spare: RefCell::new(Vec::new()),
         }
@@ -71,54 +81,104 @@ pub(crate) fn level() -> u32 {
 }
 
 /// Opens a plug, which is a section as well.
+#[inline]
 pub(crate) fn begin_plug() {
     let _ = THREAD.try_with(|thread| {
         thread.level.set(thread.level.get() + 1);
-        thread.deferred.borrow_mut().begin();
+        thread.deferred.begin();
     });
 }
 
 /// Ends the innermost plug.
+#[inline(never)]
 pub(crate) fn end_plug() {
-    let ended = THREAD.try_with(|thread| {
-        let level = thread.level.replace(thread.level.get() - 1);
-        (!thread.plugged.borrow().is_empty()).then_some(level)
+    let _ = THREAD.try_with(|thread| {
+        match thread.level.replace(thread.level.get() - 1) {
+            1 => {
+                let is_last_section = thread.deferred.nesting() == 1;
+                if let Some(ctx) = thread.newest.take() {
+                    ctx.unplug(UnplugCause::Outermost, 1, is_last_section);
+                }
+                if thread.has_others.get() {
+                    thread.unplug_others(is_last_section);
+                }
+            }
+            level if thread.has_levels.get() => unplug_level(level),
+            _ => {}
+        }
+        thread.end_section();
     });
-    match ended {
-        Ok(Some(1)) => unplug_all(UnplugCause::Outermost, None),
-        Ok(Some(level)) => unplug_level(level),
-        Ok(None) | Err(_) => {}
-    }
-    end_section();
 }
 
 /// Opens a section.
 pub(crate) fn begin_section() {
-    let _ = THREAD.try_with(|thread| thread.deferred.borrow_mut().begin());
+    let _ = THREAD.try_with(|thread| thread.deferred.begin());
 }
 
 /// Ends the innermost section. If it is the outermost, makes the deferred commits.
 pub(crate) fn end_section() {
-    let is_due = THREAD.try_with(|thread| {
-        let mut deferred = thread.deferred.borrow_mut();
-        deferred.end() && !deferred.is_empty()
-    });
-    if let Ok(true) = is_due {
-        commit_deferred(UnplugCause::Outermost, None);
+    let _ = THREAD.try_with(ThreadState::end_section);
+}
+
+impl ThreadState {
+    /// Removes a disk from the plug, the newest first.
+    #[inline]
+    fn pop_plugged(&self) -> Option<Rc<Ctx>> {
+        let newest = self.newest.take();
+        match newest.is_none() && self.has_others.get() {
+            true => self.pop_other(),
+            false => newest,
+        }
+    }
+
+    /// Unplugs the disks that joined the outermost plug, which ends, before the newest.
+    #[inline(never)]
+    fn unplug_others(&self, is_last_section: bool) {
+        while let Some(ctx) = self.pop_plugged() {
+            ctx.unplug(UnplugCause::Outermost, 1, is_last_section);
+        }
+    }
+
+    #[inline(never)]
+    fn pop_other(&self) -> Option<Rc<Ctx>> {
+        let mut others = self.plugged.borrow_mut();
+        let newest = others.pop();
+        self.has_others.set(!others.is_empty());
+        newest
+    }
+
+    /// Adds disks to the plug, behind those that are there.
+    fn add_plugged(&self, disks: impl IntoIterator<Item = Rc<Ctx>>) {
+        self.plugged.borrow_mut().extend(disks);
+        self.has_others.set(true);
+    }
+
+    /// Removes all disks from the plug. The newest is last.
+    fn take_plugged(&self) -> Vec<Rc<Ctx>> {
+        let mut all = self.plugged.take();
+        all.extend(self.newest.take());
+        all
+    }
+
+    #[inline]
+    fn end_section(&self) {
+        if self.deferred.end() && !self.deferred.is_empty() {
+            commit_deferred(UnplugCause::Outermost, None);
+        }
     }
 }
 
 /// Returns the number of open sections of this thread.
 #[inline]
 pub(crate) fn nr_sections() -> u32 {
-    THREAD.try_with(|thread| thread.deferred.borrow().nesting()).unwrap_or(0)
+    THREAD.try_with(|thread| thread.deferred.nesting()).unwrap_or(0)
 }
 
 /// Defers the commit of a context to the end of the section, or to the next wait. Returns false if
 /// the thread is ending and keeps no state.
 pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
     let put_off = |thread: &ThreadState| {
-        thread.deferred.borrow_mut().put_off(Deferred(Rc::clone(ctx)));
+        thread.deferred.put_off(Deferred(Rc::clone(ctx)));
     };
     THREAD.try_with(put_off).is_ok()
 }
@@ -131,7 +191,7 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
     }
     let mut kept = Vec::new();
     loop {
-        let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.borrow_mut().detach()) else {
+        let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.detach()) else {
             return;
         };
         let is_last = calls.is_empty();
@@ -143,7 +203,7 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
             let is_waiter = waiter.is_some_and(|waiter| std::ptr::eq(waiter, &*ctx));
             ctx.commit_deferred(is_waiter);
         }
-        let _ = THREAD.try_with(|thread| thread.deferred.borrow_mut().give_back(calls));
+        let _ = THREAD.try_with(|thread| thread.deferred.give_back(calls));
         if is_last {
             break;
         }
@@ -155,24 +215,36 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
 
 #[inline]
 fn is_nothing_deferred() -> bool {
-    THREAD.try_with(|thread| thread.deferred.borrow().is_empty()).unwrap_or(true)
+    THREAD.try_with(|thread| thread.deferred.is_empty()).unwrap_or(true)
+}
+
+/// Records that this thread uses a disk with `plug=per-level`.
+pub(crate) fn use_levels() {
+    let _ = THREAD.try_with(|thread| thread.has_levels.set(true));
 }
 
 /// Records that a disk has bios in this thread's plug.
+#[inline]
 pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
     // The level was above 0 just now, so the thread's state exists.
-    THREAD.with(|thread| thread.plugged.borrow_mut().push(Rc::clone(ctx)));
+    THREAD.with(|thread| {
+        if let Some(older) = thread.newest.replace(Some(Rc::clone(ctx))) {
+            thread.add_plugged([older]);
+        }
+    });
 }
 
 /// Unplugs everything. For `waiter`, which waits for its own bios next, leaves the turn to the
 /// caller.
 pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
-    while let Ok(Some(ctx)) = THREAD.try_with(|thread| thread.plugged.borrow_mut().pop()) {
-        match waiter {
-            Some(waiter) if std::ptr::eq(waiter, &*ctx) => ctx.detach(cause),
-            _ => drop(ctx.unplug(cause, 1)),
+    let _ = THREAD.try_with(|thread| {
+        while let Some(ctx) = thread.pop_plugged() {
+            match waiter {
+                Some(waiter) if std::ptr::eq(waiter, &*ctx) => ctx.detach(cause),
+                _ => drop(ctx.unplug(cause, 1, false)),
+            }
         }
-    }
+    });
     // D5.
     if cause == UnplugCause::Wait {
         commit_deferred(cause, waiter);
@@ -180,19 +252,17 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
 }
 
 /// Ends an inner plug: under `per-level`, unplugs the bios that were queued on its level.
+#[inline(never)]
 fn unplug_level(level: u32) {
-    let goes = |ctx: &Rc<Ctx>| ctx.plug_policy() == PlugPolicy::PerLevel;
-    if !THREAD.try_with(|thread| thread.plugged.borrow().iter().any(goes)).unwrap_or(false) {
-        return;
-    }
-    let Ok(mut ctxs) = THREAD.try_with(|thread| thread.plugged.take()) else { return };
+    let Ok(mut ctxs) = THREAD.try_with(ThreadState::take_plugged) else { return };
     ctxs.retain(|ctx| {
-        ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
+        let goes = ctx.plug_policy() == PlugPolicy::PerLevel;
+        !goes || ctx.unplug(UnplugCause::Level, level, false)
     });
     // A waker may have plugged bios of other disks meanwhile.
     let _ = THREAD.try_with(|thread| {
-        let others = thread.plugged.replace(ctxs);
-        thread.plugged.borrow_mut().extend(others);
+        ctxs.extend(thread.take_plugged());
+        thread.add_plugged(ctxs);
     });
 }
 

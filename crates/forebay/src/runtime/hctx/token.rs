@@ -154,17 +154,8 @@ impl<'a> Token<'a> {
         self.wakes.get_or_insert_with(thread::take_spare).push(wake);
     }
 
-    /// Delivers ended bios. Returns whether a leader must be kicked.
-    #[inline]
-    fn deliver(&mut self, ended: &mut Vec<Box<QueuedBio>>, mut own: Option<&mut Ready>) -> bool {
-        if let Some(own) = &mut own
-            && own.take_all(ended)
-        {
-            return false;
-        }
-        self.deliver_each(ended, own)
-    }
-
+    /// Delivers ended bios to their mailboxes, and those of `own` to it. Returns whether a leader
+    /// must be kicked.
     #[inline(never)]
     fn deliver_each(&mut self, ended: &mut Vec<Box<QueuedBio>>, own: Option<&mut Ready>) -> bool {
         let mut own = own;
@@ -287,8 +278,13 @@ impl Turning for TokenTurn<'_, '_, '_> {
         if self.token.ended.is_empty() {
             return false;
         }
+        if let Some(own) = &mut self.own
+            && own.take_all(&mut self.token.ended)
+        {
+            return false;
+        }
         let mut ended = std::mem::take(&mut self.token.ended);
-        let kick = self.token.deliver(&mut ended, self.own.as_deref_mut());
+        let kick = self.token.deliver_each(&mut ended, self.own.as_deref_mut());
         self.token.ended = ended;
         kick
     }
