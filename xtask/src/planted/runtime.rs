@@ -194,7 +194,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "B1: a turn leaves the alarm of an event loop set",
         edits: &[Edit {
             file: TOKEN,
-            from: "            self.token.hctx.alarm.clear(self.now);\n",
+            from: "            self.token.hctx.alarm.clear();\n",
             to: "",
         }],
         test: Test::it("forebay", BUSY_DRIVER),

@@ -8,14 +8,14 @@
 //! An expired timer stays readable until a reap sets or stops it. That reap sets it even if its
 //! next due time has come meanwhile, because an edge-triggered event loop needs another edge.
 //!
-//! The kernel's clock and the layer's may differ by some parts in a million, so the timer may
-//! expire early. A reap shortly before the time sets it again, as after the time.
+//! The kernel's clock and the layer's may differ, so the timer may expire early. A reap sets an
+//! expired timer again, whatever the layer's clock shows.
 //!
 //! The program may forbid setting timers by a seccomp filter after the descriptor was created. Then
 //! an eventfd wakes the event loop at once instead of later: it polls, and no completion is missed.
 
 use crate::runtime::clock;
-use crate::runtime::event::{AnyOf, Event, TimerFd};
+use crate::runtime::event::{AnyOf, Event, TimerFd, timer_now_ns};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,9 +23,6 @@ use std::time::Duration;
 
 /// The due time if nothing is due.
 pub(super) const NEVER: u64 = u64::MAX;
-
-/// The clocks differ by less than the time to wait, shifted right by this.
-const DRIFT_SHIFT: u32 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct DueFd {
@@ -46,8 +43,8 @@ struct Fds {
 struct Running {
     /// The time at which the timer expires; [`NEVER`] if it does not run.
     at_ns: u64,
-    /// The time from which on it may have expired.
-    earliest_ns: u64,
+    /// The time from which on it may have expired, by the timer's clock.
+    expires_ns: u64,
     /// The eventfd was signalled in place of the timer.
     has_signalled: bool,
     nr_syscalls: u64,
@@ -55,7 +52,7 @@ struct Running {
 
 impl Default for Running {
     fn default() -> Running {
-        Running { at_ns: NEVER, earliest_ns: NEVER, has_signalled: false, nr_syscalls: 0 }
+        Running { at_ns: NEVER, expires_ns: NEVER, has_signalled: false, nr_syscalls: 0 }
     }
 }
 
@@ -98,7 +95,7 @@ impl DueFd {
 
     fn restart(&self, due_ns: impl FnOnce() -> u64) {
         let mut running = self.lock();
-        if clock::now_ns() < running.earliest_ns {
+        if running.expires_ns == NEVER || timer_now_ns() < running.expires_ns {
             return;
         }
         match due_ns() {
@@ -112,17 +109,17 @@ impl DueFd {
         let delay_ns = due_ns.saturating_sub(clock::now_ns());
         running.nr_syscalls += 1;
         running.at_ns = due_ns;
-        running.earliest_ns = due_ns - (delay_ns >> DRIFT_SHIFT);
         match timer.start(Duration::from_nanos(delay_ns)) {
-            Ok(()) if !running.has_signalled => {}
-            Ok(()) => {
+            Ok(expires_ns) if !running.has_signalled => running.expires_ns = expires_ns,
+            Ok(expires_ns) => {
+                running.expires_ns = expires_ns;
                 running.nr_syscalls += 1;
                 running.has_signalled = false;
                 event.clear();
             }
             Err(_) => {
                 running.nr_syscalls += 1;
-                running.earliest_ns = 0;
+                running.expires_ns = 0;
                 running.has_signalled = true;
                 event.signal();
             }
@@ -134,7 +131,7 @@ impl DueFd {
         running.nr_syscalls += 1;
         running.at_ns = NEVER;
         // A timer that cannot be stopped may expire at any time, so the next reap tries again.
-        running.earliest_ns = if timer.stop() { NEVER } else { 0 };
+        running.expires_ns = if timer.stop() { NEVER } else { 0 };
         if std::mem::take(&mut running.has_signalled) {
             running.nr_syscalls += 1;
             event.clear();

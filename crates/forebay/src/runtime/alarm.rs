@@ -26,7 +26,7 @@
 //! if the turn reads a stale flag and misses the opener's change: the turn then clears nothing.
 
 use crate::runtime::clock;
-use crate::runtime::event::{Event, TimerFd};
+use crate::runtime::event::{Event, TimerFd, timer_now_ns};
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -45,12 +45,9 @@ pub(crate) struct Alarm {
     is_set: AtomicBool,
     /// The time for which the timer is started; [`NEVER`] if it is not.
     at_ns: AtomicU64,
-    /// The earliest time at which the timer may have expired: its clock may be faster than ours.
-    earliest_ns: AtomicU64,
+    /// The time from which on the timer may have expired, by the timer's clock.
+    expires_ns: AtomicU64,
 }
-
-/// The clocks differ by less than the time to wait, shifted right by this.
-const DRIFT_SHIFT: u32 = 10;
 
 /// The time of a timer that does not run.
 const NEVER: u64 = u64::MAX;
@@ -77,7 +74,7 @@ impl Alarm {
             change: Mutex::new(Pending::default()),
             is_set: AtomicBool::new(false),
             at_ns: AtomicU64::new(NEVER),
-            earliest_ns: AtomicU64::new(NEVER),
+            expires_ns: AtomicU64::new(NEVER),
         }
     }
 
@@ -103,13 +100,12 @@ impl Alarm {
         if self.is_set.load(Ordering::Relaxed) {
             return;
         }
-        let now_ns = clock::now_ns();
-        let at_ns = now_ns + delay.as_nanos() as u64;
-        if self.at_ns.load(Ordering::Relaxed) <= at_ns && now_ns < self.earliest_ns() {
+        let at_ns = clock::now_ns() + delay.as_nanos() as u64;
+        if self.at_ns.load(Ordering::Relaxed) <= at_ns && !self.may_have_expired() {
             pending.timer = true;
-        } else if timer.start(delay).is_ok() {
+        } else if let Ok(expires_ns) = timer.start(delay) {
             pending.timer = true;
-            self.note_start(at_ns, delay);
+            self.note_start(at_ns, expires_ns);
         } else {
             event.signal();
             pending.event = true;
@@ -131,8 +127,8 @@ impl Alarm {
         let mut pending = lock(&self.change);
         let Some(Fds { timer, event }) = self.fds.get() else { return };
         let delay = Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
-        if timer.start(delay).is_ok() {
-            self.note_start(at_ns, delay);
+        if let Ok(expires_ns) = timer.start(delay) {
+            self.note_start(at_ns, expires_ns);
         } else {
             event.signal();
             pending.event = true;
@@ -150,25 +146,25 @@ impl Alarm {
         }
     }
 
-    /// Clears the alarm at the beginning of a turn, at the time `now_ns` (B1).
+    /// Clears the alarm at the beginning of a turn (B1).
     #[inline]
-    pub(crate) fn clear(&self, now_ns: u64) {
+    pub(crate) fn clear(&self) {
         // Relaxed: a deadline that is missed here keeps the alarm readable, and another turn
         // follows.
-        if self.is_set.load(Ordering::Relaxed) || self.earliest_ns() <= now_ns {
+        if self.is_set.load(Ordering::Relaxed) || self.may_have_expired() {
             self.stop();
         }
     }
 
-    fn note_start(&self, at_ns: u64, delay: Duration) {
-        let drift_ns = delay.as_nanos() as u64 >> DRIFT_SHIFT;
+    fn note_start(&self, at_ns: u64, expires_ns: u64) {
         self.at_ns.store(at_ns, Ordering::Relaxed);
-        self.earliest_ns.store(at_ns.saturating_sub(drift_ns), Ordering::Relaxed);
+        self.expires_ns.store(expires_ns, Ordering::Relaxed);
     }
 
     #[inline]
-    fn earliest_ns(&self) -> u64 {
-        self.earliest_ns.load(Ordering::Relaxed)
+    fn may_have_expired(&self) -> bool {
+        let expires_ns = self.expires_ns.load(Ordering::Relaxed);
+        expires_ns != NEVER && expires_ns <= timer_now_ns()
     }
 
     #[cold]
@@ -178,13 +174,12 @@ impl Alarm {
             if std::mem::take(&mut pending.event) {
                 event.clear();
             }
-            let is_due = self.earliest_ns() <= clock::now_ns();
             // A timer that cannot be stopped expires, and a later turn clears it.
-            if pending.timer || is_due {
+            if pending.timer || self.may_have_expired() {
                 pending.timer = !timer.stop();
                 if !pending.timer {
                     self.at_ns.store(NEVER, Ordering::Relaxed);
-                    self.earliest_ns.store(NEVER, Ordering::Relaxed);
+                    self.expires_ns.store(NEVER, Ordering::Relaxed);
                 }
             }
         }
@@ -194,8 +189,6 @@ impl Alarm {
     /// Returns whether the alarm is readable now, or soon because the driver was busy. The result
     /// is a guess.
     pub(crate) fn is_set(&self) -> bool {
-        let earliest_ns = self.earliest_ns();
-        let may_be_due = || earliest_ns != NEVER && earliest_ns <= clock::now_ns();
-        self.is_set.load(Ordering::Relaxed) || may_be_due()
+        self.is_set.load(Ordering::Relaxed) || self.may_have_expired()
     }
 }

@@ -75,6 +75,18 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct TimerFd(File);
 
+/// A time of the clock of [`TimerFd`], in nanoseconds.
+///
+/// The layer's own clock ([`clock`](crate::runtime::clock)) may run at a slightly other rate, or
+/// stand still for a while after it was found to be ahead. So only this clock shows whether a timer
+/// may have expired.
+pub(crate) fn timer_now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a structure that the kernel writes to. The call cannot fail: the clock exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 impl TimerFd {
     /// Creates a timer that is not running.
     ///
@@ -96,13 +108,16 @@ impl TimerFd {
         self.0.as_fd()
     }
 
-    /// Makes it readable after `delay`.
+    /// Makes it readable after `delay`. Returns the time before which it does not expire
+    /// ([`timer_now_ns`]).
     ///
     /// # Errors
     /// The OS error if a seccomp filter forbids it by now. The timer continues as before.
-    pub(crate) fn start(&self, delay: Duration) -> io::Result<()> {
+    pub(crate) fn start(&self, delay: Duration) -> io::Result<u64> {
+        let now_ns = timer_now_ns();
         // Zero would stop it.
-        self.settime(delay.max(Duration::from_nanos(1)))
+        self.settime(delay.max(Duration::from_nanos(1)))?;
+        Ok(now_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// Makes it unreadable. Returns false if it still runs because a seccomp filter forbids

@@ -204,7 +204,7 @@ impl Turning for TokenTurn<'_, '_, '_> {
     fn begin(&mut self) {
         if self.is_polled {
             // B1.
-            self.token.hctx.alarm.clear(self.now);
+            self.token.hctx.alarm.clear();
             self.token.core.reap_all();
         }
     }
