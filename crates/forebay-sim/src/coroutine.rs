@@ -1,8 +1,8 @@
 //! Tasks as coroutines: each has a stack of its own, so plain functions can switch tasks.
 //!
 //! The simulator runs code that is also the product's. That code waits by calls, for example
-//! [`forebay_core::wait::Sleeper::park`], not by `await`. On a stack of its own a task can stop in the
-//! middle of such a call, and another task continues.
+//! [`forebay_core::wait::Sleeper::park`], not by `await`. On a stack of its own a task can stop in
+//! the middle of such a call, and another task continues.
 
 use crate::world::World;
 use corosensei::stack::DefaultStack;

@@ -77,7 +77,7 @@ impl Settings {
     pub(super) fn disk(&self, tasks: Tasks) -> Result<JobDisk, String> {
         let device = self.device();
         let parsed =
-            device::parse(&device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
+            device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in &self.0 {
             if key != DEVICE {

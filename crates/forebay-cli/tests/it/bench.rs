@@ -228,8 +228,8 @@ fn the_layer_block_explains_its_counters_by_their_labels() {
         ]
     );
     assert!(lines[4].starts_with("  queue runs   : total="), "{layer}");
-    let delays = "  delays       : tag waits=0, device busy=0, retried after an error=0, not retried=0, \
-         over the time limit=0";
+    let delays = "  delays       : tag waits=0, device busy=0, retried after an error=0, \
+                  not retried=0, over the time limit=0";
     assert_eq!(lines[5], delays);
     assert!(lines[6].starts_with("  a.0          : tag waits=0, switches: voluntary="), "{layer}");
     let settings = "  settings     : nr_hw_queues=1, iostats=off, max_sectors_kb=64";

@@ -12,9 +12,9 @@ pub trait Owner: Context {
     /// ([`HardwareContext::prepare_wait`](crate::HardwareContext::prepare_wait)).
     fn prepare_wait(&mut self, token: &mut Self::Token, nr_bios: u32) -> u32;
 
-    /// Waits in the driver until `nr` requests can be reaped; at most until `deadline_ns`, a time of
-    /// the context's clock, if given. Called without the token, by the only thread that ever takes
-    /// it.
+    /// Waits in the driver until `nr` requests can be reaped; at most until `deadline_ns`, a time
+    /// of the context's clock, if given. Called without the token, by the only thread that ever
+    /// takes it.
     fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>);
 
     /// Sleeps for the time after which a busy driver is asked again.

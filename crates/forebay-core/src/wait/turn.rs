@@ -74,8 +74,8 @@ pub trait Turning {
     fn arm_delayed_run(&mut self);
 
     /// Arms the wake-ups of those that wait for the context without a turn of their own: a run at
-    /// this time ([`Timers::arm_deadline`](super::Timers::arm_deadline)), and the alarm of event loops (B2).
-    /// Returns whether the leader must be kicked, because it may wait for longer.
+    /// this time ([`Timers::arm_deadline`](super::Timers::arm_deadline)), and the alarm of event
+    /// loops (B2). Returns whether the leader must be kicked, because it may wait for longer.
     fn arm_deadline(&mut self, at_ns: u64) -> bool;
 
     /// Ends the leader's wait beside the driver, now or when it begins ([`crate::Driver::kick`]),

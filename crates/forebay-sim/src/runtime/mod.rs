@@ -1,8 +1,8 @@
 //! Runtime of the simulator: tasks make the steps that threads make in the library.
 //!
-//! The order of the steps of turns and waits is the core's ([`forebay_core::wait`]). Between any two
-//! steps another task may run. Where the library has an atomic or a lock, a step is one change of
-//! it. So the interleavings are those of whole steps; loom checks the finer ones.
+//! The order of the steps of turns and waits is the core's ([`forebay_core::wait`]). Between any
+//! two steps another task may run. Where the library has an atomic or a lock, a step is one change
+//! of it. So the interleavings are those of whole steps; loom checks the finer ones.
 //!
 //! - [`hctx`]: a hardware context and its token; [`turn`]: its turn;
 //! - [`mailbox`]: where the ends of a task's bios wait for it;
