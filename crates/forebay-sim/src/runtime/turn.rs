@@ -244,7 +244,8 @@ fn turn_core(
         let verdict = checks.order.turned(hctx.at, &checks.bios);
         checks.expect(verdict);
         let limit_ns = world.disk.policy.io_timeout_ns;
-        if limit_ns > 0 {
+        // A turn that may not reap does not look for overdue requests either.
+        if limit_ns > 0 && gates.reap {
             let nr = port.state.count_overdue(now, limit_ns);
             let verdict = checks.runs.overdue(hctx.at, nr, &hctx.counters);
             checks.expect(verdict);

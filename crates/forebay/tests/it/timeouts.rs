@@ -124,3 +124,45 @@ fn device_that_does_not_answer_is_gone_after_the_grace() {
         disk.read_at(&mut [0; 4096], 4096).expect("the device is back");
     });
 }
+
+#[test]
+fn flush_behind_a_hung_one_ends_when_the_device_is_gone() {
+    let scratch = Scratch::new(1 << 20);
+    let slow = SLOW.as_secs();
+    let specs = specs(&scratch, &format!("rule=flush:delay={slow}s"));
+    thread::scope(|scope| {
+        // `ram` has no volatile cache.
+        for spec in specs.into_iter().filter(|spec| !spec.contains("ram")) {
+            scope.spawn(move || {
+                let disk = open(&spec);
+                disk.write_at(&[1; 4096], 0).expect("no fault");
+                thread::scope(|scope| {
+                    let begin = Instant::now();
+                    // The second flush fails first, and records that its writes may be lost.
+                    scope.spawn(|| disk.flush().expect_err("a write that it covers is lost"));
+                    thread::sleep(LIMIT / 4);
+                    disk.write_at(&[2; 4096], 0).expect("no fault");
+                    let error = disk.flush().expect_err("the device is gone");
+                    assert_took(begin, LIMIT + GRACE, &disk);
+                    assert_eq!(error, IoError::Ended(BlockStatus::Offline));
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn disk_with_a_hung_request_of_a_dropped_future_closes() {
+    on_each("rule=read:hang:range=0+4096", |disk| {
+        // A disk of its own: `on_each` keeps the other one open.
+        let disk = open(&disk.info().spec);
+        let begin = Instant::now();
+        let mut read = Box::pin(disk.start(Io::read(Buf::new(4096), 0)));
+        let waker = std::task::Waker::noop();
+        assert!(read.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+        drop(read);
+        drop(disk);
+        let took = begin.elapsed();
+        assert!(LIMIT <= took && took < SLOW / 2, "{took:?}");
+    });
+}
