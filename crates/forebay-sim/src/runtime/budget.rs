@@ -1,10 +1,10 @@
-//! Waiting for tags of a set that all tasks share: admission, by the core's own wait values.
+//! Waits for tags of a set that all tasks share, by the core's own wait values.
 //!
-//! A task takes a tag for each bio before it submits it; whoever delivers the bio's end puts it.
-//! The steps are those of the table in core's `tag/wait.rs` (T2), a lock or an atomic being one
-//! step. A task that waits for tags drives its hardware context meanwhile (W1), and has issued and
-//! committed what has tags (T9); it needs at most half of the depth at once (T10). How many tags
-//! may be in use changes under load (T6).
+//! A task takes a tag for each bio before it submits the bio. The task that delivers the bio's end
+//! puts the tag. The steps are those of the table in core's `tag/wait.rs` (T2); a lock or an atomic
+//! is one step. A task that waits for tags drives its hardware context meanwhile (W1). Before, it
+//! has issued and committed all requests with tags (T9). It needs at most half of the depth at once
+//! (T10). The number of tags in use changes under load (T6).
 
 use crate::check::waits::TASK_BITS;
 use crate::check::waits::task_of;
@@ -18,15 +18,15 @@ use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The set, and those who wait.
+/// The set, and the waiting tasks.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) tags: TagSet,
     pub(crate) waits: RefCell<TagWaits>,
     count: WaiterCount,
-    /// How few there may be at times.
+    /// The smallest limit of tags in use.
     limit_min: u32,
-    /// Somebody changes that: a lock.
+    /// A task changes the limit: a lock.
     is_resizing: Cell<bool>,
 }
 
@@ -47,7 +47,7 @@ impl Budget {
         (self.limit_min / 2).max(1)
     }
 
-    /// How few and how many may be in use.
+    /// Returns the smallest and the largest limit of tags in use.
     pub(crate) fn limits(&self) -> (u32, u32) {
         (self.limit_min, self.tags.depth_max())
     }
@@ -118,7 +118,7 @@ impl Thread<'_> {
         got
     }
 
-    /// Does something with the line, `nr_freed` tags being told of; says who is woken.
+    /// Changes the wait queue, after `nr_freed` tags were freed. Returns the waits to be woken.
     fn with_waits(
         &self,
         budget: &Budget,
@@ -135,8 +135,8 @@ impl Thread<'_> {
         woken
     }
 
-    /// It has got its tags by itself: out of the line, or, where it was woken meanwhile, the
-    /// wake-up goes to another (T5).
+    /// Leaves the wait queue, because the task has got its tags by itself. If it was woken
+    /// meanwhile, another task gets the wake-up (T5).
     fn leave_line(&mut self, wait: Wait) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
@@ -159,7 +159,7 @@ impl Thread<'_> {
         self.settle();
     }
 
-    /// Puts tags of the budget, and wakes whom they suffice for.
+    /// Puts tags of the budget, and wakes the tasks for which they suffice.
     pub(crate) fn refund(&mut self, tags: Vec<Tag>) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
@@ -199,8 +199,8 @@ impl Thread<'_> {
         self.tell(woken);
     }
 
-    /// Changes how many tags may be in use. The policy hears of fewer before, and of more after
-    /// that (T6).
+    /// Changes how many tags may be in use. The policy gets a smaller limit before it is in force,
+    /// and a larger one afterwards (T6).
     pub(crate) fn resize_budget(&mut self, limit: u32) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
@@ -228,7 +228,7 @@ impl Thread<'_> {
         self.world.fail(verdict);
     }
 
-    /// Tells those who were woken; they are woken when no token is held.
+    /// Gives the tags to the woken waits. Their tasks are woken when no token is held.
     fn tell(&mut self, woken: Vec<WaitId>) {
         let world = Rc::clone(&self.world);
         for wait in woken {
@@ -241,7 +241,7 @@ impl Thread<'_> {
             world.checks().waits.told(wait);
             match mailbox.give_tags(wait.0) {
                 Notice::Kick => {
-                    // As in the inbox: it is published, and then a run is due.
+                    // It is published, and a run follows, as with the inbox.
                     world.hctxs[0].kick_leader.set(true);
                     self.owes_run = true;
                 }
@@ -251,8 +251,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Now that no token is held: wakes who is to be woken, and runs the shared context if its
-    /// leader is to be told.
+    /// Wakes the tasks to be woken, now that no token is held, and runs the shared context if its
+    /// leader must be kicked.
     pub(crate) fn settle(&mut self) {
         self.wake();
         let hctx = Rc::clone(&self.world.hctxs[0]);

@@ -1,4 +1,4 @@
-//! Freeze and quiesce, by a task, of the whole disk.
+//! Freeze, quiesce and stop of the whole disk, by a task.
 
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
@@ -8,12 +8,12 @@ use forebay_core::Gate;
 use forebay_core::wait::run_turn;
 use std::rc::Rc;
 
-/// How long to leave others alone before looking again.
+/// Sleep between two checks.
 const POLL_NS: u64 = 2_000;
 
 impl Thread<'_> {
-    /// Closes a gate on every hardware context, waits until it is in force, leaves it so for a
-    /// while, and opens it. Only one task at a time: a gate is closed or open, not counted.
+    /// Closes a gate on every hardware context, waits until it is in force, keeps it closed for a
+    /// while, and opens it. One task at a time does this: a gate is closed or open, not counted.
     pub(crate) fn close_and_open(&mut self, gate: Gate, closed_ns: u64) {
         let world = Rc::clone(&self.world);
         if world.is_gated.replace(true) {
@@ -44,7 +44,7 @@ impl Thread<'_> {
             }
             world.note(Kind::Open, hctx.at as u64, gate as u64);
             self.step();
-            // R4. An owner looks by itself: nobody else may run what it owns.
+            // R4. An owner runs its context by itself, because no other task may.
             if hctx.is_shared && !world.plants(Plant::OpenUnasked) {
                 run_turn(&mut self.at(hctx));
             }
@@ -54,7 +54,7 @@ impl Thread<'_> {
         world.is_gated.set(false);
     }
 
-    /// Whether nothing that the gate keeps back can happen any more.
+    /// Returns whether nothing that the gate holds back can happen any more.
     fn is_in_force(&mut self, hctx: &Rc<Hctx>, gate: Gate) -> bool {
         self.step();
         if gate != Gate::Frozen {

@@ -12,7 +12,7 @@ use forebay_core::{HardwareContext, QueuedBio, RunCounters, RunState, TagSet};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// The bios of a request that is published, as a list, and the numbers of their boxes.
+/// Published requests as lists of bios, and the numbers of their boxes.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) requests: Vec<Box<QueuedBio>>,
@@ -44,26 +44,26 @@ pub(crate) struct Hctx {
     /// A leader must be kicked for an event outside of its context's turns.
     pub(crate) kick_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
-    /// Who waits in the driver.
+    /// The task that waits in the driver, and for how many completions.
     pub(crate) waiter: Cell<Option<(usize, u32)>>,
-    /// When that wait ends by itself.
+    /// The time at which that wait ends by itself.
     pub(crate) waits_until_ns: Cell<Option<u64>>,
-    /// Whether the last turn left nothing that was let in.
+    /// Whether the last turn left no admitted request.
     pub(crate) is_drained: Cell<bool>,
     pub(crate) nr_skipped: Cell<u64>,
-    /// Tasks that have published something and not asked for a run yet.
+    /// The number of tasks that have published requests and not requested a run yet.
     pub(crate) nr_publishing: Cell<u32>,
     pub(super) nr_turns: Cell<u64>,
     pub(crate) counters: Arc<RunCounters>,
     pub(crate) inner: RefCell<Option<Inner>>,
 }
 
-/// What the holder of the token has.
+/// The part that only the holder of the token accesses.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) core: HardwareContext,
     pub(crate) driver: DriverState,
-    /// How many tags may be in use.
+    /// The limit of tags in use.
     pub(crate) nr_requests: u32,
 }
 
@@ -142,7 +142,7 @@ impl Hctx {
 }
 
 impl Thread<'_> {
-    /// Asks for a turn after something was published.
+    /// Requests a turn after something was published.
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
         let mut checks = self.world.checks();
         let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
@@ -175,13 +175,14 @@ impl Thread<'_> {
         is_ours
     }
 
-    /// Now that this task has asked, or given the token back: nothing is left that nobody takes in.
+    /// Checks that the inbox is empty or will be read, after this task has requested a run or
+    /// released the token.
     pub(crate) fn check_inbox(&self, hctx: &Hctx) {
         let verdict = stall::lost_run(&self.world, hctx);
         self.world.fail(verdict);
     }
 
-    /// The token was given back: wakes whom it is about.
+    /// Wakes the tasks that turns were about, after the token was released.
     pub(crate) fn wake(&mut self) {
         for task in std::mem::take(&mut self.wakes) {
             self.step();

@@ -4,7 +4,7 @@ use forebay_core::QueuedBio;
 use forebay_core::wait::{NEVER, Notice, TAGS, WaitCell};
 use std::cell::{Cell, RefCell};
 
-/// What a task waits for.
+/// The goal of a task's wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Nothing.
@@ -35,7 +35,7 @@ pub(crate) struct Mailbox {
     pub(crate) ended: RefCell<Vec<Box<QueuedBio>>>,
     pub(crate) cell: WaitCell,
     pub(crate) goal: Cell<Goal>,
-    /// The last wait for tags of the budget that was told that there are some.
+    /// The newest wait for tags of the budget that was given tags.
     pub(crate) has_tags: Cell<u64>,
     /// The owner is parked as a follower, and would lead.
     pub(crate) is_following: Cell<bool>,

@@ -1,4 +1,4 @@
-//! Submit: a bio in its box, taken in by the software queue, or refused.
+//! Submission: the software queue accepts a bio in its box, or refuses it.
 
 use crate::check::bios::{OFFSET_BITS, SLOT_SHIFT};
 use crate::check::{broken, rules};
@@ -11,8 +11,8 @@ use forebay_core::{Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Refusal, Se
 use std::rc::Rc;
 
 impl Thread<'_> {
-    /// Submits an I/O. False where it was refused. One without memory that overlaps another such
-    /// becomes a read: the checkers tell them apart by their ranges alone.
+    /// Submits an I/O. Returns false if it was refused. An I/O without memory becomes a read if it
+    /// overlaps another one without memory: the checkers distinguish those by their ranges alone.
     pub(crate) fn submit(&mut self, io: Io) -> bool {
         self.is_submitting = true;
         let is_taken = self.submit_one(io);
@@ -59,7 +59,7 @@ impl Thread<'_> {
         true
     }
 
-    /// What the layer gets of a bio, with the planted bugs that are of flushes.
+    /// Returns the bio that the layer gets, with the planted bugs of flushes.
     fn planted(&self, bio: Bio) -> Bio {
         let flags = bio.flags;
         match bio.op {
@@ -101,7 +101,7 @@ impl Thread<'_> {
         self.nr_in_layer += usize::from(world.plants(Plant::CountRefused));
     }
 
-    /// Notes where the software queue has put a bio.
+    /// Records where the software queue has put a bio.
     fn place(&mut self, slot: u32) {
         let policy = self.world.disk.policy.plug;
         let level = if policy == PlugPolicy::PerLevel { self.level } else { 1 };
@@ -116,7 +116,7 @@ impl Thread<'_> {
     }
 }
 
-/// The bio of an I/O, in the box of this number.
+/// Returns the bio of an I/O, for the box with this number.
 fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
     let (start, len) = (io.block * block_size, io.nr * block_size);
     assert!(len < 1 << OFFSET_BITS, "an address has room for it");

@@ -1,5 +1,5 @@
-//! Waiting for the tags of a hardware context, where threads do so (`wake` other than `fair`), and
-//! how many there are: the library's `hctx/tags.rs` and `mailbox/tags.rs`.
+//! Waits for the tags of a hardware context, if threads wait for them (`wake` other than `fair`),
+//! and the limit of tags in use. The library's counterpart is `hctx/tags.rs`.
 
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
@@ -10,19 +10,19 @@ use forebay_core::wait::{Notice, run_turn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What tasks and the holder of the token say to each other of tags.
+/// Messages about tags between tasks and the token holder.
 #[derive(Debug, Default)]
 pub(crate) struct TagCalls {
-    /// Tasks that were told that there may be tags, and have come. A run is due after this.
+    /// Tasks that were woken for tags and are running. A run follows a push.
     asking: RefCell<Vec<usize>>,
     /// Tasks for which the turn in progress tries again, because they are awake.
     awake: RefCell<Vec<usize>>,
-    /// How many tags may be in use from the next turn on; 0: as it is.
+    /// The limit of tags in use from the next turn on; 0: unchanged.
     nr_requests: Cell<u32>,
 }
 
 impl Thread<'_> {
-    /// Says how many tags of each context may be in use.
+    /// Sets how many tags of each context may be in use.
     pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
         let world = Rc::clone(&self.world);
         for hctx in &world.hctxs {
@@ -58,7 +58,7 @@ impl Thread<'_> {
         }
     }
 
-    /// The next turn tries for the line of a task.
+    /// Makes the next turn try to get tags for a task.
     fn try_for(&self, hctx: &Hctx, task: usize) {
         self.world.note(Kind::Ask, hctx.at as u64, task as u64);
         self.world.checks().lines.tries(hctx.at, task);

@@ -1,4 +1,4 @@
-//! A task's part of the disk: its plug, its software queue, and reap.
+//! State of a task for the disk: its plug, its software queue, and its ended bios.
 
 use crate::check::{broken, rules};
 use crate::coroutine::Cpu;
@@ -17,18 +17,18 @@ use forebay_core::{
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// An I/O to be submitted, in blocks.
+/// An I/O to be submitted. Positions and lengths are in blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
     pub(crate) block: u64,
     pub(crate) nr: u64,
-    /// Where its memory is cut into segments: bytes from its start.
+    /// The offsets at which its memory is cut into segments.
     pub(crate) cuts: Vec<u64>,
-    /// A tag of the budget, given back with its end.
+    /// A tag of the budget, put when it ends.
     pub(crate) charge: Option<Tag>,
-    /// Of a flush up to a durable point: the point.
+    /// The durable point of a flush up to one.
     pub(crate) point: u64,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Ended {
     pub(crate) result: Result<u64, BlockStatus>,
 }
 
-/// What a task has of the disk.
+/// The state of a task for the disk.
 pub(crate) struct Thread<'a> {
     pub(crate) cpu: Cpu<'a>,
     pub(crate) world: Rc<World>,
     pub(crate) id: usize,
     hctx: Rc<Hctx>,
     pub(crate) queue: SoftwareQueue,
-    /// How many plugs are open.
+    /// The number of open plugs.
     pub(crate) level: u32,
-    /// The boxes in the plug, with their levels; and of those that have left it.
+    /// The boxes in the plug, with their levels, and those that have left it.
     pub(super) plugged: Vec<(u32, u32)>,
     pub(super) outgoing: Vec<u32>,
     pub(super) free: Vec<Box<QueuedBio>>,
@@ -58,20 +58,20 @@ pub(crate) struct Thread<'a> {
     pub(super) nr_mailed: u64,
     /// The newest durable point of its own writes.
     pub(crate) point: u64,
-    /// What the last turn ended; empty between turns.
+    /// The bios that the last turn has ended; empty between turns.
     pub(crate) ended: Vec<Box<QueuedBio>>,
-    /// Whom to wake when the token was given back.
+    /// Tasks to wake once the token is released.
     pub(crate) wakes: Vec<usize>,
-    /// The shared context is due a run: its leader is to be told.
+    /// The shared context must run, because its leader must be kicked.
     pub(crate) owes_run: bool,
     pub(crate) nr_waits_for_tags: u64,
-    /// Where it is: within a turn, or within a submit.
+    /// Whether the task is within a turn, or within a submission.
     pub(crate) is_in_turn: bool,
     pub(crate) is_submitting: bool,
 }
 
 impl<'a> Thread<'a> {
-    /// A task uses the disk for the first time.
+    /// Creates the state of a task that uses the disk for the first time.
     pub(crate) fn new(cpu: Cpu<'a>) -> Thread<'a> {
         let (world, id) = (Rc::clone(&cpu.world), cpu.id);
         let counters = Rc::clone(&world).new_plug_counters();
@@ -100,7 +100,8 @@ impl<'a> Thread<'a> {
         thread
     }
 
-    /// Gives the task a hardware context of its own, if one is left. Nothing of it is in the layer.
+    /// Assigns a hardware context to the task: an owned one if one is free. The task has no bios in
+    /// the layer.
     pub(crate) fn assign(&mut self) {
         let hctxs = &self.world.hctxs;
         let hctx = hctxs.iter().find(|hctx| !hctx.is_owned.get()).unwrap_or(&hctxs[0]);
@@ -193,7 +194,7 @@ impl<'a> Thread<'a> {
         Some(self.turn_once(hctx, commit, with_outgoing, own))
     }
 
-    /// Publishes what is outgoing, and asks for a run.
+    /// Publishes the outgoing requests, and requests a run. Returns whether the task has the token.
     fn publish(&mut self, hctx: &Hctx) -> bool {
         if self.world.plants(Plant::RunFirst) {
             let is_ours = self.run(hctx);
@@ -209,7 +210,8 @@ impl<'a> Thread<'a> {
         self.run(hctx)
     }
 
-    /// Nothing that has a tag of the budget is still here, where nobody issues it (T9).
+    /// Checks that no bio with a tag of the budget is still in the plug, where no other task issues
+    /// it (T9).
     pub(crate) fn check_has_sent(&self) {
         let mut checks = self.world.checks();
         let kept = self.plugged.iter().map(|(slot, _)| slot).chain(&self.outgoing);
@@ -222,7 +224,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Publishes what is outgoing. A run is due.
+    /// Publishes the outgoing requests. A run must follow.
     fn push_outgoing(&mut self, hctx: &Hctx) {
         if self.queue.has_outgoing() {
             self.world.checks().runs.published(hctx.at, self.id);
@@ -233,7 +235,7 @@ impl<'a> Thread<'a> {
         hctx.nr_publishing.set(hctx.nr_publishing.get() + 1);
     }
 
-    /// Commits what turns with `Commit::Later` have issued.
+    /// Commits the requests that turns with `Commit::Later` have issued.
     pub(crate) fn commit(&mut self) {
         let hctx = self.hctx();
         wait::commit_all(&mut self.at(&hctx));
@@ -256,8 +258,8 @@ impl<'a> Thread<'a> {
         self.ready.extend(mail.drain(..));
     }
 
-    /// Takes at most `max` ends. Waits until there are `min`, or nothing of this task is left in
-    /// the layer.
+    /// Takes at most `max` ended bios. Waits until there are `min`, or no bio of this task is left
+    /// in the layer.
     pub(crate) fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
         self.step();
         self.take_mail();
@@ -289,7 +291,7 @@ impl<'a> Thread<'a> {
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(commit, Own::Direct);
             if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].cell.lacks_tags() {
-                // As a thread of Linux, which sleeps in its submission.
+                // As a thread in Linux, which sleeps in its submission.
                 self.wait_for(Goal::TagsOfContext);
             }
             self.take_mail();
@@ -312,8 +314,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The task leaves the disk: its plugged bios are submitted and end, and its context is free
-    /// for another.
+    /// Leaves the disk: the task's plugged bios are submitted and end, and another task may take
+    /// its context.
     pub(crate) fn retire(&mut self, out: &mut Vec<Ended>) {
         self.level = 0;
         let nr = self.nr_in_layer + self.ready.len();
@@ -329,12 +331,12 @@ impl<'a> Thread<'a> {
             }
             self.wait_as_owner(turned, 1);
         }
-        assert!(self.try_take(&hctx), "nobody else is at an owned context");
+        assert!(self.try_take(&hctx), "no other task uses an owned context");
         let drained = crate::check::drained::inner(hctx.at, &hctx);
         self.world.fail(drained);
         hctx.inner.borrow_mut().take();
         let kept = wait::release(&mut self.at(&hctx), Token::of_holder());
-        assert!(kept.is_none(), "nobody else is at an owned context");
+        assert!(kept.is_none(), "no other task uses an owned context");
         hctx.is_owned.set(false);
     }
 }
