@@ -9,7 +9,7 @@
 //! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
-//! - [`output`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
+//! - [`output`], [`table`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
 //!
 //! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
 
@@ -32,6 +32,7 @@ mod output;
 mod range;
 mod serve;
 mod sim;
+mod table;
 mod usage;
 
 use std::ffi::OsString;

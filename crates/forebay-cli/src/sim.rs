@@ -42,12 +42,13 @@ const NOTES: &str = "\
 A job file describes the load. It may also set keys of the disk (queue_depth=8) and name a modelled
 device (filename=model:nvme?wake=batch). --device, --set, --wake and --queue-depth override these.
 An option or key that would have no effect is an error. To see what another setting would change:
-  forebay sim JOB.fio --device nvme --compare wake=batch --compare plug=none
+  forebay sim JOB.fio --device nvme --set queue_depth=8 --compare wake=batch --compare plug=none
   forebay sim JOB.fio --sweep queue_depth=1,8,64,512 --seeds 5 --svg depth.svg
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
   forebay sim JOB.fio --device nvme --faults read:medium:rate=0.01 --json
-A scenario describes tasks of other kinds than jobs, with faults, frozen disks and crash points;
-docs/lab.md has its keys. The options of the disk, --faults and the seeds apply to it too:
+A scenario file (.toml) describes tasks that draw random I/O, with faults, freezes and checks of
+power failures; its keys are in docs/lab.md. The options of the disk, --faults and the seeds apply
+to it too:
   forebay sim crates/forebay-cli/examples/flaky-log.toml
 Processors cost almost nothing in virtual time. `forebay lab` models their cost for a few loads. To
 run a modelled device in real time:
@@ -87,8 +88,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as
-    /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, flush:delay=5ms or
-    /// any:offline:after=1000; may be repeated. The first rule that matches a request counts
+    /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, any:offline:after=1000
+    /// or flush:delay=5ms (devices with a cache: fixed, flaky, sata); may be repeated. The first
+    /// rule that matches a request counts
     #[arg(long, value_name = "OPS:EFFECT[:WHEN...]", conflicts_with_all = ["random", "nbd"])]
     faults: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated

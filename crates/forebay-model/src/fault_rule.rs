@@ -36,6 +36,7 @@
 //! (`forebay info` shows both). For `any`, one operation with the effect is enough.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, parse_size};
@@ -104,11 +105,24 @@ pub const FAULT_NAMES: [&str; 12] = [
     "after=",
 ];
 
-fn ops(text: &str) -> Option<Vec<Op>> {
+const EXPECTED_OPS: &str = "any, or read, write, flush, discard, write_zeroes joined by +";
+const EXPECTED_EFFECT: &str = "a status such as io or medium, short=N, busy, delay=TIME, lie, \
+                               nofua, writeback=STATUS, foreign_sync or hang after the operations";
+
+/// Returns what is expected instead of a part of a rule.
+fn instead(expected: &str, part: &str) -> String {
+    format!("{expected}, not '{part}'")
+}
+
+fn ops(text: &str) -> Result<Vec<Op>, String> {
     if text == "any" {
-        return Some(Op::ALL.to_vec());
+        return Ok(Op::ALL.to_vec());
     }
-    text.split('+').map(|name| Op::ALL.into_iter().find(|op| op.name() == name)).collect()
+    let op = |name| {
+        let found = Op::ALL.into_iter().find(|op| op.name() == name);
+        found.ok_or_else(|| instead(EXPECTED_OPS, name))
+    };
+    text.split('+').map(op).collect()
 }
 
 fn effect(text: &str) -> Option<FaultEffect> {
@@ -173,16 +187,13 @@ impl FaultRule {
     /// Parses a rule.
     ///
     /// # Errors
-    /// What is expected instead, and where.
-    pub fn parse(text: &str) -> Result<FaultRule, &'static str> {
-        let expected_op = "any, or read, write, flush, discard, write_zeroes joined by `+`, first";
-        let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie, \
-                               nofua, writeback=STATUS, foreign_sync or hang, after the operations";
-        let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";
+    /// What is expected instead of which part.
+    pub fn parse(text: &str) -> Result<FaultRule, String> {
         let mut parts = text.split(':');
         let names = parts.next().unwrap_or_default();
-        let mut ops = ops(names).ok_or(expected_op)?;
-        let effect = parts.next().and_then(effect).ok_or(expected_effect)?;
+        let mut ops = ops(names)?;
+        let effect = parts.next().unwrap_or_default();
+        let effect = self::effect(effect).ok_or_else(|| instead(EXPECTED_EFFECT, effect))?;
         if names == "any" && matches!(effect, FaultEffect::IgnoreFua | FaultEffect::WriteBack(_)) {
             ops = alloc::vec![Op::Write];
         }
@@ -191,38 +202,43 @@ impl FaultRule {
         let mut rule =
             FaultRule { text, ops, is_any, effect, range, rate, nth, after, seen: 0, nr_hits: 0 };
         for part in parts {
-            let known = match part.split_once('=') {
-                Some(("range", value)) => {
-                    rule.range = value.split_once('+').and_then(|(start, len)| {
-                        let (start, len) = (parse_size(start)?, parse_size(len)?);
-                        Some((start, start.checked_add(len)?))
-                    });
-                    rule.range.is_some()
-                }
-                Some(("rate", value)) => {
-                    rule.rate = value.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
-                    rule.rate.is_some()
-                }
-                Some(("nth", value)) => {
-                    rule.nth = value.parse().ok().filter(|nth| *nth > 0);
-                    rule.nth.is_some()
-                }
-                Some(("after", value)) => {
-                    rule.after = value.parse().ok().filter(|after| *after > 0);
-                    rule.after.is_some()
-                }
-                _ => false,
-            };
-            if !known {
-                return Err(expected_when);
-            }
+            rule.add_condition(part).map_err(|expected| instead(expected, part))?;
         }
         let is_rare =
             rule.nth.is_some_and(|nth| nth > 1) || rule.rate.is_some_and(|rate| rate < 1.0);
         if rule.effect == FaultEffect::Busy && !is_rare {
-            return Err("nth=2 or more, or rate below 1: a device that is always busy never ends");
+            let why = "a device that is always busy completes nothing";
+            return Err(format!("nth=2 or more, or rate below 1: {why}"));
         }
         Ok(rule)
+    }
+
+    /// Parses and adds a condition.
+    fn add_condition(&mut self, part: &str) -> Result<(), &'static str> {
+        let from_1 = |value: &str| value.parse().ok().filter(|nr: &u64| *nr > 0);
+        let (is_valid, expected) = match part.split_once('=') {
+            Some(("range", value)) => {
+                self.range = value.split_once('+').and_then(|(start, len)| {
+                    let (start, len) = (parse_size(start)?, parse_size(len)?);
+                    Some((start, start.checked_add(len)?))
+                });
+                (self.range.is_some(), "range=START+LEN with two sizes, such as range=1M+4k")
+            }
+            Some(("rate", value)) => {
+                self.rate = value.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
+                (self.rate.is_some(), "rate=P with a number from 0 to 1")
+            }
+            Some(("nth", value)) => {
+                self.nth = from_1(value);
+                (self.nth.is_some(), "nth=N with a number from 1")
+            }
+            Some(("after", value)) => {
+                self.after = from_1(value);
+                (self.after.is_some(), "after=N with a number from 1")
+            }
+            _ => (false, "range=START+LEN, rate=P, nth=N or after=N after the effect"),
+        };
+        if is_valid { Ok(()) } else { Err(expected) }
     }
 
     /// Returns the text of the rule.
@@ -279,8 +295,7 @@ impl FaultRule {
         let lacks = [
             (
                 self.effect == FaultEffect::IgnoreFua && op != Op::Write,
-                "nofua of writes alone, because no other request has FUA; to ignore a flush, use \
-                 flush:lie",
+                "writes only: nofua applies to no other request; to ignore a flush, use flush:lie",
             ),
             (op.is_write() && limits.read_only, "a disk that may be written to"),
             (
@@ -293,9 +308,9 @@ impl FaultRule {
             ),
             (
                 op == Op::Flush && !limits.volatile_cache,
-                "a disk with a volatile cache: no flush reaches this one",
+                "a disk with a volatile cache; flushes do not reach this disk",
             ),
-            (op == Op::Flush && self.range.is_some(), "no range for a flush, which has none"),
+            (op == Op::Flush && self.range.is_some(), "no range: a flush has none; remove range="),
             (
                 limits.capacity_bytes.is_some_and(ends_before),
                 "a range that begins before the end of the disk",
@@ -308,9 +323,12 @@ impl FaultRule {
             ),
             (
                 matches!(self.effect, FaultEffect::Short(_)) && !op.moves_data(),
-                "short=N of reads and writes alone",
+                "reads and writes only: short=N applies to no other request",
             ),
-            (self.strikes() && op != Op::Write, "writeback=STATUS of writes alone"),
+            (
+                self.strikes() && op != Op::Write,
+                "writes only: writeback=STATUS applies to no other request",
+            ),
             (
                 self.effect == FaultEffect::ForeignSync && !strikes,
                 "foreign_sync beside a rule with writeback=STATUS, whose errors it takes",
@@ -354,7 +372,7 @@ fn next_fraction(state: &mut u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{format, vec};
+    use alloc::vec;
 
     #[test]
     fn rules_are_parsed_whole() {
@@ -389,30 +407,31 @@ mod tests {
     }
 
     #[test]
-    fn bad_rules_say_what_is_expected_where() {
-        for (text, place) in [
-            ("", "first"),
-            ("readd:io", "first"),
-            ("read", "after the operations"),
-            ("read:oops", "after the operations"),
-            ("read:short=", "after the operations"),
-            ("flush:delay=", "after the operations"),
-            ("flush:delay=5", "after the operations"),
-            ("flush:delay=0ms", "after the operations"),
-            ("flush:delay=-1s", "after the operations"),
-            ("flush:delay=+1s", "after the operations"),
-            ("flush:delay=99999999999s", "after the operations"),
-            ("flush:liar", "after the operations"),
-            ("write:writeback", "after the operations"),
-            ("write:writeback=bad", "after the operations"),
-            ("read:io:sometimes", "after the effect"),
-            ("read:io:rate=2", "after the effect"),
-            ("read:io:nth=0", "after the effect"),
-            ("read:io:after=0", "after the effect"),
-            ("read:io:range=1M", "after the effect"),
+    fn errors_name_the_wrong_part_and_what_is_expected_there() {
+        for (text, expected, part) in [
+            ("", "any, or read, ", ""),
+            ("read+writ:io", "any, or read, ", "writ"),
+            ("read", "a status such as ", ""),
+            ("read:oops", "a status such as ", "oops"),
+            ("read:short=", "a status such as ", "short="),
+            ("flush:delay=", "a status such as ", "delay="),
+            ("flush:delay=5", "a status such as ", "delay=5"),
+            ("flush:delay=0ms", "a status such as ", "delay=0ms"),
+            ("flush:delay=-1s", "a status such as ", "delay=-1s"),
+            ("flush:delay=+1s", "a status such as ", "delay=+1s"),
+            ("flush:delay=99999999999s", "a status such as ", "delay=99999999999s"),
+            ("flush:liar", "a status such as ", "liar"),
+            ("write:writeback", "a status such as ", "writeback"),
+            ("write:writeback=bad", "a status such as ", "writeback=bad"),
+            ("read:io:sometimes", "range=START+LEN, rate=P, nth=N or after=N", "sometimes"),
+            ("read:io:nth=2:rate=2", "rate=P with a number from 0 to 1", "rate=2"),
+            ("read:io:nth=0", "nth=N with a number from 1", "nth=0"),
+            ("read:io:after=0", "after=N with a number from 1", "after=0"),
+            ("read:io:range=1M", "range=START+LEN with two sizes", "range=1M"),
         ] {
             let message = FaultRule::parse(text).unwrap_err();
-            assert!(message.contains(place), "{text}: {message}");
+            let names_the_part = message.ends_with(&format!(", not '{part}'"));
+            assert!(message.starts_with(expected) && names_the_part, "{text}: {message}");
         }
     }
 }

@@ -191,7 +191,11 @@ impl DeviceSpec {
         }
     }
 
-    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+    /// Changes a constant.
+    ///
+    /// # Errors
+    /// The device does not have this constant, or the value is out of range.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         let Some(value) = parse_size(text) else {
             return Err(format!(
                 "{key}={text}: expected a whole number, such as 4000, or 4k for 4096"

@@ -163,11 +163,15 @@ fn not_injected(effect: FaultEffect) -> Option<&'static str> {
             Some("only the layer itself returns this status; use another one")
         }
         FaultEffect::Lie => Some("the checkers would report the lie as a bug of the layer"),
-        FaultEffect::IgnoreFua => Some("jobs write without FUA"),
+        FaultEffect::IgnoreFua => {
+            Some("the checkers would report the lost durable write as a bug of the layer")
+        }
         FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => {
             Some("the simulated disk of a job is no file; `forebay sim --random` has files")
         }
-        FaultEffect::Hang => Some("simulated requests have no timeout, so the run would not end"),
+        FaultEffect::Hang => {
+            Some("the simulated device does not cancel requests, so the run would not end")
+        }
         FaultEffect::Fail(_)
         | FaultEffect::Short(_)
         | FaultEffect::Busy

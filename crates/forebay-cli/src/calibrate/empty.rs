@@ -42,7 +42,8 @@ pub(super) fn prepare(spec: &mut Spec) -> Result<(), Failure> {
         ));
     }
     if spec.get("exclusive").is_some_and(|value| value != "on") {
-        return refused(format!("{spec}: writes need exclusive=on; remove that key"));
+        let given = format!("exclusive={}", spec.get("exclusive").unwrap_or_default());
+        return refused(format!("needs exclusive=on: remove {given} from {spec}"));
     }
     if spec.get("exclusive").is_none() {
         spec.set("exclusive", "on");
@@ -87,8 +88,8 @@ fn find_data(disk: &Disk, name: &str, buf: &mut [u8], at: u64) -> Result<(), Fai
         None => Ok(()),
         Some(place) => Err(Failure::Run(format!(
             "--write: {name} is not empty: it contains data at offset {}, which writes would \
-             destroy; omit --write, or erase the disk first (blkdiscard -z, or truncate for a \
-             file)",
+             destroy; omit --write, or erase the disk first (`blkdiscard -z` for a device; \
+             overwrite a file with zeroes)",
             at + place as u64
         ))),
     }

@@ -13,7 +13,7 @@ mod real_time;
 mod text;
 
 use clap::Args as ClapArgs;
-use forebay_sim::calibrate::{Family, FitError, fit};
+use forebay_sim::calibrate::{Family, Figures, Fit, FitError, fit};
 
 use self::disk::Subject;
 use self::real_time::Times;
@@ -26,19 +26,19 @@ const POOR: f64 = 0.1;
 
 /// The end of `forebay calibrate --help`.
 const NOTES: &str = "\
-The loads read, one after another: random reads of 4k with 1 to 256 in flight, larger random reads,
-sequential reads. All of them are repeated in turn. A file or block device is opened with direct=on,
-unless the spec has that key. Standard output receives a model file: the family and its constants,
-each with the interval of the repetitions or the words 'not determined by this load'. Comments
-compare every load with the model, also one load that took no part in the fit. For example:
+Each load runs alone: random reads of 4k with 1 to 256 in flight, larger random reads, sequential
+reads. One repetition runs every load once. A file or block device is opened with direct=on, unless
+the spec has that key. Standard output receives a model file: the family and its constants, each
+with the interval of the repetitions or the words 'not determined by this load'. Comments compare
+each load with the model, and one load that was left out of the fit. For example:
   forebay calibrate /dev/vdb > my.model
   forebay sim JOB.fio --device my.model --compare plug=none
-  forebay bench --filename=model:my.model --rw=randread
+  forebay bench --filename='model:my.model?data=off' --rw=randread
 A load marked with * was limited by a processor. It only shows that the device is not slower.
 
 --write adds writes and flushes, which destroy the data of the disk. It needs a block device or file
-that is not mounted, contains only zeroes, and can be opened with exclusive=on. Erase a device with
-blkdiscard or shred first; create a file with truncate -s 4G FILE.";
+that is not mounted, contains only zeroes, and can be opened with exclusive=on. Zero a device with
+`blkdiscard -z` first. Create a file with `dd if=/dev/zero of=FILE bs=1M count=4096`.";
 
 /// The arguments after `calibrate`.
 #[derive(Debug, ClapArgs)]
@@ -88,13 +88,54 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let repetitions = real_time::measure(&subject, &times, &stop)?;
     let fit = fit(args.family, &subject.probes, &repetitions)
         .map_err(|error| Failure::Run(format!("{}: {error}", subject.name)))?;
+    for warning in warnings(&fit, &repetitions) {
+        output::stderr(&format!("forebay: warning: {warning}\n"));
+    }
+    output::stdout(&text::model_file(&subject, &times, &repetitions, &fit)?)
+}
+
+/// Returns the reasons to distrust a fit to the figures of these repetitions.
+fn warnings(fit: &Fit, repetitions: &[Vec<Figures>]) -> Vec<String> {
+    let nr_loads = repetitions.first().map_or(0, Vec::len);
+    let is_of_processor = |at: usize| {
+        let runs: Vec<_> = repetitions.iter().map(|figures| figures[at]).collect();
+        Figures::median(&runs).is_of_processor()
+    };
+    let mut warnings = Vec::new();
+    if (0..nr_loads).all(is_of_processor) {
+        warnings.push(
+            "a processor limited every load, so the file only gives an upper bound of the \
+             latency: check that the disk is not cached or sparse"
+                .to_owned(),
+        );
+    }
     if fit.error > POOR {
-        output::stderr(&format!(
-            "forebay: warning: {} fits best, and its IOPS are off by {:.0} %; the machine may have \
-             been busy, or no family describes the device: compare the loads in the file\n",
+        warnings.push(format!(
+            "the IOPS of family {} are off by {:.0} % (root mean square): the machine may have \
+             been busy, or the family does not describe the device; compare the loads in the file",
             fit.family.name(),
             fit.error * 100.0
         ));
     }
-    output::stdout(&text::model_file(&subject, &times, &repetitions, &fit)?)
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poor_fit_and_loads_that_only_a_processor_limited_are_reported() {
+        let figures =
+            |busy: f64| Figures { iops: 9e5, p99_ns: 1e4, spread: 1.0, cpu_ns: 1e3, busy };
+        let (free, full) = (vec![figures(0.1), figures(1.0)], vec![figures(1.0), figures(1.0)]);
+        let fit =
+            |error| Fit { family: Family::Nvme, constants: Vec::new(), error, errors: Vec::new() };
+        assert!(warnings(&fit(0.05), &[free.clone(), free.clone()]).is_empty());
+        let all = warnings(&fit(0.05), &[full.clone(), full]);
+        assert!(all[0].starts_with("a processor limited every load, so"), "{all:?}");
+        let poor = warnings(&fit(0.25), &[free]);
+        let expected = "the IOPS of family nvme are off by 25 % (root mean square): ";
+        assert!(poor.len() == 1 && poor[0].starts_with(expected), "{poor:?}");
+    }
 }

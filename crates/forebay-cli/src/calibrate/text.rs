@@ -8,6 +8,7 @@ use forebay_sim::{DeviceSpec, JobDisk};
 use super::disk::Subject;
 use super::real_time::Times;
 use crate::failure::Failure;
+use crate::table;
 
 /// The seed of the model's random choices in the comparison.
 const SEED: u64 = 1;
@@ -32,14 +33,15 @@ pub(super) fn model_file(
         "# Model of {}, by forebay calibrate: {loads}, {seconds} s, {nr} repetitions.\n#\n",
         subject.name.replace('\n', " ")
     );
-    let mut rows = vec![["load", "IOPS", "model", "error", "p99 us", "model"].map(str::to_owned)];
+    let heading = ["load", "IOPS", "model", "error", "p99 us", "model"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (at, probe) in subject.probes.iter().enumerate() {
         let runs: Vec<Figures> = repetitions.iter().map(|figures| figures[at]).collect();
         let model = measure(probe, &disk, SEED)
             .map_err(|error| Failure::Run(format!("internal error: {probe}: {error}")))?;
-        rows.push(row(probe, &Figures::median(&runs), &model));
+        rows.push(row(probe, &Figures::median(&runs), &model).to_vec());
     }
-    text += &table(&rows);
+    text += &table::aligned(&rows, "# ");
     // Writing into a String does not fail.
     let _ = writeln!(text, "#\n# The root of the mean squared error of the IOPS, by family:");
     for (family, error) in &fit.errors {
@@ -92,20 +94,6 @@ fn row(probe: &Probe, measured: &Figures, model: &Figures) -> [String; 6] {
     ]
 }
 
-/// Returns the rows as comments, with the numbers aligned at the right.
-fn table(rows: &[[String; 6]]) -> String {
-    let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for row in rows {
-        let _ = write!(text, "# {:<width$}", row[0], width = width(0));
-        for (at, cell) in row.iter().enumerate().skip(1) {
-            let _ = write!(text, "  {cell:>width$}", width = width(at));
-        }
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,12 +106,5 @@ mod tests {
         assert_eq!(open(Some(3), None), "not determined by this load; at least 3");
         assert_eq!(open(None, Some(5)), "not determined by this load; at most 5");
         assert_eq!(open(Some(3), Some(5)), "not determined by this load; between 3 and 5");
-    }
-
-    #[test]
-    fn numbers_of_the_table_are_aligned_at_the_right() {
-        let rows = [["load", "IOPS", "", "", "", ""], ["a b", "12345", "1", "2", "3", "4"]];
-        let text = table(&rows.map(|row| row.map(str::to_owned)));
-        assert_eq!(text, "# load   IOPS            \n# a b   12345  1  2  3  4\n");
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::rows::{Deviation, Row, metric};
+use crate::table::aligned;
 
 /// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ fn table(rows: &[&Row], format: Format) -> String {
     }
     match format {
         Format::Markdown => markdown(&lines),
-        _ => aligned(&lines),
+        _ => aligned(&lines, ""),
     }
 }
 
@@ -159,17 +160,6 @@ fn shown(name: &str, value: f64) -> String {
         metric::IOPS if value < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
-}
-
-fn aligned(lines: &[Vec<String>]) -> String {
-    let columns = lines[0].len();
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let line = |line: &Vec<String>| {
-        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    lines.iter().map(line).collect()
 }
 
 fn markdown(lines: &[Vec<String>]) -> String {
@@ -231,11 +221,11 @@ mod tests {
 tags on hdd; virtual time
 
 iops; jobs  published before  batch  deviation   fair
-         1             100.0   90.0  -10.0 % !
-        72             100.0  101.0     +1.0 %  101.0
+1                      100.0   90.0  -10.0 % !
+72                     100.0  101.0     +1.0 %  101.0
 
 jain; jobs   fair
-        72  0.250
+72          0.250
 
   iops; batch; at 1, 72: because
 ";

@@ -7,15 +7,24 @@ use forebay_sim::DeviceSpec;
 /// # Errors
 /// The name or a constant is wrong, or the file cannot be read or is wrong.
 pub(super) fn parse(text: &str) -> Result<DeviceSpec, String> {
-    if !DeviceSpec::is_model_file(text) {
-        return text.parse();
-    }
-    let content = std::fs::read_to_string(text).map_err(|error| {
-        format!(
-            "cannot read the model file: {error}; check its path (constants are in the file, none \
-             may follow its name)"
-        )
-    })?;
+    let read = match DeviceSpec::is_model_file(text) {
+        true => Some(std::fs::read_to_string(text)),
+        false => None,
+    };
+    let has_constants =
+        || text.rsplit_once(':').is_some_and(|(file, _)| DeviceSpec::is_model_file(file));
+    let content = match read {
+        Some(Ok(content)) => content,
+        Some(Err(_)) | None if has_constants() => {
+            return Err("constants are in the model file; none may follow its name: use --set \
+                        KEY=VALUE to override one"
+                .to_owned());
+        }
+        Some(Err(error)) => {
+            return Err(format!("cannot read the model file: {error}; check its path"));
+        }
+        None => return text.parse(),
+    };
     DeviceSpec::from_model_file(&content).map_err(|error| error.to_string())
 }
 
@@ -33,7 +42,10 @@ mod tests {
         assert_eq!(parse("hdd"), "hdd".parse());
         let missing = parse("none.model").expect_err("no such file");
         assert!(missing.starts_with("cannot read the model file: No such file"), "{missing}");
-        assert!(parse(&format!("{path}:latency_ns=8")).is_err());
+        for name in [format!("{path}:latency_ns=8"), "my.model:latency_ns=8,size=2g".to_owned()] {
+            let constants = parse(&name).expect_err(&name);
+            assert!(constants.starts_with("constants are in the model file; none"), "{constants}");
+        }
         std::fs::write(&path, "family=nvme\n\nseek_ns=7\n").expect("a file");
         let wrong = parse(&path).expect_err("hdd's constant");
         assert!(wrong.starts_with("line 3: unknown constant seek_ns; nvme has size"), "{wrong}");

@@ -34,10 +34,23 @@ pub(super) fn of_rows(command: &CommandLine, rows: &[Row<'_>]) -> String {
         [run] => with_jobs(command, run),
         runs => {
             let ranges = Figure::ALL.map(|figure| {
-                let range = row.range(figure).map(
-                    |range| json!({ "median": range.median, "min": range.min, "max": range.max }),
-                );
-                (figure.key().to_owned(), range.into())
+                let range = |factor: f64| {
+                    row.range(figure).map(|range| {
+                        let [median, min, max] =
+                            [range.median, range.min, range.max].map(|value| value * factor);
+                        json!({ "median": median, "min": min, "max": max })
+                    })
+                };
+                // The keys are those of a single run.
+                match figure {
+                    Figure::Iops => ("iops".to_owned(), range(1.0).into()),
+                    Figure::P99 => {
+                        let of_p99 = range(1e3).map(|range| json!({ "p99": range }));
+                        ("latency_ns".to_owned(), of_p99.into())
+                    }
+                    Figure::Switches => ("switches_per_io".to_owned(), range(1.0).into()),
+                    Figure::Fairness => ("fairness".to_owned(), range(1.0).into()),
+                }
             });
             let mut object = Map::from_iter([("setting".to_owned(), setting(&runs[0]))]);
             object.extend(ranges);

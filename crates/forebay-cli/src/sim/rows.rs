@@ -44,16 +44,6 @@ impl Figure {
         }
     }
 
-    /// Returns its name for programs.
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Iops => "iops",
-            Self::P99 => "latency_p99_us",
-            Self::Switches => "switches_per_io",
-            Self::Fairness => "fairness",
-        }
-    }
-
     /// Returns its name in figures.
     pub(super) fn title(self) -> &'static str {
         match self {

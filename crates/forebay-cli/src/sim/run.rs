@@ -127,24 +127,25 @@ pub(super) fn main(
         Row { runs: runs.collect() }
     });
     let rows: Vec<_> = rows.collect();
+    if file.is_json {
+        output::stdout(&match is_compared {
+            true => json::of_rows(&file.command, &rows),
+            false => json::of_runs(&file.command, &rows[0].runs),
+        })?;
+    } else if is_compared {
+        let replay = replay(args, first_seed, nr_seeds);
+        output::stdout(&format!("{}replay with: {replay}\n", table::render(&rows)))?;
+    }
+    // After the results, which a failure must not lose.
     if let Some(path) = &file.svg {
         let about = About {
             load: file.path.display().to_string(),
             nr_seeds,
             key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
         };
-        let written = std::fs::write(path, svg::render(&about, &rows));
-        written.map_err(|error| Failure::Run(format!("--svg={}: {error}", path.display())))?;
-    }
-    if file.is_json {
-        return output::stdout(&match is_compared {
-            true => json::of_rows(&file.command, &rows),
-            false => json::of_runs(&file.command, &rows[0].runs),
-        });
-    }
-    if is_compared {
-        let replay = replay(args, first_seed, nr_seeds);
-        output::stdout(&format!("{}replay with: {replay}\n", table::render(&rows)))?;
+        std::fs::write(path, svg::render(&about, &rows)).map_err(|error| {
+            Failure::Run(format!("--svg={}: cannot write the figure: {error}", path.display()))
+        })?;
     }
     Ok(())
 }

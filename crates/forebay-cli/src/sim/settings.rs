@@ -36,6 +36,16 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
 /// Keys of [`NOT_SIMULATED`] that have an effect on the tasks of a described scenario.
 const OF_DESCRIBED_TASKS: [&str; 2] = ["async_depth", "flush_pending_ms"];
 
+/// Keys of [`NOT_SIMULATED`] for which a described scenario has another reason.
+const NOT_IN_SCENARIOS: &[(&str, &str)] = &[
+    ("nr_bios", "`max_burst` limits the I/Os of a task; leave it out"),
+    ("service", "the tasks' threads complete all I/O; leave it out"),
+    ("fua", "durable writes are set by `fua` of a task; leave it out"),
+    ("read_only", "give tasks without writes"),
+    ("seed", "use `seed` at the top of the file, or --seed"),
+    ("logical_block_size", "use block_size in [disk]"),
+];
+
 /// The tasks that use the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tasks {
@@ -79,11 +89,13 @@ impl Settings {
         let parsed =
             device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
-        for (key, value) in &self.0 {
-            if key != DEVICE {
-                apply(&mut disk, key, value, tasks)
-                    .map_err(|why| format!("{key}={value}: {why}"))?;
-            }
+        for (key, value) in self.0.iter().filter(|(key, _)| key != DEVICE) {
+            let applied = match is_constant(key) {
+                true if DeviceSpec::is_model_file(device) => disk.device.set(key, value),
+                true => Err(format!("a constant of the device; use --device NAME:{key}={value}")),
+                false => apply(&mut disk, key, value, tasks),
+            };
+            applied.map_err(|why| format!("{key}={value}: {why}"))?;
         }
         disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
             format!("{}={value}: expected {expected}", knob.key)
@@ -109,13 +121,14 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     pair.ok_or_else(|| "expected KEY=VALUE, such as wake=batch".to_owned())
 }
 
-/// Checks a single setting.
+/// Checks a single setting. A constant of a device is checked with its device.
 ///
 /// # Errors
 /// The setting is wrong, or not simulated.
 pub(super) fn check(key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
     match key {
         DEVICE => device::parse(value).map(|_| ()),
+        _ if is_constant(key) => Ok(()),
         _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value, tasks),
     }
 }
@@ -131,10 +144,7 @@ pub(super) fn wake_policy(name: &str) -> Result<WakePolicy, String> {
 }
 
 fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
-    let is_simulated = tasks == Tasks::Described && OF_DESCRIBED_TASKS.contains(&key);
-    if let Some((_, why)) = NOT_SIMULATED.iter().find(|(name, _)| *name == key)
-        && !is_simulated
-    {
+    if let Some(why) = not_simulated(key, tasks) {
         let is_as_it_is = is_default(key, value);
         return if is_as_it_is { Ok(()) } else { Err(format!("not simulated: {why}")) };
     }
@@ -150,14 +160,28 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(),
                 return Err(format!("expected {}", knob.values.expected()));
             }
         }
-        (_, None) if machines::ALL.iter().any(|preset| preset.place_of(key).is_some()) => {
-            return Err(format!("a constant of a device; use --device NAME:{key}={value}"));
-        }
         (_, None) => {
-            return Err(format!("unknown setting; the simulated disk has {}", keys()));
+            return Err(format!("unknown setting; the simulated disk has {}", keys(tasks)));
         }
     }
     Ok(())
+}
+
+/// Returns why a key of a disk spec has no effect; `None` if it has one, or is no key.
+fn not_simulated(key: &str, tasks: Tasks) -> Option<&'static str> {
+    let of_tasks = match tasks {
+        Tasks::Described if OF_DESCRIBED_TASKS.contains(&key) => return None,
+        Tasks::Described => NOT_IN_SCENARIOS,
+        Tasks::Jobs => &[],
+    };
+    let mut reasons = of_tasks.iter().chain(NOT_SIMULATED);
+    reasons.find(|(name, _)| *name == key).map(|(_, why)| *why)
+}
+
+/// Returns whether a key is a constant that a model file may have. The keys of a disk override it.
+fn is_constant(key: &str) -> bool {
+    ["size", "channels"].contains(&key)
+        || machines::ALL.iter().any(|preset| preset.place_of(key).is_some())
 }
 
 /// Returns whether the value of a key is the default, which needs no simulation.
@@ -180,11 +204,15 @@ pub(super) fn is_known(key: &str) -> bool {
 }
 
 /// Returns the keys that have an effect, separated by commas.
-fn keys() -> String {
-    let is_simulated = |key: &&str| !NOT_SIMULATED.iter().any(|(name, _)| name == key);
+fn keys(tasks: Tasks) -> String {
+    let is_simulated = |key: &&str| not_simulated(key, tasks).is_none();
     let knobs = KNOBS.iter().map(|knob| knob.key).filter(is_simulated);
     let keys: Vec<_> = [DEVICE].into_iter().chain(knobs).chain([MAX_SECTORS_KB]).collect();
-    keys.join(", ")
+    let of_files = match tasks {
+        Tasks::Described => " and, in a scenario file, size and block_size",
+        Tasks::Jobs => "",
+    };
+    keys.join(", ") + of_files
 }
 
 /// Adds the device and the settings of a spec such as `model:nvme?latency_ns=9000&wake=batch`.
@@ -217,6 +245,11 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
         false => format!("{}:{}", preset.name, constants.join(",")),
     };
     check(DEVICE, &device, Tasks::Jobs)?;
+    if let Some((key, value)) = others.iter().find(|(key, _)| self::is_constant(key)) {
+        let names: Vec<_> = preset.parameters.iter().map(|parameter| parameter.name).collect();
+        let (name, names) = (preset.name, names.join(", "));
+        return Err(format!("{key}={value}: unknown constant; {name} has size, {names}"));
+    }
     settings.add(DEVICE, &device);
     add_keys(settings, others)
 }
@@ -229,7 +262,7 @@ fn add_keys<'a>(
     for (key, value) in given {
         // The device is the spec's target, not a key.
         let is_known = key != DEVICE;
-        let why = || format!("unknown key; the simulated disk has {}", keys());
+        let why = || format!("unknown key; the simulated disk has {}", keys(Tasks::Jobs));
         let checked = if is_known { check(key, value, Tasks::Jobs) } else { Err(why()) };
         checked.map_err(|why| format!("{key}={value}: {why}"))?;
         settings.add(key, value);
@@ -267,6 +300,7 @@ mod tests {
         assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, wake"));
         assert!(refused(&["device=floppy"]).starts_with("device=floppy: unknown device"));
         assert!(refused(&["latency_ns=3"]).ends_with("use --device NAME:latency_ns=3"));
+        assert!(refused(&["device=nvme", "size=2g"]).ends_with("use --device NAME:size=2g"));
         let few = refused(&["queue_depth=4", "nr_requests=5"]);
         assert_eq!(few, "nr_requests=5: expected a number from 1 to queue_depth, which is 4");
         assert!(refused(&["plug=maybe"]).contains("expected outermost, per-level or none"));
@@ -280,10 +314,55 @@ mod tests {
         let text = error.to_string();
         let keys = text.split_once("valid keys: ").expect(&text).1;
         for key in keys.split(", ") {
-            let error = check(key, "", Tasks::Jobs).expect_err(key);
-            let is_known = !error.starts_with("unknown setting");
-            assert!(is_known || key == "size", "{key}: {error}");
+            let error = settings(&[&format!("{key}=")]).disk(Tasks::Jobs).expect_err(key);
+            assert!(!error.contains("unknown setting"), "{key}: {error}");
         }
+    }
+
+    #[test]
+    fn settings_override_the_constants_of_a_model_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("my.model").display().to_string();
+        std::fs::write(&path, "family=nvme\nlatency_ns=7000\nsize=2g\n").expect("a file");
+        let device = format!("device={path}");
+        let disk = settings(&[&device, "latency_ns=9000", "wake=batch"]).disk(Tasks::Jobs);
+        let disk = disk.expect("a disk");
+        assert_eq!(Ok(disk.device), "nvme:latency_ns=9000,size=2g".parse());
+        assert_eq!(disk.policy.wake, WakePolicy::Batch);
+        let mut found = Settings::default();
+        add_spec(&mut found, &format!("model:{path}?size=1g")).expect("a spec");
+        let device = found.disk(Tasks::Jobs).expect("a disk").device;
+        assert_eq!(Ok(device), "nvme:latency_ns=7000,size=1g".parse());
+        for (wrong, why) in [
+            ("seek_ns=1", "seek_ns=1: unknown constant seek_ns; nvme has size, "),
+            ("nr_channels=0", "nr_channels=0: expected a number from 1"),
+        ] {
+            let error = found.then(&settings(&[wrong])).disk(Tasks::Jobs).expect_err(wrong);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn refusals_in_a_scenario_are_about_tasks_and_not_about_jobs() {
+        for (key, why) in [
+            ("fua", "durable writes are set by `fua` of a task"),
+            ("seed", "use `seed` at the top of the file"),
+            ("read_only", "give tasks without writes"),
+            ("logical_block_size", "use block_size"),
+        ] {
+            let error = check(key, "7", Tasks::Described).expect_err(key);
+            assert!(error.starts_with(&format!("not simulated: {why}")), "{error}");
+        }
+        for key in KNOBS.iter().map(|knob| knob.key).chain(["seed", "data"]) {
+            if let Err(error) = check(key, "?", Tasks::Described) {
+                assert!(!error.contains("job"), "{key}: {error}");
+            }
+        }
+        let unknown = check("colour", "red", Tasks::Described).expect_err("no such key");
+        for key in ["async_depth", "flush_pending_ms", "size and block_size"] {
+            assert!(unknown.contains(key), "{unknown}");
+        }
+        check("async_depth", "4", Tasks::Described).expect("it has an effect");
     }
 
     #[test]
@@ -298,6 +377,7 @@ mod tests {
             ("model:hdd?seek_ns=x", "seek_ns=x: expected a whole number"),
             ("model:hdd?service=off", "service=off: not simulated: the jobs' threads"),
             ("model:hdd?colour=red", "colour=red: unknown setting"),
+            ("model:hdd?latency_ns=1", "latency_ns=1: unknown constant; hdd has size, seek_ns, "),
             ("model:nvme?device=hdd", "device=hdd: unknown key"),
         ] {
             let error = add_spec(&mut Settings::default(), spec).expect_err(spec);

@@ -1,9 +1,8 @@
 //! Runs of the same jobs on several disks, as a table.
 
-use std::fmt::Write;
-
 use super::rows::{Figure, Row};
 use super::run::Run;
+use crate::table;
 
 /// The columns after the name, if each setting has one run.
 const COLUMNS: [&str; 11] = [
@@ -24,33 +23,26 @@ const COLUMNS: [&str; 11] = [
 /// and its range.
 pub(super) fn render(rows: &[Row<'_>]) -> String {
     match rows.iter().all(|row| row.runs.len() == 1) {
-        true => aligned(&COLUMNS, rows, |row| cells(&row.runs[0]).to_vec()),
+        true => with_settings(&COLUMNS, rows, |row| cells(&row.runs[0]).to_vec()),
         false => {
             let names = Figure::ALL.map(Figure::name);
-            aligned(&names, rows, |row| Figure::ALL.map(|figure| spread(row, figure)).to_vec())
+            with_settings(&names, rows, |row| {
+                Figure::ALL.map(|figure| spread(row, figure)).to_vec()
+            })
         }
     }
 }
 
-/// Returns a table with a line for each row, in columns of equal width.
-fn aligned(columns: &[&str], rows: &[Row<'_>], cells: impl Fn(&Row<'_>) -> Vec<String>) -> String {
-    let heading = columns.iter().map(|&name| name.to_owned()).collect();
-    let lines: Vec<Vec<String>> = [heading].into_iter().chain(rows.iter().map(cells)).collect();
-    let names = ["setting"].into_iter().chain(rows.iter().map(Row::label));
-    let width = names.clone().map(str::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len())
-        .map(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for (name, line) in names.zip(&lines) {
-        // Writing into a String does not fail.
-        let _ = write!(text, "{name:<width$}");
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        text.push('\n');
-    }
-    text
+/// Returns a table with the setting and these cells of each row.
+fn with_settings(
+    columns: &[&str],
+    rows: &[Row<'_>],
+    cells: impl Fn(&Row<'_>) -> Vec<String>,
+) -> String {
+    let heading = ["setting"].iter().chain(columns).map(|&name| name.to_owned()).collect();
+    let line = |row: &Row<'_>| [vec![row.label().to_owned()], cells(row)].concat();
+    let lines: Vec<_> = [heading].into_iter().chain(rows.iter().map(line)).collect();
+    table::aligned(&lines, "")
 }
 
 /// Returns the figures of the only run of a setting.

@@ -76,7 +76,7 @@ impl Total {
         format!(
             "{which}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
-               power cuts   : {} crash points, {} writes durable\n\
+               power cuts   : checked at {} moments, {} writes durable\n\
              {lines}  \
                trace hash   : {:016x}\n  \
                replay with  : {replay}\n",

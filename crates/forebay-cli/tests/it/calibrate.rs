@@ -100,7 +100,7 @@ fn disk_in_use_or_with_data_is_not_written_to() {
     let other = forebay::Disk::open(&format!("{}?exclusive=on", path.display())).expect("a disk");
     refused("disk.img?direct=off", 1, "exclusive=on: disk.img: another program has locked it");
     drop(other);
-    refused("disk.img?exclusive=off", 1, "writes need exclusive=on; remove that key");
+    refused("disk.img?exclusive=off", 1, "--write: needs exclusive=on: remove exclusive=off from ");
     refused("disk.img?read_only=on", 2, "remove read_only, or omit --write");
     refused("nbd://localhost/x", 1, "a disk of the driver nbd cannot be opened exclusively");
     refused("none.img", 1, "none.img: no such file");
@@ -164,13 +164,23 @@ fn wrong_model_file_is_refused_by_name_and_line() {
         check_refused(&folder, "info model:my.model", 1, &format!("my.model: {message}"));
     }
     std::fs::write(folder.path().join("my.model"), "family=fixed\n").expect("a file");
-    let only_simulated = "my.model: line 1: family=fixed: expected one of hdd, ssd-sas, nvme";
+    let only_simulated = "my.model: line 1: family=fixed: only forebay sim has this family; \
+                          calibrate with --family=nvme, or another of: hdd, ssd-sas, nvme";
     check_refused(&folder, "info model:my.model", 1, only_simulated);
     check_refused(&folder, "info model:./none", 1, "./none: read: No such file");
     check_refused(&folder, "sim job.fio --device ./none", 2, "cannot read the model file: No such");
     succeed(&folder, "sim job.fio --device my.model --compare device=hdd");
     let in_file = JOB.replace("rw=", "filename=model:my.model?wake=batch\nrw=");
     std::fs::write(folder.path().join("job.fio"), in_file).expect("a file");
+    std::fs::write(folder.path().join("my.model"), "family=floppy\n").expect("a file");
+    let unknown = "my.model: line 1: family=floppy: expected one of hdd, ssd-sas, nvme";
+    check_refused(&folder, "info model:my.model", 1, unknown);
     std::fs::write(folder.path().join("my.model"), "family=nvme\n").expect("a file");
     succeed(&folder, "sim job.fio");
+    let sweep = "sim job.fio --device my.model --sweep latency_ns=20000,900000";
+    let table = succeed(&folder, sweep);
+    let iops = |line: usize| table.lines().nth(line).and_then(|it| it.split_whitespace().nth(1));
+    let [fast, slow] =
+        [1, 2].map(|at| iops(at).and_then(|it| it.parse::<f64>().ok()).expect("IOPS"));
+    assert!(fast > 10.0 * slow, "the constant overrides that of the file: {table}");
 }

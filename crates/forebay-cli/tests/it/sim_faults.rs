@@ -105,15 +105,18 @@ fn same_seed_injects_the_same_faults() {
 fn rules_without_an_effect_in_the_simulator_are_refused_by_name() {
     for (args, message) in [
         (&["--faults", "read:oops"][..], "--faults=read:oops: expected a status such as io"),
-        (&["--faults", "read:io:rate=2"], "--faults=read:io:rate=2: expected range=START+LEN,"),
+        (
+            &["--faults", "read:io:rate=2"],
+            "rate=2: expected rate=P with a number from 0 to 1, not 'rate=2'",
+        ),
         (&["--faults", "flush:lie"], "--faults=flush:lie: not simulated: the checkers would"),
-        (&["--faults", "read:hang"], "--faults=read:hang: not simulated: simulated requests have"),
-        (&["--faults", "write:nofua"], "--faults=write:nofua: not simulated: jobs write without"),
+        (&["--faults", "read:hang"], "--faults=read:hang: not simulated: the simulated device"),
+        (&["--faults", "write:nofua"], "--faults=write:nofua: not simulated: the checkers would"),
         (&["--faults", "write:writeback=io"], "not simulated: the simulated disk of a job is no"),
         (&["--faults", "read:again"], "--faults=read:again: not simulated: only the layer itself"),
         (
             &["--device", "nvme", "--faults", "flush:io"],
-            "--faults=flush:io: expected a disk with a volatile cache: no flush reaches this one",
+            "--faults=flush:io: expected a disk with a volatile cache; flushes do not reach this",
         ),
         (
             &["--sweep", "device=sata,hdd", "--faults", "flush:io"],

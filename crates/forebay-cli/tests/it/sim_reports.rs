@@ -127,6 +127,11 @@ fn several_seeds_of_a_setting_have_a_median_and_a_range() {
     let [min, median, max] = range.map(|iops| format!("{iops:.0}"));
     assert!(lines[1].contains(&format!("{median} ({min}..{max})")), "{text}");
     assert_eq!(base["fairness"], Value::Null);
+    let p99 = |value: &Value| value["latency_ns"]["p99"].clone();
+    let mut of_runs: Vec<_> = runs.iter().map(|run| p99(run).as_f64().expect("ns")).collect();
+    of_runs.sort_by(f64::total_cmp);
+    let range = ["min", "median", "max"].map(|key| p99(base)[key].as_f64().expect("ns"));
+    assert!(range.iter().zip(&of_runs).all(|(a, b)| (a - b).abs() < 0.5), "{range:?} {of_runs:?}");
 }
 
 /// Returns the figure that a run writes.
@@ -175,5 +180,7 @@ fn figure_needs_runs_to_compare() {
     assert_eq!(stderr(&output), why);
     let output = sim(&folder, "--compare plug=none --svg none/figure.svg");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).starts_with("forebay: --svg=none/figure.svg: "), "{}", stderr(&output));
+    let why = "forebay: --svg=none/figure.svg: cannot write the figure: No such file";
+    assert!(stderr(&output).starts_with(why), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("setting "), "the results are printed all the same");
 }

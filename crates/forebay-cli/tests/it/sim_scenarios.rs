@@ -35,9 +35,9 @@ fn example_meets_its_faults_and_events_and_breaks_no_rule() {
         .map(|line| line.split_whitespace().nth(2).and_then(|nr| nr.parse().ok()).expect(line))
         .collect();
     assert!(injected.len() == 3 && injected.iter().all(|&nr| nr > 0), "{text}");
-    assert!(text.contains("gates opened=20,"), "{text}");
-    assert!(text.contains("numbers of tags changed=20,"), "{text}");
-    assert!(text.contains("  crash point  : at 500 us, "), "{text}");
+    assert!(text.contains("gates reopened=20,"), "{text}");
+    assert!(text.contains("resizes=20,"), "{text}");
+    assert!(text.contains("  at risk      : at 500 us, "), "{text}");
     assert!(text.ends_with("flaky-log.toml --seed 1 --seeds 20\n"), "{text}");
     assert_eq!(stdout(&run()), text, "the seeds determine everything");
 }
@@ -144,7 +144,12 @@ fn unknown_keys_are_refused_by_name_and_line() {
     for (table, line, message) in [
         ("top", "speed = 1", "a.toml:2:1: unknown field `speed`, expected one of `seed`, `seeds`"),
         ("disk", "colour = 1", "a.toml:7:1: colour: unknown setting; the simulated disk has"),
-        ("disk", "latency_ns = 5", "a.toml:7:1: latency_ns: a constant of a device"),
+        (
+            "disk",
+            "latency_ns = 5",
+            "a.toml:7:1: latency_ns=5: a constant of the device; use --device",
+        ),
+        ("disk", "seed = 5", "a.toml:7:1: seed: not simulated: use `seed` at the top of the file"),
         ("disk", "kick = \"loop-end\"", "a.toml:7:1: kick: not simulated: committing a batch"),
         ("file", "sync = 1", "a.toml:9:1: unknown field `sync`, expected one of `page_cache`"),
         ("interleaving", "nap = 1", "a.toml:10:1: unknown field `nap`, expected one of"),
@@ -169,7 +174,11 @@ fn wrong_values_are_refused_with_their_places() {
         ("top", "seeds = 0", "a.toml:2:9: expected a whole number from 1 to"),
         ("disk", "wake = \"lifo\"", "a.toml:7:1: wake: expected fair, batch, stash, single or"),
         ("disk", "block_size = 513", "a.toml:7:14: block_size: expected 512 or 4096"),
-        ("disk", "nr_requests = 7", "nr_requests=7: expected a number from 1 to queue_depth"),
+        (
+            "disk",
+            "nr_requests = 7",
+            "a.toml:7:1: nr_requests=7: expected a number from 1 to queue_depth",
+        ),
         ("file", "foreign_syncs = 1001", "a.toml:9:17: expected a whole number from 0 to 1000"),
         ("task", "fua = 101", "a.toml:14:7: expected a whole number from 0 to 100"),
         ("task", "area = \"1g\"", "task 1: area: expected a multiple of 4096 up to the size of"),
@@ -180,6 +189,8 @@ fn wrong_values_are_refused_with_their_places() {
     for (old, new, message) in [
         ("read = 30, write = 50, flush = 20", "", "task 1: ops: expected at least one operation"),
         ("bios = 300\n", "", "missing field `bios`"),
+        ("count = 3", "count = \"3\"", "expected a whole number from 1 to 256"),
+        ("read = 30", "read = 101", "a.toml:13:16: expected a weight from 0 to 100"),
         ("\"fixed\"", "\"nvme\"", "size: the device has a size of its own"),
         ("\"fixed\"\nsize = \"256k\"", "\"nvme\"", "file: expected a device with a volatile cache"),
         ("\"256k\"", "\"255\"", "size: 255 is not a positive multiple of 4096"),
@@ -191,6 +202,8 @@ fn wrong_values_are_refused_with_their_places() {
     check_refused(&event(""), one);
     check_refused(&event("resize = 1\nfreeze = \"1us\""), one);
     check_refused(&event("resize = 7"), "resize = 7: expected a number from 1 to 6");
+    let number = with("none", "") + "[[event]]\nat = 300\nfreeze = \"1us\"\n";
+    check_refused(&number, ":6: expected a time with its unit, such as \"500us\"");
     check_refused("seed = 3\n", "0 tasks: expected 1 to 256");
     let output = sim("", &["--json"]);
     let why = "forebay: --json: a scenario measures no job of fio; leave it out, or give a job \

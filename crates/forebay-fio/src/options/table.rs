@@ -326,7 +326,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("io_timeout_ms", "a number of milliseconds from 0 to 3600000",
         "time limit of a request at the device, ms; 0: none"),
     policy!("io_timeout_grace_ms", "a number of milliseconds from 0 to 3600000",
-        "further time after which the device counts as gone, ms; needs io_timeout_ms"),
+        "grace period after which the device counts as gone, ms; needs io_timeout_ms"),
     policy!("elide", "on or off",
         "end a flush at once if there is nothing to flush; needs exclusive=on on a file"),
     policy!("exclusive", "on or off",

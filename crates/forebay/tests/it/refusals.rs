@@ -62,7 +62,7 @@ fn values() {
     check_open(
         "fault:ram:1M?rule=read:busy",
         "rule=read:busy: expected nth=2 or more, or rate below 1: a device that is always busy \
-         never ends",
+         completes nothing",
     );
     check_open(
         "model:floppy",
@@ -106,7 +106,7 @@ fn fault_rules() {
     check_open(
         "fault:ram:1M?rule=read:sad",
         "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
-         lie, nofua, writeback=STATUS, foreign_sync or hang, after the operations",
+         lie, nofua, writeback=STATUS, foreign_sync or hang after the operations, not 'sad'",
     );
     check_open(
         "fault:ram:1M?rule=write:nofua",
@@ -116,8 +116,8 @@ fn fault_rules() {
     );
     check_open(
         "fault:ram:1M?rule=flush:nofua",
-        "rule=flush:nofua: expected nofua of writes alone, because no other request has FUA; to \
-         ignore a flush, use flush:lie",
+        "rule=flush:nofua: expected writes only: nofua applies to no other request; to ignore a \
+         flush, use flush:lie",
     );
 }
 

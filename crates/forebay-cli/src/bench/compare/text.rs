@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::comparison::{Comparison, Row};
 use super::spread::{Tolerance, Verdict, shown, shown_range};
+use crate::table;
 
 /// The columns of the table before the verdict.
 const NR_CELLS: usize = 8;
@@ -27,23 +28,17 @@ const MARKDOWN_HEADS: [&str; NR_CELLS] = [
 /// Returns the table for a terminal; with `colours`, the verdict "worse" is red.
 pub(super) fn render(comparison: &Comparison, colours: bool) -> String {
     let rows: Vec<_> = comparison.rows.iter().map(|row| (cells(row), row.verdict)).collect();
-    let width = |at: usize| {
-        let all = rows.iter().map(|(cells, _)| cells[at].len()).chain([HEADS[at].len()]);
-        all.max().unwrap_or(0)
-    };
-    let widths: [usize; NR_CELLS] = std::array::from_fn(width);
+    let heads = HEADS.map(str::to_owned);
+    let all: Vec<_> =
+        rows.iter().map(|(cells, _)| cells).chain([&heads]).map(|it| it.to_vec()).collect();
+    let widths = table::widths(&all);
     let line = |cells: &[String; NR_CELLS], word: &str| {
-        let mut line = format!("  {:<1$}", cells[0], widths[0]);
-        for (cell, width) in cells.iter().zip(widths).skip(1) {
-            // Writing into a String does not fail.
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        format!("{line}  {word}").trim_end().to_owned() + "\n"
+        format!("  {}  {word}", table::line(cells, &widths)).trim_end().to_owned() + "\n"
     };
     let mut text = opening(comparison, "  ");
     text += "\n";
-    text += &groups(widths);
-    text += &line(&HEADS.map(str::to_owned), "verdict");
+    text += &groups(&widths);
+    text += &line(&heads, "verdict");
     for (cells, verdict) in &rows {
         let word = verdict.map_or("", Verdict::word);
         text += &match verdict {
@@ -66,7 +61,7 @@ pub(super) fn render(comparison: &Comparison, colours: bool) -> String {
 }
 
 /// Returns the first line of headings, which groups the columns.
-fn groups(widths: [usize; NR_CELLS]) -> String {
+fn groups(widths: &[usize]) -> String {
     let end_of = |at: usize| 2 + widths[..=at].iter().sum::<usize>() + 2 * at;
     let mut line = String::new();
     for (text, last) in GROUPS.into_iter().zip([0, 2, 5]) {

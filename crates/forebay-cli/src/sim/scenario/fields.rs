@@ -100,15 +100,29 @@ pub(super) struct Task {
 #[serde(deny_unknown_fields)]
 pub(super) struct Ops {
     #[serde(default)]
-    read: Percent,
+    read: Weight,
     #[serde(default)]
-    write: Percent,
+    write: Weight,
     #[serde(default)]
-    flush: Percent,
+    flush: Weight,
     #[serde(default)]
-    discard: Percent,
+    discard: Weight,
     #[serde(default)]
-    write_zeroes: Percent,
+    write_zeroes: Weight,
+}
+
+/// The weight of an operation.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(try_from = "Value")]
+struct Weight(u32);
+
+impl TryFrom<Value> for Weight {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let weight = Percent::try_from(value).map_err(|_| "expected a weight from 0 to 100")?;
+        Ok(Self(weight.0))
+    }
 }
 
 impl Ops {
@@ -153,14 +167,15 @@ pub(super) type Percent = Number<0, 100>;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "i64")]
+#[serde(try_from = "Value")]
 pub(super) struct Number<const MIN: u32, const MAX: u32>(pub(super) u32);
 
-impl<const MIN: u32, const MAX: u32> TryFrom<i64> for Number<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32> TryFrom<Value> for Number<MIN, MAX> {
     type Error = String;
 
-    fn try_from(number: i64) -> Result<Self, String> {
-        let fits = u32::try_from(number).ok().filter(|number| (MIN..=MAX).contains(number));
+    fn try_from(value: Value) -> Result<Self, String> {
+        let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+        let fits = number.filter(|number| (MIN..=MAX).contains(number));
         fits.map(Self).ok_or_else(|| format!("expected a whole number from {MIN} to {MAX}"))
     }
 }
@@ -177,14 +192,15 @@ fn one<const MAX: u32>() -> Number<1, MAX> {
 
 /// A time with its unit, ns.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[serde(try_from = "Value")]
 pub(super) struct Time(pub(super) u64);
 
-impl TryFrom<String> for Time {
+impl TryFrom<Value> for Time {
     type Error = &'static str;
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        parse_time_ns(&text).map(Self).ok_or("expected a time with its unit, such as \"500us\"")
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let time_ns = value.as_str().and_then(parse_time_ns);
+        time_ns.map(Self).ok_or("expected a time with its unit, such as \"500us\"")
     }
 }
 

@@ -136,7 +136,14 @@ impl Source<'_> {
             }
         }
         let disk = settings.then(more).disk(Tasks::Described);
-        let mut disk = disk.map_err(|why| Failure::Usage(format!("{}: {why}", self.name)))?;
+        let mut disk = disk.map_err(|why| {
+            let wrong =
+                why.split_once('=').map(|(key, _)| key).filter(|key| more.get(key).is_none());
+            match file.disk.keys().find(|key| Some(key.get_ref().as_str()) == wrong) {
+                Some(key) => self.refuse(key.span(), why),
+                None => Failure::Usage(format!("{}: {why}", self.name)),
+            }
+        })?;
         disk.faults = self.faults(&file.faults)?;
         let crash_points = file.crash_points.iter().map(|Time(at)| (*at, EventSpec::CrashPoint));
         let events: Result<Vec<_>, _> = file.events.iter().map(|event| self.event(event)).collect();

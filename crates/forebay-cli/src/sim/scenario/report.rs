@@ -10,17 +10,18 @@ use crate::sim::report::statuses;
 use crate::sim::total::Total;
 
 /// The kinds of events that are printed if they happened.
-const SHOWN: [&str; 10] = [
-    "refusals",
-    "numbers of tags changed",
-    "gates opened",
-    "devices revived",
-    "losses acknowledged",
-    "failed write-backs",
-    "splits",
-    "retries",
-    "waits for tags",
-    "flushes joined",
+/// Their names in [`Reached`] and in the report.
+const SHOWN: [(&str, &str); 10] = [
+    ("refusals", "refusals"),
+    ("numbers of tags changed", "resizes"),
+    ("gates opened", "gates reopened"),
+    ("devices revived", "devices revived"),
+    ("losses acknowledged", "losses acknowledged"),
+    ("failed write-backs", "failed write-backs"),
+    ("splits", "splits"),
+    ("retries", "retries"),
+    ("waits for tags", "waits for tags"),
+    ("flushes joined", "flushes joined"),
 ];
 
 /// The sums over the seeds.
@@ -89,8 +90,11 @@ impl Report {
         }
         let counts = self.reached.counts().iter();
         let shown: Vec<_> = counts
-            .filter(|(name, nr)| *nr > 0 && SHOWN.contains(name))
-            .map(|(name, nr)| format!("{name}={nr}"))
+            .filter(|(_, nr)| *nr > 0)
+            .filter_map(|(name, nr)| {
+                let (_, shown) = SHOWN.iter().find(|(reached, _)| reached == name)?;
+                Some(format!("{shown}={nr}"))
+            })
             .collect();
         if !shown.is_empty() {
             let _ = writeln!(lines, "  events       : {}", shown.join(", "));
@@ -104,8 +108,7 @@ impl Report {
             let us = *at_ns as f64 / 1e3;
             let _ = writeln!(
                 lines,
-                "  crash point  : at {us} us, {unsure} of {written} written blocks could lose \
-                 their last write"
+                "  at risk      : at {us} us, {unsure} of {written} written blocks"
             );
         }
         self.total.report(first_seed, &lines, replay)

@@ -3,6 +3,7 @@
 use crate::error::SpecError;
 use forebay_core::QueueLimits;
 use forebay_model::FaultRule;
+use std::borrow::Cow;
 
 /// Parses the value of a key `rule`.
 pub(super) fn parse(text: &str) -> Result<FaultRule, SpecError> {
@@ -22,7 +23,7 @@ pub(super) fn check(
     rule.check(limits, strikes).map_err(|expected| bad(rule.text(), expected))
 }
 
-fn bad(text: &str, expected: &'static str) -> SpecError {
+fn bad(text: &str, expected: impl Into<Cow<'static, str>>) -> SpecError {
     SpecError::BadValue {
         key: "rule".to_owned(),
         value: text.to_owned(),

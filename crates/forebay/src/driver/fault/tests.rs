@@ -383,15 +383,15 @@ fn rules_that_can_have_no_effect_are_refused_with_the_reason() {
         ("ram:1M?rule=write:nofua", "nofua on a disk with native FUA"),
         ("ram:1M?rule=any:nofua", "nofua on a disk with native FUA"),
         (&format!("{file}?fua=off&rule=write:nofua"), "nofua on a disk with native FUA"),
-        (&format!("{file}?fua=on&rule=read:nofua"), "nofua of writes alone"),
-        (&format!("{file}?fua=on&rule=write+flush:nofua"), "nofua of writes alone"),
-        (&format!("{file}?rule=flush:io:range=0+512"), "no range for a flush"),
+        (&format!("{file}?fua=on&rule=read:nofua"), "writes only: nofua applies"),
+        (&format!("{file}?fua=on&rule=write+flush:nofua"), "writes only: nofua applies"),
+        (&format!("{file}?rule=flush:io:range=0+512"), "a flush has none; remove range="),
         (&format!("{file}?read_only=on&rule=write:io"), "a disk that may be written to"),
         ("ram:1M?read_only=on&rule=write:io", "a disk that may be written to"),
         ("ram:1M?rule=read:io:range=1M+512", "a range that begins before the end"),
-        ("ram:1M?rule=discard:short=512", "short=N of reads and writes alone"),
-        ("ram:1M?rule=write+flush:writeback=io", "writeback=STATUS of writes alone"),
-        ("ram:1M?rule=read:writeback=io", "writeback=STATUS of writes alone"),
+        ("ram:1M?rule=discard:short=512", "reads and writes only: short=N"),
+        ("ram:1M?rule=write+flush:writeback=io", "writes only: writeback=STATUS"),
+        ("ram:1M?rule=read:writeback=io", "writes only: writeback=STATUS"),
         ("ram:1M?rule=read:foreign_sync", "foreign_sync beside a rule with writeback"),
     ] {
         let error = crate::Disk::open(&format!("fault:{spec}")).expect_err(spec).to_string();
@@ -423,7 +423,7 @@ fn each_name_of_an_effect_or_a_condition_is_parsed() {
             "after=" => "after=2",
             _ => name,
         };
-        // A device that is always busy never ends a request.
+        // A device that is always busy completes nothing.
         let is_effect = super::rule::parse(&format!("write:{part}:nth=2")).is_ok();
         let is_condition = super::rule::parse(&format!("write:io:{part}")).is_ok();
         assert!(is_effect != is_condition, "{name}");

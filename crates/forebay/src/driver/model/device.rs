@@ -40,11 +40,15 @@ fn of_file(target: &str) -> Result<ConfiguredMachine, OpenError> {
         let family = file.family();
         file.machine()?.ok_or_else(|| {
             let names: Vec<_> = machines::ALL.iter().map(|preset| preset.name).collect();
-            family.error(format!(
-                "family={}: expected one of {}; forebay sim has further devices",
-                family.value,
-                names.join(", ")
-            ))
+            let names = names.join(", ");
+            let name = family.value.as_str();
+            family.error(match name {
+                "fixed" | "flaky" => format!(
+                    "family={name}: only forebay sim has this family; calibrate with \
+                     --family=nvme, or another of: {names}"
+                ),
+                _ => format!("family={name}: expected one of {names}"),
+            })
         })
     });
     machine.map_err(|error| OpenError::ModelFile { path, why: error.to_string() })

@@ -92,16 +92,19 @@ fn every_key_of_a_spec_changes_the_run_or_is_refused() {
             continue;
         }
         let value = REFUSED.iter().find(|(name, _)| *name == key).map_or("1", |(_, value)| value);
-        let why = settings::check(key, value, Tasks::Jobs).expect_err(key);
-        let is_constant = machines::ALL.iter().any(|preset| preset.place_of(key).is_some());
+        let mut disk = settings([]);
+        disk.add(key, value);
+        let why = disk.disk(Tasks::Jobs).expect_err(key);
+        let of_preset = machines::ALL.iter().any(|preset| preset.place_of(key).is_some());
+        let is_constant = of_preset || key == "size";
         let expected = match key {
-            _ if is_constant => "a constant of a device; use --device NAME:",
+            _ if is_constant => "a constant of the device; use --device NAME:",
             _ if settings::is_known(key) => "not simulated: ",
-            // A key of another driver, or the size of a model, which belongs to the device.
+            // A key of another driver.
             _ => "unknown setting; the simulated disk has device, ",
         };
-        assert!(why.starts_with(expected), "{key}={value}: {why}");
-        if is_constant || key == "size" {
+        assert!(why.starts_with(&format!("{key}={value}: {expected}")), "{why}");
+        if is_constant {
             continue;
         }
         let spec = format!("model:nvme?{key}={value}");
