@@ -34,7 +34,8 @@
 //!   reaped. The leader makes that turn, or passes the debt on with the baton. So a thread that
 //!   receives a baton owes a turn, too.
 //! - W7 A thread that waits in the driver waits no longer than until the context's next deadline
-//!   ([`Turned::deadline`]). A turn that leaves an earlier deadline kicks the leader.
+//!   ([`Turned::deadline`](crate::Turned::deadline)). A turn that leaves an earlier deadline kicks
+//!   the leader.
 
 mod cell;
 mod context;
