@@ -54,8 +54,12 @@ impl Server {
         let socket = folder.path().join("s");
         let mut server = Server::begin(folder, wrapper, stdin, args, &socket);
         let start = Instant::now();
-        // The socket file exists after the bind, and accepts connections a moment later.
-        while UnixStream::connect(&socket).is_err() {
+        // The server prints the URIs once it handles signals. Its socket accepts connections
+        // before.
+        let is_ready = |server: &Server| {
+            server.log().contains("+unix://") && UnixStream::connect(&socket).is_ok()
+        };
+        while !is_ready(&server) {
             if let Some(status) = server.child.try_wait().expect("a child") {
                 panic!("{args}: it has ended with {status}: {}", server.log());
             }
