@@ -187,7 +187,7 @@ impl FaultRule {
     /// Parses a rule.
     ///
     /// # Errors
-    /// What is expected instead of which part.
+    /// A part of the rule that is wrong: the text expected in its place, and the part.
     pub fn parse(text: &str) -> Result<FaultRule, String> {
         let mut parts = text.split(':');
         let names = parts.next().unwrap_or_default();

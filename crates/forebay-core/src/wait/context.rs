@@ -111,14 +111,7 @@ pub trait Context {
 #[inline]
 #[must_use]
 pub fn release<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
-    if at.runs_wakers(&token) {
-        at.withdraw_help(&token);
-    }
-    if !at.run_state().release() {
-        return Some(token);
-    }
-    at.released(token);
-    None
+    release_by(at, token, RunState::release)
 }
 
 /// Releases the token and announces that this thread, the leader or the owner, is about to wait
@@ -126,10 +119,20 @@ pub fn release<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
 #[inline]
 #[must_use]
 pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
+    release_by(at, token, RunState::release_to_wait)
+}
+
+/// Releases the token by a change of the run state, which returns whether it did.
+#[inline]
+fn release_by<C: Context>(
+    at: &mut C,
+    token: C::Token,
+    change: impl FnOnce(&RunState) -> bool,
+) -> Option<C::Token> {
     if at.runs_wakers(&token) {
         at.withdraw_help(&token);
     }
-    if !at.run_state().release_to_wait() {
+    if !change(at.run_state()) {
         return Some(token);
     }
     at.released(token);

@@ -131,13 +131,13 @@ impl Hctx {
         if inner.as_ref().is_some_and(|inner| inner.core.has_lines()) {
             self.tags.reserve();
         }
-        let token = self.try_take().expect("nobody else is at a context without an inner part");
+        let token = self.try_take().expect("no other thread uses a context without an inner part");
         // Relaxed, here and in the readers: a count.
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
         let kept = wait::release(&mut At::new(self), token);
-        assert!(kept.is_none(), "nobody else is at a context without an inner part");
+        assert!(kept.is_none(), "no other thread uses a context without an inner part");
         before
     }
 
