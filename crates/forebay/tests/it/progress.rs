@@ -290,6 +290,9 @@ fn event_loop_sleeps_until_a_request_of_a_timed_disk_is_due() {
 fn event_loop_makes_futures_of_a_timed_disk_progress() {
     for spec in ["ram:1M?req_ns=300000", "fault:null:1M?rule=any:delay=300us"] {
         let disk = open(spec);
+        // Before the first future, which would start a thread. That thread would step down, and
+        // the loop would wake until it has given the token back.
+        disk.poll_fd().expect("a descriptor");
         let nr_wakes = std::cell::Cell::new(0);
         let ios = async {
             for n in 0..20 {
