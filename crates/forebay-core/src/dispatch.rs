@@ -180,16 +180,16 @@ impl Turn<'_> {
         if is_write {
             retries.writes().write_is_out(hctx.count_at);
         }
-        if answer != Issue::Queued {
+        let Some(state) = SlotState::of_accepted(answer) else {
             return self.not_queued(tag, rq, answer);
-        }
+        };
         if is_write {
             let ranges = rq.ranges(&hctx.splits);
             ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
         }
-        self.note_issue(&mut rq);
+        self.note_issue(&mut rq, state);
         let hctx = &mut *self.hctx;
-        hctx.table[tag.index()] = Slot { state: SlotState::Issued, rq: Some(rq) };
+        hctx.table[tag.index()] = Slot { state, rq: Some(rq) };
         if hctx.policy.kick == KickPolicy::PerRequest {
             hctx.commit(driver);
         }
@@ -201,7 +201,7 @@ impl Turn<'_> {
     pub(crate) fn not_queued(&mut self, tag: Tag, rq: Request, answer: Issue) -> bool {
         let hctx = &mut *self.hctx;
         match answer {
-            Issue::Queued => unreachable!("the request was accepted"),
+            Issue::Queued | Issue::Begun => unreachable!("the request was accepted"),
             Issue::Busy => {
                 hctx.dispatch.push_front(tag);
                 hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
@@ -215,7 +215,8 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn note_issue(&mut self, rq: &mut Request) {
+    /// Counts a request that the driver has accepted. `state` is the state of its tag now.
+    pub(crate) fn note_issue(&mut self, rq: &mut Request, state: SlotState) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
             hctx.counters.queue.record_span(rq.tagged_ns, self.now);
@@ -233,7 +234,10 @@ impl Turn<'_> {
         }
         hctx.timeouts.issued(self.now);
         hctx.nr_in_flight += 1;
-        hctx.nr_uncommitted += 1;
+        match state {
+            SlotState::Begun => hctx.nr_begun += 1,
+            _ => hctx.nr_uncommitted += 1,
+        }
         hctx.counters.issued.add(1);
     }
 

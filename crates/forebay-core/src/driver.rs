@@ -25,7 +25,8 @@ use core::time::Duration;
 ///   completion of its own, which the wait cannot miss.
 ///
 /// The driver promises:
-/// - K5 each request that it answered with [`Issue::Queued`] completes exactly once, in any order;
+/// - K5 each request that it answered with [`Issue::Queued`] or [`Issue::Begun`] completes exactly
+///   once, in any order;
 /// - K6 a completion of `n` bytes means that the first `n` bytes of the request were moved. For a
 ///   write it also means that no others were, if the limits say
 ///   [`exact_counts`](crate::QueueLimits::exact_counts);
@@ -70,6 +71,10 @@ pub trait Driver: Send {
         false
     }
 
+    /// Begins, in another way, the request that it answered with [`Issue::Begun`] and that the
+    /// calling thread has not begun: the thread is about to run foreign code, which may block.
+    fn withdraw(&mut self) {}
+
     /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
     /// as one. If the thread has already returned for another reason, its next wait may return at
     /// once.
@@ -102,10 +107,23 @@ pub enum Look {
 pub enum Issue {
     /// Accepted. A completion will follow.
     Queued,
+    /// Accepted, and needs no commit: the calling thread makes the I/O itself, after it has released
+    /// the context and before it waits ([`Host::make_own_call`](crate::wait::Host::make_own_call)).
+    /// A completion will follow, which no wait and no descriptor announces: that thread requests a
+    /// turn.
+    Begun,
     /// Not accepted; retry later (`BLK_STS_RESOURCE`).
     Busy,
     /// Not accepted, for good. No completion follows.
     Failed(BlockStatus),
+}
+
+impl Issue {
+    /// Returns whether the driver has accepted the request.
+    #[inline]
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Issue::Queued | Issue::Begun)
+    }
 }
 
 /// The driver's view of a request. Valid only during [`Driver::queue_rq`].
@@ -149,6 +167,12 @@ impl<'a> IssuedRequest<'a> {
             head: rq.first(),
             skip: 0,
         }
+    }
+
+    /// Returns the owner of its first bio ([`QueuedBio::owner`]). Meaningless for a flush.
+    #[inline]
+    pub fn owner(&self) -> u64 {
+        self.head.owner()
     }
 
     /// Returns the memory segments in the order of the bytes on the device. Empty except for reads

@@ -4,7 +4,7 @@
 
 use crate::admission::Admission;
 use crate::device::DeviceState;
-use crate::driver::{Completions, Driver};
+use crate::driver::{Completions, Driver, Issue};
 use crate::flush::FlushMachine;
 use crate::limits::QueueLimits;
 use crate::plug::list_capacity;
@@ -74,6 +74,8 @@ pub struct HardwareContext {
     pub(crate) completions: Completions,
     pub(crate) writes: WriteLog,
     pub(crate) nr_in_flight: u32,
+    /// The number of those that threads make themselves.
+    pub(crate) nr_begun: u32,
     /// An upper bound of the bios per request at the driver.
     pub(crate) bios_per_request_max: u32,
     /// The number of requests at the driver that another command follows.
@@ -95,6 +97,25 @@ pub(crate) enum SlotState {
     Waiting,
     /// The request is at the driver.
     Issued,
+    /// The same, and the thread that has issued it makes the I/O itself ([`Issue::Begun`]).
+    Begun,
+}
+
+impl SlotState {
+    /// Returns the state of a tag whose request the driver has accepted; `None` if it has not.
+    #[inline]
+    pub(crate) fn of_accepted(answer: Issue) -> Option<SlotState> {
+        match answer {
+            Issue::Queued => Some(SlotState::Issued),
+            Issue::Begun => Some(SlotState::Begun),
+            Issue::Busy | Issue::Failed(_) => None,
+        }
+    }
+
+    /// Returns whether the request is at the driver.
+    pub(crate) fn is_at_driver(self) -> bool {
+        matches!(self, SlotState::Issued | SlotState::Begun)
+    }
 }
 
 /// A row of the request table.
@@ -219,6 +240,7 @@ impl HardwareContext {
             completions: Completions::new(depth + 1),
             writes: WriteLog::new(),
             nr_in_flight: 0,
+            nr_begun: 0,
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
             reap_kick: false,
@@ -270,7 +292,10 @@ impl HardwareContext {
         let is_due = match commit {
             Commit::Now => true,
             Commit::Later => false,
-            Commit::Unless(nr) => self.nr_in_flight.saturating_sub(self.nr_uncommitted) < nr,
+            // A wait in the driver does not end with a request that a thread makes itself.
+            Commit::Unless(nr) => {
+                self.nr_in_flight.saturating_sub(self.nr_begun + self.nr_uncommitted) < nr
+            }
         };
         if is_due {
             self.commit(driver);
@@ -379,9 +404,12 @@ impl HardwareContext {
         let tagged = rows.iter().filter(|slot| slot.state != SlotState::Idle);
         let nr_tagged = tagged.clone().count() as u32;
         assert_eq!(nr_tagged, self.tags.nr_busy());
-        let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count() as u32;
-        let is_flushing = row_of_flush[0].state == SlotState::Issued;
+        let is_issued = |slot: &&Slot| slot.state.is_at_driver();
+        let issued = tagged.clone().filter(is_issued).count() as u32;
+        let is_flushing = row_of_flush[0].state.is_at_driver();
         assert_eq!(is_flushing, self.flush.is_at_device());
+        let begun = self.table.iter().filter(|slot| slot.state == SlotState::Begun).count();
+        assert_eq!(begun, self.nr_begun as usize);
         assert_eq!(issued + u32::from(is_flushing), self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + issued, nr_tagged);
         let waiting =

@@ -55,7 +55,7 @@ impl Turn<'_> {
             (hctx.busy_since_ns, hctx.bios_per_request_max) = (now, 1);
         }
         let mut outcome = Incoming::Issued;
-        let mut nr_issued: u32 = 0;
+        let (mut nr_issued, mut nr_begun): (u32, u32) = (0, 0);
         while let Some(mut rq) = hctx.incoming.pop() {
             // A flush has no data.
             let is_write = rq.op != Op::Read;
@@ -83,12 +83,15 @@ impl Turn<'_> {
                 driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), hctx.incoming.is_empty());
             if is_write {
                 hctx.retries.writes().write_is_out(hctx.count_at);
-                if matches!(answer, Issue::Queued) {
+                if answer.is_accepted() {
                     let ranges = rq.ranges(&hctx.splits);
                     ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
                 }
             }
-            if !matches!(answer, Issue::Queued) {
+            let mut state = SlotState::Issued;
+            if matches!(answer, Issue::Begun) {
+                (state, nr_begun) = (SlotState::Begun, nr_begun + 1);
+            } else if !matches!(answer, Issue::Queued) {
                 outcome = match self.not_queued(tag, rq, answer) {
                     true => Incoming::Busy,
                     false => Incoming::Waiting,
@@ -99,13 +102,14 @@ impl Turn<'_> {
             if rq.nr_bios > hctx.bios_per_request_max {
                 hctx.bios_per_request_max = rq.nr_bios;
             }
-            (slot.state, slot.rq) = (SlotState::Issued, Some(rq));
+            (slot.state, slot.rq) = (state, Some(rq));
             nr_issued += 1;
         }
         let hctx = &mut *self.hctx;
         hctx.timeouts.issued(now);
         hctx.nr_in_flight += nr_issued;
-        hctx.nr_uncommitted += nr_issued;
+        hctx.nr_begun += nr_begun;
+        hctx.nr_uncommitted += nr_issued - nr_begun;
         let counters = &*hctx.counters;
         counters.issued.add(nr_issued.into());
         if iostats {

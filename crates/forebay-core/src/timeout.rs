@@ -15,7 +15,7 @@
 //! since. So an I/O costs one comparison, and a check that finds nothing happens once per limit.
 
 use crate::driver::Driver;
-use crate::hctx::{HardwareContext, NO_DEADLINE, SlotState};
+use crate::hctx::{HardwareContext, NO_DEADLINE};
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::status::BlockStatus;
@@ -116,7 +116,7 @@ impl HardwareContext {
         *next_ns = NO_DEADLINE;
         let mut has_given_up = false;
         for (at, slot) in self.table.iter().enumerate() {
-            let (SlotState::Issued, Some(rq)) = (slot.state, &slot.rq) else { continue };
+            let (true, Some(rq)) = (slot.state.is_at_driver(), &slot.rq) else { continue };
             let tag = Tag::from_index(at);
             let overdue_ns = rq.issued_ns.saturating_add(*limit_ns);
             if now < overdue_ns {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::buf::Buf;
+use crate::driver::Offer;
 use crate::driver::Waiter;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
@@ -334,7 +335,7 @@ impl BioQueue {
                     (Arc::clone(ready.mailbox()), ready.nr_mailed())
                 };
                 let goal = nr_mailed + missing.min(nr_in_layer) as u64;
-                wait::wait(&self.shared, &self.ctx, &mailbox, goal);
+                wait::wait(&self.shared, &self.ctx, &mailbox, goal, Offer::NONE);
                 self.take_mail();
             } else if let Some(turned) = turned {
                 // If bios of other queues are in flight, any completion may be one of theirs.

@@ -189,19 +189,20 @@ impl Turn<'_> {
         let in_hand = device.durability.point();
         let answer = driver.queue_rq(&issued::<false>(splits, &rq, flush.tag), true);
         match answer {
-            Issue::Queued => {
+            Issue::Queued | Issue::Begun => {
                 flush.in_hand = in_hand;
                 flush.is_running = true;
                 flush.nr_in_a_row += 1;
                 core::mem::swap(&mut flush.pending, &mut flush.running);
                 let nr_joined = flush.running.len() as u64 - 1;
                 let tag = flush.tag;
-                self.note_issue(&mut rq);
+                let state = SlotState::of_accepted(answer).expect("the driver has accepted it");
+                self.note_issue(&mut rq, state);
                 let hctx = &mut *self.hctx;
                 hctx.counters.flushes_issued.add(1);
                 hctx.counters.flushes_joined.add(nr_joined);
                 hctx.flush.nr_issued = hctx.counters.issued.get();
-                hctx.table[tag.index()] = Slot { state: SlotState::Issued, rq: Some(rq) };
+                hctx.table[tag.index()] = Slot { state, rq: Some(rq) };
             }
             Issue::Busy => {
                 flush.command = Some(rq);

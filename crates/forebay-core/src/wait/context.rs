@@ -85,11 +85,10 @@ pub trait Context {
     /// is foreign code and may block on anything.
     fn runs_wakers(&self, token: &Self::Token) -> bool;
 
-    /// Withdraws this thread's offer of help to others, if it has made one ([`Host::offer`]).
-    ///
-    /// [`Host::offer`]: super::Host::offer
+    /// Begins the request that was left to this thread, if there is one, in another way
+    /// ([`Driver::withdraw`](crate::Driver::withdraw)).
     #[inline]
-    fn withdraw_help(&mut self, _token: &Self::Token) {}
+    fn withdraw_own_call(&mut self, _token: &mut Self::Token) {}
 
     /// Wakes the threads and tasks that turns were about. Called once the token is released.
     fn released(&mut self, token: Self::Token);
@@ -126,11 +125,11 @@ pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Tok
 #[inline]
 fn release_by<C: Context>(
     at: &mut C,
-    token: C::Token,
+    mut token: C::Token,
     change: impl FnOnce(&RunState) -> bool,
 ) -> Option<C::Token> {
     if at.runs_wakers(&token) {
-        at.withdraw_help(&token);
+        at.withdraw_own_call(&mut token);
     }
     if !change(at.run_state()) {
         return Some(token);

@@ -63,20 +63,18 @@ pub trait Host: Sleeper {
         false
     }
 
-    /// Returns whether this thread may do the work of requests itself ([`Host::help`]).
+    /// Offers to make the I/O of a request that this thread sends in its next turn. Returns whether
+    /// it does. If so, [`Host::make_own_call`] follows that turn.
     #[inline]
-    fn can_help(&self) -> bool {
+    fn offer(&mut self) -> bool {
         false
     }
 
-    /// Offers this thread's help to the driver, before the thread sends its requests.
+    /// Ends the offer. If the driver has left a request to this thread
+    /// ([`Issue::Begun`](crate::Issue::Begun)), makes its I/O, which may block, and returns true.
+    /// Then a turn of this thread is due, which reaps the result. Called without the token.
     #[inline]
-    fn offer(&mut self) {}
-
-    /// Does work of the driver, or takes the offer back if `is_wanted` is false. Returns whether
-    /// the thread has done work: its wait may be over.
-    #[inline]
-    fn help(&mut self, _is_wanted: bool) -> bool {
+    fn make_own_call(&mut self) -> bool {
         false
     }
 

@@ -8,6 +8,9 @@ use crate::wait::lead::{Host, follow, lead};
 /// Waits in a shared context until the goal is reached. Sends the requests that the thread has
 /// detached first.
 ///
+/// A thread that waits for one request may make its I/O itself ([`Host::offer`]). Then it neither
+/// leads nor follows: it turns before the I/O, and again after it.
+///
 /// With `nr_busy` requests in flight, a follower leaves the commit of its requests to the leader,
 /// which returns with the next completion. (The kernel wakes the committing thread for that
 /// completion. The wake-up would be wasted, because the leader reaps the completion.) The
@@ -16,33 +19,36 @@ use crate::wait::lead::{Host, follow, lead};
 /// still ends its wait, or is left to its next wait. A turn commits if it is made by a leader or by
 /// a thread about to lead, or if it finds no leader blocked.
 pub fn wait_shared<H: Host>(host: &mut H, goal: u64, nr_busy: u32) {
-    // A thread that will help with the work itself does not notify other threads of it.
-    let commit = if host.can_help() { Commit::Later } else { Commit::Unless(nr_busy) };
+    let mut has_made_call = false;
     loop {
+        let offers = host.offer();
+        let by_itself = offers || has_made_call;
         // A thread that leads from the start submits and waits with one call. (`is_blocked` is only
         // a guess. It avoids a write to the run word while another thread leads.)
-        if host.begins() && !host.run_state().is_blocked() && host.run_state().try_lead() {
+        let may_lead = !by_itself && host.begins() && !host.run_state().is_blocked();
+        if may_lead && host.run_state().try_lead() {
             let held = host.turn_with_own(Commit::Later);
             if lead(host, goal, held) {
                 return;
             }
         }
-        host.offer();
+        // The I/O of this thread may take long, so it leaves nothing uncommitted.
+        let commit = if by_itself { Commit::Now } else { Commit::Unless(nr_busy) };
         // Sends the requests that the thread has detached.
         if let Some((token, _)) = host.turn_with_own(commit) {
             finish(host, token);
         }
-        let is_over = host.is_over(goal);
         // Before the thread leads or follows: until then no thread waits for it, and none kicks it.
-        if host.help(!is_over) {
+        has_made_call = offers && host.make_own_call();
+        if has_made_call {
             continue;
         }
-        if is_over {
-            // The thread's other bios do not wait for the leader.
-            return commit_all(host);
-        }
-        if commit == Commit::Later {
-            commit_all(host);
+        if host.is_over(goal) {
+            return match by_itself {
+                true => {}
+                // The thread's other bios do not wait for the leader.
+                false => commit_all(host),
+            };
         }
         host.step(Step::Sent);
         let leads = host.run_state().try_lead() || follow(host, goal);

@@ -181,7 +181,7 @@ impl FaultDriver {
         inner.fua &= self.has_inner_cache;
         let answer = self.issue_inner(&inner, last, delay_ns);
         if (rq.op == Op::Flush || rq.fua)
-            && answer == Issue::Queued
+            && answer.is_accepted()
             && let Some(description) = &mut self.description
         {
             description.sync_queued(rq.tag);
@@ -206,8 +206,9 @@ impl FaultDriver {
 
     fn issue_inner(&mut self, rq: &IssuedRequest<'_>, last: bool, delay_ns: u64) -> Issue {
         let answer = self.inner.queue_rq(rq, last);
-        self.nr_inner += u32::from(answer == Issue::Queued);
-        if answer == Issue::Queued && delay_ns > 0 {
+        let is_accepted = answer.is_accepted();
+        self.nr_inner += u32::from(is_accepted);
+        if is_accepted && delay_ns > 0 {
             self.delays.queued(rq.tag, delay_ns);
         }
         answer
@@ -303,6 +304,10 @@ impl Driver for FaultDriver {
             }
             None => self.inner.cancel(tag),
         }
+    }
+
+    fn withdraw(&mut self) {
+        self.inner.withdraw();
     }
 
     fn kick(&mut self) {

@@ -9,7 +9,7 @@
 //! - [`nbd`]: an export of an NBD server;
 //! - [`fault`]: wraps another device and makes chosen requests fail.
 //!
-//! Shared parts: [`own_file`], the open file of each queue; [`holes`], the data and holes of a
+//! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open file of each queue; [`holes`], the data and holes of a
 //! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
 //! [`doorbell`], the simulated cost of a kick; [`deadline`], [`timer`], [`due_fd`] and [`slack`],
 //! timed waits; [`memory`], the bytes of a disk in memory.
@@ -41,7 +41,10 @@ mod nbd;
 #[path = "../../tests/support/nbd_server.rs"]
 mod nbd_server;
 mod null;
+pub(crate) mod own_call;
 mod own_file;
+#[cfg(test)]
+mod own_tests;
 mod psync;
 mod ram;
 #[cfg(test)]
@@ -67,6 +70,7 @@ use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
+pub(crate) use own_call::{Offer, OwnCall};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -147,25 +151,17 @@ pub(crate) trait Waiter: Send + Sync {
     /// completions that [`Driver::has_ready`] reports.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Returns whether [`Waiter::help`] can ever do work.
-    fn can_help(&self) -> bool {
+    /// Returns whether the driver leaves requests to threads that have offered to make them
+    /// ([`own_call`]).
+    fn leaves_own_calls(&self) -> bool {
         false
     }
 
-    /// Offers help: the calling thread will call [`Waiter::help`] or [`Waiter::withdraw`], and does
-    /// not block before that. Until then the driver may leave one committed request unstarted.
-    fn offer(&self) {}
-
-    /// Withdraws the offer of the calling thread, if there is one.
-    fn withdraw(&self) {}
-
-    /// Withdraws the offer of the calling thread, if there is one. If `wanted`, also does the work
-    /// of one unstarted request on the calling thread, which would otherwise wait for another
-    /// thread to do it. Returns whether it did. The caller reaps next. Any number of threads may
-    /// call this at once, also while one waits and another uses the driver.
-    fn help(&self, wanted: bool) -> bool {
-        let _ = wanted;
-        false
+    /// Makes a request that the driver has left to the calling thread. The thread requests a turn
+    /// next. Any number of threads may call this at once, also while one waits and another uses the
+    /// driver.
+    fn make_own_call(&self, call: OwnCall) {
+        unreachable!("no {call:?} was left to a thread");
     }
 
     /// Returns whether a kick may fail to end a wait, because the system call that it needs has

@@ -30,7 +30,7 @@ mod on_std {
     pub(crate) use std::sync::Arc;
     #[cfg(test)]
     pub(crate) use std::sync::atomic::AtomicU64;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread;
 
@@ -62,7 +62,7 @@ mod on_loom {
     pub(crate) use loom::cell::UnsafeCell;
     #[cfg(test)]
     pub(crate) use loom::sync::atomic::AtomicU64;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
     pub(crate) use loom::thread;
 }
@@ -73,7 +73,7 @@ mod on_shuttle {
     pub(crate) use shuttle::sync::Arc;
     #[cfg(test)]
     pub(crate) use shuttle::sync::atomic::AtomicU64;
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread;
     use std::cell::Cell;

@@ -160,6 +160,10 @@ impl Driver for Rearming {
         self.inner.cancel(tag)
     }
 
+    fn withdraw(&mut self) {
+        self.inner.withdraw();
+    }
+
     fn kick(&mut self) {
         self.inner.kick();
     }

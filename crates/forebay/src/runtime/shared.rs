@@ -4,10 +4,11 @@
 
 use crate::arena::Arena;
 use crate::claim::Claim;
-use crate::driver::{Device, Mode, Waiter};
+use crate::driver::{Device, Mode, Offer, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::blocking::Blocking;
 use crate::runtime::clock;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::event::AnyOf;
@@ -22,8 +23,8 @@ use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters,
-    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters, Policy,
+    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause, WakePolicy,
 };
 use std::fmt;
 use std::io;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
+    /// See [`Waiter::leaves_own_calls`].
+    leaves_own_calls: bool,
     /// Poll descriptor for event loops. Created on first use.
     poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
@@ -110,6 +113,7 @@ impl Shared {
             device,
             hctxs: hctxs.into(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
+            leaves_own_calls: waiter.leaves_own_calls(),
             waiter,
             poll: OnceLock::new(),
             plugs: Mutex::default(),
@@ -451,6 +455,7 @@ impl Shared {
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, Refusal> {
         let mut blocking = ctx.take_blocking();
+        let offer = self.offer_of(ctx, &bio, &blocking);
         let boxed = blocking.boxed(bio);
         if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info.is_timed())) {
             blocking.put_box(boxed);
@@ -459,7 +464,7 @@ impl Shared {
         }
         blocking.nr_queued += 1;
         thread::unplug_all(UnplugCause::Wait, Some(ctx));
-        self.wait(ctx, &blocking.mailbox, blocking.nr_queued);
+        self.wait(ctx, &blocking.mailbox, blocking.nr_queued, offer);
         let mut ended = blocking.mailbox.take().into_iter().flatten();
         let boxed = ended.next().expect("what was delivered is there");
         let result = boxed.result();
@@ -470,8 +475,19 @@ impl Shared {
 
     /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the
     /// requests that `ctx` has detached first.
-    pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
-        wait::wait(self, ctx, mailbox, goal);
+    pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64, offer: Offer) {
+        wait::wait(self, ctx, mailbox, goal, offer);
+    }
+
+    /// Returns which I/O a thread offers to make itself if it waits for `bio`.
+    fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
+        let Policy { wake, io_timeout_ns, .. } = self.info.policy;
+        let leaves = ctx.hctx() == SHARED && wake == WakePolicy::Fair;
+        // While the thread is in its own call, another one has to see that it is overdue.
+        if leaves && self.leaves_own_calls && (io_timeout_ns == 0 || self.drive().is_ok()) {
+            return Offer::of(bio, blocking.mailbox.owner());
+        }
+        Offer::NONE
     }
 }
 

@@ -3,7 +3,7 @@
 //! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W7). This file
 //! supplies the steps: sleeping, waiting in the driver, and the lists that threads share.
 
-use crate::driver::Waiter;
+use crate::driver::{Offer, Waiter, own_call};
 use crate::runtime::clock;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Token, now_ns, run_disks};
@@ -68,6 +68,9 @@ struct Waiting<'a> {
     shared: &'a Shared,
     ctx: &'a Rc<Ctx>,
     mailbox: &'a Arc<Mailbox>,
+    /// What the thread offers to make itself, and whether it has offered anything.
+    offer: Offer,
+    by_itself: bool,
 }
 
 /// A thread with a mailbox.
@@ -123,8 +126,8 @@ impl<'a, T: User> Context for At<'a, T> {
         token.runs_wakers()
     }
 
-    fn withdraw_help(&mut self, token: &Token<'a>) {
-        token.waiter.withdraw();
+    fn withdraw_own_call(&mut self, token: &mut Token<'a>) {
+        token.driver.withdraw();
     }
 
     #[inline]
@@ -179,8 +182,15 @@ impl<'a> Host for At<'a, Waiting<'a>> {
     }
 
     fn turn_with_own(&mut self, commit: Commit) -> Option<(Token<'a>, Turned)> {
-        let Waiting { shared, ctx, .. } = self.thread;
-        ctx.turn_and_hold(shared, now_ns(self.hctx.is_timed()), Some(commit))
+        let Waiting { shared, ctx, by_itself, .. } = self.thread;
+        if by_itself {
+            self.hctx.await_token();
+        }
+        let held = ctx.turn_and_hold(shared, now_ns(self.hctx.is_timed()), Some(commit));
+        if held.is_none() && by_itself {
+            self.hctx.await_token();
+        }
+        held
     }
 
     fn leave_to_wait(&mut self, token: &mut Token<'a>) -> bool {
@@ -195,16 +205,20 @@ impl<'a> Host for At<'a, Waiting<'a>> {
         self.waiter().begins()
     }
 
-    fn can_help(&self) -> bool {
-        self.waiter().can_help()
+    fn offer(&mut self) -> bool {
+        let offers = self.thread.offer != Offer::NONE;
+        if offers {
+            own_call::offer(self.thread.offer);
+        }
+        offers
     }
 
-    fn offer(&mut self) {
-        self.waiter().offer();
-    }
-
-    fn help(&mut self, is_wanted: bool) -> bool {
-        self.waiter().help(is_wanted)
+    fn make_own_call(&mut self) -> bool {
+        let left = own_call::end_offer();
+        self.thread.offer.made(left.as_ref());
+        let Some(call) = left else { return false };
+        self.waiter().make_own_call(call);
+        true
     }
 
     fn yield_now(&mut self) {
@@ -244,10 +258,17 @@ pub(crate) fn wait_as_owner(shared: &Shared, hctx: usize, turned: Turned, nr: u3
 }
 
 /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the requests
-/// that `ctx` has detached first.
-pub(crate) fn wait(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
+/// that `ctx` has detached first, and offers to make one of them.
+pub(crate) fn wait(
+    shared: &Shared,
+    ctx: &Rc<Ctx>,
+    mailbox: &Arc<Mailbox>,
+    goal: u64,
+    offer: Offer,
+) {
     let hctx = shared.hctx(ctx.hctx());
-    let host = &mut At { hctx, thread: Waiting { shared, ctx, mailbox } };
+    let by_itself = offer != Offer::NONE;
+    let host = &mut At { hctx, thread: Waiting { shared, ctx, mailbox, offer, by_itself } };
     match hctx.is_shared {
         true => wait::wait_shared(host, goal, NR_BUSY),
         false => wait::wait_owned(host, goal),
@@ -258,7 +279,7 @@ pub(crate) fn wait(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal:
 /// thread calls this before it waits for its bios to end.
 pub(crate) fn wait_for_tags(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>) {
     assert!(shared.hctx(ctx.hctx()).is_shared);
-    wait(shared, ctx, mailbox, TAGS);
+    wait(shared, ctx, mailbox, TAGS, Offer::NONE);
 }
 
 /// Parks until no thread leads. Returns whether the caller has the baton.

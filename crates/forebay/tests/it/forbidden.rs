@@ -44,21 +44,22 @@ fn until_offline(keys: &str, io: impl Fn() -> Vec<Result<u64, BlockStatus>>) {
 const KEYS: [&str; 4] = ["nr_hw_queues=1", "nr_hw_queues=2", "direct=on", "service=on&direct=on"];
 
 #[test]
-fn a_blocking_call_ends_as_offline() {
+fn blocking_call_through_the_ring_ends_as_offline_and_reads_and_flushes_work() {
     let scratch = Scratch::new(1 << 20);
     for keys in KEYS {
         let disk = open(&scratch.spec(keys));
         let read = || disk.read_at(&mut Buf::new(4096), 0);
         let before = || assert_eq!(read(), Ok(4096));
-        // Some rings read from the page cache without a system call.
-        let flush = || {
-            until_offline(keys, || match disk.flush() {
+        let zero = || {
+            // The thread makes these itself.
+            assert_eq!((read(), disk.flush()), (Ok(4096), Ok(())), "{keys}");
+            until_offline(keys, || match disk.write_zeroes(0, 4096) {
                 Ok(()) => vec![Ok(0)],
                 Err(IoError::Ended(status)) => vec![Err(status)],
                 Err(error) => panic!("{keys}: {error}"),
             });
         };
-        forbid(&disk, before, flush);
+        forbid(&disk, before, zero);
         drop(disk);
     }
 }

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::driver::AioDriver;
 use super::waiter::AioWaiter;
+use crate::driver::own_call::OwnCalls;
 use crate::driver::psync::call::Target;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Queue;
@@ -38,7 +39,8 @@ impl AioDevice {
         let event = Arc::new(Event::new_blocking()?);
         let target = Target::for_queue(&self.target, mode)?;
         let helper = Arc::new(Queue::new(target, depth, Some(Arc::clone(&event))));
-        let waiter = Arc::new(AioWaiter::new(context, event, helper));
+        let own = (mode == Mode::Shared).then(|| OwnCalls::new(depth, true));
+        let waiter = Arc::new(AioWaiter::new(context, event, helper, own));
         let pool = Arc::clone(&self.pool);
         let driver =
             AioDriver::new(Arc::clone(&waiter), pool, mode, self.limits.max_segments, depth);

@@ -15,6 +15,7 @@
 use super::context::{Command, Context, IoEvent, Iocb, RESFD};
 use super::waiter::AioWaiter;
 use crate::driver::deadline::Deadline;
+use crate::driver::own_call;
 use crate::driver::psync::call::Call;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Done;
@@ -48,6 +49,8 @@ pub(super) struct AioDriver {
     /// The number of those whose completion does not signal the eventfd.
     nr_quiet: usize,
     nr_helped: usize,
+    /// The requests that threads make themselves.
+    nr_own: usize,
     /// New requests signal the eventfd on completion.
     tells: bool,
     /// The kernel has not accepted all committed requests.
@@ -61,6 +64,8 @@ struct Slot {
     op: Op,
     /// For a flush: all metadata as well.
     metadata: bool,
+    fua: bool,
+    start: u64,
     is_quiet: bool,
 }
 
@@ -80,7 +85,7 @@ impl AioDriver {
     ) -> AioDriver {
         let slot = || {
             let vectors = Some(Vectors::new(max_segments));
-            Slot { vectors, op: Op::Flush, metadata: false, is_quiet: false }
+            Slot { vectors, op: Op::Flush, metadata: false, fua: false, start: 0, is_quiet: false }
         };
         let nr = depth as usize;
         AioDriver {
@@ -96,30 +101,60 @@ impl AioDriver {
             nr_in_kernel: 0,
             nr_quiet: 0,
             nr_helped: 0,
+            nr_own: 0,
             tells: mode == Mode::Shared,
             is_short: false,
             nr_syscalls: 0,
         }
     }
 
-    /// Returns the control block of a request. Its vectors are filled in already.
-    fn iocb(&self, rq: &IssuedRequest<'_>) -> Iocb {
-        let vectors = self.slots[rq.tag.index()].vectors.as_ref().expect("not at the helper");
-        let vectors = vectors.as_slice();
-        let (command, buf, nbytes) = match (rq.op, vectors) {
+    /// Adds the request that the slot of a tag describes to those to be submitted.
+    fn push_pending(&mut self, tag: Tag) {
+        self.slots[tag.index()].is_quiet = !self.tells;
+        let mut iocb = self.iocb(tag);
+        if self.tells {
+            iocb.flags = RESFD;
+            iocb.resfd = self.waiter.event.fd().as_raw_fd() as u32;
+        }
+        self.pending.push(iocb);
+    }
+
+    /// Takes the results of requests that threads have made themselves. Submits those that they
+    /// may not make.
+    fn take_own(&mut self, done: &mut Completions) {
+        let Some(own) = &self.waiter.own else { return };
+        let mut forbidden = Vec::new();
+        own.take(&mut self.nr_syscalls, |tag, made| {
+            self.nr_own -= 1;
+            match made.result() {
+                Some(result) => done.push(tag, result),
+                None => forbidden.push(tag),
+            }
+        });
+        if !forbidden.is_empty() {
+            forbidden.into_iter().for_each(|tag| self.push_pending(tag));
+            self.submit_pending();
+        }
+    }
+
+    /// Returns the control block of the request that the slot of a tag describes.
+    fn iocb(&self, tag: Tag) -> Iocb {
+        let slot = &self.slots[tag.index()];
+        let vectors = slot.vectors.as_ref().expect("not at the helper").as_slice();
+        let (command, buf, nbytes) = match (slot.op, vectors) {
             (Op::Read, [one]) => (Command::Pread, one.addr().addr(), one.len()),
             (Op::Write, [one]) => (Command::Pwrite, one.addr().addr(), one.len()),
             (Op::Read, many) => (Command::Preadv, many.as_ptr().addr(), many.len()),
             (Op::Write, many) => (Command::Pwritev, many.as_ptr().addr(), many.len()),
-            (_, _) if rq.metadata => (Command::Fsync, 0, 0),
+            (_, _) if slot.metadata => (Command::Fsync, 0, 0),
             (_, _) => (Command::Fdsync, 0, 0),
         };
         let fd = self.waiter.helper.target().file.as_raw_fd();
-        let mut iocb = Iocb::new(command, fd, rq.tag.index() as u64);
+        let mut iocb = Iocb::new(command, fd, tag.index() as u64);
         iocb.buf = buf as u64;
         iocb.nbytes = nbytes as u64;
-        iocb.offset = rq.start as i64;
-        iocb.rw_flags = if rq.fua { libc::RWF_DSYNC } else { 0 };
+        iocb.offset = slot.start as i64;
+        iocb.rw_flags = if slot.fua { libc::RWF_DSYNC } else { 0 };
         iocb
     }
 
@@ -236,14 +271,13 @@ impl Driver for AioDriver {
             self.help(Call::new(rq, vectors));
             return Issue::Queued;
         }
-        slot.is_quiet = !self.tells;
         slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq.segments());
-        let mut iocb = self.iocb(rq);
-        if self.tells {
-            iocb.flags = RESFD;
-            iocb.resfd = self.waiter.event.fd().as_raw_fd() as u32;
+        (slot.start, slot.fua) = (rq.start, rq.fua);
+        if self.waiter.own.as_ref().is_some_and(|own| own.leave(rq)) {
+            self.nr_own += 1;
+            return Issue::Begun;
         }
-        self.pending.push(iocb);
+        self.push_pending(rq.tag);
         Issue::Queued
     }
 
@@ -268,6 +302,9 @@ impl Driver for AioDriver {
             self.complete(self.taken[at], done);
         }
         self.taken.clear();
+        if self.nr_own > 0 {
+            self.take_own(done);
+        }
         while self.nr_in_kernel > 0
             && let Some(event) = self.waiter.context.pop()
         {
@@ -321,6 +358,14 @@ impl Driver for AioDriver {
         }
     }
 
+    fn withdraw(&mut self) {
+        if let Some(call) = own_call::withdraw() {
+            self.nr_own -= 1;
+            self.push_pending(call.tag);
+            self.submit_pending();
+        }
+    }
+
     fn kick(&mut self) {
         if self.mode == Mode::Shared {
             self.nr_syscalls += 1;
@@ -341,7 +386,8 @@ impl Drop for AioDriver {
     /// The layer drains a driver before it drops it. After a panic, requests may still be in
     /// flight: this waits for them, because their memory may go away next.
     fn drop(&mut self) {
-        let is_idle = (self.nr_in_kernel, self.nr_helped, self.pending.len()) == (0, 0, 0);
+        let nr_elsewhere = self.nr_helped + self.nr_own;
+        let is_idle = (self.nr_in_kernel, nr_elsewhere, self.pending.len()) == (0, 0, 0);
         assert!(is_idle || std::thread::panicking(), "a driver is drained first");
         if self.nr_helped > 0 {
             self.waiter.helper.begin(&self.pool);

@@ -7,6 +7,7 @@
 
 use super::context::Context;
 use crate::driver::Waiter;
+use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::psync::queue::Queue;
 use crate::runtime::event::Event;
 use std::os::fd::BorrowedFd;
@@ -20,15 +21,22 @@ pub(super) struct AioWaiter {
     pub(super) event: Arc<Event>,
     /// Makes the calls that the context does not support.
     pub(super) helper: Arc<Queue>,
+    /// The calls that threads make themselves.
+    pub(super) own: Option<OwnCalls>,
     /// A caller polls the event. The event never blocks then, and each full reap clears it first.
     is_polled: AtomicBool,
     nr_syscalls: AtomicU64,
 }
 
 impl AioWaiter {
-    pub(super) fn new(context: Arc<Context>, event: Arc<Event>, helper: Arc<Queue>) -> AioWaiter {
+    pub(super) fn new(
+        context: Arc<Context>,
+        event: Arc<Event>,
+        helper: Arc<Queue>,
+        own: Option<OwnCalls>,
+    ) -> AioWaiter {
         let (is_polled, nr_syscalls) = (AtomicBool::new(false), AtomicU64::new(0));
-        AioWaiter { context, event, helper, is_polled, nr_syscalls }
+        AioWaiter { context, event, helper, own, is_polled, nr_syscalls }
     }
 
     pub(super) fn is_polled(&self) -> bool {
@@ -43,6 +51,16 @@ impl Waiter for AioWaiter {
             // Relaxed: a count.
             self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
             self.event.wait(timeout);
+        }
+    }
+
+    fn leaves_own_calls(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn make_own_call(&self, call: OwnCall) {
+        if let Some(own) = &self.own {
+            own.make(call, &self.helper.target().file);
         }
     }
 

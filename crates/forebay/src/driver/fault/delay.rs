@@ -10,8 +10,8 @@
 //! read the due time and before the wait begins. Nothing would then end that wait. An event loop
 //! watches a timer as well ([`DueFd`]).
 
-use crate::driver::Waiter;
 use crate::driver::due_fd::{DueFd, NEVER};
+use crate::driver::{OwnCall, Waiter};
 use crate::runtime::clock;
 use crate::runtime::event::AnyOf;
 use forebay_core::{BlockStatus, Completed, Completions, Tag};
@@ -156,20 +156,12 @@ impl Waiter for FaultWaiter {
         }
     }
 
-    fn can_help(&self) -> bool {
-        self.inner.can_help()
+    fn leaves_own_calls(&self) -> bool {
+        self.inner.leaves_own_calls()
     }
 
-    fn offer(&self) {
-        self.inner.offer();
-    }
-
-    fn withdraw(&self) {
-        self.inner.withdraw();
-    }
-
-    fn help(&self, wanted: bool) -> bool {
-        self.inner.help(wanted)
+    fn make_own_call(&self, call: OwnCall) {
+        self.inner.make_own_call(call);
     }
 
     // `begins` and `take_back` keep their defaults: the driver leaves nothing to a wait.

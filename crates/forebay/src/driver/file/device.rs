@@ -10,6 +10,7 @@ use super::restrictions;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
+use crate::driver::own_call::OwnCalls;
 use crate::driver::zeroing::Ranges;
 use crate::driver::{Device, DriverQueue, Mode, holes, own_file};
 use crate::extent::Extents;
@@ -139,10 +140,15 @@ impl Device for FileDevice {
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
+        // With `sqpoll=on` the kernel's thread makes all system calls.
+        let has_own_calls = mode == Mode::Shared && !ring.params().is_setup_sqpoll();
+        let own = has_own_calls.then(|| Arc::new(OwnCalls::new(depth, true)));
+        let own_file = own.clone().map(|own| (own, Arc::clone(&file)));
         let mut driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
+        driver.own = own;
         driver.inline = Inline::new(self.writes, mode, depth);
         driver.forbidden = Forbidden::new(&self.verdict, driver.ring().params().sq_entries());
-        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
+        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()), own_file)?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

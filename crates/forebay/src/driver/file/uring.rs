@@ -26,6 +26,7 @@ use super::inline::Inline;
 use super::waiter::Left;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
+use crate::driver::own_call::{self, Made, OwnCalls};
 use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::{Entry, Flags};
@@ -59,6 +60,9 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// Tags queued since the last commit; their entries are not in the ring yet.
     queued: Vec<Tag>,
     nr_in_flight: u32,
+    /// The requests that threads make themselves; not in `nr_in_flight`.
+    pub(super) own: Option<Arc<OwnCalls>>,
+    nr_own: u32,
     /// A kick's entry is in the submission or completion queue.
     kicked: bool,
     cancels: Cancels,
@@ -102,6 +106,8 @@ impl<E: Enter> UringDriver<E> {
             inline: Inline::off(),
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
+            own: None,
+            nr_own: 0,
             kicked: false,
             cancels: Cancels::new(room),
             left: Arc::default(),
@@ -389,6 +395,10 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
         let mode = self.range_mode(rq.op);
         self.commands.note(rq, mode);
+        if self.own.as_ref().is_some_and(|own| own.leave(rq)) {
+            self.nr_own += 1;
+            return Issue::Begun;
+        }
         self.inline.take(rq, &mut self.queued);
         self.nr_in_flight += 1;
         Issue::Queued
@@ -403,7 +413,7 @@ impl<E: Enter> Driver for UringDriver<E> {
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
-        if self.nr_in_flight == 0 && !self.kicked && look == Look::Glance {
+        if self.nr_in_flight + self.nr_own == 0 && !self.kicked && look == Look::Glance {
             return;
         }
         if look == Look::Hard {
@@ -416,8 +426,33 @@ impl<E: Enter> Driver for UringDriver<E> {
         self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
         let mut again = Vec::new();
         let UringDriver {
-            ring, commands, inline, kicked, cancels, nr_in_flight, forbidden, ..
+            ring,
+            commands,
+            inline,
+            kicked,
+            cancels,
+            nr_in_flight,
+            forbidden,
+            own,
+            nr_own,
+            ..
         } = self;
+        if let Some(own) = own
+            && *nr_own > 0
+        {
+            own.take(&mut self.nr_syscalls, |tag, made| {
+                *nr_own -= 1;
+                let result = match made {
+                    Made::Answer(answer) => commands.ended(tag, answer),
+                    Made::Forbidden => None,
+                };
+                match result {
+                    Some(result) => done.push(tag, result),
+                    None => again.push(tag),
+                }
+            });
+            *nr_in_flight += again.len() as u32;
+        }
         let mut ended = |tag, answer| match commands.ended(tag, answer) {
             Some(result) => {
                 *nr_in_flight -= 1;
@@ -475,7 +510,15 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
     }
 
-    #[cold]
+    fn withdraw(&mut self) {
+        if let Some(call) = own_call::withdraw() {
+            self.nr_own -= 1;
+            self.nr_in_flight += 1;
+            self.queued.push(call.tag);
+            self.commit_rqs();
+        }
+    }
+
     fn cancel(&mut self, tag: Tag) -> bool {
         self.publish();
         if self.forbidden.is_over() {
@@ -521,7 +564,10 @@ impl<E: Enter> Drop for UringDriver<E> {
     /// The layer drains a driver before it drops it. So no request is in flight, and no memory goes
     /// away that the kernel still uses.
     fn drop(&mut self) {
-        assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
+        assert!(
+            self.nr_in_flight + self.nr_own == 0 || std::thread::panicking(),
+            "a driver is drained first"
+        );
         // The kernel destroys a ring asynchronously. This closes the file and unlocks the memory
         // now. If it fails, the kernel does so later.
         if self.commands.has_arena() {

@@ -15,8 +15,10 @@ use super::enter::LONGEST_TIMEOUT;
 use super::event::Event;
 use super::forbidden::{self, PAUSE};
 use crate::driver::Waiter;
+use crate::driver::own_call::{OwnCall, OwnCalls};
 use io_uring::types::Timespec;
 use io_uring::{EnterFlags, IoUring};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -31,6 +33,8 @@ pub(super) struct UringWaiter {
     /// Eventfd for completions that the kernel defers.
     event: Option<Arc<Event>>,
     left: Arc<Left>,
+    /// The calls that threads make themselves, and their file.
+    own: Option<(Arc<OwnCalls>, Arc<File>)>,
     nr_syscalls: AtomicU64,
 }
 
@@ -119,11 +123,12 @@ impl UringWaiter {
         ring: &IoUring,
         event: Option<Arc<Event>>,
         left: Arc<Left>,
+        own: Option<(Arc<OwnCalls>, Arc<File>)>,
     ) -> io::Result<UringWaiter> {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
         let ring = fd.try_clone_to_owned()?;
-        Ok(UringWaiter { ring, event, left, nr_syscalls: AtomicU64::new(0) })
+        Ok(UringWaiter { ring, event, left, own, nr_syscalls: AtomicU64::new(0) })
     }
 }
 
@@ -167,6 +172,16 @@ impl Waiter for UringWaiter {
                 std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
             }
             _ => panic!("io_uring_enter on a ring of our own: {error}"),
+        }
+    }
+
+    fn leaves_own_calls(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn make_own_call(&self, call: OwnCall) {
+        if let Some((own, file)) = &self.own {
+            own.make(call, file);
         }
     }
 

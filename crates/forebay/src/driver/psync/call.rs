@@ -5,11 +5,12 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
+use crate::driver::own_call::OwnCall;
 use crate::driver::vectors::{self, Vector, Vectors};
 use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, own_file};
 use crate::errno;
-use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
+use forebay_core::{BlockStatus, IssuedRequest, Op, Segment, Tag};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -56,8 +57,6 @@ pub(in crate::driver) struct Call {
     metadata: bool,
     start: u64,
     len: u64,
-    /// The thread that passed the request to the driver.
-    pub(super) pushed_by: usize,
     pub(in crate::driver) vectors: Vectors,
 }
 
@@ -67,26 +66,27 @@ impl Call {
     pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
         vectors.fill(rq.segments());
         let &IssuedRequest { tag, op, fua, metadata, start, len, .. } = rq;
-        Call { tag, op, fua, metadata, start, len, pushed_by: 0, vectors }
+        Call { tag, op, fua, metadata, start, len, vectors }
     }
 
     /// Returns the call for a flush, which has no memory. Keeps `vectors` for the tag.
     pub(in crate::driver) fn flush(tag: Tag, metadata: bool, vectors: Vectors) -> Call {
-        Call { tag, op: Op::Flush, fua: false, metadata, start: 0, len: 0, pushed_by: 0, vectors }
+        Call { tag, op: Op::Flush, fua: false, metadata, start: 0, len: 0, vectors }
     }
 
-    /// Returns whether it moves data. Such calls take similar times; a flush or a range may take
-    /// long.
-    #[inline]
-    pub(super) fn moves_data(&self) -> bool {
-        self.op.moves_data()
+    /// Returns the call for a request that was left to a thread and is made in another way.
+    pub(in crate::driver) fn of_own(own: &OwnCall, mut vectors: Vectors) -> Call {
+        let &OwnCall { tag, op, fua, metadata, start, addr, len } = own;
+        let segment = Segment { addr, len: len as u32 };
+        vectors.fill(op.moves_data().then_some(segment).into_iter());
+        Call { tag, op, fua, metadata, start, len: len as u64, vectors }
     }
 
     /// Makes the call and returns its result. Adds the system calls to `nr_syscalls`.
-    pub(super) fn run(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, BlockStatus> {
+    pub(super) fn run(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, BlockStatus> {
         let answer = match self.op {
             Op::Read | Op::Write => self.move_data(target, nr_syscalls),
-            Op::Flush => sync(target, self.metadata, nr_syscalls),
+            Op::Flush => sync(&target.file, self.metadata, nr_syscalls),
             Op::Discard => self.discard(target, nr_syscalls),
             Op::WriteZeroes => self.zero(target, nr_syscalls),
         };
@@ -97,7 +97,7 @@ impl Call {
         }
     }
 
-    fn move_data(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    fn move_data(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, i32> {
         let (fd, start) = (target.fd(), self.start as libc::off_t);
         let vectors = self.vectors.as_slice();
         let (first, nr) = (vectors::as_ptr(vectors), vectors.len() as i32);
@@ -123,14 +123,14 @@ impl Call {
                 // SAFETY: as above.
                 let call = || unsafe { libc::pwritev(fd, first, nr, start) };
                 let moved = made(nr_syscalls, call)?;
-                sync(target, false, nr_syscalls)?;
+                sync(&target.file, false, nr_syscalls)?;
                 Ok(moved)
             }
             answer => answer,
         }
     }
 
-    fn allocate(&self, target: &Target, mode: i32, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    fn allocate(&self, target: &Target, mode: i32, nr_syscalls: &mut u32) -> Result<u64, i32> {
         let (fd, start, len) = (target.fd(), self.start as libc::off_t, self.len as libc::off_t);
         made(nr_syscalls, || {
             // SAFETY: numbers only.
@@ -138,7 +138,7 @@ impl Call {
         })
     }
 
-    fn zero(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    fn zero(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, i32> {
         // Relaxed: the value only saves a call that fails.
         let way = Way::ALL[usize::from(target.way.load(Ordering::Relaxed))];
         let mut mode = zeroing::first(target.ranges.grows, way);
@@ -154,7 +154,7 @@ impl Call {
     }
 
     /// Writes zeroes over the range, if there is no other way.
-    fn write_zeroes(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    fn write_zeroes(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, i32> {
         /// One call writes 1 MiB.
         const NR_VECTORS: usize = 16;
         let mut vectors = vec![Vector::EMPTY; NR_VECTORS];
@@ -177,7 +177,7 @@ impl Call {
         Ok(nr_done)
     }
 
-    fn discard(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    fn discard(&self, target: &Target, nr_syscalls: &mut u32) -> Result<u64, i32> {
         /// The request number from <linux/fs.h>.
         const BLKDISCARD: libc::c_ulong = 0x1277;
         if target.ranges.discard != zeroing::DISCARD {
@@ -196,7 +196,12 @@ impl Call {
 ///
 /// # Safety
 /// As for `pwritev2`: the descriptor is open, and the memory of the vectors is valid.
-unsafe fn write_durable(fd: i32, first: *const libc::iovec, nr: i32, start: u64) -> isize {
+pub(in crate::driver) unsafe fn write_durable(
+    fd: i32,
+    first: *const libc::iovec,
+    nr: i32,
+    start: u64,
+) -> isize {
     // The kernel takes the offset in two halves. On a 64-bit machine it ignores the second.
     let (low, high) = (start as libc::c_long, (start >> 32) as libc::c_long);
     // SAFETY: the caller guarantees it.
@@ -205,14 +210,19 @@ unsafe fn write_durable(fd: i32, first: *const libc::iovec, nr: i32, start: u64)
     answer as isize
 }
 
-fn sync(target: &Target, metadata: bool, nr_syscalls: &mut u64) -> Result<u64, i32> {
+/// Makes `fsync` (`metadata`) or `fdatasync`. Returns 0 or its errno.
+pub(in crate::driver) fn sync(
+    file: &File,
+    metadata: bool,
+    nr_syscalls: &mut u32,
+) -> Result<u64, i32> {
     let call = if metadata { libc::fsync } else { libc::fdatasync };
     // SAFETY: numbers only.
-    made(nr_syscalls, || unsafe { call(target.fd()) as isize })
+    made(nr_syscalls, || unsafe { call(file.as_raw_fd()) as isize })
 }
 
 /// Repeats a system call until no signal interrupts it. Returns its result or its errno.
-fn made(nr_syscalls: &mut u64, call: impl Fn() -> isize) -> Result<u64, i32> {
+pub(in crate::driver) fn made(nr_syscalls: &mut u32, call: impl Fn() -> isize) -> Result<u64, i32> {
     loop {
         *nr_syscalls += 1;
         let answer = call();

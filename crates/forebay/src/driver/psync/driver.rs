@@ -3,6 +3,7 @@
 use super::call::{Call, Target};
 use super::pool::Pool;
 use super::queue::{Done, PsyncWaiter, Queue};
+use crate::driver::own_call::{self, OwnCalls};
 use crate::driver::vectors::Vectors;
 use crate::driver::{Device, DriverQueue, Mode, holes};
 use crate::error::SpecError;
@@ -64,6 +65,8 @@ impl Device for PsyncDevice {
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let queue = Arc::new(Queue::new(Target::for_queue(&self.target, mode)?, depth, None));
         let max_segments = self.limits.max_segments;
+        // There is no other way to make a call than to make it.
+        let own = (mode == Mode::Shared).then(|| Arc::new(OwnCalls::new(depth, false)));
         let driver = PsyncDriver {
             queue: Arc::clone(&queue),
             pool: Arc::clone(&self.pool),
@@ -71,8 +74,11 @@ impl Device for PsyncDevice {
             vectors: (0..depth).map(|_| Some(Vectors::new(max_segments))).collect(),
             done: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
+            own: own.clone(),
+            nr_own: 0,
+            nr_own_syscalls: 0,
         };
-        let waiter = PsyncWaiter { queue, pool: Arc::clone(&self.pool) };
+        let waiter = PsyncWaiter { queue, own };
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }
@@ -86,10 +92,18 @@ struct PsyncDriver {
     /// Empty between reaps.
     done: Vec<Done>,
     nr_in_flight: usize,
+    /// The requests that threads make themselves; not in `nr_in_flight`.
+    own: Option<Arc<OwnCalls>>,
+    nr_own: usize,
+    nr_own_syscalls: u64,
 }
 
 impl Driver for PsyncDriver {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if self.own.as_ref().is_some_and(|own| own.leave(rq)) {
+            self.nr_own += 1;
+            return Issue::Begun;
+        }
         let vectors = self.vectors[rq.tag.index()].take().expect("a tag is issued once (K1)");
         self.queue.push(Call::new(rq, vectors));
         self.nr_in_flight += 1;
@@ -101,6 +115,15 @@ impl Driver for PsyncDriver {
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
+        let PsyncDriver { own, nr_own, nr_own_syscalls, .. } = self;
+        if let Some(own) = own
+            && *nr_own > 0
+        {
+            own.take(nr_own_syscalls, |tag, made| {
+                *nr_own -= 1;
+                done.push(tag, made.result().expect("no own call of this queue is forbidden"));
+            });
+        }
         if self.nr_in_flight == 0 && look == Look::Glance {
             return;
         }
@@ -116,6 +139,15 @@ impl Driver for PsyncDriver {
         self.queue.wait_as_owner(nr_completions as usize, &self.pool, timeout);
     }
 
+    fn withdraw(&mut self) {
+        if let Some(call) = own_call::withdraw() {
+            let vectors = self.vectors[call.tag.index()].take().expect("a tag is issued once (K1)");
+            (self.nr_own, self.nr_in_flight) = (self.nr_own - 1, self.nr_in_flight + 1);
+            self.queue.push(Call::of_own(&call, vectors));
+            self.commit_rqs();
+        }
+    }
+
     fn kick(&mut self) {
         if self.mode == Mode::Shared {
             self.queue.kick();
@@ -123,7 +155,7 @@ impl Driver for PsyncDriver {
     }
 
     fn nr_syscalls(&self) -> u64 {
-        self.queue.nr_syscalls()
+        self.queue.nr_syscalls() + self.nr_own_syscalls
     }
 }
 
@@ -131,7 +163,10 @@ impl Drop for PsyncDriver {
     /// The layer drains a driver before it drops it. After a panic, requests may still be in
     /// flight: this waits for them, because the memory of their calls may go away next.
     fn drop(&mut self) {
-        assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
+        assert!(
+            self.nr_in_flight + self.nr_own == 0 || std::thread::panicking(),
+            "a driver is drained first"
+        );
         if self.nr_in_flight > 0 {
             self.queue.begin(&self.pool);
             self.queue.wait_until_idle();

@@ -5,22 +5,13 @@
 //! itself. No wake-up is lost: everything that a wait checks (completions, a kick) changes under
 //! the lock that the sleeper releases when it falls asleep.
 //!
-//! A thread about to wait may make a call that has not begun ([`Waiter::help`]). So a call with a
-//! single waiter costs no other thread. A helper leaves long calls (flushes and ranges) to the
-//! pool, unless there is only one call, because it notices nothing else while it makes a call. For
-//! the same reason a kick does not aim at a helper. It aims at the leader in [`Waiter::wait`], and
-//! a thread helps before it leads.
-//!
-//! Every committed call begins. As many unstarted calls as there are offers to help may be left to
-//! the helpers. For the others the queue is on the pool's list, or a thread of the pool serves the
-//! queue and checks it again. A thread that has made an offer neither blocks nor runs foreign code
-//! (wakers, which may block on anything) before it withdraws the offer. It withdraws the offer and
-//! may take a call under the lock. If more calls remain than offers, it puts the queue on the
-//! pool's list.
+//! Every committed call begins: the queue is on the pool's list, or a thread of the pool serves the
+//! queue and checks it again. Calls that threads make themselves ([`OwnCalls`]) are not here.
 
 use super::call::{Call, Target};
 use super::pool::Pool;
 use crate::driver::Waiter;
+use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::vectors::Vectors;
 use crate::runtime::event::Event;
 use forebay_core::{BlockStatus, Tag};
@@ -58,8 +49,6 @@ struct State {
     nr_running: usize,
     /// Finished calls, oldest first.
     done: Vec<Done>,
-    /// Threads that have offered help and neither helped nor withdrawn yet.
-    offers: Vec<usize>,
     /// The queue is on the pool's list, or a thread is about to put it there.
     is_listed: bool,
     is_kicked: bool,
@@ -79,7 +68,7 @@ impl State {
 
     /// Returns whether the caller must put the queue on the pool's list. If so, marks it as listed.
     fn list(&mut self) -> bool {
-        self.calls.len() > self.offers.len() && !std::mem::replace(&mut self.is_listed, true)
+        !self.calls.is_empty() && !std::mem::replace(&mut self.is_listed, true)
     }
 
     fn put_done(&mut self, ran: Ran) {
@@ -107,7 +96,6 @@ impl Queue {
         let state = State {
             calls: VecDeque::with_capacity(depth),
             nr_running: 0,
-            offers: Vec::new(),
             done: Vec::with_capacity(depth),
             is_listed: false,
             is_kicked: false,
@@ -130,8 +118,7 @@ impl Queue {
 
     /// Adds a call. The caller must then call [`Queue::begin`] or wait.
     #[inline]
-    pub(in crate::driver) fn push(&self, mut call: Call) {
-        call.pushed_by = here();
+    pub(in crate::driver) fn push(&self, call: Call) {
         self.lock().calls.push_back(call);
     }
 
@@ -197,32 +184,9 @@ impl Queue {
     pub(super) fn run(&self, call: Call) -> Ran {
         let mut nr_syscalls = 0;
         let result = call.run(&self.target, &mut nr_syscalls);
-        Ran { done: Done { tag: call.tag, result, vectors: call.vectors }, nr_syscalls }
-    }
-
-    /// Returns the index of the call that a thread about to wait may make: its own newest one, else
-    /// the newest of all. It must move data, unless it is the only call.
-    fn helpable(state: &State) -> Option<usize> {
-        if state.calls.len() == 1 && state.nr_running == 0 {
-            return Some(0);
-        }
-        let here = here();
-        let own = |call: &Call| call.moves_data() && call.pushed_by == here;
-        state.calls.iter().rposition(own).or_else(|| state.calls.iter().rposition(Call::moves_data))
-    }
-
-    /// Makes the call at `at` on a thread that reaps next, so no other thread is woken for it.
-    fn make(self: &Arc<Queue>, at: Option<usize>, pool: &Pool, mut state: MutexGuard<'_, State>) {
-        let call = at.and_then(|at| state.calls.remove(at));
-        state.nr_running += usize::from(call.is_some());
-        let more = state.list();
-        drop(state);
-        if more {
-            pool.list(self);
-        }
-        if let Some(call) = call {
-            let ran = self.run(call);
-            self.lock().put_done(ran);
+        Ran {
+            done: Done { tag: call.tag, result, vectors: call.vectors },
+            nr_syscalls: nr_syscalls.into(),
         }
     }
 
@@ -240,8 +204,13 @@ impl Queue {
         if state.done.len() >= nr {
             return;
         }
-        if state.calls.len() == 1 && state.nr_running == 0 {
-            return self.make(Some(0), pool, state);
+        if state.calls.len() == 1
+            && state.nr_running == 0
+            && let Some(call) = state.begin()
+        {
+            drop(state);
+            let ran = self.run(call);
+            return self.lock().put_done(ran);
         }
         if state.list() {
             drop(state);
@@ -325,17 +294,12 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Returns a number that identifies the calling thread while it lives.
-fn here() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
-}
-
 /// Waits for a queue's calls beside its driver.
 #[derive(Debug)]
 pub(super) struct PsyncWaiter {
     pub(super) queue: Arc<Queue>,
-    pub(super) pool: Arc<Pool>,
+    /// The calls that threads make themselves.
+    pub(super) own: Option<Arc<OwnCalls>>,
 }
 
 impl Waiter for PsyncWaiter {
@@ -345,27 +309,14 @@ impl Waiter for PsyncWaiter {
         self.queue.sleep(state, 1, until).is_kicked = false;
     }
 
-    fn can_help(&self) -> bool {
-        true
+    fn leaves_own_calls(&self) -> bool {
+        self.own.is_some()
     }
 
-    fn offer(&self) {
-        self.queue.lock().offers.push(here());
-    }
-
-    fn withdraw(&self) {
-        self.help(false);
-    }
-
-    fn help(&self, wanted: bool) -> bool {
-        let mut state = self.queue.lock();
-        let here = here();
-        if let Some(at) = state.offers.iter().rposition(|&thread| thread == here) {
-            state.offers.swap_remove(at);
+    fn make_own_call(&self, call: OwnCall) {
+        if let Some(own) = &self.own {
+            own.make(call, &self.queue.target.file);
         }
-        let at = if wanted { Queue::helpable(&state) } else { None };
-        self.queue.make(at, &self.pool, state);
-        at.is_some()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,9 +1,9 @@
-//! Tests of which thread makes a call, a waiter or one of the pool, and of the number of threads.
+//! Tests of which thread makes a call, the owner or one of the pool, and of the number of threads.
 
 use super::driver::PsyncDevice;
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, data, issue, reap, target};
-use crate::driver::{Device, DriverQueue, Mode};
+use crate::driver::{Device, Mode};
 use forebay_core::{Bio, Op};
 use std::thread;
 
@@ -14,7 +14,7 @@ fn device(nr_threads: usize) -> PsyncDevice {
 }
 
 #[test]
-fn who_waits_for_one_request_alone_makes_its_call() {
+fn owner_that_waits_for_one_request_makes_its_call() {
     let device = device(4);
     let mut buf = Buf::new(4096);
     let mut driver = device.open_queue(DEPTH, Mode::Owned).expect("a queue").driver;
@@ -25,78 +25,7 @@ fn who_waits_for_one_request_alone_makes_its_call() {
         assert_eq!(reap(&mut *driver)[0].result, Ok(4096));
         assert_eq!(driver.nr_syscalls(), before + 1);
     }
-    let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
-    for _ in 0..100 {
-        waiter.offer();
-        assert!(!waiter.help(true), "there is nothing");
-        waiter.offer();
-        issue(&mut *driver, 0, Bio::flush());
-        driver.commit_rqs();
-        assert!(waiter.help(true), "it was left to us");
-        assert_eq!(reap(&mut *driver).len(), 1);
-    }
     assert_eq!(device.nr_threads_made(), 0);
-}
-
-#[test]
-fn who_waits_beside_others_leaves_long_calls_to_the_pool() {
-    let device = device(1);
-    let mut buf = Buf::new(4096);
-    let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
-    issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
-    issue(&mut *driver, 1, Bio::flush());
-    issue(&mut *driver, 2, Bio::flush());
-    waiter.offer();
-    assert!(waiter.help(true), "the read, though it is not the newest");
-    assert_eq!(reap(&mut *driver).iter().map(|done| done.tag.index()).collect::<Vec<_>>(), [0]);
-    driver.commit_rqs();
-    let mut nr = 0;
-    while nr < 2 {
-        waiter.wait(None);
-        nr += reap(&mut *driver).len();
-    }
-    assert_eq!(device.nr_threads_made(), 1);
-}
-
-#[test]
-fn an_offer_that_is_taken_back_leaves_nothing_lying() {
-    let device = device(1);
-    let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
-    for nr_offers in [1, 2, 5] {
-        (0..nr_offers).for_each(|_| waiter.offer());
-        (0..2).for_each(|tag| {
-            issue(&mut *driver, tag, Bio::flush());
-        });
-        driver.commit_rqs();
-        (0..nr_offers).for_each(|_| assert!(!waiter.help(false)));
-        let mut nr = 0;
-        while nr < 2 {
-            waiter.wait(None);
-            nr += reap(&mut *driver).len();
-        }
-    }
-}
-
-#[test]
-fn an_offer_that_was_withdrawn_keeps_nothing_from_the_pool() {
-    let device = device(1);
-    let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
-    // Nothing was offered, which is permitted.
-    waiter.withdraw();
-    for _ in 0..10 {
-        waiter.offer();
-        waiter.withdraw();
-        thread::scope(|scope| {
-            let other = || {
-                issue(&mut *driver, 0, Bio::flush());
-                driver.commit_rqs();
-                waiter.wait(None);
-                assert_eq!(reap(&mut *driver).len(), 1);
-            };
-            scope.spawn(other).join().expect("no panic");
-        });
-        assert!(!waiter.help(true));
-    }
 }
 
 #[test]

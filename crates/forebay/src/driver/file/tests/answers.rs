@@ -97,7 +97,7 @@ pub(super) fn scripted(
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, script.clone(), None, mode, kept, ranges(), commands);
     let left = Arc::clone(driver.left());
-    let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
+    let waiter = UringWaiter::new(driver.ring(), None, left, None).expect("a descriptor");
     (driver, waiter, script, file)
 }
 

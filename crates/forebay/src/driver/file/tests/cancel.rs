@@ -34,7 +34,7 @@ fn on_a_pipe(mode: Mode) -> (UringDriver<Kernel>, UringWaiter, PipeWriter) {
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, Kernel, None, mode, file, ranges(), commands);
     let left = Arc::clone(driver.left());
-    let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
+    let waiter = UringWaiter::new(driver.ring(), None, left, None).expect("a descriptor");
     (driver, waiter, writer)
 }
 

@@ -1,0 +1,300 @@
+//! Blocking calls that a thread makes itself: one request, one system call.
+//!
+//! A thread that waits for a single request gains nothing from a ring: the ring only adds a wake-up
+//! and, beside other threads, a second and third system call. So the thread offers to make the I/O
+//! itself. The request passes through the context as any other: merging, gates, tags, retries, time
+//! limits and statistics apply. Where the driver would start the I/O, it leaves a description of it
+//! to the thread, and answers [`Issue::Begun`](forebay_core::Issue::Begun). The thread releases the
+//! context, makes the system call, adds the result to [`OwnCalls`] and requests a turn, whose reap
+//! returns it.
+//!
+//! The offer and the description are state of the thread. So only the thread that offered gets the
+//! request, only in a turn of its own, and no lock is needed. Between that turn and the call the
+//! thread runs no foreign code: before it does, the driver takes the description back and starts
+//! the I/O in its usual way ([`Driver::withdraw`](forebay_core::Driver::withdraw)).
+//!
+//! Only reads and writes of one bio in one piece of memory, and flushes, are made in this way.
+// It makes system calls.
+#![allow(unsafe_code)]
+
+use crate::driver::psync::call::{made, sync, write_durable};
+use crate::errno;
+use crate::runtime::primitive::{AtomicBool, AtomicU32, Ordering};
+use forebay_core::{Bio, BioFlags, BlockStatus, IssuedRequest, Op, Segments, Tag};
+use std::cell::Cell;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// A request that its thread makes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnCall {
+    pub(in crate::driver) tag: Tag,
+    pub(in crate::driver) op: Op,
+    pub(in crate::driver) fua: bool,
+    /// For a flush: all metadata as well.
+    pub(in crate::driver) metadata: bool,
+    pub(in crate::driver) start: u64,
+    /// The address and length of the memory, bytes.
+    pub(in crate::driver) addr: usize,
+    pub(in crate::driver) len: usize,
+}
+
+/// The requests that a thread offers to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// A read or write of this owner.
+    pub(crate) data_of: Option<u64>,
+    /// A flush, which any threads may wait for.
+    pub(crate) flush: bool,
+}
+
+impl Offer {
+    /// No request.
+    pub(crate) const NONE: Offer = Offer { data_of: None, flush: false };
+
+    /// Returns the offer of a thread that waits for a bio of `owner` to end.
+    pub(crate) fn of(bio: &Bio, owner: u64) -> Offer {
+        let is_one = matches!(bio.segments, Segments::One(_));
+        Offer {
+            data_of: (is_one && bio.op.moves_data()).then_some(owner),
+            flush: bio.op == Op::Flush || bio.flags.contains(BioFlags::FUA),
+        }
+    }
+
+    /// Updates the offer after a turn that has left this call to the thread. A thread makes one
+    /// call for its data, and one flush. If a turn has left it nothing, its request waits.
+    pub(crate) fn made(&mut self, left: Option<&OwnCall>) {
+        match left {
+            Some(call) if call.op.moves_data() => self.data_of = None,
+            _ => *self = Offer::NONE,
+        }
+    }
+}
+
+thread_local! {
+    static OFFER: Cell<Offer> = const { Cell::new(Offer::NONE) };
+    static LEFT: Cell<Option<OwnCall>> = const { Cell::new(None) };
+}
+
+/// Sets the requests that the calling thread offers to make. [`end_offer`] follows.
+pub(crate) fn offer(offer: Offer) {
+    OFFER.set(offer);
+}
+
+/// Ends the offer of the calling thread. Returns the request that was left to it, if there is one:
+/// the caller makes it next ([`crate::driver::Waiter::make_own_call`]).
+pub(crate) fn end_offer() -> Option<OwnCall> {
+    OFFER.set(Offer::NONE);
+    LEFT.take()
+}
+
+/// Returns the call for a request if the calling thread has offered to make it, and leaves the call
+/// to the thread.
+#[inline]
+fn leave(rq: &IssuedRequest<'_>) -> bool {
+    let offer = OFFER.get();
+    if offer == Offer::NONE {
+        return false;
+    }
+    leave_offered(offer, rq)
+}
+
+fn leave_offered(offer: Offer, rq: &IssuedRequest<'_>) -> bool {
+    let mut segments = rq.segments();
+    let (addr, len) = match (rq.op, segments.next(), segments.next()) {
+        (Op::Flush, ..) if offer.flush => (0, 0),
+        (Op::Read | Op::Write, Some(one), None)
+            if offer.data_of == Some(rq.owner()) && rq.nr_bios == 1 =>
+        {
+            (one.addr, one.len as usize)
+        }
+        _ => return false,
+    };
+    if LEFT.get().is_some() {
+        return false;
+    }
+    let &IssuedRequest { tag, op, fua, metadata, start, .. } = rq;
+    LEFT.set(Some(OwnCall { tag, op, fua, metadata, start, addr, len }));
+    true
+}
+
+/// Takes the call back that is left to the calling thread, and ends the offer.
+#[cold]
+pub(in crate::driver) fn withdraw() -> Option<OwnCall> {
+    end_offer()
+}
+
+impl OwnCall {
+    /// Makes the system call. Returns the number of bytes moved, or a negative errno. Adds the
+    /// system calls to `nr_syscalls`.
+    fn make(&self, file: &File, nr_syscalls: &mut u32) -> i32 {
+        let answer = match self.op {
+            Op::Read | Op::Write => self.move_data(file, nr_syscalls),
+            _ => sync(file, self.metadata, nr_syscalls),
+        };
+        match answer {
+            // A request is at most `max_sectors` long, far below 2 GiB.
+            Ok(moved) => moved as i32,
+            Err(errno) => -errno,
+        }
+    }
+
+    fn move_data(&self, file: &File, nr_syscalls: &mut u32) -> Result<u64, i32> {
+        let (fd, start) = (file.as_raw_fd(), self.start as libc::off_t);
+        let memory = std::ptr::with_exposed_provenance_mut::<libc::c_void>(self.addr);
+        let vector = libc::iovec { iov_base: memory, iov_len: self.len };
+        let call = |fua: bool| {
+            // SAFETY: the descriptor is open. The memory stays valid, and nothing else uses it,
+            // until the completion is reaped (K2), which this thread's result precedes.
+            unsafe {
+                match self.op {
+                    Op::Read => libc::pread(fd, memory, self.len, start),
+                    _ if fua => write_durable(fd, &raw const vector, 1, self.start),
+                    _ => libc::pwrite(fd, memory, self.len, start),
+                }
+            }
+        };
+        match made(nr_syscalls, || call(self.fua)) {
+            // As for the calls of `psync`: the kernel lacks the call.
+            Err(libc::ENOSYS) if self.fua => {
+                let moved = made(nr_syscalls, || call(false))?;
+                sync(file, false, nr_syscalls)?;
+                Ok(moved)
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The end of the list of results.
+const NO_TAG: u32 = u32::MAX;
+
+/// The results of the calls that threads have made themselves, for one queue. Many threads add
+/// results; the thread that uses the driver takes them.
+///
+/// The results are a list of tags that begins at `newest`, linked by `older`. A tag is in the list
+/// at most once, because it is in flight until its result was taken. There is no single pop, and so
+/// no ABA problem. Source: as for the stack of bios (`runtime/stack.rs`).
+#[derive(Debug)]
+pub(crate) struct OwnCalls {
+    newest: AtomicU32,
+    /// For each tag: the next older tag with a result, and the result.
+    older: Box<[AtomicU32]>,
+    answers: Box<[AtomicU32]>,
+    /// System calls that results took beside one each.
+    nr_more_syscalls: AtomicU32,
+    /// The queue has another way to make requests.
+    has_other_way: bool,
+    /// A call was forbidden.
+    is_forbidden: AtomicBool,
+}
+
+/// A result of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum Made {
+    /// The number of bytes, or a negative errno.
+    Answer(i32),
+    /// The call is forbidden (seccomp): the request has to be made in another way.
+    Forbidden,
+}
+
+impl Made {
+    /// Returns the result of the request; `None` if the call is forbidden.
+    pub(in crate::driver) fn result(self) -> Option<Result<u64, BlockStatus>> {
+        match self {
+            Made::Answer(answer @ 0..) => Some(Ok(answer as u64)),
+            Made::Answer(answer) => Some(Err(errno::to_status(-answer))),
+            Made::Forbidden => None,
+        }
+    }
+}
+
+/// The answer of a call that is forbidden; no system call returns it.
+const FORBIDDEN: i32 = i32::MIN;
+
+impl OwnCalls {
+    /// Creates the list for a queue of `depth` tags. `has_other_way`: the queue can make a request
+    /// whose own call is forbidden.
+    pub(in crate::driver) fn new(depth: u32, has_other_way: bool) -> OwnCalls {
+        OwnCalls {
+            newest: AtomicU32::new(NO_TAG),
+            older: (0..depth).map(|_| AtomicU32::new(NO_TAG)).collect(),
+            answers: (0..depth).map(|_| AtomicU32::new(0)).collect(),
+            nr_more_syscalls: AtomicU32::new(0),
+            has_other_way,
+            is_forbidden: AtomicBool::new(false),
+        }
+    }
+
+    /// For `queue_rq`: leaves a request to the calling thread if that thread has offered to make
+    /// it. Returns whether it did.
+    #[inline]
+    pub(in crate::driver) fn leave(&self, rq: &IssuedRequest<'_>) -> bool {
+        // Relaxed: a call that is made all the same is forbidden again.
+        leave(rq) && !(self.is_forbidden.load(Ordering::Relaxed) && withdraw().is_some())
+    }
+
+    /// Makes a call that was left to the calling thread, and adds its result. A turn is due.
+    pub(in crate::driver) fn make(&self, call: OwnCall, file: &File) {
+        let mut nr_syscalls = 0;
+        let mut answer = call.make(file, &mut nr_syscalls);
+        if self.has_other_way && matches!(-answer, libc::EPERM | libc::ENOSYS) {
+            self.is_forbidden.store(true, Ordering::Relaxed);
+            answer = FORBIDDEN;
+        }
+        if nr_syscalls > 1 {
+            // Relaxed: a count.
+            self.nr_more_syscalls.fetch_add(nr_syscalls - 1, Ordering::Relaxed);
+        }
+        self.push(call.tag, answer);
+    }
+
+    fn push(&self, tag: Tag, answer: i32) {
+        let at = tag.index();
+        // Relaxed, here and for the link: the exchange below publishes both.
+        self.answers[at].store(answer.cast_unsigned(), Ordering::Relaxed);
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            self.older[at].store(newest, Ordering::Relaxed);
+            // Release: the thread that takes the list sees the result, and the bytes read.
+            let orders = (Ordering::Release, Ordering::Relaxed);
+            let swap = self.newest.compare_exchange_weak(newest, at as u32, orders.0, orders.1);
+            match swap {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Returns whether there may be results. If this misses one, the turn that its thread requests
+    /// afterwards finds it: the run word orders the two.
+    #[inline]
+    pub(in crate::driver) fn has_results(&self) -> bool {
+        self.newest.load(Ordering::Relaxed) != NO_TAG
+    }
+
+    /// Takes all results and passes them to `out`, newest first. Adds the system calls made for
+    /// them to `nr_syscalls`.
+    #[inline]
+    pub(in crate::driver) fn take(&self, nr_syscalls: &mut u64, mut out: impl FnMut(Tag, Made)) {
+        if !self.has_results() {
+            return;
+        }
+        // Acquire: pairs with the release of each push (each exchange in between is part of the
+        // release sequence of the earlier ones).
+        let mut next = self.newest.swap(NO_TAG, Ordering::Acquire);
+        *nr_syscalls += u64::from(self.nr_more_syscalls.swap(0, Ordering::Relaxed));
+        while next != NO_TAG {
+            let at = next as usize;
+            next = self.older[at].load(Ordering::Relaxed);
+            let answer = self.answers[at].load(Ordering::Relaxed).cast_signed();
+            *nr_syscalls += 1;
+            let made = if answer == FORBIDDEN { Made::Forbidden } else { Made::Answer(answer) };
+            out(Tag::from_index(at), made);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "own_call_models.rs"]
+mod models;
