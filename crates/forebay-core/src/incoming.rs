@@ -6,7 +6,7 @@
 //! continue.
 
 use crate::bio::Op;
-use crate::driver::{Driver, Issue, IssuedRequest};
+use crate::driver::{Driver, IssuedRequest};
 use crate::hctx::{HardwareContext, SlotState, Turn};
 use crate::policy::KickPolicy;
 use crate::request::Request;
@@ -88,16 +88,14 @@ impl Turn<'_> {
                     ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
                 }
             }
-            let mut state = SlotState::Issued;
-            if matches!(answer, Issue::Begun) {
-                (state, nr_begun) = (SlotState::Begun, nr_begun + 1);
-            } else if !matches!(answer, Issue::Queued) {
+            let Some(state) = SlotState::of_accepted(answer) else {
                 outcome = match self.not_queued(tag, rq, answer) {
                     true => Incoming::Busy,
                     false => Incoming::Waiting,
                 };
                 break;
-            }
+            };
+            nr_begun += u32::from(state == SlotState::Begun);
             rq.was_issued = true;
             if rq.nr_bios > hctx.bios_per_request_max {
                 hctx.bios_per_request_max = rq.nr_bios;

@@ -466,7 +466,7 @@ impl Shared {
         thread::unplug_all(UnplugCause::Wait, Some(ctx));
         self.wait(ctx, &blocking.mailbox, blocking.nr_queued, offer);
         let mut ended = blocking.mailbox.take().into_iter().flatten();
-        let boxed = ended.next().expect("what was delivered is there");
+        let boxed = ended.next().expect("the wait has ended, so the bio was delivered");
         let result = boxed.result();
         blocking.put_box(boxed);
         ctx.put_blocking(blocking);

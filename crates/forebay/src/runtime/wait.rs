@@ -23,7 +23,7 @@ use std::time::Duration;
 /// see [`wait::wait_shared`].
 const NR_BUSY: u32 = 16;
 
-/// A thread at a hardware context. `T` is what the context may use of the thread.
+/// A thread at a hardware context. `T` stands for the abilities of the thread that the context uses.
 pub(crate) struct At<'a, T> {
     hctx: &'a Hctx,
     thread: T,
@@ -44,7 +44,7 @@ impl<'a, T: User> At<'a, T> {
     }
 }
 
-/// What a context may use of a thread.
+/// The abilities of a thread that a context uses.
 pub(crate) trait User {
     /// Runs disks for which tags are available, after the token was released.
     #[inline]
@@ -68,8 +68,9 @@ struct Waiting<'a> {
     shared: &'a Shared,
     ctx: &'a Rc<Ctx>,
     mailbox: &'a Arc<Mailbox>,
-    /// What the thread offers to make itself, and whether it has offered anything.
+    /// The I/O that the thread still offers to make itself.
     offer: Offer,
+    /// It has offered some, so it expects to wait for the token only.
     by_itself: bool,
 }
 

@@ -46,6 +46,41 @@ fn handles_go_from_thread_to_thread() {
 }
 
 #[test]
+fn blocking_call_costs_one_system_call() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        let path = scratch.path.display();
+        let disk = Disk::open(&format!("{driver}:{path}?direct=on")).expect("a disk");
+        let mut buf = Buf::new(4096);
+        for _ in 0..50 {
+            let before = disk.stats().nr_syscalls;
+            assert_eq!(disk.read_at(&mut buf, 4096), Ok(4096));
+            assert_eq!(disk.write_at(&buf, 8192), Ok(4096));
+            assert_eq!(disk.flush(), Ok(()));
+            assert_eq!(disk.stats().nr_syscalls, before + 3, "{driver}");
+        }
+    }
+}
+
+#[test]
+fn time_limit_of_blocking_calls_costs_no_system_call_for_each() {
+    const NR: u64 = 200;
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        let path = scratch.path.display();
+        let spec = format!("{driver}:{path}?direct=on&io_timeout_ms=30000");
+        let disk = Disk::open(&spec).expect("a disk");
+        let mut buf = Buf::new(4096);
+        for _ in 0..NR {
+            assert_eq!(disk.read_at(&mut buf, 4096), Ok(4096));
+        }
+        // The thread of the disk waits for the limit, with a few calls.
+        let nr = disk.stats().nr_syscalls;
+        assert!((NR..NR + NR / 4).contains(&nr), "{driver}: {nr}");
+    }
+}
+
+#[test]
 fn blocking_calls_of_many_threads_get_their_own_data() {
     let scratch = Scratch::new(4 << 20);
     for spec in disks(&scratch.path.display().to_string()) {

@@ -53,7 +53,9 @@ impl AioDevice {
             true => Feature::present("aio", what),
             false => Feature::present(
                 "aio",
-                format!("{what}; without direct=on, who submits waits for reads and writes"),
+                format!(
+                    "{what}; without direct=on, the submitting thread waits for reads and writes"
+                ),
             ),
         }
     }
