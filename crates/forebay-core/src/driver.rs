@@ -107,9 +107,9 @@ pub enum Look {
 pub enum Issue {
     /// Accepted. A completion will follow.
     Queued,
-    /// Accepted, and needs no commit: the calling thread makes the I/O itself, after it has released
-    /// the context and before it waits ([`Host::make_own_call`]). A completion will follow, which no
-    /// wait and no descriptor announces: that thread requests a turn.
+    /// Accepted, and needs no commit: the calling thread makes the I/O itself, after it has
+    /// released the context and before it waits ([`Host::make_own_call`]). A completion will
+    /// follow, which no wait and no descriptor announces: that thread requests a turn.
     ///
     /// [`Host::make_own_call`]: crate::wait::Host::make_own_call
     Begun,

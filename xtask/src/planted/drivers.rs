@@ -28,6 +28,17 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "own-fua-dropped",
+        what: "a thread that waits makes its FUA write as a plain write",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/own_call.rs",
+            from: "_ if fua => write_durable",
+            to: "_ if fua && fd < 0 => write_durable",
+        }],
+        test: Test::it("forebay", "fallback::durable_write_of_a_waiting_thread_syncs_its_data"),
+        says: "",
+    },
+    Bug {
         name: "uring-fua-dropped",
         what: "a FUA write of one vector is a plain write on io_uring",
         edits: &[Edit {
@@ -97,7 +108,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a FUA write of aio is a plain write",
         edits: &[Edit {
             file: "crates/forebay/src/driver/aio/driver.rs",
-            from: "iocb.rw_flags = if rq.fua { libc::RWF_DSYNC } else { 0 };",
+            from: "iocb.rw_flags = if slot.fua { libc::RWF_DSYNC } else { 0 };",
             to: "iocb.rw_flags = 0;",
         }],
         test: Test::unit(

@@ -35,6 +35,20 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "own-call-not-withdrawn",
+        what: "wakers run while a request is left to the thread that runs them",
+        edits: &[Edit {
+            file: "crates/forebay-core/src/wait/context.rs",
+            from: "        at.withdraw_own_call(&mut token);\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "futures::waker_in_a_blocking_call_may_wait_for_the_tag_of_that_call",
+        ),
+        says: "",
+    },
+    Bug {
         name: "shares-of-tags-ignored",
         what: "a disk may take more than its share of a shared set of tags",
         edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// see [`wait::wait_shared`].
 const NR_BUSY: u32 = 16;
 
-/// A thread at a hardware context. `T` stands for the abilities of the thread that the context uses.
+/// A thread at a hardware context. `T` has the abilities of the thread that the context uses.
 pub(crate) struct At<'a, T> {
     hctx: &'a Hctx,
     thread: T,

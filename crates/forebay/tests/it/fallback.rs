@@ -3,7 +3,7 @@
 
 use crate::common::{LoopDevice, Scratch, feature, open, reap_all, submit};
 use crate::seccomp;
-use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
+use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, IoError, OpenError};
 use std::thread;
 
 const URING: i64 = libc::SYS_io_uring_setup;
@@ -124,6 +124,43 @@ fn a_refusal_for_another_reason_is_an_error() {
         let error = Disk::open(&scratch.spec("")).expect_err("too many open files");
         assert!(error.to_string().contains("ulimit -n"), "{error}");
     });
+}
+
+#[test]
+fn durable_write_of_a_waiting_thread_syncs_its_data() {
+    for driver in ["file", "aio", "psync"] {
+        // The errno shows which call the thread makes.
+        for (calls, expected) in [
+            (&[(libc::SYS_pwritev2, libc::EIO)][..], Err(IoError::Ended(BlockStatus::Io))),
+            (&[(libc::SYS_fdatasync, libc::EIO), (libc::SYS_pwrite64, libc::EIO)], Ok(4096)),
+        ] {
+            under(calls, || {
+                let scratch = Scratch::new(1 << 20);
+                let disk = open(&format!("{driver}:{}", scratch.spec("fua=on")));
+                assert_eq!(disk.write_durable_at(&[1; 4096], 0), expected, "{driver}, {calls:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn forbidden_call_of_a_waiting_thread_is_made_by_the_ring() {
+    for driver in ["file", "aio"] {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let calls = [libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_fdatasync];
+            under(&calls.map(|call| (call, errno)), || {
+                let scratch = Scratch::new(1 << 20);
+                let disk = open(&format!("{driver}:{}", scratch.spec("")));
+                let mut buf = [0; 4096];
+                for round in 1..4u8 {
+                    assert_eq!(disk.write_at(&[round; 4096], 4096), Ok(4096), "{driver}");
+                    assert_eq!(disk.read_at(&mut buf, 4096), Ok(4096), "{driver}");
+                    assert_eq!(buf, [round; 4096]);
+                    assert_eq!(disk.flush(), Ok(()), "{driver}");
+                }
+            });
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::seccomp;
 use forebay::{Buf, Disk, Io, IoError, Refusal};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
@@ -262,6 +262,54 @@ impl Wake for Locks {
             drop(self.lock.lock().expect("no panic"));
         }
         self.calls.send(()).expect("the test receives");
+    }
+}
+
+/// A waker that waits until another thread has read, if it runs on the thread of a blocking call.
+struct AwaitsRead {
+    caller: ThreadId,
+    began: Sender<()>,
+    has_read: Mutex<Receiver<()>>,
+}
+
+impl Wake for AwaitsRead {
+    fn wake(self: Arc<Self>) {
+        assert_eq!(thread::current().id(), self.caller);
+        self.began.send(()).expect("the reader waits");
+        let has_read = self.has_read.lock().expect("no panic").recv_timeout(LONG);
+        assert_eq!(has_read, Ok(()), "the tag is held by a request that was not begun");
+    }
+}
+
+#[test]
+fn waker_in_a_blocking_call_may_wait_for_the_tag_of_that_call() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        let disk = open(&format!(
+            "{driver}:{}?direct=on&nr_hw_queues=1&queue_depth=1",
+            scratch.path.display()
+        ));
+        // An event loop drives the disk, and makes no turn: the blocking call reaps the future.
+        let fd = disk.poll_fd().expect("a descriptor");
+        disk.poll();
+        let mut future = pin!(disk.start(Io::read(Buf::new(4096), 0)));
+        let (began, has_begun) = channel();
+        let (end, has_read) = channel();
+        let has_read = Mutex::new(has_read);
+        let caller = thread::current().id();
+        let waker = Waker::from(Arc::new(AwaitsRead { caller, began, has_read }));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        await_readable(fd, driver);
+        thread::scope(|scope| {
+            let disk = &disk;
+            scope.spawn(move || {
+                has_begun.recv_timeout(LONG).expect("the waker runs");
+                assert_eq!(disk.read_at(&mut Buf::new(4096), 8192), Ok(4096));
+                end.send(()).expect("the waker waits");
+            });
+            assert_eq!(disk.read_at(&mut Buf::new(4096), 4096), Ok(4096));
+        });
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
 }
 
