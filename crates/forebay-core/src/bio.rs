@@ -51,7 +51,7 @@ impl Op {
 /// Counterpart in Linux: `REQ_FUA`, `REQ_PREFLUSH`, `REQ_NOMERGE`, `REQ_NOWAIT`,
 /// `BLK_MQ_REQ_RESERVED`, `REQ_BACKGROUND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct BioFlags(u8);
+pub struct BioFlags(u16);
 
 impl BioFlags {
     /// No flags.
@@ -80,6 +80,9 @@ impl BioFlags {
     /// On a flush: cover only what had ended at a durable point. The point is the bio's `start`
     /// ([`Bio::flush_up_to`]).
     pub const UP_TO: BioFlags = BioFlags(128);
+    /// The submitter keeps the memory valid until the driver is done with it, even if the bio ends
+    /// before (H5). It changes nothing else, except that such bios merge only with each other.
+    pub const OWNED: BioFlags = BioFlags(256);
 
     /// Returns whether all flags of `other` are set.
     pub const fn contains(self, other: BioFlags) -> bool {
@@ -95,6 +98,12 @@ impl BioFlags {
     #[must_use]
     pub const fn union(self, other: BioFlags) -> BioFlags {
         BioFlags(self.0 | other.0)
+    }
+
+    /// Returns this set without the flags of `other`.
+    #[must_use]
+    pub const fn without(self, other: BioFlags) -> BioFlags {
+        BioFlags(self.0 & !other.0)
     }
 }
 

@@ -75,10 +75,9 @@ impl Turn<'_> {
         let &Completed { tag, ref result } = hctx.completions.get(nth);
         let slot = &mut hctx.table[tag.index()];
         if slot.state != SlotState::Issued {
-            assert!(
-                slot.state == SlotState::Begun,
-                "a tag completes once, and only if it is issued"
-            );
+            if slot.state != SlotState::Begun {
+                return self.complete_given_up(nth);
+            }
             hctx.nr_begun -= 1;
         }
         let rq = slot.rq.take().expect("an issued tag has a request");
@@ -144,6 +143,35 @@ impl Turn<'_> {
     pub(crate) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
         let after = self.fail(tag, rq, status);
         self.settle(tag, after);
+    }
+
+    /// Handles a request that is not issued because it overlaps one that was given up and may
+    /// still change the device (H6).
+    #[cold]
+    pub(crate) fn refuse(&mut self, tag: Tag, rq: Request) {
+        let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
+        self.settle(tag, after);
+    }
+
+    /// Ends the bios of a request that stays at the driver (H5), as after a failure. Its tag stays
+    /// taken.
+    pub(crate) fn end_given_up(&mut self, mut rq: Request) {
+        let hctx = &mut *self.hctx;
+        hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
+        hctx.flush.count_completed(rq.steps);
+        let is_fua = rq.steps.is_native_fua();
+        let is_lost = is_fua && self.check_fua(&mut rq, Err(BlockStatus::Timeout));
+        let After::Done(mut rq) = self.end_all_but_last(rq, Some(BlockStatus::Timeout)) else {
+            unreachable!("nothing is left to do")
+        };
+        self.leave_retries(&mut rq);
+        let counters = self.hctx.counters.of(rq.op);
+        counters.requests.add(1);
+        counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
+        self.end_all(rq);
+        if is_fua {
+            self.end_flushes_after_fua(is_lost);
+        }
     }
 
     fn settle(&mut self, tag: Tag, after: After) {
@@ -307,7 +335,11 @@ impl Turn<'_> {
         let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);
         let mut bio = rq.into_box();
         if let Some(at) = part_of {
-            if let Some(whole) = self.hctx.splits.end_part(at, bio) {
+            if let Some(mut whole) = self.hctx.splits.end_part(at, bio) {
+                if whole.has_hold() {
+                    // Whatever became of its other parts.
+                    whole.status = Some(BlockStatus::Timeout);
+                }
                 self.end(whole, unplugged_ns);
             }
             return;

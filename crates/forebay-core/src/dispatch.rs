@@ -154,10 +154,16 @@ impl Turn<'_> {
         if is_write {
             retries.writes().count_write(hctx.count_at);
         }
-        // A1. A retry does not hold back its own request.
-        if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
+        // H6, and A1. A retry does not hold back its own request.
+        let has_ranges = retries.any();
+        let is_refused = has_ranges && retries.is_quarantined(rq.ranges(&hctx.splits));
+        if is_refused || has_ranges && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
                 retries.writes().write_is_out(hctx.count_at);
+            }
+            if is_refused {
+                self.refuse(tag, rq);
+                return false;
             }
             hctx.held.push(tag);
             hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };

@@ -99,6 +99,8 @@ pub(crate) enum SlotState {
     Issued,
     /// The same, and the thread that has issued it makes the I/O itself ([`Issue::Begun`]).
     Begun,
+    /// The request is at the driver, and its bios have ended (H5).
+    GivenUp,
 }
 
 impl SlotState {
@@ -114,7 +116,7 @@ impl SlotState {
 
     /// Returns whether the request is at the driver.
     pub(crate) fn is_at_driver(self) -> bool {
-        matches!(self, SlotState::Issued | SlotState::Begun)
+        matches!(self, SlotState::Issued | SlotState::Begun | SlotState::GivenUp)
     }
 }
 
@@ -284,7 +286,7 @@ impl HardwareContext {
         let mut turn = Turn { hctx: self, now, gates, ended, has_issued: false };
         turn.reap(driver);
         if gates.reap {
-            turn.hctx.check_timeouts(driver, now);
+            turn.check_timeouts(driver);
         }
         turn.wake();
         let is_all_issued = turn.dispatch(driver);

@@ -51,6 +51,10 @@ mod chosen {
         SkipDeadline,
         /// Requests over their time limit are not noticed (H1).
         SkipTimeout,
+        /// Bios end when their request is overdue, and not after the grace period (H5).
+        EndBeforeGrace,
+        /// The memory of a bio that has ended early is not kept for the driver (H5).
+        DropHold,
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

@@ -7,6 +7,7 @@
 use crate::bio::{Bio, Segment};
 use crate::request::Header;
 use crate::status::BlockStatus;
+use crate::timeout::MemoryHold;
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicPtr;
 
@@ -34,6 +35,8 @@ pub struct QueuedBio {
     pub(crate) queued_ns: u64,
     /// Valid if `has_waited`.
     pub(crate) waited_ns: u64,
+    /// Present if the bio has ended while the driver may still use its memory (H5).
+    pub(crate) hold: Option<MemoryHold>,
     owner: u64,
     number: u32,
     link: AtomicPtr<QueuedBio>,
@@ -54,6 +57,7 @@ impl QueuedBio {
             is_in_doubt: false,
             queued_ns: 0,
             waited_ns: 0,
+            hold: None,
             owner,
             number,
             link: AtomicPtr::new(core::ptr::null_mut()),
@@ -119,6 +123,21 @@ impl QueuedBio {
     /// volatile cache.
     pub fn tag_wait(&self) -> Option<u64> {
         self.has_waited.then_some(self.waited_ns)
+    }
+
+    /// Takes the place for the memory of a bio that has ended with
+    /// [`Timeout`](crate::BlockStatus::Timeout) while the driver may still use that memory (H5).
+    /// The owner puts the memory there, where it stays until the driver is done, and drops the
+    /// handle. Called before the box is filled again. `None` if the memory is the owner's again.
+    #[inline]
+    pub fn take_hold(&mut self) -> Option<MemoryHold> {
+        self.hold.take()
+    }
+
+    /// Returns whether [`take_hold`](QueuedBio::take_hold) returns a place.
+    #[inline]
+    pub fn has_hold(&self) -> bool {
+        self.hold.is_some()
     }
 
     /// Returns a pointer field for intrusive lists of the box's holder. The layer does not read it.

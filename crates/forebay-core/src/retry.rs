@@ -20,12 +20,21 @@
 //! The disks on one file share one [`Retries`], where each of their contexts has a count of its own
 //! ([`counts`]).
 //!
+//! A request that was given up and may still change the device (H6 of [`crate::timeout`]) keeps
+//! later overlapping requests from the device, too. But they end, because that request may never
+//! complete. One range covers all such requests. It grows while one of them exists, and is never
+//! reset, so it may be wider than needed: another atomic step would be needed to shrink it.
+//!
 //! # Two contexts at once
 //! The context whose request fails enters the range (A), then reads the counts of the others (B).
 //! The context that issues a write counts it (C), then reads the ranges (D), then issues. Each has
 //! a sequentially consistent fence between its two steps. So either the first sees the count and
 //! gives up, or the second sees the range and holds its write back. A disk without counts marks its
 //! presence when it is opened, and this mark takes the place of (C).
+//!
+//! A range in quarantine needs no such pair of steps. It is entered before the bios of its request
+//! end. Requests that other contexts issue at the same time were submitted before that, and are
+//! concurrent with it in any case.
 
 mod counts;
 
@@ -102,6 +111,10 @@ pub(crate) struct Retries {
     nr: AtomicU32,
     /// The first byte, and the byte after the last; both 0 in a free slot.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
+    /// The ranges that were given up and are at the driver (H6), which also count in `nr`.
+    nr_quarantined: AtomicU32,
+    /// Valid while there are some: the first byte of all of them, and the byte after the last.
+    quarantine: (AtomicU64, AtomicU64),
     writes: WriteCounts,
 }
 
@@ -124,6 +137,8 @@ impl Retries {
         Retries {
             nr: AtomicU32::new(0),
             ranges: core::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
+            nr_quarantined: AtomicU32::new(0),
+            quarantine: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
             writes: WriteCounts::new(nr),
         }
     }
@@ -167,6 +182,37 @@ impl Retries {
         self.ranges[usize::from(slot.0)].0.store(0, Ordering::Release);
         self.ranges[usize::from(slot.0)].1.store(0, Ordering::Release);
         self.nr.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Keeps requests that overlap the ranges of one request from the device, until
+    /// [`release`](Retries::release) (H6).
+    pub(crate) fn quarantine(&self, ranges: impl Iterator<Item = (u64, u64)>) {
+        for (start, len) in ranges {
+            self.quarantine.0.fetch_min(start, Ordering::Relaxed);
+            self.quarantine.1.fetch_max(start + len, Ordering::Relaxed);
+        }
+        // Release: a thread that sees the counts sees the range. The submitter of a later bio sees
+        // them because its earlier bio ends after this.
+        self.nr_quarantined.fetch_add(1, Ordering::Release);
+        self.nr.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes back one [`quarantine`](Retries::quarantine): the driver has completed the request.
+    /// Release: as in [`leave`](Retries::leave).
+    pub(crate) fn release(&self) {
+        self.nr.fetch_sub(1, Ordering::Release);
+        self.nr_quarantined.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Returns whether one of the ranges overlaps one in quarantine.
+    #[cold]
+    pub(crate) fn is_quarantined(&self, mut ranges: impl Iterator<Item = (u64, u64)>) -> bool {
+        if self.nr_quarantined.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let from = self.quarantine.0.load(Ordering::Relaxed);
+        let to = self.quarantine.1.load(Ordering::Relaxed);
+        ranges.any(|(start, len)| from < start + len && start < to)
     }
 
     /// Returns whether a write may have been issued into one of the ranges since `since`, except by

@@ -58,6 +58,9 @@ pub struct QueueStats {
     /// Requests that were at the driver for longer than
     /// [`io_timeout_ns`](crate::Policy::io_timeout_ns).
     pub timeouts: u64,
+    /// Bios that ended with [`Timeout`](crate::BlockStatus::Timeout) while their request was still
+    /// at the driver.
+    pub early_ends: u64,
     /// Batches that were committed to the driver.
     pub commits: u64,
     /// Steps of requests that need a flush: flushes, PREFLUSH, and FUA without native support. Each
@@ -136,6 +139,7 @@ impl QueueStats {
         self.retries += counters.retries.get();
         self.overtaken += counters.overtaken.get();
         self.timeouts += counters.timeouts.get();
+        self.early_ends += counters.early_ends.get();
         self.commits += counters.commits.get();
         self.flushes_asked += counters.flushes_asked.get();
         self.flushes_issued += counters.flushes_issued.get();
@@ -202,6 +206,7 @@ pub struct RunCounters {
     pub(crate) retries: Counter,
     pub(crate) overtaken: Counter,
     pub(crate) timeouts: Counter,
+    pub(crate) early_ends: Counter,
     pub(crate) commits: Counter,
     pub(crate) flushes_asked: Counter,
     pub(crate) flushes_issued: Counter,

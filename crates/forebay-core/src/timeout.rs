@@ -4,23 +4,41 @@
 //! `blk_mq_timeout_work`, and the `timeout` callback of `struct blk_mq_ops`.
 //!
 //! - H1 an overdue request is counted once, and its driver is asked to cancel it;
-//! - H2 it keeps its tag and its memory until the driver completes it, whatever the driver answers;
-//! - H3 if it has not completed after a further grace period, which begins with H1, the device is
-//!   marked as gone:
-//!   requests that are not at the driver end with `Offline`, also those that wait for a tag;
-//! - H4 if it then fails, its bios end with `Timeout`. Whether a write has changed the device is
-//!   not known. If it succeeds after all, its bios succeed.
+//! - H2 it keeps its tag until the driver completes it, whatever the driver answers. So does its
+//!   memory: if that is borrowed, its bios do not end before;
+//! - H3 if it has not completed after a further grace period, which begins with H1, it is *given
+//!   up*, and the device is marked as gone: requests that are not at the driver end with `Offline`,
+//!   also those that wait for a tag;
+//! - H4 if an overdue request fails before that, its bios end with `Timeout`. Whether a write has
+//!   changed the device is not known. If it succeeds after all, its bios succeed;
+//! - H5 the bios of a request that is given up end with `Timeout` at once, if they have no memory
+//!   or the submitter keeps it valid for longer than the bio ([`BioFlags::OWNED`]). The result that
+//!   the driver returns later is dropped ([`quarantine`]);
+//! - H6 such a request may still change the device. Until the driver completes it, overlapping
+//!   requests are not issued, and end with `Offline` (`crate::retry`). The writes count as lost.
+//!
+//! Bios end with the grace period and not with the limit: a driver that cancels a request in time
+//! returns its own result and its memory, and the device stays usable. So no bio of H5 ends later
+//! than the limit and the grace period after its last request was issued, if a turn is made then
+//! (W7).
 //!
 //! The time of the next check is a lower bound: the request for which it was set may have completed
 //! since. So an I/O costs one comparison, and a check that finds nothing happens once per limit.
+//!
+//! [`BioFlags::OWNED`]: crate::BioFlags::OWNED
+
+mod quarantine;
+
+pub use quarantine::{MemoryHold, NewMemoryHold};
 
 use crate::driver::Driver;
-use crate::hctx::{HardwareContext, NO_DEADLINE};
+use crate::hctx::{NO_DEADLINE, SlotState, Turn};
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::vec::Vec;
+use quarantine::GivenUp;
 
 /// The time limits of one hardware context.
 #[derive(Debug)]
@@ -30,6 +48,10 @@ pub(crate) struct Timeouts {
     /// The time of the next check.
     next_ns: u64,
     overdue: Vec<Overdue>,
+    /// Requests at the driver whose bios have ended (H5). They are not overdue any more.
+    given_up: Vec<GivenUp>,
+    /// Creates the holds of their memory.
+    new_hold: NewMemoryHold,
 }
 
 /// An overdue request.
@@ -52,6 +74,8 @@ impl Timeouts {
             grace_ns: policy.io_timeout_grace_ns,
             next_ns: NO_DEADLINE,
             overdue: Vec::with_capacity(room),
+            given_up: Vec::new(),
+            new_hold: quarantine::no_memory,
         }
     }
 
@@ -101,22 +125,26 @@ impl Timeouts {
     }
 }
 
-impl HardwareContext {
-    /// Cancels overdue requests (H1) and gives up the device (H3), if a check is due.
+impl Turn<'_> {
+    /// Cancels overdue requests (H1), and gives up those that take longer than that (H3, H5), if a
+    /// check is due.
     #[inline]
-    pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
-        if now >= self.timeouts.next_ns && !plants!(SkipTimeout) {
-            self.expire(driver, now);
+    pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        if self.now >= self.hctx.timeouts.next_ns && !plants!(SkipTimeout) {
+            self.expire(driver);
         }
     }
 
     #[cold]
-    fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D, now: u64) {
-        let Timeouts { limit_ns, grace_ns, next_ns, overdue } = &mut self.timeouts;
+    fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        let (now, hctx) = (self.now, &mut *self.hctx);
+        let Timeouts { limit_ns, grace_ns, next_ns, overdue, .. } = &mut hctx.timeouts;
         *next_ns = NO_DEADLINE;
-        let mut has_given_up = false;
-        for (at, slot) in self.table.iter().enumerate() {
-            let (true, Some(rq)) = (slot.state.is_at_driver(), &slot.rq) else { continue };
+        let mut lost = Vec::new();
+        for (at, slot) in hctx.table.iter().enumerate() {
+            let (SlotState::Issued | SlotState::Begun, Some(rq)) = (slot.state, &slot.rq) else {
+                continue;
+            };
             let tag = Tag::from_index(at);
             let overdue_ns = rq.issued_ns.saturating_add(*limit_ns);
             if now < overdue_ns {
@@ -125,23 +153,27 @@ impl HardwareContext {
             }
             let place = overdue.iter().position(|overdue| overdue.tag == tag);
             let place = place.unwrap_or_else(|| {
-                self.counters.timeouts.add(1);
+                hctx.counters.timeouts.add(1);
                 driver.cancel(tag);
                 overdue.push(Overdue { tag, asked_ns: now, is_given_up: false });
                 overdue.len() - 1
             });
             // From now on if the check is late: the driver gets all of the grace period.
             let lost_ns = overdue[place].asked_ns.saturating_add(*grace_ns);
-            if now < lost_ns {
+            if now < lost_ns && !plants!(EndBeforeGrace) {
                 *next_ns = lost_ns.min(*next_ns);
             } else if !core::mem::replace(&mut overdue[place].is_given_up, true) {
-                self.device.give_up();
-                has_given_up = true;
+                lost.push(tag);
             }
         }
+        if lost.is_empty() {
+            return;
+        }
+        hctx.device.give_up();
         // Their tags may never come back.
-        if has_given_up {
-            self.awake_all();
+        hctx.awake_all();
+        for tag in lost {
+            self.give_up(tag);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Usual {
             | (segment.addr as u64 & self.addr_mask)
             | (bio.len & self.len_mask);
         is_op
-            && bio.flags == BioFlags::NONE
+            && bio.flags.without(BioFlags::OWNED) == BioFlags::NONE
             && u64::from(segment.len) == bio.len
             && bio.len.wrapping_sub(1) < self.max_len
             // No length up to `max_len` exceeds the capacity.

@@ -7,7 +7,7 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use crate::runtime::thread;
+use crate::runtime::{quarantine, thread};
 use forebay_core::wait::WaitState;
 use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
 use std::fmt;
@@ -129,8 +129,12 @@ impl Future for IoFuture {
             }
         }
         let boxed = mailbox.take().and_then(|mut ended| ended.next());
-        let boxed = boxed.expect("what was delivered is there");
-        let completion = Completion { buf: buf.take(), ..Completion::of(&boxed) };
+        let mut boxed = boxed.expect("what was delivered is there");
+        let mut buf = buf.take();
+        if let Some(hold) = boxed.take_hold() {
+            quarantine::keep(&hold, buf.take());
+        }
+        let completion = Completion { buf, ..Completion::of(&boxed) };
         this.state = State::Over;
         Poll::Ready(Ok(completion))
     }

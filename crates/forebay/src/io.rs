@@ -143,8 +143,12 @@ impl Io {
     #[inline(always)]
     fn with_buf(op: Op, buf: Buf, len: usize, offset: u64) -> Io {
         assert!(len <= buf.len(), "an I/O of {len} bytes exceeds its buffer of {}", buf.len());
-        let bio =
-            Bio { segments: segments_of(buf.addr(), len), ..Bio::range(op, offset, len as u64) };
+        let bio = Bio {
+            segments: segments_of(buf.addr(), len),
+            // Each holder of the buffer keeps it until the driver is done (`runtime/quarantine.rs`).
+            flags: BioFlags::OWNED,
+            ..Bio::range(op, offset, len as u64)
+        };
         Io { bio, buf: Some(buf) }
     }
 }
@@ -157,7 +161,9 @@ pub struct Completion {
     pub user_data: u64,
     /// The number of bytes moved, fewer than requested only at the end of a file, or the failure.
     pub result: Result<u64, BlockStatus>,
-    /// The buffer of the [`Io`], if it had one.
+    /// The buffer of the [`Io`], if it had one. `None` as well if the I/O has ended with
+    /// [`Timeout`](BlockStatus::Timeout) before the device was done with the buffer
+    /// (`io_timeout_ms`): the layer frees it later.
     pub buf: Option<Buf>,
     /// Time that the I/O waited for a tag, in nanoseconds, or `None` if it did not wait. 0 with
     /// `iostats=off` on a disk without a volatile cache.

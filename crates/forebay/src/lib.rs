@@ -97,6 +97,7 @@ pub use queue::BioQueue;
 pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
+pub use runtime::quarantine::leaked_bufs;
 pub use spec::Spec;
 
 /// Runs the examples of the README as doctests.

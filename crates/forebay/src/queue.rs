@@ -13,8 +13,8 @@ use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
-use crate::runtime::{thread, wait};
-use forebay_core::{Bio, Commit, QueuedBio, Refusal, Turned, UnplugCause};
+use crate::runtime::{quarantine, thread, wait};
+use forebay_core::{Bio, BioFlags, Commit, QueuedBio, Refusal, Turned, UnplugCause};
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
@@ -146,6 +146,8 @@ impl BioQueue {
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
+        // The caller has its memory again when the bio ends, so it must not end early (H2).
+        let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
         // SAFETY: the caller keeps the conditions; dropping the queue waits.
         let submitted = unsafe { self.submit_with(bio, ManuallyDrop::new(None), now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
@@ -461,6 +463,16 @@ impl BioQueue {
         }
     }
 
+    /// Puts the buffers of bios that have ended early and are not reaped into quarantine (H5).
+    fn keep_unreaped(&mut self) {
+        let mut ready = self.ready.borrow_mut();
+        while let Some(mut boxed) = ready.pop() {
+            if boxed.has_hold() {
+                keep_buf(&mut boxed, &mut self.bufs);
+            }
+        }
+    }
+
     /// Returns whether completions are waiting to be reaped. Does not ask the device, so I/O that
     /// has ended there may not count yet.
     #[inline]
@@ -498,8 +510,20 @@ fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
 fn pop(ready: &mut Ready, free: &mut Vec<Box<QueuedBio>>, bufs: &mut [Option<Buf>]) -> Completion {
     free.push(ready.pop().expect("only the owner reaps"));
     // From here on nothing panics, so the parts of the completion need no place in memory.
-    let boxed = free.last().expect("just pushed");
+    let boxed = free.last_mut().expect("just pushed");
+    if boxed.has_hold() {
+        keep_buf(boxed, bufs);
+    }
     Completion { buf: bufs[boxed.number() as usize].take(), ..Completion::of(boxed) }
+}
+
+/// Puts the buffer of a bio that has ended early into quarantine (H5).
+#[cold]
+fn keep_buf(boxed: &mut QueuedBio, bufs: &mut [Option<Buf>]) {
+    let buf = bufs.get_mut(boxed.number() as usize).and_then(Option::take);
+    if let Some(hold) = boxed.take_hold() {
+        quarantine::keep(&hold, buf);
+    }
 }
 
 /// A running reap. On drop, also after a panic, it makes the descriptor readable if bios are left:
@@ -533,6 +557,7 @@ impl Drop for BioQueue {
                 thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
                 self.wait(self.len());
             }
+            self.keep_unreaped();
             // A thread that delivered may still use the mailbox, which is freed now.
             let ready = self.ready.borrow();
             if ready.mailbox().settle(ready.nr_mailed()) {

@@ -13,6 +13,7 @@
 //!   request is pending again, for the next flush. One exception: a request that needs no more than
 //!   the running flush was issued for joins it ([`Durability`](crate::Durability)).
 //! - F3 if it fails, exactly the running requests fail, and the requests that cover lost writes.
+//!   A command that was given up (H5) has failed. Until it completes, pending requests fail, too.
 //! - F4 a PREFLUSH orders its data after the writes that had ended when it arrived, and after
 //!   nothing else.
 //! - F5 some devices execute a flush only while nothing else is in flight. While a flush runs on
@@ -152,7 +153,18 @@ impl FlushMachine {
 
     /// Returns whether its command is at the device.
     pub(crate) fn is_at_device(&self) -> bool {
-        self.is_running && !self.is_settling
+        self.is_running && !self.is_settling || self.is_given_up()
+    }
+
+    /// Returns whether its command is at the device, and the requests that waited for it have ended
+    /// (H5).
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.command.is_none() && !self.is_running
+    }
+
+    /// Takes a command back that was given up and has completed.
+    pub(crate) fn give_back(&mut self, command: Option<Request>) {
+        self.command = command;
     }
 
     /// Returns how many requests wait for the command that was issued last and has not ended.

@@ -119,11 +119,13 @@ impl Turn<'_> {
     /// to wait, because the device executes a flush or is too busy to take one.
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        if self.hctx.device.is_failed() {
+        let is_gone = self.hctx.device.is_failed();
+        if is_gone || self.hctx.flush.is_given_up() {
             // A command of a device that is gone may never end, so nothing waits for it (H3).
             if self.hctx.flush.is_pending() {
-                self.note_failure(BlockStatus::Offline);
-                self.fail_pending(BlockStatus::Offline);
+                let status = if is_gone { BlockStatus::Offline } else { BlockStatus::Timeout };
+                self.note_failure(status);
+                self.fail_pending(status);
             }
             return false;
         }
@@ -240,6 +242,16 @@ impl Turn<'_> {
         }
     }
 
+    /// Ends the requests that wait for the machine's command, which stays at the device (H5).
+    pub(crate) fn give_up_flush(&mut self) {
+        let HardwareContext { flush, counters, .. } = &mut *self.hctx;
+        counters.of(Op::Flush).requests.add(1);
+        counters.early_ends.add(flush.running.len() as u64);
+        self.note_failure(BlockStatus::Timeout);
+        // The same turn fails the pending requests (`look_at_flush`).
+        self.end_running(Err(BlockStatus::Timeout));
+    }
+
     /// Records that all writes up to the point in hand at the issue are durable, unless they are
     /// lost.
     pub(super) fn flush_succeeded(&mut self) {
@@ -343,7 +355,7 @@ impl Turn<'_> {
 
 impl Request {
     /// Marks the bios of a request that may be lost, although they have not ended.
-    pub(super) fn doubt(&mut self, splits: &mut Splits) {
+    pub(crate) fn doubt(&mut self, splits: &mut Splits) {
         let mut bio = Some(self.head_mut(splits));
         while let Some(queued) = bio {
             queued.is_in_doubt = true;

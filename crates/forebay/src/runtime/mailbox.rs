@@ -11,6 +11,7 @@
 use crate::buf::Buf;
 use crate::runtime::event::Event;
 use crate::runtime::primitive::{Mutex, Sleeper, lock};
+use crate::runtime::quarantine;
 use crate::runtime::stack::{BioList, BioStack};
 use forebay_core::QueuedBio;
 use forebay_core::wait::{Notice, WaitCell, WaitState};
@@ -168,7 +169,17 @@ impl Mailbox {
         // finds the mailbox abandoned.
         if unsafe { !(*mailbox).cell.abandon() } {
             // SAFETY: as above; the delivery came first.
-            drop(unsafe { Arc::from_raw(mailbox) });
+            unsafe { Arc::from_raw(mailbox) }.free();
+        }
+    }
+
+    /// Frees the mailbox of a dropped future whose bio was delivered. Its buffer may have to stay
+    /// longer (H5).
+    fn free(self: Arc<Mailbox>) {
+        if let Owner::Task { buf, .. } = &self.owner
+            && let Some(hold) = self.take().and_then(|mut ended| ended.next()?.take_hold())
+        {
+            quarantine::keep(&hold, lock(buf).take());
         }
     }
 
@@ -269,7 +280,7 @@ impl Wake {
                     waker.into_iter().for_each(Waker::wake);
                 }
             }
-            Wake::Nobody(mailbox) => drop(mailbox),
+            Wake::Nobody(mailbox) => mailbox.free(),
         }
     }
 }

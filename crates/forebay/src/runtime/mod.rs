@@ -28,6 +28,7 @@ pub(crate) mod hctx;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;
+pub(crate) mod quarantine;
 pub(crate) mod ready;
 pub(crate) mod run_queue;
 pub(crate) mod service;

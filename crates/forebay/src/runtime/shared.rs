@@ -20,7 +20,7 @@ use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use crate::runtime::run_queue::{self, RunWork, Worker};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
-use crate::runtime::{thread, wait};
+use crate::runtime::{quarantine, thread, wait};
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters, Policy,
@@ -181,14 +181,16 @@ impl Shared {
     }
 
     fn new_core(&self, at: usize, tags: Arc<TagSet>) -> HardwareContext {
-        HardwareContext::new(
+        let mut core = HardwareContext::new(
             self.info.limits,
             self.info.policy,
             at as u32,
             Arc::clone(&self.state),
             tags,
             Arc::clone(&self.hctxs[at].counters),
-        )
+        );
+        core.set_new_hold(quarantine::new_hold);
+        core
     }
 
     pub(crate) fn info(&self) -> &DiskInfo {
@@ -353,8 +355,18 @@ impl Shared {
             return;
         }
         AbortOnUnwind::guard(|| self.drain_owned(at));
-        drop(self.hctxs[at].set_inner(None));
+        self.close_hctx(at);
         self.is_owned[at].store(false, Ordering::Release);
+    }
+
+    /// Frees the inner part of a drained context. Leaks it if its driver still has requests that
+    /// were given up ([`quarantine`]).
+    fn close_hctx(&self, at: usize) {
+        let inner = self.hctxs[at].set_inner(None);
+        match inner.filter(|inner| inner.core.has_only_given_up()) {
+            None => {}
+            Some(inner) => quarantine::leak(inner, &self.device, &self.claim),
+        }
     }
 
     /// Drains an owned context, on its owner thread. It may still hold bios of a queue that was
@@ -364,8 +376,9 @@ impl Shared {
         loop {
             let Some(mut token) = self.hctxs[at].run() else { continue };
             let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
+            let is_left = token.core.has_only_given_up();
             token.finish();
-            if turned.is_drained && !turned.work_left {
+            if is_left || turned.is_drained && !turned.work_left {
                 return;
             }
             wait::wait_as_owner(self, at, turned, 1);
@@ -512,9 +525,10 @@ impl Drop for Shared {
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
+                let is_left = token.core.has_only_given_up();
                 token.finish();
-                if turned.is_drained && !turned.work_left {
-                    return;
+                if is_left || turned.is_drained && !turned.work_left {
+                    break;
                 }
                 let delay = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
                 // W7.
@@ -522,6 +536,9 @@ impl Drop for Shared {
                 let until_deadline = turned.deadline().map(left);
                 self.waiter.wait(delay.into_iter().chain(until_deadline).min());
             }
+            // The queues on owned contexts are gone, so these are drained as well. Their threads
+            // may live on.
+            (0..self.hctxs.len()).for_each(|at| self.close_hctx(at));
         });
     }
 }

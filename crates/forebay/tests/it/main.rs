@@ -8,6 +8,7 @@ mod crowd;
 mod data;
 mod deadlines;
 mod durability;
+mod early_ends;
 mod event_loop;
 mod extents;
 mod facts;

@@ -1,4 +1,5 @@
-//! Time limits of requests: `io_timeout_ms` and `io_timeout_grace_ms` (H1 to H4).
+//! Time limits of requests: `io_timeout_ms` and `io_timeout_grace_ms` (H1 to H4). Bios that end
+//! before their request are in `early_ends` (H5, H6).
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
@@ -6,14 +7,14 @@ use forebay::{BlockStatus, Buf, Disk, Io, IoError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_millis(40);
-const GRACE: Duration = Duration::from_millis(60);
+pub(crate) const LIMIT: Duration = Duration::from_millis(40);
+pub(crate) const GRACE: Duration = Duration::from_millis(60);
 
 /// How long a request takes that no driver gives up. The tests wait for less.
-const SLOW: Duration = Duration::from_secs(2);
+pub(crate) const SLOW: Duration = Duration::from_secs(2);
 
 /// Returns specs of faulty disks: each engine, with a shared and with an owned context.
-fn specs(scratch: &Scratch, keys: &str) -> Vec<String> {
+pub(crate) fn specs(scratch: &Scratch, keys: &str) -> Vec<String> {
     let (limit, grace) = (LIMIT.as_millis(), GRACE.as_millis());
     let keys = format!("{keys}&io_timeout_ms={limit}&io_timeout_grace_ms={grace}");
     let mut specs = Vec::new();
@@ -27,21 +28,28 @@ fn specs(scratch: &Scratch, keys: &str) -> Vec<String> {
     specs
 }
 
-/// Calls `act` with each disk, all at the same time.
-fn on_each(keys: &str, act: impl Fn(&Disk) + Sync) {
-    let scratch = Scratch::new(1 << 20);
+/// Calls `act` with each disk, all at the same time. Each has a file of its own.
+pub(crate) fn on_each(keys: &str, act: impl Fn(&Disk) + Sync) {
+    let scratches: Vec<Scratch> = (0..8).map(|_| Scratch::new(1 << 20)).collect();
     thread::scope(|scope| {
-        for spec in specs(&scratch, keys) {
-            let act = &act;
+        for (nth, scratch) in scratches.iter().enumerate() {
+            let (act, spec) = (&act, specs(scratch, keys).swap_remove(nth));
             scope.spawn(move || act(&open(&spec)));
         }
     });
 }
 
 /// Asserts that something took this long: not less, and not nearly as long as a slow request.
-fn assert_took(begin: Instant, limit: Duration, disk: &Disk) {
+pub(crate) fn assert_took(begin: Instant, limit: Duration, disk: &Disk) {
     let took = begin.elapsed();
     assert!(limit <= took && took < SLOW / 2, "{}: {took:?}", disk.info().spec);
+}
+
+/// Waits until another thread has issued a request.
+pub(crate) fn await_issue(disk: &Disk) {
+    while disk.stats().queue.issued == 0 {
+        thread::yield_now();
+    }
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn device_that_does_not_answer_is_gone_after_the_grace() {
             let begin = Instant::now();
             // No driver gives up a request that only its report delays.
             let late = scope.spawn(|| disk.read_at(&mut [0; 4096], 0));
-            thread::sleep(LIMIT / 4);
+            await_issue(disk);
             // It waits for the only tag of the shared context.
             let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the device is gone");
             assert_took(begin, LIMIT + GRACE, disk);
@@ -140,7 +148,9 @@ fn flush_behind_a_hung_one_ends_when_the_device_is_gone() {
                     let begin = Instant::now();
                     // The second flush fails first, and records that its writes may be lost.
                     scope.spawn(|| disk.flush().expect_err("a write that it covers is lost"));
-                    thread::sleep(LIMIT / 4);
+                    while disk.stats().queue.flushes_issued == 0 {
+                        thread::yield_now();
+                    }
                     disk.write_at(&[2; 4096], 0).expect("no fault");
                     let error = disk.flush().expect_err("the device is gone");
                     assert_took(begin, LIMIT + GRACE, &disk);

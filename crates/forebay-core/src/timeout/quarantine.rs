@@ -1,0 +1,159 @@
+//! Bios that end before the driver is done with their request (H5), and the quarantine of their
+//! memory.
+//!
+//! The slot of such a request stays in the table as [`SlotState::GivenUp`], so its tag is taken and
+//! it counts as in flight. Its bios leave as after a failure. Each bio with memory carries a
+//! [`MemoryHold`], of which the quarantine keeps a second handle until the driver completes the request.
+//! The owner of the bio puts the memory into the hold and drops its handle. So the memory is freed
+//! with the later of the two, on either side, without any other agreement between them.
+//!
+//! A bio that is split has one hold for all of its parts.
+
+use super::Timeouts;
+use crate::bio::{BioFlags, Segments};
+use crate::driver::Completed;
+use crate::hctx::{HardwareContext, SlotState, Turn};
+use crate::plant::plants;
+use crate::queued::QueuedBio;
+use crate::request::Request;
+use crate::splits::Splits;
+use crate::tag::Tag;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+
+/// A shared place for the memory of a bio that has ended while the driver may use that memory. The
+/// layer drops its handle when the driver is done. The layer does not look into it.
+pub type MemoryHold = Arc<dyn Any + Send + Sync>;
+
+/// Creates an empty [`MemoryHold`], of the type that the owners of bios expect.
+pub type NewMemoryHold = fn() -> MemoryHold;
+
+/// Creates the holds of a context whose owner has set nothing else.
+pub(super) fn no_memory() -> MemoryHold {
+    Arc::new(())
+}
+
+/// A request at the driver whose bios have ended.
+#[derive(Debug)]
+pub(super) struct GivenUp {
+    tag: Tag,
+    flags: BioFlags,
+    /// It may still change the device (H6).
+    is_change: bool,
+    /// The memory that the driver may use.
+    holds: Vec<MemoryHold>,
+}
+
+impl Timeouts {
+    fn take_overdue(&mut self, tag: Tag) {
+        self.overdue.retain(|overdue| overdue.tag != tag);
+    }
+}
+
+impl Turn<'_> {
+    /// Ends the bios of a request that is given up (H5), if the submitters keep their memory valid.
+    pub(super) fn give_up(&mut self, tag: Tag) {
+        let HardwareContext { table, splits, timeouts, retries, flush, .. } = &mut *self.hctx;
+        let slot = &mut table[tag.index()];
+        let Some(rq) = slot.rq.as_mut().filter(|rq| may_end_early(rq, splits)) else { return };
+        slot.state = SlotState::GivenUp;
+        timeouts.take_overdue(tag);
+        let mut given_up = GivenUp { tag, flags: rq.flags, is_change: false, holds: Vec::new() };
+        if tag == flush.tag() {
+            timeouts.given_up.push(given_up);
+            return self.give_up_flush();
+        }
+        let mut rq = slot.rq.take().expect("checked above");
+        // Before a bio ends: a later bio of its submitter finds the range.
+        given_up.is_change = rq.op.is_write();
+        if given_up.is_change {
+            retries.quarantine(rq.ranges(splits));
+            // It is not known whether its data, or a part of them, survive any flush.
+            rq.doubt(splits);
+        }
+        given_up.holds = rq.hold_memory(splits, timeouts.new_hold);
+        if plants!(DropHold) {
+            given_up.holds.clear();
+        }
+        timeouts.given_up.push(given_up);
+        self.hctx.counters.early_ends.add(rq.nr_bios.into());
+        self.end_given_up(rq);
+    }
+
+    /// Handles the completion of a request that was given up: its result is dropped.
+    #[cold]
+    pub(crate) fn complete_given_up(&mut self, nth: usize) {
+        let &Completed { tag, .. } = self.hctx.completions.get(nth);
+        let HardwareContext { table, timeouts, retries, flush, .. } = &mut *self.hctx;
+        let slot = &mut table[tag.index()];
+        assert!(slot.state == SlotState::GivenUp, "a tag completes once, and only if it is issued");
+        slot.state = SlotState::Idle;
+        let place = timeouts.given_up.iter().position(|given_up| given_up.tag == tag);
+        let given_up = timeouts.given_up.swap_remove(place.expect("it is listed"));
+        if tag == flush.tag() {
+            flush.give_back(slot.rq.take());
+        } else {
+            if given_up.is_change {
+                retries.release();
+            }
+            self.hctx.put_tag(tag, given_up.flags);
+        }
+        let HardwareContext { nr_in_flight, busy_since_ns, counters, .. } = &mut *self.hctx;
+        *nr_in_flight -= 1;
+        if *nr_in_flight == 0 {
+            counters.busy_ns.add(self.now.saturating_sub(*busy_since_ns));
+        }
+    }
+}
+
+impl HardwareContext {
+    /// Sets the function that creates the holds of memory in quarantine.
+    pub fn set_new_hold(&mut self, new_hold: NewMemoryHold) {
+        self.timeouts.new_hold = new_hold;
+    }
+
+    /// Returns whether requests are at the driver, the bios of all of them have ended before (H5),
+    /// and nothing waits. If the driver never completes them, no turn will change that.
+    pub fn has_only_given_up(&self) -> bool {
+        let nr_given_up = self.timeouts.given_up.len();
+        nr_given_up > 0
+            && self.nr_in_flight as usize == nr_given_up
+            && !self.has_waiting()
+            && self.outside.is_empty()
+    }
+
+    /// Returns the number of bios whose memory is in quarantine (H5).
+    pub fn nr_quarantined(&self) -> usize {
+        self.timeouts.given_up.iter().map(|given_up| given_up.holds.len()).sum()
+    }
+
+    /// Returns whether a request at the driver may still change the device, although its bios have
+    /// ended (H6).
+    pub fn may_change_late(&self) -> bool {
+        self.timeouts.given_up.iter().any(|given_up| given_up.is_change)
+    }
+}
+
+impl Request {
+    /// Gives each bio with memory a hold, and returns a second handle of each.
+    fn hold_memory(&mut self, splits: &mut Splits, new_hold: NewMemoryHold) -> Vec<MemoryHold> {
+        let mut holds = Vec::new();
+        let mut bio = Some(self.head_mut(splits));
+        while let Some(queued) = bio {
+            if !matches!(queued.bio.segments, Segments::None) {
+                holds.push(Arc::clone(queued.hold.get_or_insert_with(new_hold)));
+            }
+            bio = queued.next.as_deref_mut();
+        }
+        holds
+    }
+}
+
+/// Returns whether no bio of the request has borrowed memory.
+fn may_end_early(rq: &Request, splits: &Splits) -> bool {
+    let is_kept = |queued: &QueuedBio| {
+        matches!(queued.bio.segments, Segments::None) || queued.bio.flags.contains(BioFlags::OWNED)
+    };
+    core::iter::successors(Some(rq.head(splits)), |bio| bio.next.as_deref()).all(is_kept)
+}

@@ -1,0 +1,73 @@
+//! Quarantine of buffers whose I/O has ended while the driver may still use them (H5 of the core).
+//!
+//! The owner of a bio puts its buffer into the bio's hold, of which the core keeps a second handle
+//! until the driver completes the request. The buffer is freed with the last handle.
+//!
+//! # Closing
+//! A disk may be closed while its driver has such requests, and they may never complete. Then the
+//! whole hardware context is leaked: the driver with its ring, threads and descriptors, the device,
+//! and the buffers. To close the driver first would free nothing safely, and may block:
+//!
+//! - io_uring: closing the ring only asks the kernel to cancel. Direct I/O that the device has
+//!   continues after the `close`, into the same pages. If their addresses were free, the allocator
+//!   would give them to somebody else, and a late read would overwrite that memory.
+//! - aio: `io_destroy` waits for each request. psync: a thread that is in `pread` does not end, and
+//!   the call writes to the buffer whenever it returns.
+//! - nbd: a peer that is silent may still send the bytes of a read.
+//!
+//! If one of the requests may still change the device, the claim of the file is leaked as well. A
+//! disk that is opened on it later in this process shares the place, and with it the ranges that
+//! must not be written yet (H6). Other programs stay excluded.
+
+use crate::buf::Buf;
+use crate::claim::Claim;
+use crate::driver::Device;
+use crate::runtime::hctx::Inner;
+use forebay_core::MemoryHold;
+use std::mem::forget;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The place for one buffer.
+#[derive(Debug)]
+struct Kept(Mutex<Option<Buf>>);
+
+/// The number of buffers that were leaked.
+static NR_LEAKED: AtomicU64 = AtomicU64::new(0);
+
+/// Creates an empty place.
+pub(crate) fn new_hold() -> MemoryHold {
+    Arc::new(Kept(Mutex::new(None)))
+}
+
+/// Keeps the buffer of a bio that has ended early, until the driver is done with it.
+#[cold]
+pub(crate) fn keep(hold: &MemoryHold, buf: Option<Buf>) {
+    let Some(kept) = hold.downcast_ref::<Kept>() else {
+        // Not freed in any case.
+        return forget(buf);
+    };
+    *kept.0.lock().unwrap_or_else(PoisonError::into_inner) = buf;
+}
+
+/// Leaks a hardware context whose driver still has requests, all of which were given up.
+#[cold]
+pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
+    assert!(inner.core.has_only_given_up(), "no other memory is in use");
+    // Relaxed: a count.
+    NR_LEAKED.fetch_add(inner.core.nr_quarantined() as u64, Ordering::Relaxed);
+    if inner.core.may_change_late() {
+        forget(claim.clone());
+    }
+    forget(Arc::clone(device));
+    let Inner { core, driver, waiter, pool, .. } = inner;
+    forget((core, driver, waiter));
+    // Its tags stay taken. The other users of the set stop counting on this one.
+    drop(pool);
+}
+
+/// Returns how many buffers this process has leaked because a disk was closed while its driver
+/// could still use them: their I/O had ended with [`Timeout`](crate::BlockStatus::Timeout).
+pub fn leaked_bufs() -> u64 {
+    NR_LEAKED.load(Ordering::Relaxed)
+}

@@ -1,0 +1,255 @@
+//! I/O that ends with its time limit while the driver still has the request (H5, H6).
+
+use crate::common::{Scratch, open, submit};
+use crate::event_loop::{await_readable, run};
+use crate::timeouts::{GRACE, LIMIT, SLOW, assert_took, await_issue, on_each, specs};
+use forebay::{BlockStatus, Buf, Completion, Disk, Io, IoError, leaked_bufs};
+use std::thread;
+use std::time::Instant;
+
+/// Returns the keys of a disk whose requests of an operation to the first block take [`SLOW`]. No
+/// driver gives up a request that only its report delays.
+fn slow(op: &str) -> String {
+    format!("rule={op}:delay={}s:range=0+4096", SLOW.as_secs())
+}
+
+fn read() -> Io {
+    Io::read(Buf::new(4096), 0)
+}
+
+/// Asserts that an I/O with a buffer has ended early.
+fn assert_early(done: &Completion) {
+    assert_eq!(done.result, Err(BlockStatus::Timeout));
+    assert!(done.buf.is_none(), "the driver may still write to it");
+}
+
+/// Waits until the request that was issued at `begin` has completed.
+fn await_completion(begin: Instant, disk: &Disk) {
+    // The delay begins when the driver has reaped the completion.
+    thread::sleep((begin + SLOW + LIMIT + GRACE).saturating_duration_since(Instant::now()));
+    disk.poll();
+}
+
+#[test]
+fn owned_io_of_a_queue_ends_with_the_grace_and_exactly_once() {
+    on_each(&slow("read"), |disk| {
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let begin = Instant::now();
+        submit(&mut queue, read().user_data(7));
+        queue.reap(1, 1, &mut done);
+        assert_took(begin, LIMIT + GRACE, disk);
+        assert_early(&done[0]);
+        assert_eq!((done[0].user_data, queue.len()), (7, 0));
+        assert!(disk.is_failed());
+        assert_eq!((disk.stats().queue.timeouts, disk.stats().queue.early_ends), (1, 1));
+        submit(&mut queue, Io::read(Buf::new(4096), 8192));
+        queue.reap(1, 1, &mut done);
+        assert_eq!(done[1].result, Err(BlockStatus::Offline));
+        assert!(done[1].buf.is_some(), "the driver never had it");
+        await_completion(begin, disk);
+        assert_eq!(queue.reap(0, 9, &mut done), 0, "its result is dropped");
+        disk.revive();
+        submit(&mut queue, Io::read(Buf::new(4096), 8192));
+        queue.reap(1, 1, &mut done);
+        assert_eq!((done.len(), done[2].result), (3, Ok(4096)));
+    });
+}
+
+#[test]
+fn owned_io_of_event_loops_and_futures_ends_with_the_grace() {
+    on_each(&slow("read"), |disk| {
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        queue.poll_fd().expect("a descriptor");
+        let begin = Instant::now();
+        submit(&mut queue, read());
+        while done.is_empty() {
+            await_readable(queue.poll_fd().expect("a descriptor"), &disk.info().spec);
+            queue.reap(0, 1, &mut done);
+        }
+        assert_took(begin, LIMIT + GRACE, disk);
+        assert_early(&done[0]);
+    });
+    on_each(&slow("read"), |disk| {
+        let begin = Instant::now();
+        let done = run(disk.start(read()), thread::park).expect("no refusal");
+        assert_took(begin, LIMIT + GRACE, disk);
+        assert_early(&done);
+    });
+}
+
+#[test]
+fn merged_and_split_io_ends_with_the_grace() {
+    let keys = format!("{}&max_sectors_kb=8", slow("read"));
+    on_each(&keys, |disk| {
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let begin = Instant::now();
+        let plug = forebay::plug();
+        submit(&mut queue, read());
+        submit(&mut queue, Io::read(Buf::new(4096), 4096));
+        drop(plug);
+        // Its second part is fast, and completes.
+        submit(&mut queue, Io::read(Buf::new(16384), 0));
+        queue.reap(3, 3, &mut done);
+        assert_took(begin, LIMIT + GRACE, disk);
+        done.iter().for_each(assert_early);
+        assert_eq!(disk.stats().queue.early_ends, 3);
+    });
+}
+
+#[test]
+fn tag_of_a_request_that_was_given_up_comes_back_with_its_completion() {
+    on_each(&format!("{}&queue_depth=1", slow("read")), |disk| {
+        let begin = Instant::now();
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        submit(&mut queue, read());
+        queue.reap(1, 1, &mut done);
+        assert_early(&done[0]);
+        disk.revive();
+        submit(&mut queue, Io::read(Buf::new(4096), 8192));
+        queue.reap(1, 1, &mut done);
+        assert!(begin.elapsed() >= SLOW, "{}", disk.info().spec);
+        assert_eq!(done[1].result, Ok(4096));
+    });
+}
+
+#[test]
+fn range_of_a_write_that_was_given_up_is_blocked_until_its_completion() {
+    on_each(&slow("write"), |disk| {
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let begin = Instant::now();
+        submit(&mut queue, Io::write(Buf::from(&[1; 4096][..]), 0));
+        queue.reap(1, 1, &mut done);
+        assert_early(&done[0]);
+        assert_eq!(disk.lost_writes().is_some(), done[0].durable_point > 0);
+        disk.revive();
+        let error = disk.read_at(&mut [0; 4096], 0).expect_err("it may change at any time");
+        assert_eq!(error, IoError::Ended(BlockStatus::Offline));
+        assert!(!disk.is_failed());
+        disk.write_at(&[2; 4096], 4096).expect("another range");
+        if done[0].durable_point > 0 {
+            let error = disk.flush().expect_err("the write may be lost");
+            assert_eq!(error, IoError::Ended(BlockStatus::Io));
+            assert!(disk.acknowledge_loss().is_some());
+            disk.flush().expect("the loss is acknowledged");
+        }
+        await_completion(begin, disk);
+        // The context that has the request reaps its completion.
+        queue.reap(0, 9, &mut done);
+        let mut page = [0; 4096];
+        disk.read_at(&mut page, 0).expect("the write has completed");
+        assert_eq!(page, [1; 4096]);
+    });
+}
+
+#[test]
+fn range_of_a_write_that_was_given_up_is_blocked_for_other_disks_and_after_the_close() {
+    let scratch = Scratch::new(1 << 20);
+    let begin = Instant::now();
+    let spec = specs(&scratch, &slow("write")).swap_remove(0);
+    let disk = open(&spec);
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    submit(&mut queue, Io::write(Buf::from(&[1; 4096][..]), 0));
+    queue.reap(1, 1, &mut done);
+    assert_early(&done[0]);
+    let other = open(&scratch.spec(""));
+    let check = |other: &Disk| {
+        let error = other.write_at(&[2; 4096], 0).expect_err("the first may come later");
+        assert_eq!(error, IoError::Ended(BlockStatus::Offline));
+        other.write_at(&[2; 4096], 4096).expect("another range");
+    };
+    check(&other);
+    drop((queue, disk, other));
+    assert!(begin.elapsed() < SLOW / 2);
+    // The file stays claimed, with its range.
+    check(&open(&scratch.spec("")));
+}
+
+#[test]
+fn flush_that_hangs_ends_with_the_grace() {
+    let scratch = Scratch::new(1 << 20);
+    let rule = format!("rule=flush:delay={}s", SLOW.as_secs());
+    thread::scope(|scope| {
+        // `ram` has no volatile cache.
+        for spec in specs(&scratch, &rule).into_iter().filter(|spec| !spec.contains("ram")) {
+            scope.spawn(move || {
+                let disk = open(&spec);
+                disk.write_at(&[1; 4096], 0).expect("no fault");
+                let begin = Instant::now();
+                let error = disk.flush().expect_err("it hangs");
+                assert_took(begin, LIMIT + GRACE, &disk);
+                assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
+                assert!(disk.lost_writes().is_some());
+                disk.revive();
+                disk.acknowledge_loss();
+                disk.write_at(&[1; 4096], 0).expect("no fault");
+                disk.flush().expect_err("the other flush is still at the device");
+                await_completion(begin, &disk);
+                disk.acknowledge_loss();
+                // The rule delays it for as long as the first.
+                let error = disk.flush().expect_err("it hangs");
+                assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
+            });
+        }
+    });
+}
+
+#[test]
+fn disk_closes_while_buffers_are_in_quarantine() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in specs(&scratch, &slow("read")) {
+        let (nr_leaked, name) = (leaked_bufs(), spec.clone());
+        // The threads end before the disk is closed, and drain their contexts.
+        thread::spawn(move || {
+            let disk = open(&spec);
+            let begin = Instant::now();
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            submit(&mut queue, read());
+            queue.reap(1, 1, &mut done);
+            assert_early(&done[0]);
+            drop((queue, disk));
+            assert!(begin.elapsed() < SLOW / 2, "{spec}");
+        })
+        .join()
+        .expect("no panic");
+        assert!(leaked_bufs() > nr_leaked, "{name}");
+    }
+}
+
+#[test]
+fn disk_closes_while_io_of_dropped_futures_and_queues_hangs() {
+    on_each(&slow("write"), |disk| {
+        // A disk of its own: `on_each` keeps the other one open.
+        let disk = open(&disk.info().spec);
+        let begin = Instant::now();
+        let write = || Io::write(Buf::from(&[1; 4096][..]), 0);
+        let mut future = Box::pin(disk.start(write()));
+        let waker = std::task::Waker::noop();
+        assert!(future.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+        drop(future);
+        let mut queue = disk.queue();
+        submit(&mut queue, write());
+        drop(queue);
+        assert_took(begin, LIMIT + GRACE, &disk);
+        drop(disk);
+        assert!(begin.elapsed() < SLOW / 2);
+    });
+}
+
+#[test]
+fn lent_memory_is_kept_until_the_driver_returns_it() {
+    on_each(&slow("read"), |disk| {
+        thread::scope(|scope| {
+            let begin = Instant::now();
+            let lent = scope.spawn(|| disk.read_at(&mut [0; 4096], 0));
+            await_issue(disk);
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            submit(&mut queue, read());
+            queue.reap(1, 1, &mut done);
+            assert_took(begin, LIMIT + GRACE, disk);
+            assert_early(&done[0]);
+            assert!(!lent.is_finished());
+            assert_eq!(lent.join().expect("no panic").expect("it succeeds late"), 4096);
+            assert!(begin.elapsed() >= SLOW);
+        });
+    });
+}
