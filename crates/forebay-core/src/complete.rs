@@ -161,6 +161,8 @@ impl Turn<'_> {
         hctx.flush.count_completed(rq.steps);
         let is_fua = rq.steps.is_native_fua();
         let is_lost = is_fua && self.check_fua(&mut rq, Err(BlockStatus::Timeout));
+        // Whatever becomes of other parts of a split bio.
+        rq.head_mut(&mut self.hctx.splits).mark_first(BlockStatus::Timeout);
         let After::Done(mut rq) = self.end_all_but_last(rq, Some(BlockStatus::Timeout)) else {
             unreachable!("nothing is left to do")
         };
@@ -335,11 +337,7 @@ impl Turn<'_> {
         let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);
         let mut bio = rq.into_box();
         if let Some(at) = part_of {
-            if let Some(mut whole) = self.hctx.splits.end_part(at, bio) {
-                if whole.has_hold() {
-                    // Whatever became of its other parts.
-                    whole.status = Some(BlockStatus::Timeout);
-                }
+            if let Some(whole) = self.hctx.splits.end_part(at, bio) {
                 self.end(whole, unplugged_ns);
             }
             return;

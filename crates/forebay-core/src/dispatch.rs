@@ -9,6 +9,7 @@ use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::incoming::Incoming;
+use crate::plant::plants;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
 use crate::splits::Splits;
@@ -156,7 +157,8 @@ impl Turn<'_> {
         }
         // H6, and A1. A retry does not hold back its own request.
         let has_ranges = retries.any();
-        let is_refused = has_ranges && retries.is_quarantined(rq.ranges(&hctx.splits));
+        let is_refused =
+            has_ranges && retries.is_quarantined(rq.ranges(&hctx.splits)) && !plants!(ForgetRange);
         if is_refused || has_ranges && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
                 retries.writes().write_is_out(hctx.count_at);

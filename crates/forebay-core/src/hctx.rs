@@ -165,7 +165,7 @@ pub struct Turned {
     /// Whether requests remain that could not be issued: no tag was free, the driver was busy, or a
     /// retry or a gate holds them back.
     pub work_left: bool,
-    /// Whether no admitted request is left in the context.
+    /// Whether no admitted request is left in the context, except those whose bios have ended (H5).
     pub is_drained: bool,
     /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
     pub(crate) next_at_ns: u64,
@@ -310,7 +310,7 @@ impl HardwareContext {
         Turned {
             nr_in_flight: self.nr_in_flight,
             work_left: work_left || !self.outside.is_empty(),
-            is_drained: self.nr_in_flight == 0 && !work_left,
+            is_drained: self.nr_in_flight == self.timeouts.nr_given_up() && !work_left,
             next_at_ns: self.next_at_ns(gates),
         }
     }

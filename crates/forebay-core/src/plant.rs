@@ -55,6 +55,8 @@ mod chosen {
         EndBeforeGrace,
         /// The memory of a bio that has ended early is not kept for the driver (H5).
         DropHold,
+        /// Requests that overlap a write that was given up are issued (H6).
+        ForgetRange,
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

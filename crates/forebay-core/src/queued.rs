@@ -146,6 +146,11 @@ impl QueuedBio {
         self.link.get_mut()
     }
 
+    /// Records a status that no other replaces.
+    pub(crate) fn mark_first(&mut self, status: BlockStatus) {
+        (self.good_len, self.status) = (0, Some(status));
+    }
+
     /// Records that only the bytes below `offset` are good. The lowest offset wins.
     pub(crate) fn mark(&mut self, offset: u64, status: Option<BlockStatus>) {
         if offset < self.good_len || self.bio.len == 0 {

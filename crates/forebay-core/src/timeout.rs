@@ -99,6 +99,12 @@ impl Timeouts {
         !self.overdue.is_empty()
     }
 
+    /// Returns the number of requests at the driver whose bios have ended (H5).
+    #[inline]
+    pub(crate) fn nr_given_up(&self) -> u32 {
+        self.given_up.len() as u32
+    }
+
     /// Returns the result of a request for its bios (H4).
     #[inline]
     pub(crate) fn completed(

@@ -12,14 +12,17 @@
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
 use crate::check::rules;
-use crate::check::{Checks, broken, limits};
+use crate::check::{Broken, Checks, Verdict, broken, limits};
 use crate::device::Device;
 use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use forebay_core::{
+    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, MemoryHold, Op, Tag,
+};
 use forebay_model::{Admission, Command, FaultEffect};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A command at the device, by the number of its tag.
@@ -41,8 +44,10 @@ struct Row {
     /// Its blocks were lost before its own sync had checked for errors.
     is_lost: bool,
     issued_ns: u64,
-    /// It was over its time limit after a turn.
-    is_overdue: bool,
+    /// When a turn first found it over its time limit.
+    overdue_ns: Option<u64>,
+    /// It was over the grace period after a turn.
+    is_given_up: bool,
 }
 
 impl Row {
@@ -83,6 +88,8 @@ pub(crate) struct DriverState {
     has_kick: bool,
     /// Reported as queued, and forgotten: a planted bug.
     forgotten: Vec<usize>,
+    /// The memory in quarantine: boxes, and the handles that their owners have.
+    held: Vec<(u32, MemoryHold)>,
 }
 
 impl DriverState {
@@ -100,7 +107,8 @@ impl DriverState {
             is_synced: false,
             is_lost: false,
             issued_ns: 0,
-            is_overdue: false,
+            overdue_ns: None,
+            is_given_up: false,
         };
         DriverState {
             hctx,
@@ -110,6 +118,7 @@ impl DriverState {
             ready: VecDeque::new(),
             has_kick: false,
             forgotten: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -131,15 +140,80 @@ impl DriverState {
         let is_overdue = |row: &&mut Row| row.is_live && now >= row.issued_ns + limit_ns;
         let mut nr = 0;
         for row in self.rows.iter_mut().filter(is_overdue) {
-            nr += u64::from(!std::mem::replace(&mut row.is_overdue, true));
+            nr += u64::from(row.overdue_ns.is_none());
+            row.overdue_ns.get_or_insert(now);
         }
         nr
+    }
+
+    /// Marks the commands that are over the grace period now, and their bios that may end without
+    /// them (H5). Returns the boxes of these bios.
+    pub(crate) fn give_up(
+        &mut self,
+        now: u64,
+        grace_ns: u64,
+        checks: &mut Checks,
+        is_file: bool,
+    ) -> Vec<u32> {
+        let is_lost = |row: &Row| row.overdue_ns.is_some_and(|at_ns| now >= at_ns + grace_ns);
+        let mut slots = Vec::new();
+        for row in self.rows.iter_mut().filter(|row| row.is_live && is_lost(row)) {
+            if std::mem::replace(&mut row.is_given_up, true) {
+                continue;
+            }
+            if row.command.op == Op::Flush || is_file && row.is_fua {
+                checks.bios.flush_failed(BlockStatus::Timeout);
+            }
+            if row.command.op != Op::Read {
+                checks.bios.block();
+            }
+            let own = row.pieces.iter().map(|piece| piece.slot);
+            slots.extend(own.filter(|slot| checks.bios.give_up(*slot)));
+        }
+        slots
+    }
+
+    /// Returns whether commands have a bio that ends. All of them must have been given up (H5).
+    pub(crate) fn check_early_end(&self, slot: u32) -> Result<bool, Broken> {
+        let has = |row: &&Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
+        let mut rows = self.rows.iter().filter(has).peekable();
+        let is_early = rows.peek().is_some();
+        match rows.find(|row| !row.is_given_up) {
+            None => Ok(is_early),
+            Some(row) => {
+                let what = format!("box {slot}: the driver has it since {} ns", row.issued_ns);
+                Err(Broken { rule: rules::H5, what })
+            }
+        }
+    }
+
+    /// Records memory in quarantine.
+    pub(crate) fn hold(&mut self, slot: u32, hold: MemoryHold) {
+        self.held.push((slot, hold));
+    }
+
+    /// Checks that the layer keeps memory in quarantine as long as a command may use it.
+    pub(crate) fn check_holds(&mut self) -> Verdict {
+        let rows = &self.rows;
+        let has = |slot: u32| {
+            let has = |row: &Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
+            rows.iter().any(has)
+        };
+        let mut verdict = Ok(());
+        self.held.retain(|(slot, hold)| {
+            let is_kept = Arc::strong_count(hold) > 1;
+            if !is_kept && has(*slot) {
+                verdict = broken(rules::H5, format!("the memory of box {slot} is not kept"));
+            }
+            is_kept
+        });
+        verdict
     }
 
     /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
         let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
-        nr_left == 0 && self.rows.iter().all(|row| !row.is_live)
+        nr_left == 0 && self.held.is_empty() && self.rows.iter().all(|row| !row.is_live)
     }
 
     /// Returns whether committed commands wait until a machine has room.
@@ -293,7 +367,7 @@ impl Port<'_> {
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         (row.is_synced, row.is_lost) = (false, false);
-        (row.issued_ns, row.is_overdue) = (*now, false);
+        (row.issued_ns, row.overdue_ns, row.is_given_up) = (*now, None, false);
         if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
             row.pieces.iter().for_each(|piece| file.write(piece.block));
         }
@@ -427,6 +501,9 @@ impl Port<'_> {
             return;
         }
         checks.progress_at = checks.trace.step;
+        if row.is_given_up && row.command.op != Op::Read {
+            checks.bios.unblock();
+        }
         if result == Err(BlockStatus::Offline) {
             checks.bios.offline();
         }

@@ -143,6 +143,12 @@ impl Plant {
         Plant::Core(CorePlant::SkipDeadline),
         #[cfg(forebay_plant)]
         Plant::Core(CorePlant::SkipTimeout),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::EndBeforeGrace),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::DropHold),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::ForgetRange),
         Plant::SkipWake,
         Plant::RunWithoutToken,
         Plant::ExtendDelay,
@@ -238,6 +244,7 @@ fn breaks_of_core(plant: CorePlant) -> Option<&'static str> {
         CorePlant::SkipKick => rules::W4,
         CorePlant::SkipDeadline => rules::W7,
         CorePlant::SkipTimeout => rules::H1,
-        CorePlant::ReapKicked => return None,
+        CorePlant::EndBeforeGrace | CorePlant::DropHold => rules::H5,
+        CorePlant::ReapKicked | CorePlant::ForgetRange => return None,
     })
 }

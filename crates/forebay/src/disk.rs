@@ -302,7 +302,8 @@ impl Disk {
     }
 
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
-    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile.
+    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile. A request whose
+    /// I/O has ended with its time limit (`io_timeout_ms`) may still be at the device.
     ///
     /// While the hold lives, blocking calls wait, submitted I/O is kept, and I/O with
     /// [`nowait`](Io::nowait) ends with [`BlockStatus::Again`](crate::BlockStatus::Again). This

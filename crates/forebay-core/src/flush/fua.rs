@@ -70,7 +70,7 @@ impl Turn<'_> {
     #[cold]
     pub(crate) fn choose_fua(&mut self, rq: &mut Request) {
         let flush = &self.hctx.flush;
-        let is_alone = !flush.fua.any() && !flush.wants_a_look();
+        let is_alone = !flush.fua.any() && !flush.wants_a_look() && !flush.is_blocked();
         rq.steps = match self.hctx.limits.fua_queueable || is_alone {
             true => flush.fua.steps(),
             false => Steps::DATA.and(Steps::POST),

@@ -13,7 +13,8 @@
 //!   request is pending again, for the next flush. One exception: a request that needs no more than
 //!   the running flush was issued for joins it ([`Durability`](crate::Durability)).
 //! - F3 if it fails, exactly the running requests fail, and the requests that cover lost writes.
-//!   A command that was given up (H5) has failed. Until it completes, pending requests fail, too.
+//!   A command that was given up (H5) has failed. Until it completes, pending requests fail, too:
+//!   F1, and it may receive an error of the file that they would not get.
 //! - F4 a PREFLUSH orders its data after the writes that had ended when it arrived, and after
 //!   nothing else.
 //! - F5 some devices execute a flush only while nothing else is in flight. While a flush runs on
@@ -98,6 +99,8 @@ pub(crate) struct FlushMachine {
     /// Completions are being reaped; and the durable point of the writes that end meanwhile, or 0.
     is_reaping: bool,
     batch_point: u64,
+    /// FUA writes at the device that sync the file and were given up (H5).
+    nr_syncs_given_up: u32,
     /// The number of failed flushes up to which the writes at the device were marked as in doubt.
     nr_failures: u64,
 }
@@ -129,6 +132,7 @@ impl FlushMachine {
             is_needed: limits.volatile_cache,
             is_reaping: false,
             batch_point: 0,
+            nr_syncs_given_up: 0,
             nr_failures: 0,
         }
     }
@@ -158,8 +162,24 @@ impl FlushMachine {
 
     /// Returns whether its command is at the device, and the requests that waited for it have ended
     /// (H5).
-    pub(crate) fn is_given_up(&self) -> bool {
+    fn is_given_up(&self) -> bool {
         self.command.is_none() && !self.is_running
+    }
+
+    /// Returns whether a flush proves nothing now, because a sync that was given up is at the
+    /// device: it may receive the error that the flush does not get.
+    fn is_blocked(&self) -> bool {
+        self.is_given_up() || self.nr_syncs_given_up > 0
+    }
+
+    /// Counts a FUA write that syncs the file and was given up.
+    pub(crate) fn sync_given_up(&mut self) {
+        self.nr_syncs_given_up += 1;
+    }
+
+    /// Takes back what [`sync_given_up`](Self::sync_given_up) has counted: it has completed.
+    pub(crate) fn sync_is_back(&mut self) {
+        self.nr_syncs_given_up -= 1;
     }
 
     /// Takes a command back that was given up and has completed.

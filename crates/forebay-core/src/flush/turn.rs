@@ -120,7 +120,7 @@ impl Turn<'_> {
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let is_gone = self.hctx.device.is_failed();
-        if is_gone || self.hctx.flush.is_given_up() {
+        if is_gone || self.hctx.flush.is_blocked() {
             // A command of a device that is gone may never end, so nothing waits for it (H3).
             if self.hctx.flush.is_pending() {
                 let status = if is_gone { BlockStatus::Offline } else { BlockStatus::Timeout };
@@ -279,7 +279,7 @@ impl Turn<'_> {
 
     /// Records what a failed flush, or a failed sync that counts as one, may have lost. This
     /// happens before any bio ends because of it.
-    pub(super) fn note_failure(&mut self, status: BlockStatus) {
+    pub(crate) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
         device.durability.flush_failed();
         if status == BlockStatus::Offline {
@@ -310,7 +310,7 @@ impl Turn<'_> {
 
     /// Fails the requests that wait for the next flush and cover lost writes. That flush would
     /// prove nothing for them.
-    pub(super) fn tell_pending(&mut self) {
+    pub(crate) fn tell_pending(&mut self) {
         let mut pending = core::mem::take(&mut self.hctx.flush.pending);
         let durability = &self.hctx.device.durability;
         let is_lost = |waiting: &mut Waiting| {

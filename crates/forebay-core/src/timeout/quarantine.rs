@@ -17,6 +17,7 @@ use crate::plant::plants;
 use crate::queued::QueuedBio;
 use crate::request::Request;
 use crate::splits::Splits;
+use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -41,6 +42,8 @@ pub(super) struct GivenUp {
     flags: BioFlags,
     /// It may still change the device (H6).
     is_change: bool,
+    /// It is a sync of a file (F8), with so many bytes.
+    sync_len: Option<u64>,
     /// The memory that the driver may use.
     holds: Vec<MemoryHold>,
 }
@@ -54,12 +57,14 @@ impl Timeouts {
 impl Turn<'_> {
     /// Ends the bios of a request that is given up (H5), if the submitters keep their memory valid.
     pub(super) fn give_up(&mut self, tag: Tag) {
-        let HardwareContext { table, splits, timeouts, retries, flush, .. } = &mut *self.hctx;
+        let HardwareContext { table, splits, timeouts, retries, flush, limits, .. } =
+            &mut *self.hctx;
         let slot = &mut table[tag.index()];
         let Some(rq) = slot.rq.as_mut().filter(|rq| may_end_early(rq, splits)) else { return };
         slot.state = SlotState::GivenUp;
         timeouts.take_overdue(tag);
-        let mut given_up = GivenUp { tag, flags: rq.flags, is_change: false, holds: Vec::new() };
+        let mut given_up =
+            GivenUp { tag, flags: rq.flags, is_change: false, sync_len: None, holds: Vec::new() };
         if tag == flush.tag() {
             timeouts.given_up.push(given_up);
             return self.give_up_flush();
@@ -71,6 +76,10 @@ impl Turn<'_> {
             retries.quarantine(rq.ranges(splits));
             // It is not known whether its data, or a part of them, survive any flush.
             rq.doubt(splits);
+        }
+        if rq.steps.is_native_fua() && limits.fua_is_sync {
+            given_up.sync_len = Some(rq.window_len(splits));
+            flush.sync_given_up();
         }
         given_up.holds = rq.hold_memory(splits, timeouts.new_hold);
         if plants!(DropHold) {
@@ -84,7 +93,7 @@ impl Turn<'_> {
     /// Handles the completion of a request that was given up: its result is dropped.
     #[cold]
     pub(crate) fn complete_given_up(&mut self, nth: usize) {
-        let &Completed { tag, .. } = self.hctx.completions.get(nth);
+        let &Completed { tag, result } = self.hctx.completions.get(nth);
         let HardwareContext { table, timeouts, retries, flush, .. } = &mut *self.hctx;
         let slot = &mut table[tag.index()];
         assert!(slot.state == SlotState::GivenUp, "a tag completes once, and only if it is issued");
@@ -93,16 +102,32 @@ impl Turn<'_> {
         let given_up = timeouts.given_up.swap_remove(place.expect("it is listed"));
         if tag == flush.tag() {
             flush.give_back(slot.rq.take());
+            self.note_late_sync(result.map(|_| 0), 0);
         } else {
             if given_up.is_change {
                 retries.release();
             }
             self.hctx.put_tag(tag, given_up.flags);
+            if let Some(len) = given_up.sync_len {
+                self.hctx.flush.sync_is_back();
+                self.note_late_sync(result, len);
+            }
         }
         let HardwareContext { nr_in_flight, busy_since_ns, counters, .. } = &mut *self.hctx;
         *nr_in_flight -= 1;
         if *nr_in_flight == 0 {
             counters.busy_ns.add(self.now.saturating_sub(*busy_since_ns));
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Records the failure of a flush, or of a write that syncs a file, that was given up. Writes
+    /// that have ended since then may be lost, too.
+    fn note_late_sync(&mut self, result: Result<u64, BlockStatus>, len: u64) {
+        if result != Ok(len) {
+            self.note_failure(result.err().unwrap_or(BlockStatus::Io));
+            self.tell_pending();
         }
     }
 }
@@ -116,11 +141,17 @@ impl HardwareContext {
     /// Returns whether requests are at the driver, the bios of all of them have ended before (H5),
     /// and nothing waits. If the driver never completes them, no turn will change that.
     pub fn has_only_given_up(&self) -> bool {
-        let nr_given_up = self.timeouts.given_up.len();
+        let nr_given_up = self.timeouts.nr_given_up();
         nr_given_up > 0
-            && self.nr_in_flight as usize == nr_given_up
+            && self.nr_in_flight == nr_given_up
             && !self.has_waiting()
             && self.outside.is_empty()
+    }
+
+    /// Returns the number of tags of requests that were given up and are at the driver.
+    pub fn nr_given_up_tags(&self) -> u32 {
+        let tag_of_flush = self.flush.tag();
+        self.timeouts.given_up.iter().filter(|given_up| given_up.tag != tag_of_flush).count() as u32
     }
 
     /// Returns the number of bios whose memory is in quarantine (H5).

@@ -35,6 +35,10 @@ pub(crate) struct Bios {
     offline_at: u64,
     /// Whether requests have a time limit.
     has_time_limit: bool,
+    /// The number of commands at drivers that were given up and may change the device (H6) or sync
+    /// it, and when the last of those before completed.
+    nr_blocking: u32,
+    unblocked_at: u64,
     pub(crate) nr_ended: u64,
     pub(crate) nr_blocks_read: u64,
 }
@@ -53,6 +57,8 @@ impl Bios {
             none_at: 0,
             offline_at: 0,
             has_time_limit,
+            nr_blocking: 0,
+            unblocked_at: 0,
             nr_ended: 0,
             nr_blocks_read: 0,
         }
@@ -70,6 +76,8 @@ impl Bios {
             units: Vec::new(),
             values: Vec::new(),
             is_cut: false,
+            is_given_up: false,
+            is_kept: false,
             charge: None,
             mark: 0,
             queued_at: 0,
@@ -120,6 +128,7 @@ impl Bios {
         row.stage = Stage::Queued;
         (row.serial, row.op, row.flags, row.block) = (serial, bio.op, bio.flags, bio.start / size);
         (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
+        (row.is_given_up, row.is_kept) = (false, false);
         row.units.clear();
         row.units.resize((bio.len / size) as usize, Unit::Idle);
         row.values.clear();
@@ -199,8 +208,41 @@ impl Bios {
         self.offline_at = self.clock;
     }
 
-    /// Records and checks the end of a bio.
-    pub(crate) fn end(&mut self, bio: &QueuedBio, register: &mut Register) -> Verdict {
+    /// Records that a command with blocks of a bio is given up. Returns whether the bio may end
+    /// before it (H5).
+    pub(crate) fn give_up(&mut self, slot: u32) -> bool {
+        let row = &mut self.rows[slot as usize];
+        row.is_given_up |= row.is_owned();
+        row.is_given_up
+    }
+
+    /// Records that a command that may change or sync the device is given up.
+    pub(crate) fn block(&mut self) {
+        self.nr_blocking += 1;
+    }
+
+    /// Records that such a command has completed.
+    pub(crate) fn unblock(&mut self) {
+        self.clock += 1;
+        (self.nr_blocking, self.unblocked_at) = (self.nr_blocking - 1, self.clock);
+    }
+
+    /// Checks that a bio has ended, after a command for all of it was given up (H5).
+    pub(crate) fn check_given_up(&self, slot: u32) -> Verdict {
+        let row = self.row(slot);
+        match row.stage == Stage::Queued && !row.is_cut {
+            true => broken(rules::H5, format!("{} has not ended", row.name())),
+            false => Ok(()),
+        }
+    }
+
+    /// Records and checks the end of a bio. `is_early` if the driver has it.
+    pub(crate) fn end(
+        &mut self,
+        bio: &QueuedBio,
+        is_early: bool,
+        register: &mut Register,
+    ) -> Verdict {
         self.clock += 1;
         self.nr_ended += 1;
         let slot = bio.number();
@@ -209,7 +251,7 @@ impl Bios {
             let what = format!("{} ended, and was {:?}", row.name(), row.stage);
             return broken(rules::ENDS_ONCE, what);
         }
-        row.stage = Stage::Ended;
+        (row.stage, row.is_kept) = (Stage::Ended, is_early);
         let row = &self.rows[slot as usize];
         self.check_result(row, bio.result())?;
         if row.flags.contains(BioFlags::NOWAIT) {
@@ -233,6 +275,9 @@ impl Bios {
     fn check_result(&self, row: &BioRow, result: Result<u64, BlockStatus>) -> Verdict {
         let first = row.units.iter().position(|unit| *unit != Unit::Moved);
         let at = first.unwrap_or(row.units.len());
+        if row.is_given_up && result == Err(BlockStatus::Timeout) {
+            return Ok(());
+        }
         let is_right = match (first.map(|at| row.units[at]), result) {
             (Some(Unit::Issued), _) => {
                 let what = format!("block {at} of {}, which ended", row.name());
@@ -269,10 +314,12 @@ impl Bios {
         if has_flush && failed_at > row.queued_at {
             return true;
         }
-        // H4: an overdue flush, whatever its own status was.
+        // H4: an overdue flush, whatever its own status was. F3: one after a flush that was given
+        // up.
         let has_newly_failed = || self.flush_failed_at.iter().any(|&at| at > row.queued_at);
         let is_overdue = self.has_time_limit && status == BlockStatus::Timeout;
-        if has_flush && is_overdue && has_newly_failed() {
+        let is_blocked = self.nr_blocking > 0 || self.unblocked_at > row.queued_at;
+        if has_flush && is_overdue && (has_newly_failed() || is_blocked) {
             return true;
         }
         // Writes that an earlier flush has lost are lost for every flush that covers them.
@@ -284,7 +331,7 @@ impl Bios {
             BlockStatus::Offline => {
                 // This status may also replace a retry.
                 let is_left = matches!(unit, Some(Unit::Idle | Unit::Failed(_)));
-                (has_flush || is_left) && self.offline_at > row.queued_at
+                (has_flush || is_left) && self.offline_at > row.queued_at || is_left && is_blocked
             }
             BlockStatus::Again | BlockStatus::NotSupported
                 if row.flags.contains(BioFlags::NOWAIT) && row.is_undone() =>

@@ -19,7 +19,10 @@ pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
     let Some(inner) = &*inner else { return Ok(()) };
     let nr_bios = inner.core.check_invariants();
     let (free, nr_requests) = (inner.core.nr_free_tags(), inner.nr_requests);
-    let is_empty = hctx.inbox.borrow().is_empty() && inner.driver.is_idle();
+    // Requests that were given up may be there at a close (H5).
+    let is_left = inner.core.has_only_given_up();
+    let is_empty = hctx.inbox.borrow().is_empty() && (is_left || inner.driver.is_idle());
+    let free = if is_left { free + inner.core.nr_given_up_tags() } else { free };
     if nr_bios > 0 || free < nr_requests || !is_empty {
         let what = format!(
             "context {at} has {nr_bios} bios, {free} of {nr_requests} tags are free; its inbox and \

@@ -95,9 +95,9 @@ impl Checks {
         }
     }
 
-    /// Records and checks the end of a bio.
-    pub(crate) fn end_bio(&mut self, bio: &QueuedBio) -> Verdict {
-        self.bios.end(bio, &mut self.register)?;
+    /// Records and checks the end of a bio. `is_early` if the driver has it.
+    pub(crate) fn end_bio(&mut self, bio: &QueuedBio, is_early: bool) -> Verdict {
+        self.bios.end(bio, is_early, &mut self.register)?;
         let row = self.bios.row(bio.number());
         let is_good = bio.result().is_ok();
         let is_durable = row.flags.contains(BioFlags::FUA) || !self.limits.volatile_cache;

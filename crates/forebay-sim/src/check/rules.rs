@@ -44,6 +44,7 @@ pub(crate) const F6: &str = "F6: a flush waits for two flushes of its context at
 pub(crate) const F7: &str = "F7: a bio with a flush ends once";
 
 pub(crate) const H1: &str = "H1: a request over its time limit is counted, once";
+pub(crate) const H5: &str = "H5: owned bios end with the grace, not before; their memory is kept";
 
 pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
 

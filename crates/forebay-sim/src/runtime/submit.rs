@@ -10,6 +10,9 @@ use crate::trace::Kind;
 use forebay_core::{Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Refusal, Segment, Segments};
 use std::rc::Rc;
 
+/// One of so many boxes has borrowed memory, on a disk with a time limit.
+const LENT_OF: u32 = 4;
+
 impl Thread<'_> {
     /// Submits an I/O. Returns false if it was refused. An I/O without memory becomes a read if it
     /// overlaps another one without memory: the checkers distinguish those by their ranges alone.
@@ -40,7 +43,11 @@ impl Thread<'_> {
         {
             let mut guard = world.checks();
             let checks = &mut *guard;
-            let bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
+            let mut bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
+            // Some of the others never end before the driver is done (H2).
+            if world.disk.policy.io_timeout_ns > 0 && slot % LENT_OF > 0 && bio.op.moves_data() {
+                bio.flags = bio.flags.union(BioFlags::OWNED);
+            }
             checks.note(Kind::Queue, slot.into(), bio.start);
             checks.queue_bio(slot, &bio, world.now());
             checks.bios.row_mut(slot).charge = io.charge;
@@ -71,7 +78,7 @@ impl Thread<'_> {
             }
             Op::Write if flags.contains(BioFlags::FUA) && self.world.plants(Plant::MergeFua) => {
                 let others = [BioFlags::PREFLUSH, BioFlags::NOWAIT, BioFlags::RESERVED];
-                let others = others.into_iter().chain([BioFlags::BACKGROUND]);
+                let others = others.into_iter().chain([BioFlags::BACKGROUND, BioFlags::OWNED]);
                 let kept = others.filter(|&flag| flags.contains(flag));
                 Bio { flags: kept.fold(BioFlags::NONE, BioFlags::union), ..bio }
             }

@@ -6,7 +6,7 @@ use crate::runtime::hctx::{Hctx, Inbox};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Step, Turning};
-use forebay_core::{Commit, Driver, Gates, QueuedBio, RunState, Tag, Turned};
+use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Tag, Turned};
 use std::rc::Rc;
 
 /// Turns between two checks of the whole structure.
@@ -235,21 +235,37 @@ fn turn_core(
         checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
         let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;
         checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);
-        for bio in &ended[nr_before..] {
-            checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
-            checks.progress_at = checks.trace.step;
-            let verdict = checks.end_bio(bio);
-            checks.expect(verdict);
-        }
-        let verdict = checks.order.turned(hctx.at, &checks.bios);
-        checks.expect(verdict);
-        let limit_ns = world.disk.policy.io_timeout_ns;
+        let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = world.disk.policy;
+        let mut given_up = Vec::new();
         // A turn that may not reap does not look for overdue requests either.
-        if limit_ns > 0 && gates.reap {
-            let nr = port.state.count_overdue(now, limit_ns);
+        if io_timeout_ns > 0 && gates.reap {
+            let nr = port.state.count_overdue(now, io_timeout_ns);
             let verdict = checks.runs.overdue(hctx.at, nr, &hctx.counters);
             checks.expect(verdict);
+            let is_file = port.device.file.is_some();
+            given_up = port.state.give_up(now, io_timeout_grace_ns, checks, is_file);
         }
+        for bio in &mut ended[nr_before..] {
+            checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
+            checks.progress_at = checks.trace.step;
+            let is_early = match io_timeout_ns {
+                0 => Ok(false),
+                _ => port.state.check_early_end(bio.number()),
+            };
+            let verdict = is_early.and_then(|is_early| checks.end_bio(bio, is_early));
+            checks.expect(verdict);
+            if let Some(hold) = bio.take_hold() {
+                port.state.hold(bio.number(), hold);
+            }
+        }
+        for slot in given_up {
+            let verdict = checks.bios.check_given_up(slot);
+            checks.expect(verdict);
+        }
+        let verdict = port.state.check_holds();
+        checks.expect(verdict);
+        let verdict = checks.order.turned(hctx.at, &checks.bios);
+        checks.expect(verdict);
         let durability = world.device_state.durability();
         let verdict = checks.durable.check_durable_point(durability);
         checks.expect(verdict);

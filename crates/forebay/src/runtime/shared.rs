@@ -376,9 +376,8 @@ impl Shared {
         loop {
             let Some(mut token) = self.hctxs[at].run() else { continue };
             let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
-            let is_left = token.core.has_only_given_up();
             token.finish();
-            if is_left || turned.is_drained && !turned.work_left {
+            if turned.is_drained && !turned.work_left {
                 return;
             }
             wait::wait_as_owner(self, at, turned, 1);
@@ -525,9 +524,8 @@ impl Drop for Shared {
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
-                let is_left = token.core.has_only_given_up();
                 token.finish();
-                if is_left || turned.is_drained && !turned.work_left {
+                if turned.is_drained && !turned.work_left {
                     break;
                 }
                 let delay = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);

@@ -50,6 +50,10 @@ pub(crate) struct BioRow {
     pub(crate) values: Vec<u64>,
     /// A command had only a part of the bio.
     pub(crate) is_cut: bool,
+    /// The layer may end it although a command that was given up has it (H5).
+    pub(crate) is_given_up: bool,
+    /// A command had it when it ended, so its box must not be used again.
+    pub(crate) is_kept: bool,
     /// Tags of the budget that the bio holds.
     pub(crate) charge: Option<Tag>,
     /// The time of queueing, in the user's image of durable data.
@@ -62,6 +66,11 @@ impl BioRow {
     /// Returns the value that block number `unit` of this bio holds after the write.
     pub(crate) fn value(&self, unit: usize) -> u64 {
         self.serial << VALUE_SHIFT | unit as u64
+    }
+
+    /// Returns whether its memory stays valid for longer than the bio.
+    pub(crate) fn is_owned(&self) -> bool {
+        !self.op.moves_data() || self.flags.contains(BioFlags::OWNED)
     }
 
     pub(crate) fn is_untouched(&self) -> bool {
