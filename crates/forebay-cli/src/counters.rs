@@ -47,6 +47,7 @@ pub(crate) fn of_queue(queue: &QueueStats) -> Map<String, Value> {
         "retries": queue.retries,
         "overtaken": queue.overtaken,
         "timeouts": queue.timeouts,
+        "early_ends": queue.early_ends,
         "flushes_asked": queue.flushes_asked,
         "flushes_issued": queue.flushes_issued,
         "flushes_joined": queue.flushes_joined,

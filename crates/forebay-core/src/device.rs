@@ -103,15 +103,17 @@ impl DeviceState {
         self.fail_because(OFFLINE);
     }
 
-    /// Marks the device as gone because a request was not completed in time (H3).
-    pub(crate) fn give_up(&self) {
-        self.fail_because(GIVEN_UP);
+    /// Marks the device as gone because a request was not completed in time (H3). Returns whether
+    /// it worked before.
+    pub(crate) fn give_up(&self) -> bool {
+        self.fail_because(GIVEN_UP)
     }
 
     /// Keeps the first reason: bios that end with `Offline` because of it are no second one.
-    fn fail_because(&self, reason: u8) {
+    /// Returns whether this is the first.
+    fn fail_because(&self, reason: u8) -> bool {
         let order = Ordering::Relaxed;
-        let _ = self.failed.compare_exchange(WORKS, reason, order, order);
+        self.failed.compare_exchange(WORKS, reason, order, order).is_ok()
     }
 
     /// Marks the device as working again.

@@ -90,4 +90,4 @@ pub use size::parse_size;
 pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
 pub use status::BlockStatus;
 pub use tag::{Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
-pub use timeout::{MemoryHold, NewMemoryHold};
+pub use timeout::{LateRequest, LateRequests, LateStage, MemoryHold, NewMemoryHold};

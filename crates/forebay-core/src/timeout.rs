@@ -27,8 +27,10 @@
 //!
 //! [`BioFlags::OWNED`]: crate::BioFlags::OWNED
 
+mod late;
 mod quarantine;
 
+pub use late::{LateRequest, LateRequests, LateStage};
 pub use quarantine::{MemoryHold, NewMemoryHold};
 
 use crate::driver::Driver;
@@ -37,6 +39,7 @@ use crate::plant::plants;
 use crate::policy::Policy;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use quarantine::GivenUp;
 
@@ -52,6 +55,8 @@ pub(crate) struct Timeouts {
     given_up: Vec<GivenUp>,
     /// Creates the holds of their memory.
     new_hold: NewMemoryHold,
+    /// Receives overdue requests.
+    late: Option<Arc<dyn LateRequests>>,
 }
 
 /// An overdue request.
@@ -76,6 +81,7 @@ impl Timeouts {
             overdue: Vec::with_capacity(room),
             given_up: Vec::new(),
             new_hold: quarantine::no_memory,
+            late: None,
         }
     }
 
@@ -144,7 +150,7 @@ impl Turn<'_> {
     #[cold]
     fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         let (now, hctx) = (self.now, &mut *self.hctx);
-        let Timeouts { limit_ns, grace_ns, next_ns, overdue, .. } = &mut hctx.timeouts;
+        let Timeouts { limit_ns, grace_ns, next_ns, overdue, late, .. } = &mut hctx.timeouts;
         *next_ns = NO_DEADLINE;
         let mut lost = Vec::new();
         for (at, slot) in hctx.table.iter().enumerate() {
@@ -160,7 +166,11 @@ impl Turn<'_> {
             let place = overdue.iter().position(|overdue| overdue.tag == tag);
             let place = place.unwrap_or_else(|| {
                 hctx.counters.timeouts.add(1);
-                driver.cancel(tag);
+                let stage = match driver.cancel(tag) {
+                    true => LateStage::Cancelled,
+                    false => LateStage::Awaited,
+                };
+                late::note(late.as_ref(), rq, stage);
                 overdue.push(Overdue { tag, asked_ns: now, is_given_up: false });
                 overdue.len() - 1
             });
@@ -170,12 +180,14 @@ impl Turn<'_> {
                 *next_ns = lost_ns.min(*next_ns);
             } else if !core::mem::replace(&mut overdue[place].is_given_up, true) {
                 lost.push(tag);
+                if hctx.device.give_up() {
+                    late::note(late.as_ref(), rq, LateStage::GivenUp);
+                }
             }
         }
         if lost.is_empty() {
             return;
         }
-        hctx.device.give_up();
         // Their tags may never come back.
         hctx.awake_all();
         for tag in lost {

@@ -129,8 +129,14 @@ pub(crate) fn piece_bytes(len: usize) -> usize {
     len.next_power_of_two().clamp(PIECE_MIN, PIECE_MAX)
 }
 
-fn class(piece_bytes: usize) -> usize {
+/// Returns the size class of a piece.
+pub(crate) fn class(piece_bytes: usize) -> usize {
     (piece_bytes / PIECE_MIN).ilog2() as usize
+}
+
+/// Returns the size of the pieces of a class.
+pub(crate) fn piece_bytes_of(class: usize) -> usize {
+    PIECE_MIN << class
 }
 
 impl Pool {
@@ -224,14 +230,34 @@ impl Pool {
 
     /// Takes back a piece of a client that is gone.
     pub(crate) fn give_gone(&mut self, buf: Buf) {
-        self.beyond_bytes -= buf.len();
+        self.gone_bytes_end(buf.len());
+        self.take_back(buf);
+    }
+
+    /// Releases places of clients that are gone, when so much of their memory has ended.
+    fn gone_bytes_end(&mut self, bytes: usize) {
+        self.beyond_bytes -= bytes;
         while self.beyond_bytes + self.share_bytes <= self.room_beyond() {
             // Its drop releases the place.
             if self.kept_seats.pop().is_none() {
                 break;
             }
         }
-        self.take_back(buf);
+    }
+
+    /// Ends the account of a piece that a client had and that its disk keeps: the disk may still
+    /// write to it. It belongs to no budget any more. A disk that keeps memory is gone, and keeps
+    /// no more than its requests had.
+    pub(crate) fn lose(&mut self, piece: usize, held: &mut Held) {
+        self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - piece);
+        held.0 -= piece;
+        self.lent_bytes -= piece;
+    }
+
+    /// Ends the account of such a piece of a client that is gone.
+    pub(crate) fn lose_gone(&mut self, piece: usize) {
+        self.gone_bytes_end(piece);
+        self.lent_bytes -= piece;
     }
 
     fn take_back(&mut self, buf: Buf) {

@@ -15,7 +15,7 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, BlockStatus, Gate, Op, Policy, QueueLimits, Refusal};
+use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, Refusal};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -386,7 +386,18 @@ impl Disk {
         self.shared.device().failure()
     }
 
-    /// Lets I/O reach the device again after it was gone. Call it when the device is back.
+    /// Removes and returns the requests that were over their time limit (`io_timeout_ms`) since
+    /// the last call, oldest first; at most the last 256. For logs.
+    pub fn take_late_requests(&self) -> Vec<LateRequest> {
+        match self.shared.is_foreign() {
+            true => Vec::new(),
+            false => self.shared.late().take(),
+        }
+    }
+
+    /// Lets I/O reach the device again after it was gone. Call it when the device is back. A write
+    /// that has ended with its time limit may still be at the device. Until it has completed, I/O
+    /// that overlaps it ends with [`BlockStatus::Offline`](crate::BlockStatus::Offline).
     pub fn revive(&self) {
         self.shared.device_state().revive();
     }

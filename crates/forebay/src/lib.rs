@@ -86,9 +86,9 @@ pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob,
-    LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy,
-    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment, Segments,
-    StageStats, UnplugCause, Values, WakePolicy,
+    LateRequest, LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats,
+    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment,
+    Segments, StageStats, UnplugCause, Values, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

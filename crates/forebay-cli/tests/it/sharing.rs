@@ -118,7 +118,7 @@ fn the_layer_has_its_keys_in_their_order() {
         "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
          empty_turns run_arms run_rearms worker_runs \
          tag_waits tag_wait_ns tag_sleeps tag_wakeups vain_wakeups \
-         splits requeues retries overtaken timeouts \
+         splits requeues retries overtaken timeouts early_ends \
          flushes_asked flushes_issued flushes_joined flushes_elided flushes_refused \
          merges unplugs latency_ns policy"
     );

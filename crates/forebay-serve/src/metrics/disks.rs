@@ -119,6 +119,13 @@ const FIGURES: &[Figure] = &[
         ),
         |disk| Value::Whole(disk.queue.timeouts),
     ),
+    figure(
+        Name::of(
+            "forebay_disk_early_ends",
+            "I/Os that ended with a timeout while the device still had their request.",
+        ),
+        |disk| Value::Whole(disk.queue.early_ends),
+    ),
     figure(Name::of("forebay_disk_tag_waits", "I/Os that waited for a tag."), |disk| {
         Value::Whole(disk.queue.tag_waits)
     }),

@@ -11,7 +11,8 @@
 use super::Worker;
 use super::conn::Conn;
 use super::disks::{Begun, Disks, Flight};
-use super::slots::Key;
+use super::slots::{Key, MARK_SHIFT};
+use crate::pool::class;
 use forebay::{Buf, Io, Refusal};
 use std::collections::VecDeque;
 
@@ -45,7 +46,8 @@ enum Turn {
 
 /// Builds the read of one piece.
 fn piece(buf: Buf, len: usize, offset: u64, key: Key) -> Io {
-    Io::read_part(buf, len, offset).background().user_data(key.to_u64())
+    let mark = (class(buf.len()) as u64) << MARK_SHIFT;
+    Io::read_part(buf, len, offset).background().user_data(key.to_u64() | mark)
 }
 
 impl Disks {

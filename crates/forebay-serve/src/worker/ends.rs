@@ -6,7 +6,8 @@ use super::disks::Flight;
 use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
 use crate::metrics::Stage;
-use forebay::{BlockStatus, Completion, now_ns};
+use crate::pool::{piece_bytes, piece_bytes_of};
+use forebay::{BlockStatus, Completion, LateRequest, LateStage, now_ns};
 use forebay_nbd::server::{Command, NbdError, Request};
 
 impl Worker {
@@ -25,7 +26,34 @@ impl Worker {
         for key in std::mem::take(&mut self.disks.to_settle) {
             self.settle(key);
         }
+        self.log_late();
         any
+    }
+
+    /// Writes a line for each request of the disks that was over its time limit.
+    fn log_late(&self) {
+        for (export, info) in self.disks.exports.iter().zip(&self.shared.infos) {
+            for late in export.disk.take_late_requests() {
+                let LateRequest { op, start, len, stage } = late;
+                let policy = &export.disk.info().policy;
+                let limit_ms = policy.io_timeout_ns / 1_000_000;
+                let grace_ms = policy.io_timeout_grace_ns / 1_000_000;
+                let (name, op) = (&info.name, op.name());
+                let done = match stage {
+                    LateStage::Cancelled => format!("over {limit_ms} ms at the disk: cancelled"),
+                    LateStage::Awaited => {
+                        format!("over {limit_ms} ms at the disk, which cannot cancel it: waiting")
+                    }
+                    LateStage::GivenUp => {
+                        format!(
+                            "not done {grace_ms} ms after its time limit: the disk counts as gone"
+                        )
+                    }
+                };
+                let line = format_args!("export {name:?}: {op} of {len} bytes at {start} {done}");
+                self.shared.log.line(self.disks.now_ns, line);
+            }
+        }
     }
 
     /// Handles one completion.
@@ -36,8 +64,9 @@ impl Worker {
         flight.in_disk -= 1;
         let Some(conn) = self.conns.get_mut(flight.conn) else {
             // The client is gone, so its I/O ends here.
-            if let Some(buf) = completion.buf {
-                self.disks.pool.give_gone(buf);
+            match completion.buf {
+                Some(buf) => self.disks.pool.give_gone(buf),
+                None => self.disks.pool.lose_gone(flight.piece_bytes(completion.user_data)),
             }
             return self.settle(key);
         };
@@ -46,6 +75,7 @@ impl Worker {
             if let Err(status) = result {
                 flight.fail(status);
             }
+            self.disks.pool.lose(flight.piece_bytes(completion.user_data), &mut conn.held);
             return self.settle(key);
         };
         let is_whole =
@@ -173,6 +203,18 @@ pub(super) fn is_one_chunk(rq: &Request) -> bool {
 }
 
 impl Flight {
+    /// Returns the size of the piece that an I/O had, whose completion has none: the disk keeps it
+    /// (`io_timeout_ms`). 0 if it had none.
+    fn piece_bytes(&self, user_data: u64) -> usize {
+        let mark = (user_data >> MARK_SHIFT) as usize;
+        match (&self.wave, self.rq.command) {
+            (Some(wave), _) => piece_bytes(wave.lens[mark]),
+            (None, Ok(Command::Read { .. })) => piece_bytes(self.rq.len as usize),
+            (None, Ok(Command::Write { .. } | Command::Cache)) => piece_bytes_of(mark),
+            _ => 0,
+        }
+    }
+
     /// Records the first failure.
     fn fail(&mut self, status: BlockStatus) {
         self.failed.get_or_insert((NbdError::of(status), message(status)));

@@ -26,6 +26,8 @@ mod ends;
 mod flush;
 mod gather;
 mod input;
+#[cfg(test)]
+mod late_tests;
 mod life;
 mod negotiate;
 mod output;

@@ -3,8 +3,8 @@
 
 use super::conn::Conn;
 use super::disks::{Begun, Disks};
-use super::slots::Key;
-use crate::pool::PIECE_MAX;
+use super::slots::{Key, MARK_SHIFT};
+use crate::pool::{PIECE_MAX, class};
 use forebay::{Buf, Io, Refusal};
 use forebay_nbd::server::Command;
 
@@ -104,7 +104,9 @@ impl Disks {
         let key = payload.flight;
         let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
         let buf = payload.buf.take().expect("the piece is complete");
-        let io = Io::write_part(buf, payload.piece_len, payload.at).user_data(key.to_u64());
+        let mark = (class(buf.len()) as u64) << MARK_SHIFT;
+        let io = Io::write_part(buf, payload.piece_len, payload.at);
+        let io = io.user_data(key.to_u64() | mark);
         let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
         let io = if is_fua { io.fua() } else { io };
         let is_last = payload.left == payload.piece_len as u64;

@@ -25,6 +25,7 @@ pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod hctx;
+pub(crate) mod late;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;

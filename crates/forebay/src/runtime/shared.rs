@@ -14,6 +14,7 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
+use crate::runtime::late::LateList;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread as runtime_thread;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
@@ -23,8 +24,8 @@ use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{quarantine, thread, wait};
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters, Policy,
-    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause, WakePolicy,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LateRequests, LostWrites, Op,
+    PlugCounters, Policy, QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause, WakePolicy,
 };
 use std::fmt;
 use std::io;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     /// Number of threads in a section of this device (`kick=per-device`). The value is never read:
     /// only the cost of maintaining it matters.
     nr_sections: Mutex<u32>,
+    /// Overdue requests, for `Disk::take_late_requests`.
+    late: Arc<LateList>,
     /// Number of holds on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
@@ -123,6 +126,7 @@ impl Shared {
             is_driven: AtomicBool::new(with_service),
             worker: None,
             nr_sections: Mutex::default(),
+            late: Arc::default(),
             holds: Mutex::default(),
             state,
             info,
@@ -190,6 +194,7 @@ impl Shared {
             Arc::clone(&self.hctxs[at].counters),
         );
         core.set_new_hold(quarantine::new_hold);
+        core.set_late_requests(Arc::clone(&self.late) as Arc<dyn LateRequests>);
         core
     }
 
@@ -235,6 +240,10 @@ impl Shared {
     #[inline]
     pub(crate) fn hctx(&self, at: usize) -> &Hctx {
         &self.hctxs[at]
+    }
+
+    pub(crate) fn late(&self) -> &LateList {
+        &self.late
     }
 
     pub(crate) fn hctxs(&self) -> &[Hctx] {
