@@ -149,8 +149,18 @@ impl Turn<'_> {
     /// still change the device (H6).
     #[cold]
     pub(crate) fn refuse(&mut self, tag: Tag, rq: Request) {
+        let part_of = rq.part_of;
         let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
         self.settle(tag, after);
+        // The rest of a split bio is not issued either.
+        let is_rest = |rest: &Request| part_of.is_some() && rest.part_of == part_of;
+        if self.hctx.backlog.front().is_some_and(is_rest)
+            && let Some(mut rest) = self.hctx.pop_backlog()
+        {
+            let skip = rest.skip;
+            rest.head_mut(&mut self.hctx.splits).mark(skip, Some(BlockStatus::Offline));
+            self.end_all(rest);
+        }
     }
 
     /// Ends the bios of a request that stays at the driver (H5), as after a failure. Its tag stays

@@ -2,6 +2,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
+use crate::nbd_server::{NbdServer, export};
 use crate::timeouts::{GRACE, LIMIT, SLOW, assert_took, await_issue, on_each, specs};
 use forebay::{BlockStatus, Buf, Completion, Disk, Io, IoError, leaked_bufs};
 use std::thread;
@@ -233,6 +234,32 @@ fn disk_closes_while_io_of_dropped_futures_and_queues_hangs() {
         drop(disk);
         assert!(begin.elapsed() < SLOW / 2);
     });
+}
+
+#[test]
+fn nbd_server_that_never_answers_is_given_up() {
+    let server = NbdServer::scripted(export(1 << 20), &[], |reader, _| {
+        std::io::copy(reader, &mut std::io::sink()).map(drop)
+    });
+    let (limit, grace) = (LIMIT.as_millis(), GRACE.as_millis());
+    for keys in ["nr_hw_queues=1", "nr_hw_queues=2"] {
+        let limits = format!("{keys}&io_timeout_ms={limit}&io_timeout_grace_ms={grace}");
+        let disk = open(&format!("{}&{limits}", server.uri()));
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        let begin = Instant::now();
+        submit(&mut queue, read());
+        submit(&mut queue, Io::write(Buf::from(&[1; 4096][..]), 8192));
+        submit(&mut queue, Io::discard(0, 4096));
+        queue.reap(3, 3, &mut done);
+        assert_took(begin, LIMIT + GRACE, &disk);
+        done.iter().for_each(assert_early);
+        assert_eq!((disk.stats().queue.timeouts, disk.stats().queue.early_ends), (3, 3));
+        assert_eq!(disk.failure().expect("a reason"), "a request has not completed within 100 ms");
+        let error = disk.flush().expect_err("the device is gone");
+        assert!(matches!(error, IoError::Ended(BlockStatus::Offline | BlockStatus::Io)));
+        drop((queue, disk));
+        assert!(begin.elapsed() < SLOW / 2, "the disk closes");
+    }
 }
 
 #[test]

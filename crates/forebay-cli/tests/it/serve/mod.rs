@@ -34,5 +34,6 @@ mod rude;
 mod script;
 mod server;
 mod signals;
+mod timeouts;
 mod tls;
 mod tools;

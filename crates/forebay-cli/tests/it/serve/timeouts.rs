@@ -1,0 +1,32 @@
+//! Disks that do not answer within `io_timeout_ms`: the server answers its clients, and logs it.
+
+use super::client::{Client, command};
+use super::server::Server;
+use crate::common::folder;
+
+const ETIMEDOUT_OR_EIO: [u32; 2] = [5, 110];
+
+#[test]
+fn requests_over_their_time_limit_are_answered_and_logged() {
+    let folder = folder();
+    let spec = "fault:ram:1m?rule=read:delay=20s:range=8192+4096&rule=write:hang\
+                &io_timeout_ms=20&io_timeout_grace_ms=500";
+    let mut server = Server::start(&folder, spec);
+    let mut client = Client::connect(server.socket(), "").expect("a connection");
+    let written = client.ask((command::WRITE, 0), 4096, 512, &[1; 512]).expect("a reply");
+    assert!(ETIMEDOUT_OR_EIO.contains(&written), "{written}");
+    let line = "write of 512 bytes at 4096 over 20 ms at the disk: cancelled";
+    server.await_lines(&format!("export \"\": {line}"), 1);
+    let read = client.read(8192, 4096).expect_err("the disk does not answer");
+    assert!(!read.to_string().is_empty());
+    let line = "read of 4096 bytes at 8192 over 20 ms at the disk, which cannot cancel it: waiting";
+    server.await_lines(&format!("export \"\": {line}"), 1);
+    let line = "read of 4096 bytes at 8192 not done 500 ms after its time limit: the disk counts \
+                as gone";
+    server.await_lines(&format!("export \"\": {line}"), 1);
+    // The server ends although the read is still at the disk.
+    drop(client);
+    server.signal("TERM");
+    server.wait();
+    assert_eq!(server.log().matches("over 20 ms at the disk").count(), 2, "{}", server.log());
+}
