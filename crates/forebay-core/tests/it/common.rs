@@ -292,6 +292,12 @@ impl Bench {
         self.turn();
     }
 
+    /// Takes a turn after so many nanoseconds.
+    pub(crate) fn turn_after(&mut self, ns: u64) -> Turned {
+        self.now += ns;
+        self.turn()
+    }
+
     pub(crate) fn turn(&mut self) -> Turned {
         self.now += 10;
         let turned = self.queue.turn(&mut self.toy, self.now, &mut self.ended);

@@ -1,6 +1,7 @@
 //! The integration tests, as one program: shared code is compiled once, and all of it is used.
 
 mod common;
+mod early_ends;
 mod errseq;
 mod flush;
 mod fua;

@@ -71,3 +71,36 @@ pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
 pub fn leaked_bufs() -> u64 {
     NR_LEAKED.load(Ordering::Relaxed)
 }
+
+#[cfg(all(test, not(blk_loom), not(blk_shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Returns whether the buffer is in the place.
+    fn has_buf(hold: &MemoryHold) -> bool {
+        let kept = hold.downcast_ref::<Kept>().expect("a place of this library");
+        kept.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    #[test]
+    fn buffer_is_freed_with_the_last_handle_whoever_has_it() {
+        for is_driver_last in [true, false] {
+            let of_driver = new_hold();
+            let of_owner = Arc::clone(&of_driver);
+            let (first, last) = match is_driver_last {
+                true => (of_owner, of_driver),
+                false => (of_driver, of_owner),
+            };
+            if is_driver_last {
+                keep(&first, Some(Buf::new(4096)));
+            }
+            drop(first);
+            if !is_driver_last {
+                keep(&last, Some(Buf::new(4096)));
+            }
+            assert!(has_buf(&last));
+            // Miri reports a leak, or a second free.
+            drop(last);
+        }
+    }
+}

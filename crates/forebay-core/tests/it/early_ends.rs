@@ -1,0 +1,157 @@
+//! Bios that end before the driver is done with their request (H5, H6).
+
+use crate::common::{Bench, limits};
+use forebay_core::{BioFlags, BlockStatus, Op, Policy, QueueLimits};
+
+const LIMIT_NS: u64 = 10_000;
+const GRACE_NS: u64 = 5_000;
+
+const LATE: Result<u64, BlockStatus> = Err(BlockStatus::Timeout);
+const GONE: Result<u64, BlockStatus> = Err(BlockStatus::Offline);
+const PAGE: u64 = 4096;
+
+fn bench(limits: QueueLimits) -> Bench {
+    let policy = Policy {
+        queue_depth: 4,
+        io_timeout_ns: LIMIT_NS,
+        io_timeout_grace_ns: GRACE_NS,
+        ..Policy::default()
+    };
+    Bench::new(limits, policy)
+}
+
+/// Lets the limit of everything at the driver pass, then the grace period.
+fn give_up(bench: &mut Bench) {
+    bench.turn_after(LIMIT_NS);
+    assert_eq!(bench.ends(), [], "the driver may still cancel it");
+    bench.turn_after(GRACE_NS);
+}
+
+#[test]
+fn owned_bio_ends_with_the_grace_and_a_lent_one_with_its_request() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    bench.issue(Op::Read, BioFlags::NONE, PAGE, PAGE, 2);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE)]);
+    let hctx = &bench.queue.hctx;
+    assert_eq!((hctx.nr_quarantined(), hctx.nr_given_up_tags()), (1, 1));
+    assert!(!hctx.has_only_given_up() && bench.queue.device.is_given_up());
+    bench.complete(0, Ok(PAGE));
+    assert_eq!(bench.ends(), [], "a late result is dropped");
+    assert_eq!((bench.queue.hctx.nr_quarantined(), bench.queue.hctx.nr_free_tags()), (0, 3));
+    bench.complete(0, Err(BlockStatus::Io));
+    assert_eq!(bench.ends(), [(2, LATE)]);
+    let stats = bench.queue.stats();
+    assert_eq!((stats.timeouts, stats.early_ends), (2, 1));
+}
+
+#[test]
+fn owned_and_lent_bios_do_not_merge() {
+    let mut bench = bench(limits());
+    for (page, flags) in [BioFlags::OWNED, BioFlags::OWNED, BioFlags::NONE].into_iter().enumerate()
+    {
+        let page = page as u64;
+        let bio = bench.bio(Op::Read, page * PAGE, PAGE, page);
+        bench.queue_bio(forebay_core::Bio { flags, ..bio }, 1);
+    }
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(Op::Read, 0, 2 * PAGE), (Op::Read, 2 * PAGE, PAGE)]);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(0, LATE), (1, LATE)]);
+    assert_eq!(bench.queue.hctx.nr_quarantined(), 2);
+    bench.complete(1, Ok(PAGE));
+    assert_eq!(bench.ends(), [(2, Ok(PAGE))]);
+    assert!(bench.queue.hctx.has_only_given_up());
+}
+
+#[test]
+fn split_bio_ends_once_with_the_last_of_its_parts() {
+    let mut bench = bench(QueueLimits { max_sectors: 8, ..limits() });
+    // Its last two parts find no tag.
+    bench.issue(Op::Write, BioFlags::OWNED, 0, 6 * PAGE, 1);
+    assert_eq!(bench.toy.running.len(), 4);
+    bench.complete(2, Ok(PAGE));
+    bench.turn_after(LIMIT_NS / 2);
+    assert_eq!(bench.toy.running.len(), 4, "the next part is issued later");
+    bench.turn_after(LIMIT_NS / 2);
+    bench.turn_after(GRACE_NS);
+    assert_eq!(bench.ends(), [], "the last part is not over its limits");
+    bench.turn_after(LIMIT_NS);
+    bench.turn_after(GRACE_NS);
+    assert_eq!(bench.ends(), [(1, LATE)]);
+    for _ in 0..4 {
+        bench.complete(0, Ok(PAGE));
+    }
+    assert_eq!((bench.ends(), bench.queue.hctx.nr_free_tags()), (Vec::new(), 4));
+}
+
+#[test]
+fn range_of_a_late_write_is_blocked_until_it_completes() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Write, BioFlags::OWNED, 2 * PAGE, PAGE, 1);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE)]);
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 2);
+    assert_eq!(bench.ends(), [(2, GONE)], "the device is gone");
+    bench.queue.device.revive();
+    for (nth, (start, len)) in [(0, 3), (2, 1), (2, 8)].into_iter().enumerate() {
+        bench.issue(Op::Read, BioFlags::NONE, start * PAGE, len * PAGE, nth as u64);
+        assert_eq!(bench.ends(), [(nth as u64, GONE)]);
+    }
+    assert!(!bench.queue.device.is_failed());
+    bench.issue(Op::Write, BioFlags::NONE, PAGE, PAGE, 3);
+    bench.issue(Op::Write, BioFlags::NONE, 3 * PAGE, PAGE, 4);
+    assert_eq!(bench.toy.running.len(), 3);
+    bench.complete(0, Err(BlockStatus::Io));
+    bench.issue(Op::Write, BioFlags::NONE, 2 * PAGE, PAGE, 5);
+    bench.finish();
+    assert_eq!(bench.ends(), [(3, Ok(PAGE)), (4, Ok(PAGE)), (5, Ok(PAGE))]);
+}
+
+#[test]
+fn late_write_counts_as_lost() {
+    let mut bench = bench(QueueLimits { volatile_cache: true, ..limits() });
+    bench.issue(Op::Write, BioFlags::OWNED, 0, PAGE, 1);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE)]);
+    let durability = std::sync::Arc::clone(bench.queue.device.durability());
+    assert!(durability.lost().is_some());
+    bench.queue.device.revive();
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 2);
+    assert_eq!(bench.ends(), [(2, Err(BlockStatus::Io))]);
+    assert!(durability.acknowledge_loss().is_some());
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 3);
+    assert_eq!(bench.toy.running.len(), 2);
+    bench.finish();
+    assert_eq!(bench.ends(), [(3, Ok(0))]);
+}
+
+#[test]
+fn flush_that_was_given_up_blocks_others_until_it_completes() {
+    let mut bench = bench(QueueLimits { volatile_cache: true, ..limits() });
+    bench.issue(Op::Write, BioFlags::NONE, 0, PAGE, 1);
+    bench.finish();
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 2);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, Ok(PAGE)), (2, LATE)]);
+    assert!(bench.queue.hctx.has_only_given_up());
+    let durability = std::sync::Arc::clone(bench.queue.device.durability());
+    bench.queue.device.revive();
+    for nth in 3..5 {
+        assert!(durability.acknowledge_loss().is_some());
+        bench.issue(Op::Write, BioFlags::NONE, 0, PAGE, nth);
+        bench.complete(1, Ok(PAGE));
+        bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 10);
+        assert_eq!(bench.ends(), [(nth, Ok(PAGE)), (10, LATE)]);
+    }
+    durability.acknowledge_loss();
+    // Writes that have ended since then may be lost, too.
+    bench.complete(0, Err(BlockStatus::Io));
+    assert!(durability.acknowledge_loss().is_some());
+    bench.issue(Op::Write, BioFlags::NONE, 0, PAGE, 5);
+    bench.finish();
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 6);
+    bench.finish();
+    assert_eq!(bench.ends(), [(5, Ok(PAGE)), (6, Ok(0))]);
+}
