@@ -294,9 +294,11 @@ impl HardwareContext {
         let is_due = match commit {
             Commit::Now => true,
             Commit::Later => false,
-            // A wait in the driver does not end with a request that a thread makes itself.
+            // A wait in the driver does not end with a request that a thread makes itself, and
+            // may not end with one that was given up.
             Commit::Unless(nr) => {
-                self.nr_in_flight.saturating_sub(self.nr_begun + self.nr_uncommitted) < nr
+                let nr_others = self.nr_begun + self.timeouts.nr_given_up();
+                self.nr_in_flight.saturating_sub(nr_others + self.nr_uncommitted) < nr
             }
         };
         if is_due {

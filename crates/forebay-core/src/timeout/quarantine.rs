@@ -57,10 +57,12 @@ impl Timeouts {
 impl Turn<'_> {
     /// Ends the bios of a request that is given up (H5), if the submitters keep their memory valid.
     pub(super) fn give_up(&mut self, tag: Tag) {
-        let HardwareContext { table, splits, timeouts, retries, flush, limits, .. } =
+        let HardwareContext { table, splits, timeouts, retries, flush, limits, nr_begun, .. } =
             &mut *self.hctx;
         let slot = &mut table[tag.index()];
         let Some(rq) = slot.rq.as_mut().filter(|rq| may_end_early(rq, splits)) else { return };
+        // If a thread makes the I/O itself, that does not end with the bio.
+        *nr_begun -= u32::from(slot.state == SlotState::Begun);
         slot.state = SlotState::GivenUp;
         timeouts.take_overdue(tag);
         let mut given_up =
