@@ -171,7 +171,7 @@ impl Turn<'_> {
         hctx.flush.count_completed(rq.steps);
         let is_fua = rq.steps.is_native_fua();
         let is_lost = is_fua && self.check_fua(&mut rq, Err(BlockStatus::Timeout));
-        // Whatever becomes of other parts of a split bio.
+        // The results of the other parts of a split bio do not matter.
         rq.head_mut(&mut self.hctx.splits).mark_first(BlockStatus::Timeout);
         let After::Done(mut rq) = self.end_all_but_last(rq, Some(BlockStatus::Timeout)) else {
             unreachable!("nothing is left to do")

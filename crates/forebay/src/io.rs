@@ -145,7 +145,8 @@ impl Io {
         assert!(len <= buf.len(), "an I/O of {len} bytes exceeds its buffer of {}", buf.len());
         let bio = Bio {
             segments: segments_of(buf.addr(), len),
-            // Each holder of the buffer keeps it until the driver is done (`runtime/quarantine.rs`).
+            // Each holder of the buffer keeps it until the driver is done
+            // (`runtime/quarantine.rs`).
             flags: BioFlags::OWNED,
             ..Bio::range(op, offset, len as u64)
         };

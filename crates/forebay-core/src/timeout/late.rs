@@ -15,11 +15,11 @@ pub struct LateRequest {
     pub start: u64,
     /// The number of bytes; 0 for a flush.
     pub len: u64,
-    /// What is done about it.
+    /// The layer's reaction.
     pub stage: LateStage,
 }
 
-/// What is done about an overdue request.
+/// The layer's reaction to an overdue request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateStage {
     /// The driver has asked the device to cancel it.

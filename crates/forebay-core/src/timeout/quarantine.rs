@@ -3,9 +3,9 @@
 //!
 //! The slot of such a request stays in the table as [`SlotState::GivenUp`], so its tag is taken and
 //! it counts as in flight. Its bios leave as after a failure. Each bio with memory carries a
-//! [`MemoryHold`], of which the quarantine keeps a second handle until the driver completes the request.
-//! The owner of the bio puts the memory into the hold and drops its handle. So the memory is freed
-//! with the later of the two, on either side, without any other agreement between them.
+//! [`MemoryHold`], of which the quarantine keeps a second handle until the driver completes the
+//! request. The owner of the bio puts the memory into the hold and drops its handle. So the memory
+//! is freed with the later of the two, on either side, without any other agreement between them.
 //!
 //! A bio that is split has one hold for all of its parts.
 

@@ -1,4 +1,4 @@
-//! Overdue requests of a disk that nobody has read yet.
+//! Overdue requests of a disk, until its user reads them.
 
 use forebay_core::{LateRequest, LateRequests};
 use std::collections::VecDeque;

@@ -10,7 +10,7 @@
 //!
 //! - io_uring: closing the ring only asks the kernel to cancel. Direct I/O that the device has
 //!   continues after the `close`, into the same pages. If their addresses were free, the allocator
-//!   would give them to somebody else, and a late read would overwrite that memory.
+//!   would use them again, and a late read would overwrite other data.
 //! - aio: `io_destroy` waits for each request. psync: a thread that is in `pread` does not end, and
 //!   the call writes to the buffer whenever it returns.
 //! - nbd: a peer that is silent may still send the bytes of a read.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_is_freed_with_the_last_handle_whoever_has_it() {
+    fn buffer_is_freed_with_the_last_handle_on_either_side() {
         for is_driver_last in [true, false] {
             let of_driver = new_hold();
             let of_owner = Arc::clone(&of_driver);
