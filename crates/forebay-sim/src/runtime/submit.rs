@@ -45,7 +45,10 @@ impl Thread<'_> {
             let checks = &mut *guard;
             let mut bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
             // Some of the others never end before the driver is done (H2).
-            if world.disk.policy.io_timeout_ns > 0 && slot % LENT_OF > 0 && bio.op.moves_data() {
+            if world.disk.policy.io_timeout_ns > 0
+                && !slot.is_multiple_of(LENT_OF)
+                && bio.op.moves_data()
+            {
                 bio.flags = bio.flags.union(BioFlags::OWNED);
             }
             checks.note(Kind::Queue, slot.into(), bio.start);

@@ -2,7 +2,7 @@
 
 use forebay_sim::{Options, Reached, run_seed};
 
-const NR_SEEDS: u64 = 300;
+const NR_SEEDS: u64 = 500;
 
 #[test]
 fn no_seed_breaks_a_rule_and_together_they_meet_everything() {
