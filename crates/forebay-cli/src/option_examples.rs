@@ -87,6 +87,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("nomerges", "", "2"),
     ("kick", "", "per-request"),
     ("wake", "queue_depth=1", "batch"),
+    ("tag_need", "", "parts"),
     ("nr_requests", "", "5"),
     ("reserved_tags", "", "2"),
     ("async_depth", "", "3"),

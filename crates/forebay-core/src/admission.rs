@@ -128,6 +128,20 @@ impl HardwareContext {
         }
     }
 
+    /// Returns how many tags requests with these flags could get if only their own class used tags.
+    pub(crate) fn nr_free_of_class(&self, flags: BioFlags) -> u32 {
+        self.admission.as_ref().map_or(u32::MAX, |admission| admission.classes.nr_free_of(flags))
+    }
+
+    /// Returns how many tags requests with these flags could get if none were in use.
+    pub(crate) fn nr_tags_of(&self, flags: BioFlags) -> u32 {
+        let nr_requests = self.tags.nr_requests();
+        match &self.admission {
+            None => nr_requests,
+            Some(admission) => admission.classes.nr_of(nr_requests, flags),
+        }
+    }
+
     fn lines(&self) -> Option<&Lines> {
         self.admission.as_ref()?.lines.as_ref()
     }
@@ -240,9 +254,24 @@ impl Turn<'_> {
 
     #[cold]
     fn stock_from_elsewhere(&mut self) {
-        let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
+        let gathers = self.hctx.gathers();
+        let HardwareContext {
+            admission,
+            backlog,
+            counters,
+            device,
+            gather,
+            splits,
+            limits,
+            tags,
+            ..
+        } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else { return };
-        classes.move_one(backlog, device.is_failed());
+        let nr_requests = tags.nr_requests();
+        classes.move_one(backlog, device.is_failed(), |rq, classes| match gathers {
+            true => gather.need(rq, splits, limits, classes.nr_of(nr_requests, rq.flags)),
+            false => 1,
+        });
         if let Some(lines) = lines
             && backlog.is_empty()
         {
@@ -258,12 +287,7 @@ impl Turn<'_> {
             return Admitted::NoTag;
         };
         if classes.must_wait(flags) && !device.is_failed() {
-            if let Some(rq) = self.hctx.pop_backlog()
-                && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
-            {
-                classes.keep_background(rq);
-            }
-            self.stock_backlog();
+            self.wait_for_class();
             return Admitted::WaitsElsewhere;
         }
         match classes.get(tags, flags) {
@@ -272,6 +296,17 @@ impl Turn<'_> {
                 lines.as_mut().is_some_and(|lines| lines.took_one(backlog.len()))
             }),
         }
+    }
+
+    /// Moves the oldest request of the backlog, whose class has too few tags, to the queue of its
+    /// class.
+    pub(crate) fn wait_for_class(&mut self) {
+        if let Some(rq) = self.hctx.pop_backlog()
+            && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
+        {
+            classes.keep_background(rq);
+        }
+        self.stock_backlog();
     }
 
     /// Settles the queues of the threads after dispatch. Requests without a tag return to their

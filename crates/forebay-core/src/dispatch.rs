@@ -7,11 +7,12 @@ use crate::admission::Admitted;
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
+use crate::gather::Gathered;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::incoming::Incoming;
 use crate::plant::plants;
 use crate::policy::KickPolicy;
-use crate::request::{Request, nr_parts};
+use crate::request::{Request, nr_parts_left};
 use crate::splits::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
@@ -104,6 +105,15 @@ impl Turn<'_> {
                 hctx.flush.is_next = true;
                 return None;
             }
+            if oversized {
+                match self.gather() {
+                    Gathered::Enough => {}
+                    Gathered::Short => return None,
+                    Gathered::WaitsElsewhere => continue,
+                }
+            }
+            let hctx = &mut *self.hctx;
+            let waiting = hctx.backlog.front()?;
             // A new NOWAIT request is in front of requests that have waited.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
@@ -256,6 +266,7 @@ impl Turn<'_> {
         let hctx = &mut *self.hctx;
         let waiting = hctx.backlog.front_mut()?;
         let part = waiting.split_front(&mut hctx.splits, &hctx.limits);
+        hctx.gather.note_cut(waiting.part_of);
         if part.is_some() && waiting.len > 0 {
             hctx.counters.splits.add(1);
             return part;
@@ -290,7 +301,7 @@ impl Turn<'_> {
             let hctx = &mut *self.hctx;
             let depth = hctx.tags.depth();
             let parts = match rq.oversized {
-                true => nr_parts(rq.head(&hctx.splits), &hctx.limits, depth + 1),
+                true => nr_parts_left(&rq, &hctx.splits, &hctx.limits, depth + 1),
                 false => 1,
             };
             let is_closed = !self.gates.enter || !self.gates.dispatch || is_busy;

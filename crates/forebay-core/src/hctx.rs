@@ -6,6 +6,7 @@ use crate::admission::Admission;
 use crate::device::DeviceState;
 use crate::driver::{Completions, Driver, Issue};
 use crate::flush::FlushMachine;
+use crate::gather::Gather;
 use crate::limits::QueueLimits;
 use crate::plug::list_capacity;
 use crate::policy::Policy;
@@ -67,6 +68,7 @@ pub struct HardwareContext {
     /// One row per tag, and one for the command of the flush machine.
     pub(crate) table: Box<[Slot]>,
     pub(crate) splits: Splits,
+    pub(crate) gather: Gather,
     /// Tagged requests that are issued (again) before anything in the backlog.
     pub(crate) dispatch: VecDeque<Tag>,
     /// Tagged requests that a retry holds back (A1).
@@ -237,6 +239,7 @@ impl HardwareContext {
             timeouts: Timeouts::new(&policy, depth),
             table: (0..=depth).map(|_| idle()).collect(),
             splits: Splits::new(depth),
+            gather: Gather::new(&policy, &limits),
             dispatch: VecDeque::with_capacity(depth as usize),
             held: Vec::with_capacity(depth as usize),
             completions: Completions::new(depth + 1),

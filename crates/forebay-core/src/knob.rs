@@ -5,7 +5,7 @@
 
 use crate::policy::{
     FlushPolicy, IO_TIMEOUT_GRACE_NS, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
-    RunQueuePolicy,
+    RunQueuePolicy, TagNeed,
 };
 use crate::size::parse_size;
 use crate::tag::WakePolicy;
@@ -111,12 +111,13 @@ const MS: &str = "a number of milliseconds from 0 to 3600000";
 const NS_PER_MS: u64 = 1_000_000;
 
 /// All settings of a policy, in the order of reports.
-pub static KNOBS: [Knob; 17] = [
+pub static KNOBS: [Knob; 18] = [
     choice!("plug", plug: PlugPolicy),
     choice!("nomerges", nomerges: MergePolicy),
     choice!("kick", kick: KickPolicy),
     choice!("run_queue", run_queue: RunQueuePolicy),
     choice!("wake", wake: WakePolicy),
+    choice!("tag_need", tag_need: TagNeed),
     number!("queue_depth", queue_depth, 1, QUEUE_DEPTH_MAX),
     Knob {
         key: "nr_requests",

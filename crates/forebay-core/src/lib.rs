@@ -33,6 +33,7 @@ mod dispatch;
 mod driver;
 mod durability;
 mod flush;
+mod gather;
 mod hctx;
 mod histogram;
 mod incoming;
@@ -80,6 +81,7 @@ pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{
     FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy,
+    TagNeed,
 };
 pub use queued::QueuedBio;
 pub use refusal::Refusal;

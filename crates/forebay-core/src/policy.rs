@@ -67,6 +67,21 @@ pub enum RunQueuePolicy {
     Always,
 }
 
+/// How many tags the oldest bio waits for if it is split, under `wake=fair`.
+///
+/// Source: the same mails as [`WakePolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TagNeed {
+    /// [`TagNeed::Parts`] on a rotational disk, otherwise [`TagNeed::One`].
+    #[default]
+    Auto,
+    /// For one: each part is issued as soon as a tag is free.
+    One,
+    /// For as many as it has parts left, at most half of the tags. Its parts are issued together.
+    /// Not in a tag set that several disks share.
+    Parts,
+}
+
 /// Order of flushes on a device that executes a flush only alone (`flush_queueable` is false).
 ///
 /// Source: "block: hold queue if flush is running for non-queueable flush drive", linux-kernel,
@@ -128,6 +143,8 @@ pub struct Policy {
     /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed tag
     /// wakes.
     pub wake: WakePolicy,
+    /// How many tags a split bio waits for. Only with [`WakePolicy::Fair`].
+    pub tag_need: TagNeed,
     /// Order of flushes on a device that executes a flush only alone.
     pub flush: FlushPolicy,
     /// How long a flush waits at most for writes at the device that will need a flush themselves,
@@ -163,6 +180,7 @@ impl Default for Policy {
             nr_reserved: 0,
             async_depth: QUEUE_DEPTH_MAX,
             wake: WakePolicy::default(),
+            tag_need: TagNeed::default(),
             flush: FlushPolicy::default(),
             flush_pending_ns: 5_000_000_000,
             io_timeout_ns: 0,
@@ -215,6 +233,20 @@ impl RunQueuePolicy {
         match self {
             RunQueuePolicy::Dedupe => "dedupe",
             RunQueuePolicy::Always => "always",
+        }
+    }
+}
+
+impl TagNeed {
+    /// All policies.
+    pub const ALL: [TagNeed; 3] = [TagNeed::Auto, TagNeed::One, TagNeed::Parts];
+
+    /// Returns the name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TagNeed::Auto => "auto",
+            TagNeed::One => "one",
+            TagNeed::Parts => "parts",
         }
     }
 }

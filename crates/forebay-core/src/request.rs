@@ -285,12 +285,14 @@ impl Request {
     }
 }
 
-/// Returns the number of requests that a bio needs, or `max` if it needs more.
-pub(crate) fn nr_parts(bio: &QueuedBio, limits: &QueueLimits, max: u32) -> u32 {
-    let (mut start, mut skip, mut left, mut nr) = (bio.bio.start, 0, bio.bio.len, 0);
+/// Returns the number of requests that a bio, or the rest of one, still needs, or `max` if it needs
+/// more.
+pub(crate) fn nr_parts_left(rq: &Request, splits: &Splits, limits: &QueueLimits, max: u32) -> u32 {
+    let bio = rq.head(splits);
+    let (mut start, mut skip, mut left, mut nr) = (rq.start, rq.skip, rq.len, 0);
     while left > 0 && nr < max {
         let segments = ChainSegments::new(bio, skip, left);
-        let front = split::front(limits, bio.bio.op, start, left, segments);
+        let front = split::front(limits, rq.op, start, left, segments);
         start += front.len.max(1);
         skip += front.len.max(1);
         left = left.saturating_sub(front.len.max(1));

@@ -88,7 +88,7 @@ pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob,
     LateRequest, LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats,
     PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment,
-    Segments, StageStats, UnplugCause, Values, WakePolicy,
+    Segments, StageStats, TagNeed, UnplugCause, Values, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

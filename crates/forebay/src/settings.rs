@@ -4,7 +4,7 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::tag_pool::TagPool;
-use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, RunQueuePolicy, WakePolicy};
+use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, RunQueuePolicy, TagNeed, WakePolicy};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -109,6 +109,9 @@ impl Settings {
         }
         if self.tag_set.is_some() && policy.wake != WakePolicy::Fair {
             return Err(bad("wake", policy.wake.name(), "fair for disks that share a tag_set"));
+        }
+        if self.tag_set.is_some() && policy.tag_need == TagNeed::Parts {
+            return Err(bad("tag_need", "parts", "auto or one for disks that share a tag_set"));
         }
         Ok(policy)
     }

@@ -69,8 +69,8 @@ pub(super) const BUGS: &[Bug] = &[
             },
             Edit {
                 file: "crates/forebay-core/src/classes.rs",
-                from: "true => nr_free.min(self.async_depth.saturating_sub(self.nr_background)),",
-                to: "true => nr_free,",
+                from: "true => self.async_depth.saturating_sub(self.nr_background),",
+                to: "true => u32::MAX,",
             },
         ],
         test: Test::it("forebay", "tags::background_io_leaves_tags_to_others"),

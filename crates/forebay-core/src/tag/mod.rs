@@ -16,7 +16,9 @@
 //! - T11 an asynchronous submit never waits: a bio without a tag stays in the context;
 //! - T12 no thread waits within a turn;
 //! - T13 a user that waits with less than its share goes before users that have theirs
-//!   (`shared.rs`).
+//!   (`shared.rs`);
+//! - T14 a split bio that gathers takes no tag before as many are free as it still needs
+//!   (`gather.rs`).
 //!
 //! # Kinds of waiters
 //!

@@ -228,6 +228,8 @@ pub(crate) struct Bench {
     pub(crate) queue: TestQueue,
     pub(crate) toy: Toy,
     pub(crate) ended: Vec<Ended>,
+    /// The number of requests that a test has checked.
+    pub(crate) nr_checked: usize,
     now: u64,
     next_addr: usize,
 }
@@ -240,7 +242,8 @@ pub(crate) fn limits() -> QueueLimits {
 impl Bench {
     pub(crate) fn new(limits: QueueLimits, policy: Policy) -> Bench {
         let queue = TestQueue::new(limits, policy);
-        Bench { queue, toy: Toy::default(), ended: Vec::new(), now: 0, next_addr: 1 << 20 }
+        let (toy, ended) = (Toy::default(), Vec::new());
+        Bench { queue, toy, ended, nr_checked: 0, now: 0, next_addr: 1 << 20 }
     }
 
     /// Returns memory that no other bio uses.

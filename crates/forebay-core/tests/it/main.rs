@@ -6,6 +6,7 @@ mod errseq;
 mod flush;
 mod fua;
 mod gates;
+mod gather;
 mod lines;
 mod plug;
 mod results;

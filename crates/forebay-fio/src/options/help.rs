@@ -41,7 +41,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
     ]),
     ("Settings of the block layer: keys of device specs (forebay help policies)", &[
-        "plug", "nomerges", "kick", "queue_depth", "nr_requests", "wake", "tag_set",
+        "plug", "nomerges", "kick", "queue_depth", "nr_requests", "wake", "tag_need", "tag_set",
         "reserved_tags", "async_depth", "nr_hw_queues", "run_queue", "max_sectors_kb", "flush",
         "flush_pending_ms", "io_timeout_ms", "io_timeout_grace_ms", "elide", "exclusive", "iostats",
     ]),

@@ -163,6 +163,7 @@ impl Shared {
                 None => runtime_thread::yield_now(),
             }
         };
+        token.core.note_shared_tags();
         token.pool = Some(user);
         token.finish();
     }

@@ -68,6 +68,7 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("nomerges", "rw=read iodepth_batch=4", "2"),
         ("plug", "rw=read iodepth_batch=4", "none"),
         ("max_sectors_kb", "bs=64k", "4"),
+        ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";
     let mut runs = HashMap::new();

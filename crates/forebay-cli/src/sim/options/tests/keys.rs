@@ -12,6 +12,7 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("plug", "", "none"),
     ("nomerges", "", "2"),
     ("wake", "queue_depth=2", "batch"),
+    ("tag_need", "device=hdd queue_depth=4 max_sectors_kb=4", "one"),
     ("queue_depth", "", "2"),
     ("nr_requests", "", "2"),
     ("reserved_tags", "queue_depth=4", "2"),

@@ -1,0 +1,132 @@
+//! Gathering of tags for split bios under `wake=fair` (T14).
+//!
+//! Bios take tags in order of arrival. A split bio that is the oldest either takes each tag as it
+//! is freed, or *gathers*: it waits until as many tags are free as it still needs, and then takes
+//! them all. So its parts reach the device together. An arm that serves neighbours one after
+//! another then does not leave between two parts, to return for the second. A device without an arm
+//! gains nothing, and idles while tags are gathered. [`TagNeed`] chooses.
+//!
+//! Counterpart in Linux: none that was merged. "blk-mq: provide more tags for woken-up process when
+//! tag allocation is busy", 2020, and a series of 2022 on the needs of split bios have the same
+//! aim for threads that wait.
+//!
+//! Gathered tags stay in the set: no other bio of the context takes them, because the oldest goes
+//! first. So nothing has to be given back if the bio ends in another way. Bios behind it wait for
+//! at most `need` completions more than without gathering (T8). It needs at most half of the depth
+//! (T10), so there are always requests in flight that bring the missing tags (T1).
+//!
+//! A set that several disks share is different: others take its free tags. There, and where threads
+//! wait for tags, each part waits for itself.
+
+use crate::hctx::{HardwareContext, Turn};
+use crate::limits::QueueLimits;
+use crate::plant::plants;
+use crate::policy::{Policy, TagNeed};
+use crate::request::{Request, nr_parts_left};
+use crate::splits::Splits;
+use crate::tag::WakePolicy;
+
+/// The state of gathering in a hardware context.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    is_on: bool,
+    /// How many more tags the bio that has gathered takes without another check.
+    nr_left: u32,
+    /// The index of that bio among the split ones, once its first part was cut.
+    bio: Option<u32>,
+}
+
+impl Gather {
+    pub(crate) fn new(policy: &Policy, limits: &QueueLimits) -> Gather {
+        let is_wanted = match policy.tag_need {
+            TagNeed::Auto => limits.rotational,
+            TagNeed::One => false,
+            TagNeed::Parts => true,
+        };
+        let is_on = is_wanted && policy.wake == WakePolicy::Fair;
+        Gather { is_on, nr_left: 0, bio: None }
+    }
+
+    /// Turns gathering off, because other users of the tag set take free tags.
+    pub(crate) fn turn_off(&mut self) {
+        *self = Gather { is_on: false, nr_left: 0, bio: None };
+    }
+
+    /// Records the index of the bio whose front was just cut.
+    pub(crate) fn note_cut(&mut self, bio: Option<u32>) {
+        self.bio = bio;
+    }
+}
+
+/// Whether the oldest request of the backlog may take a tag now.
+pub(crate) enum Gathered {
+    /// As far as gathering is concerned, it may.
+    Enough,
+    /// It waits for more free tags.
+    Short,
+    /// Its class has too few tags. It was moved out of the backlog and made way for others.
+    WaitsElsewhere,
+}
+
+impl Gather {
+    /// Returns how many tags must be free before a request takes one, if it may have `nr_tags` in
+    /// all (T10). The depth may change at any time, so nothing of this is kept.
+    pub(crate) fn need(
+        &self,
+        rq: &Request,
+        splits: &Splits,
+        limits: &QueueLimits,
+        nr_tags: u32,
+    ) -> u32 {
+        if !rq.oversized || self.nr_left_of(rq) > 0 {
+            return 1;
+        }
+        nr_parts_left(rq, splits, limits, (nr_tags / 2).max(1))
+    }
+
+    fn nr_left_of(&self, rq: &Request) -> u32 {
+        if rq.part_of.is_some() && rq.part_of == self.bio { self.nr_left } else { 0 }
+    }
+}
+
+impl Turn<'_> {
+    /// Checks whether the oldest request of the backlog, which is larger than a request may be, has
+    /// to gather more tags.
+    #[cold]
+    pub(crate) fn gather(&mut self) -> Gathered {
+        let HardwareContext { gather, backlog, splits, limits, .. } = &*self.hctx;
+        let Some(rq) = backlog.front().filter(|_| self.hctx.gathers()) else {
+            return Gathered::Enough;
+        };
+        let nr_left = gather.nr_left_of(rq);
+        if nr_left > 0 {
+            self.hctx.gather.nr_left = nr_left - 1;
+            return Gathered::Enough;
+        }
+        let flags = rq.flags;
+        let nr_tags = self.hctx.nr_tags_of(flags);
+        let need = gather.need(rq, splits, limits, nr_tags);
+        if self.hctx.nr_free_tags_of(flags) >= need || plants!(SkipGather) {
+            self.hctx.gather.nr_left = need - 1;
+            return Gathered::Enough;
+        }
+        if self.hctx.nr_free_of_class(flags) >= need {
+            return Gathered::Short;
+        }
+        self.wait_for_class();
+        Gathered::WaitsElsewhere
+    }
+}
+
+impl HardwareContext {
+    /// Returns whether split bios gather tags now. Tags of a device that is gone, and of overdue
+    /// requests, may never come back.
+    pub(crate) fn gathers(&self) -> bool {
+        self.gather.is_on && !self.device.is_failed() && !self.timeouts.has_overdue()
+    }
+
+    /// Records that other contexts take tags from the same set.
+    pub fn note_shared_tags(&mut self) {
+        self.gather.turn_off();
+    }
+}

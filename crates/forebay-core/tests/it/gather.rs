@@ -1,0 +1,207 @@
+//! Tests of split bios that gather tags (T14), under `wake=fair`.
+
+use crate::common::{Bench, limits};
+use forebay_core::{
+    BioFlags, BlockStatus, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits, TagNeed, WakePolicy,
+};
+
+/// The largest request.
+const PART: u64 = 8192;
+
+/// Returns a rotational disk of small requests.
+fn rotational() -> QueueLimits {
+    QueueLimits { max_sectors: (PART / 512) as u32, rotational: true, ..limits() }
+}
+
+fn with_depth(queue_depth: u32) -> Policy {
+    Policy { queue_depth, ..Policy::default() }
+}
+
+impl Bench {
+    /// Reads `nr_parts` requests at a place that is far from others.
+    fn read(&mut self, place: u64, nr_parts: u64) {
+        self.read_with(BioFlags::NONE, place, nr_parts);
+    }
+
+    fn read_with(&mut self, flags: BioFlags, place: u64, nr_parts: u64) {
+        self.issue(Op::Read, flags, place << 20, nr_parts * PART, place);
+    }
+
+    /// Returns the places of the requests that were issued since the last call.
+    fn places(&mut self) -> Vec<u64> {
+        assert!(self.toy.running.iter().all(|&at| at < self.toy.seen.len()));
+        let places = self.toy.seen[self.nr_checked..].iter().map(|seen| seen.start >> 20).collect();
+        self.nr_checked = self.toy.seen.len();
+        places
+    }
+
+    /// Completes the oldest request and returns the places of those that are issued then.
+    fn next_places(&mut self) -> Vec<u64> {
+        self.toy.complete_oldest();
+        self.turn();
+        self.places()
+    }
+}
+
+/// Three bios of four parts, with eight tags, of which one is in use.
+fn three_of_four(policy: Policy, limits: QueueLimits) -> Bench {
+    let mut bench = Bench::new(limits, policy);
+    bench.read(9, 1);
+    (1..=3).for_each(|place| bench.read(place, 4));
+    bench
+}
+
+#[test]
+fn parts_of_a_bio_are_issued_together() {
+    let mut bench = three_of_four(with_depth(8), rotational());
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1], "three tags are left, and four are needed");
+    assert_eq!(bench.next_places(), [2, 2, 2, 2]);
+    let issued: Vec<_> = (0..4).map(|_| bench.next_places()).collect();
+    assert_eq!(issued, [vec![], vec![], vec![], vec![3, 3, 3, 3]]);
+    bench.finish();
+    assert_eq!(bench.ends().len(), 4);
+}
+
+#[test]
+fn disk_without_an_arm_issues_each_part_at_once() {
+    let limits = QueueLimits { rotational: false, ..rotational() };
+    let mut bench = three_of_four(with_depth(8), limits);
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1, 2, 2, 2]);
+    assert_eq!(bench.next_places(), [2]);
+    bench.finish();
+}
+
+#[test]
+fn setting_goes_before_the_kind_of_the_disk() {
+    let one = Policy { tag_need: TagNeed::One, ..with_depth(8) };
+    assert_eq!(three_of_four(one, rotational()).places().len(), 8);
+    let limits = QueueLimits { rotational: false, ..rotational() };
+    let parts = Policy { tag_need: TagNeed::Parts, ..with_depth(8) };
+    assert_eq!(three_of_four(parts, limits).places().len(), 5);
+}
+
+#[test]
+fn threads_that_wait_for_tags_gather_none() {
+    let policy = Policy { tag_need: TagNeed::Parts, wake: WakePolicy::Batch, ..with_depth(8) };
+    assert_eq!(three_of_four(policy, rotational()).places().len(), 8);
+}
+
+#[test]
+fn bio_of_many_parts_needs_half_of_the_tags() {
+    let mut bench = Bench::new(rotational(), with_depth(8));
+    bench.read(1, 5);
+    assert_eq!(bench.places(), [1; 5]);
+    bench.read(2, 20);
+    assert_eq!(bench.places(), [], "three tags are free");
+    assert_eq!(bench.next_places(), [2; 4]);
+    let issued: Vec<_> = (0..8).map(|_| bench.next_places().len()).collect();
+    assert_eq!(issued, [0, 0, 0, 4, 0, 0, 0, 4]);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(5 * PART)), (2, Ok(20 * PART))]);
+}
+
+#[test]
+fn rest_of_a_bio_needs_no_more_tags_than_it_has_parts() {
+    let mut bench = Bench::new(rotational(), with_depth(8));
+    bench.read(9, 1);
+    bench.read(1, 9);
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1]);
+    // Four of the other five parts, and then the last one, which needs a single tag.
+    assert_eq!(bench.next_places(), [1; 4]);
+    assert_eq!(bench.next_places(), [1]);
+    bench.finish();
+}
+
+#[test]
+fn single_tag_serves_all_parts() {
+    for depth in [1, 2, 3] {
+        let mut bench = Bench::new(rotational(), with_depth(depth));
+        (1..=3).for_each(|place| bench.read(place, 4));
+        bench.finish();
+        assert_eq!(bench.toy.seen.len(), 12);
+    }
+}
+
+#[test]
+fn bios_behind_one_that_gathers_wait_for_it_and_no_longer() {
+    let mut bench = three_of_four(with_depth(8), rotational());
+    bench.read(4, 1);
+    bench.finish_running();
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4]);
+}
+
+#[test]
+fn need_follows_the_number_of_tags() {
+    let mut bench = three_of_four(with_depth(8), rotational());
+    bench.queue.hctx.set_nr_requests(6);
+    bench.turn();
+    // Five tags are in use; half of six are needed.
+    assert_eq!(bench.places(), [9, 1, 1, 1, 1]);
+    assert_eq!(bench.next_places(), []);
+    assert_eq!(bench.next_places(), [2; 3]);
+    bench.queue.hctx.set_nr_requests(8);
+    bench.turn();
+    assert_eq!(bench.places(), [2], "the last part needs a single tag");
+    bench.finish();
+}
+
+#[test]
+fn background_bio_gathers_tags_of_its_class_and_holds_up_no_others() {
+    let policy = Policy { async_depth: 4, ..with_depth(16) };
+    let mut bench = Bench::new(rotational(), policy);
+    bench.read_with(BioFlags::BACKGROUND, 1, 3);
+    bench.read_with(BioFlags::BACKGROUND, 2, 4);
+    bench.read(3, 1);
+    assert_eq!(bench.places(), [1, 1, 1, 3], "half of the four tags of the class are needed");
+    assert_eq!(bench.next_places(), [2, 2]);
+    assert_eq!(bench.next_places(), []);
+    assert_eq!(bench.next_places(), [2, 2]);
+    bench.finish();
+    assert_eq!(bench.ends().len(), 3);
+}
+
+#[test]
+fn reserved_tags_count_for_reserved_bios_only() {
+    let policy = Policy { nr_reserved: 4, async_depth: QUEUE_DEPTH_MAX, ..with_depth(8) };
+    let mut bench = Bench::new(rotational(), policy);
+    bench.read(9, 1);
+    bench.read(1, 4);
+    assert_eq!(bench.places(), [9, 1, 1], "four tags are for all: half of them are needed");
+    bench.read_with(BioFlags::RESERVED, 2, 8);
+    assert_eq!(bench.places(), [2; 4]);
+    bench.finish();
+    assert_eq!(bench.ends().len(), 3);
+}
+
+#[test]
+fn nowait_bio_that_finds_tags_for_all_parts_does_not_gather() {
+    let mut bench = Bench::new(rotational(), with_depth(8));
+    bench.read_with(BioFlags::NOWAIT, 1, 8);
+    assert_eq!(bench.places(), [1; 8]);
+    bench.read(2, 4);
+    bench.read_with(BioFlags::NOWAIT, 3, 1);
+    assert_eq!(bench.ends(), [(3, Err(BlockStatus::Again))]);
+    bench.finish();
+}
+
+#[test]
+fn busy_driver_does_not_make_a_bio_gather_twice() {
+    let mut bench = Bench::new(rotational(), with_depth(8));
+    bench.toy.answers.extend([Issue::Queued, Issue::Queued, Issue::Busy]);
+    bench.read(1, 4);
+    assert_eq!(bench.places(), [1, 1]);
+    bench.turn();
+    assert_eq!(bench.places(), [1, 1]);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(4 * PART))]);
+}
+
+#[test]
+fn bios_end_without_tags_if_the_device_is_gone() {
+    let mut bench = three_of_four(with_depth(8), rotational());
+    bench.toy.complete(0, Err(BlockStatus::Offline));
+    bench.turn();
+    bench.finish_running();
+    let nr_offline = bench.ends().iter().filter(|end| end.1 == Err(BlockStatus::Offline)).count();
+    assert_eq!(nr_offline, 3);
+}
