@@ -57,6 +57,8 @@ mod chosen {
         DropHold,
         /// Requests that overlap a write that was given up are issued (H6).
         ForgetRange,
+        /// A split bio takes the first tag that is freed, although it gathers (T14).
+        SkipGather,
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

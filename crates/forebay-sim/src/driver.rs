@@ -341,6 +341,12 @@ impl Port<'_> {
         let block_size = checks.limits.logical_block_size.into();
         let covered = cover::pieces(rq, &checks.bios, block_size, &mut row.pieces);
         checks.expect(covered);
+        let is_one = |row: &&Row| row.is_live && row.command.op != Op::Flush;
+        let nr_live = || state.rows.iter().filter(is_one).count() as u32;
+        let pieces = &state.rows[rq.tag.index()].pieces;
+        let Checks { gathers, limits, bios, .. } = &mut **checks;
+        let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
+        checks.expect(gathered);
         checks.broken.is_none()
     }
 

@@ -149,6 +149,8 @@ impl Plant {
         Plant::Core(CorePlant::DropHold),
         #[cfg(forebay_plant)]
         Plant::Core(CorePlant::ForgetRange),
+        #[cfg(forebay_plant)]
+        Plant::Core(CorePlant::SkipGather),
         Plant::SkipWake,
         Plant::RunWithoutToken,
         Plant::ExtendDelay,
@@ -244,6 +246,7 @@ fn breaks_of_core(plant: CorePlant) -> Option<&'static str> {
         CorePlant::SkipKick => rules::W4,
         CorePlant::SkipDeadline => rules::W7,
         CorePlant::SkipTimeout => rules::H1,
+        CorePlant::SkipGather => rules::T14,
         CorePlant::EndBeforeGrace | CorePlant::DropHold => rules::H5,
         CorePlant::ReapKicked | CorePlant::ForgetRange => return None,
     })

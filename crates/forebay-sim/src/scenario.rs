@@ -10,7 +10,7 @@ use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
 use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
-    SECTOR_SHIFT, WakePolicy,
+    SECTOR_SHIFT, TagNeed, WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
@@ -86,6 +86,8 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     if scenario.file.is_some() {
         load.reopens = random.pick(&[0, 5, 20]);
     }
+    scenario.policy.tag_need = random.pick(&[TagNeed::Auto, TagNeed::One, TagNeed::Parts]);
+    scenario.limits.rotational = random.chance(1, 2);
     (scenario, load)
 }
 

@@ -78,6 +78,7 @@ impl Bios {
             is_cut: false,
             is_given_up: false,
             is_kept: false,
+            is_tried: false,
             charge: None,
             mark: 0,
             queued_at: 0,
@@ -129,6 +130,7 @@ impl Bios {
         (row.serial, row.op, row.flags, row.block) = (serial, bio.op, bio.flags, bio.start / size);
         (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
         (row.is_given_up, row.is_kept) = (false, false);
+        row.is_tried = false;
         row.units.clear();
         row.units.resize((bio.len / size) as usize, Unit::Idle);
         row.values.clear();

@@ -9,6 +9,7 @@
 //! - [`order`]: no bio is overtaken beyond the bound (T8), and a NOWAIT bio does not wait (P5).
 //! - [`gates`]: one task holds the token at a time, and nothing is dispatched behind a closed gate
 //!   (R5).
+//! - [`gather`]: a split bio gathers tags before its first part is issued (T14).
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10).
 //! - [`runs`]: runs of hardware contexts (R1 to R4, R6).
 //! - [`drained`]: nothing is left in the layer at the end of a run.
@@ -29,6 +30,7 @@ pub(crate) mod cover;
 pub(crate) mod drained;
 pub(crate) mod durable;
 pub(crate) mod gates;
+pub(crate) mod gather;
 pub(crate) mod limits;
 pub(crate) mod lines;
 pub(crate) mod order;
@@ -44,6 +46,7 @@ use bios::Bios;
 use durable::Durable;
 use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
+use gather::Gathers;
 use lines::LineWakes;
 use order::Order;
 use register::Register;
@@ -76,6 +79,7 @@ pub(crate) struct Checks {
     pub(crate) durable: Durable,
     pub(crate) order: Order,
     pub(crate) gates: Gatekeeper,
+    pub(crate) gathers: Gathers,
     pub(crate) waits: Waits,
     pub(crate) lines: LineWakes,
     pub(crate) runs: RunLog,
@@ -101,6 +105,7 @@ impl Checks {
             durable: Durable::default(),
             order: Order::new(policy, bound),
             gates: Gatekeeper::new(nr_hctxs),
+            gathers: Gathers::new(policy, &limits, bound > 0),
             waits,
             lines: LineWakes::default(),
             runs: RunLog::new(nr_hctxs),

@@ -18,6 +18,7 @@ pub(crate) const T9: &str = "T9: no task waits while it has a tag that is not is
 pub(crate) const T10: &str = "T10: no task needs more than half of the tags at once";
 pub(crate) const T11: &str = "T11: an asynchronous submit never waits";
 pub(crate) const T12: &str = "T12: no task waits within a turn";
+pub(crate) const T14: &str = "T14: a split bio that gathers tags takes none before they are free";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
 pub(crate) const R2: &str = "R2: a run is requested after the work is published";
@@ -66,5 +67,5 @@ pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
 /// The rules of tags and of runs, in order.
-pub const RULES: [&str; 18] =
-    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, R1, R2, R3, R4, R5, R6];
+pub const RULES: [&str; 19] =
+    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, R1, R2, R3, R4, R5, R6];

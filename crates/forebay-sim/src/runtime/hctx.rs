@@ -108,6 +108,7 @@ impl Hctx {
         }
         device.stir(&mut world.checks());
         let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
+        world.checks().gathers.limited(self.at, nr_requests);
         let inner = Inner { core, driver, nr_requests };
         *self.inner.borrow_mut() = Some(inner);
     }

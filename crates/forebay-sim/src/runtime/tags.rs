@@ -49,6 +49,7 @@ impl Thread<'_> {
                 inner.core.set_nr_requests(nr_requests);
                 inner.nr_requests = nr_requests;
             });
+            self.world.checks().gathers.limited(hctx.at, nr_requests);
         }
         if hctx.with_inner(|inner| inner.core.has_lines()) {
             self.step();

@@ -54,6 +54,8 @@ pub(crate) struct BioRow {
     pub(crate) is_given_up: bool,
     /// A command had it when it ended, so its box must not be used again.
     pub(crate) is_kept: bool,
+    /// A driver was offered a command with a part of the bio.
+    pub(crate) is_tried: bool,
     /// Tags of the budget that the bio holds.
     pub(crate) charge: Option<Tag>,
     /// The time of queueing, in the user's image of durable data.

@@ -1,0 +1,80 @@
+//! Gathering of tags: the first part of a split bio is issued when the tags that the bio gathers
+//! are free (T14).
+//!
+//! The check counts parts by size alone, so it may expect fewer than the layer gathers. It skips
+//! bios with a tag class of their own, and devices that fail: there a retry may hold back a part
+//! that has its tag.
+
+use super::bios::Bios;
+use super::cover::Piece;
+use super::{Verdict, broken, rules};
+use forebay_core::{BioFlags, Op, Policy, QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy};
+
+/// Flags of bios with a tag class of their own.
+const CLASSES: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
+
+/// The limits of tags in use.
+#[derive(Debug)]
+pub(crate) struct Gathers {
+    is_on: bool,
+    nr_reserved: u32,
+    /// The limit of each hardware context.
+    nr_requests: Vec<u32>,
+}
+
+impl Gathers {
+    /// Creates the checker of a disk. `may_retry`: requests may be held back by retries.
+    pub(crate) fn new(policy: &Policy, limits: &QueueLimits, may_retry: bool) -> Gathers {
+        let is_wanted = match policy.tag_need {
+            TagNeed::Auto => limits.rotational,
+            TagNeed::One => false,
+            TagNeed::Parts => true,
+        };
+        let is_certain = !may_retry && policy.io_timeout_ns == 0;
+        let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
+        Gathers {
+            is_on: is_wanted && policy.wake == WakePolicy::Fair && is_certain,
+            nr_reserved: policy.nr_reserved,
+            nr_requests: vec![nr_requests; policy.nr_hw_queues as usize],
+        }
+    }
+
+    /// Records the limit of tags in use of a context.
+    pub(crate) fn limited(&mut self, hctx: usize, nr_requests: u32) {
+        self.nr_requests[hctx] = nr_requests;
+    }
+
+    /// Checks a command that the driver of a context receives while it has `nr_live` others. The
+    /// command consists of these parts of bios.
+    pub(crate) fn check(
+        &self,
+        hctx: usize,
+        nr_live: impl FnOnce() -> u32,
+        pieces: &[Piece],
+        limits: &QueueLimits,
+        bios: &mut Bios,
+    ) -> Verdict {
+        let &[piece] = pieces else { return Ok(()) };
+        let row = bios.row_mut(piece.slot);
+        let is_first = !std::mem::replace(&mut row.is_tried, true);
+        let is_split = piece.nr < row.units.len();
+        let is_data = matches!(row.op, Op::Read | Op::Write);
+        if !(self.is_on && is_first && is_split && is_data) || row.flags.intersects(CLASSES) {
+            return Ok(());
+        }
+        let blocks_max = (limits.max_sectors << SECTOR_SHIFT) / limits.logical_block_size;
+        let nr_parts = row.units.len().div_ceil(blocks_max as usize) as u32;
+        let nr_requests = self.nr_requests[hctx];
+        let nr_tags = nr_requests - self.nr_reserved.min(nr_requests - 1);
+        let need = nr_parts.min((nr_tags / 2).max(1));
+        let nr_live = nr_live();
+        if nr_live + need <= nr_tags {
+            return Ok(());
+        }
+        let what = format!(
+            "{} gathers {need} of {nr_tags} tags, and was issued while {nr_live} were in use",
+            row.name()
+        );
+        broken(rules::T14, what)
+    }
+}
