@@ -3,12 +3,14 @@
 //! - [`published`]: the tables, as data;
 //! - [`virtual_time`]: the experiments in the simulator, and their loads;
 //! - [`real`]: the same with threads, in real time;
+//! - [`mixed`]: split reads beside small ones, in virtual time;
 //! - [`flush`]: the experiment on flushes, in both;
 //! - [`rows`], [`notes`], [`report`]: figures, explanations, and output.
 
 #[cfg(test)]
 mod bounds;
 mod flush;
+mod mixed;
 mod notes;
 mod published;
 mod real;
@@ -184,6 +186,9 @@ fn whole(rows: Vec<rows::Row>) -> Outcome {
 fn title(experiment: &'static str, device: &'static str) -> String {
     if experiment == "run" {
         return format!("run: {device}, 8 jobs, random reads of 4 KiB");
+    }
+    if experiment == mixed::NAME {
+        return format!("{experiment}: {device}, 12 jobs read 1 MiB and 12 jobs 4 KiB, few tags");
     }
     if let Some(title) = flush::title(experiment) {
         return title;

@@ -88,6 +88,7 @@ fn table(rows: &[&Row], format: Format) -> String {
     let x_name = match rows[0].experiment {
         "run" => "depth",
         "flush-each" | "flush-100" => "threads",
+        super::mixed::NAME => "tags",
         _ => "jobs",
     };
     let mut header = vec![format!("{}; {x_name}", rows[0].metric)];

@@ -9,7 +9,8 @@ pub(super) struct Row {
     pub(super) part: &'static str,
     /// The model of the device.
     pub(super) device: &'static str,
-    /// The number of jobs (`tags`), of I/Os in flight (`run`), or of threads (`flush`).
+    /// The number of jobs (`tags`), of tags (`tags-mixed`), of I/Os in flight (`run`), or of
+    /// threads (`flush`).
     pub(super) x: u32,
     /// The name of the figure.
     pub(super) metric: &'static str,
@@ -77,6 +78,16 @@ impl Row {
 pub(super) mod metric {
     /// Completed I/Os per second.
     pub(in crate::lab) const IOPS: &str = "iops";
+    /// Bytes of completed I/Os per second, in units of 1 MiB.
+    pub(in crate::lab) const MIB_PER_S: &str = "mib_per_s";
+    /// Mean latency of the large I/Os of a mixed load, waits for tags included.
+    pub(in crate::lab) const LARGE_MEAN: &str = "large_mean_us";
+    /// 99th percentile of that latency.
+    pub(in crate::lab) const LARGE_P99: &str = "large_p99_us";
+    /// Mean latency of its small I/Os.
+    pub(in crate::lab) const SMALL_MEAN: &str = "small_mean_us";
+    /// 99th percentile of that latency.
+    pub(in crate::lab) const SMALL_P99: &str = "small_p99_us";
     /// Voluntary context switches: the sum of the next three.
     pub(in crate::lab) const SWITCHES: &str = "context_switches_per_s";
     /// Switches of job threads that wait for tags.

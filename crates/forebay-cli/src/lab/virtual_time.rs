@@ -1,11 +1,12 @@
 //! The published experiments in virtual time: their loads, and the rows computed from them.
 
 use forebay_sim::lab::{
-    Costs, Measured, RunCosts, RunLoad, RunQueue, TagLoad, WakePolicy, Worker, measure_runs,
-    measure_tags,
+    Costs, Measured, RunCosts, RunLoad, RunQueue, TagLoad, TagNeed, WakePolicy, Worker,
+    measure_runs, measure_tags,
 };
 use forebay_sim::machines::{self, Preset};
 
+use super::mixed;
 use super::notes;
 use super::published::{self, Tags};
 use super::rows::{Bound, Row, add_switch_ratios, metric};
@@ -34,7 +35,8 @@ pub(super) const SEED: u64 = 1;
 pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
     let tables = published::TAGS.iter().chain(&published::SMALL);
     let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
-    tables.flat_map(|table| of_table(table, is_full)).collect()
+    let rows = tables.flat_map(|table| of_table(table, is_full));
+    rows.chain(mixed::rows(device)).collect()
 }
 
 /// Returns whether `device` has cells that only `--full` simulates: tables of small reads.
@@ -90,6 +92,8 @@ pub(super) fn load(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> TagLoad {
         block_bytes: table.block_bytes,
         nr_tags: table.nr_tags,
         wake,
+        tag_need: TagNeed::Auto,
+        is_mixed: false,
         costs: Costs::default(),
         worker,
         warm_up_ns,

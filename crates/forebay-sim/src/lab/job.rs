@@ -106,9 +106,9 @@ impl Job {
         (self.boxes.pop().expect("there is a box for each part"), start, u64::from(at))
     }
 
-    /// Records the end of a bio. Returns how long its I/O waited for tags, ns, if that has ended
-    /// too.
-    pub(super) fn end(&mut self, queued: Box<QueuedBio>) -> Option<u64> {
+    /// Records the end of a bio. Returns how long its I/O waited for tags and how long it took, ns,
+    /// if it has ended too.
+    pub(super) fn end(&mut self, queued: Box<QueuedBio>, now: u64) -> Option<(u64, u64)> {
         assert_eq!(queued.result(), Ok(queued.bio().len), "a machine does not fail");
         let at = queued.bio().user_data as u32;
         let io = &mut self.ios[at as usize];
@@ -117,7 +117,7 @@ impl Job {
         self.boxes.push(queued);
         (io.nr_ended == self.parts).then(|| {
             self.ended.push(at);
-            io.waited_ns
+            (io.waited_ns, now - io.begun_ns)
         })
     }
 

@@ -20,6 +20,8 @@ pub struct Measured {
     /// How long I/Os waited for tags, ns; 0 for those that did not wait. I/Os that still waited at
     /// the end count with their time until then.
     pub tag_waits: Histogram,
+    /// How long I/Os took in all, ns: those of the load's size, and in a mixed load those of 4 KiB.
+    pub latencies: [Histogram; 2],
 }
 
 impl Measured {
@@ -104,6 +106,7 @@ mod tests {
             nr_vain_wakes: 1,
             nr_worker_runs: 2,
             tag_waits: Histogram::default(),
+            latencies: [Histogram::default(), Histogram::default()],
         };
         assert_eq!(measured.iops(), 80.0);
         assert_eq!(measured.tag_switches_per_s(), 12.0);

@@ -27,7 +27,7 @@ pub use costs::Costs;
 pub use flush::{
     FlushCounts, FlushLoad, FlushMeasured, FsyncShape, FsyncTask, FsyncTasks, measure_flushes,
 };
-pub use forebay_core::{FlushPolicy, WakePolicy};
+pub use forebay_core::{FlushPolicy, TagNeed, WakePolicy};
 pub use measured::{Measured, jain};
 pub use processor::{RunCosts, RunCounts, RunQueue};
 pub use run::{RunLoad, measure_runs};

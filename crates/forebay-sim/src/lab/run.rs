@@ -5,7 +5,7 @@ use super::measured::Measured;
 use super::processor::{Processor, RunCosts, RunCounts, RunQueue};
 use super::work::Worker;
 use super::world::{TagLoad, World};
-use forebay_core::WakePolicy;
+use forebay_core::{TagNeed, WakePolicy};
 use forebay_model::machines::Preset;
 
 /// Jobs that read 4 KiB at a time, on a device that is faster than its processors.
@@ -46,6 +46,8 @@ pub fn measure_runs(load: &RunLoad) -> (Measured, RunCounts) {
         block_bytes: 4096,
         nr_tags,
         wake: WakePolicy::Fair,
+        tag_need: TagNeed::One,
+        is_mixed: false,
         costs,
         worker: Worker::Absent,
         warm_up_ns,

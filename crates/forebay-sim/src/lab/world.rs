@@ -8,7 +8,7 @@ use super::processor::{Processor, RunCounts};
 use super::work::{Work, Worker};
 use forebay_core::{
     Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
-    QueuedBio, RunCounters, SECTOR_SHIFT, Segment, TagSet, WaitId, WakePolicy,
+    QueuedBio, RunCounters, SECTOR_SHIFT, Segment, TagNeed, TagSet, WaitId, WakePolicy,
 };
 use forebay_model::{Random, machines::Preset};
 use std::cmp::Reverse;
@@ -32,6 +32,10 @@ pub struct TagLoad {
     pub nr_tags: u32,
     /// The tag wait policy: bios or threads wait for a tag, and which waiter a freed tag wakes.
     pub wake: WakePolicy,
+    /// How many tags a split bio waits for, if bios wait.
+    pub tag_need: TagNeed,
+    /// Every second job reads 4 KiB at a time, whatever `block_bytes` is.
+    pub is_mixed: bool,
     /// The costs of the threads' work.
     pub costs: Costs,
     /// The work that is left to a worker, under the policies where threads wait.
@@ -47,7 +51,8 @@ pub struct TagLoad {
 /// Runs a load.
 ///
 /// # Panics
-/// If the load has no jobs, tags or time, or if a block is not a whole number of requests.
+/// If the load has no jobs, tags or time, if a block is not a whole number of requests, or if a
+/// mixed load has threads that wait for tags.
 pub fn measure_tags(load: &TagLoad) -> Measured {
     World::new(load).run().0
 }
@@ -56,6 +61,16 @@ pub fn measure_tags(load: &TagLoad) -> Measured {
 const MACHINE_STREAM: u64 = 0;
 const WORLD_STREAM: u64 = 1;
 const FIRST_JOB_STREAM: u64 = 16;
+
+/// The size of the reads of every second job in a mixed load.
+const SMALL_BYTES: u64 = 4096;
+
+impl TagLoad {
+    /// Returns whether a job reads 4 KiB at a time in a mixed load.
+    fn is_small(&self, job: usize) -> bool {
+        self.is_mixed && !job.is_multiple_of(2)
+    }
+}
 
 /// The address of all reads; it is never dereferenced.
 const ADDR: usize = 1 << 20;
@@ -95,8 +110,10 @@ impl<'a> World<'a> {
             false => load.block_bytes,
         };
         assert!(load.block_bytes.is_multiple_of(part_bytes), "an I/O is whole requests");
+        assert!(!(load.is_mixed && is_thread_waiting), "each job has its own number of parts");
         let parts = (load.block_bytes / part_bytes) as u32;
-        let policy = Policy { queue_depth: load.nr_tags, wake: load.wake, ..Policy::default() };
+        let &TagLoad { nr_tags: queue_depth, wake, tag_need, .. } = load;
+        let policy = Policy { queue_depth, wake, tag_need, ..Policy::default() };
         let depth = (load.depth / load.nr_jobs).max(1);
         let stream = |nr| Random::new(load.seed, nr);
         let job = |id: usize| {
@@ -128,6 +145,7 @@ impl<'a> World<'a> {
                 nr_vain_wakes: 0,
                 nr_worker_runs: 0,
                 tag_waits: Histogram::default(),
+                latencies: [Histogram::default(), Histogram::default()],
             },
         }
     }
@@ -220,9 +238,11 @@ impl<'a> World<'a> {
         let id = queued.owner() as usize;
         let is_measured = self.is_measured(now);
         let job = &mut self.jobs[id];
-        let Some(waited_ns) = job.end(queued) else { return };
+        let Some((waited_ns, took_ns)) = job.end(queued, now) else { return };
         if is_measured {
             job.nr_ios += 1;
+            let is_small = usize::from(self.load.is_small(id));
+            self.measured.latencies[is_small].record(took_ns);
             self.measured.tag_waits.record(waited_ns);
         }
         if job.doing == Doing::WaitingForEnd {
@@ -257,7 +277,10 @@ impl<'a> World<'a> {
     }
 
     fn submit(&mut self, id: usize, now: u64) {
-        let (block_bytes, part_bytes) = (self.load.block_bytes, self.part_bytes);
+        let (block_bytes, part_bytes) = match self.load.is_small(id) {
+            true => (SMALL_BYTES, SMALL_BYTES),
+            false => (self.load.block_bytes, self.part_bytes),
+        };
         let nr_places = self.load.device.capacity_bytes / block_bytes;
         let job = &mut self.jobs[id];
         let place = |random: &mut Random| random.below(nr_places) * block_bytes;
