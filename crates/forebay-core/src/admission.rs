@@ -158,6 +158,17 @@ impl HardwareContext {
         self.admission.as_mut()?.lines.as_mut()
     }
 
+    /// Makes threads wait for tags by the first version of stash-and-wake, which can hang
+    /// ([`TagWaits::stash_v1`](crate::TagWaits::stash_v1)). For simulators only.
+    ///
+    /// # Panics
+    /// Panics if threads wait for tags already.
+    pub fn emulate_stash_v1(&mut self) {
+        if let Some(lines) = self.lines_mut() {
+            lines.emulate_stash_v1();
+        }
+    }
+
     /// Marks the thread of `id`, the owner of its bios, as running. The thread tries again to get
     /// tags for the requests left in its queue. The caller runs a turn afterwards.
     pub fn awake(&mut self, id: WaitId) {

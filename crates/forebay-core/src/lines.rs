@@ -79,6 +79,12 @@ impl Lines {
         })
     }
 
+    /// Replaces the policy by [`TagWaits::stash_v1`].
+    pub(crate) fn emulate_stash_v1(&mut self) {
+        assert!(self.is_empty(), "no thread waits yet");
+        self.waits = TagWaits::stash_v1(self.waits.depth());
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

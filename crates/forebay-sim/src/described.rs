@@ -9,6 +9,7 @@ use crate::summary::Summary;
 use crate::task::events;
 use crate::task::random::{self, Load};
 use crate::violation::Violation;
+use crate::wake::Wake;
 use crate::{DeviceSpec, FIRST_TASK_STREAM};
 use forebay_core::{Gate, Op, QueueLimits};
 use forebay_model::Random;
@@ -204,6 +205,7 @@ impl ScenarioSpec {
         Scenario {
             limits,
             policy: disk.policy,
+            is_stash_v1: disk.wake() == Wake::StashV1,
             engine: disk.device.build(self.block_size),
             nr_tasks,
             preempt: interleaving.switches,

@@ -8,6 +8,7 @@ use crate::scheduler::PREEMPT_OF;
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
+use crate::wake::Wake;
 use forebay_core::{BlockStatus, LimitsError, Policy, QueueLimits};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
@@ -80,6 +81,8 @@ pub struct JobDisk {
     pub device: DeviceSpec,
     /// The settings of the layer.
     pub policy: Policy,
+    /// `policy.wake` is [`Wake::StashV1`](crate::Wake::StashV1), which no disk has.
+    is_stash_v1: bool,
     /// The largest request, in sectors of 512 bytes, up to the limit of the hardware. `None`: the
     /// device's.
     pub max_sectors: Option<u32>,
@@ -90,7 +93,18 @@ pub struct JobDisk {
 impl JobDisk {
     /// Returns a disk on this device with its default settings.
     pub fn new(device: DeviceSpec) -> JobDisk {
-        JobDisk { policy: device.policy(), device, max_sectors: None, faults: Vec::new() }
+        let (policy, faults) = (device.policy(), Vec::new());
+        JobDisk { policy, is_stash_v1: false, device, max_sectors: None, faults }
+    }
+
+    /// Sets the wake policy.
+    pub fn set_wake(&mut self, wake: Wake) {
+        (self.policy.wake, self.is_stash_v1) = (wake.policy(), wake == Wake::StashV1);
+    }
+
+    /// Returns the wake policy.
+    pub fn wake(&self) -> Wake {
+        if self.is_stash_v1 { Wake::StashV1 } else { Wake::OfDisk(self.policy.wake) }
     }
 
     /// Returns the largest request, in sectors of 512 bytes.
@@ -242,6 +256,7 @@ fn scenario(
     Scenario {
         limits: disk.limits(capacity_bytes, block),
         policy: disk.policy,
+        is_stash_v1: disk.is_stash_v1,
         engine: disk.device.build(block),
         nr_tasks,
         preempt: PREEMPT_OF / 8,

@@ -55,6 +55,7 @@ mod summary;
 mod task;
 mod trace;
 mod violation;
+mod wake;
 mod world;
 
 pub use check::rules::RULES;
@@ -72,6 +73,7 @@ use crate::check::Broken;
 use crate::check::rules;
 use crate::coroutine::Task;
 use crate::scenario::Scenario;
+pub use crate::wake::Wake;
 use crate::world::World;
 use forebay_model::Random;
 use std::any::Any;
@@ -85,8 +87,8 @@ pub struct Options {
     pub nr_bios: u32,
     /// A bug for the checkers to find.
     pub plant: Option<Plant>,
-    /// The wake policy, in place of the scenario's. [`WakePolicy::StashV1`] hangs.
-    pub wake: Option<WakePolicy>,
+    /// The wake policy, in place of the scenario's.
+    pub wake: Option<Wake>,
     /// The largest number of requests at the driver, in place of the scenario's: 1 to
     /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: Option<u32>,

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::file::FileSettings;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
+use crate::wake::Wake;
 use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
     SECTOR_SHIFT, TagNeed, WakePolicy,
@@ -19,6 +20,8 @@ use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 pub(crate) struct Scenario {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
+    /// `policy.wake` is the first version of `stash`, which can hang.
+    pub(crate) is_stash_v1: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
@@ -43,8 +46,10 @@ impl Scenario {
             self.policy.nr_requests = None;
         }
         if let Some(wake) = options.wake {
-            self.policy.wake = wake;
-            self.budget.iter_mut().for_each(|budget| budget.wake = wake);
+            (self.policy.wake, self.is_stash_v1) = (wake.policy(), wake == Wake::StashV1);
+            if let Some(budget) = &mut self.budget {
+                (budget.wake, budget.is_stash_v1) = (self.policy.wake, self.is_stash_v1);
+            }
         }
     }
 }
@@ -56,6 +61,7 @@ pub(crate) struct BudgetSettings {
     /// The minimum of the limit of tags in use, while the limit changes.
     pub(crate) limit_min: u32,
     pub(crate) wake: WakePolicy,
+    pub(crate) is_stash_v1: bool,
 }
 
 /// How many bios may overtake another one if the device fails: a retry holds bios back (A1).
@@ -69,6 +75,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
     let mut scenario = Scenario {
         policy: policy(random, nr_tasks),
+        is_stash_v1: false,
         engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
@@ -94,7 +101,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
 fn budget(random: &mut Random) -> BudgetSettings {
     let depth: u32 = random.pick(&[1, 2, 4, 16]);
     let limit_min = random.pick(&[depth, depth, depth.div_ceil(2), 1]);
-    BudgetSettings { depth, limit_min, wake: wake(random) }
+    BudgetSettings { depth, limit_min, wake: wake(random), is_stash_v1: false }
 }
 
 fn wake(random: &mut Random) -> WakePolicy {

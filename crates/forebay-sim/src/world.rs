@@ -40,6 +40,8 @@ const PLANT_OF: u32 = 4;
 pub(crate) struct DiskSettings {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
+    /// Threads wait for tags by the first version of stash-and-wake.
+    pub(crate) is_stash_v1: bool,
 }
 
 /// The simulated world of a run.
@@ -67,7 +69,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
-        let Scenario { budget, bound, file, faults, .. } = scenario;
+        let Scenario { budget, bound, file, faults, is_stash_v1, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let told = match plant {
@@ -81,7 +83,7 @@ impl World {
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),
-            disk: DiskSettings { limits: told, policy },
+            disk: DiskSettings { limits: told, policy, is_stash_v1 },
             device: RefCell::new(Device::new(
                 engine,
                 stream(2),

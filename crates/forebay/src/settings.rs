@@ -40,6 +40,10 @@ pub(crate) struct Settings {
     tag_set: Option<String>,
 }
 
+/// The end of the error for `wake=stash-v1`.
+const ONLY_SIMULATED: &str =
+    "; stash-v1 can hang, so only the simulator has it: forebay sim --wake=stash-v1";
+
 impl Settings {
     /// Takes the keys that every disk has.
     pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
@@ -47,7 +51,11 @@ impl Settings {
         for knob in &KNOBS {
             let Some(value) = keys.take_text(knob.key) else { continue };
             if !knob.set(&mut policy, &value) {
-                return Err(bad(knob.key, value, knob.values.expected()));
+                let mut expected = knob.values.expected();
+                if knob.key == "wake" && value == "stash-v1" {
+                    expected += ONLY_SIMULATED;
+                }
+                return Err(bad(knob.key, value, expected));
             }
             given.push(knob.key);
         }

@@ -7,7 +7,7 @@
 use forebay::IoError;
 use forebay_fio::cmdline::CommandLine;
 use forebay_fio::report::{JobError, JobReport, Report, json};
-use forebay_sim::{CloneFigures, Summary};
+use forebay_sim::{CloneFigures, JobDisk, Summary};
 use serde_json::{Map, Value, json};
 
 use super::rows::{Figure, Row};
@@ -161,7 +161,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "faults": faults.collect::<Vec<_>>(),
         "runs": summary.stats.runs_made + summary.skipped_runs,
         "skipped_runs": summary.skipped_runs,
-        "policy": info::settings_of(&disk.policy, disk.largest_request()),
+        "policy": policy_of(disk),
         "checked": {
             "steps": summary.nr_steps,
             "bios": summary.nr_bios,
@@ -176,4 +176,11 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         object = figures.into_iter().chain(object).collect();
     }
     object
+}
+
+/// Returns the settings of the layer.
+fn policy_of(disk: &JobDisk) -> Map<String, Value> {
+    let mut settings = info::settings_of(&disk.policy, disk.largest_request());
+    settings.insert("wake".to_owned(), disk.wake().name().into());
+    settings
 }

@@ -3,7 +3,7 @@
 //! Keys are those of a disk spec, and `device`. Each takes effect or is refused by name.
 
 use forebay::{BadKnob, KNOBS, Knob, Policy, Spec};
-use forebay_sim::{DeviceSpec, JobDisk, WakePolicy, machines, parse_size};
+use forebay_sim::{DeviceSpec, JobDisk, Wake, machines, parse_size};
 
 use super::device;
 
@@ -133,14 +133,12 @@ pub(super) fn check(key: &str, value: &str, tasks: Tasks) -> Result<(), String> 
     }
 }
 
-/// Returns the wake policy with this name, including `stash-v1`, which only the simulator accepts.
+/// Returns the wake policy with this name, including `stash-v1`, which only the simulator has.
 ///
 /// # Errors
-/// No policy has this name.
-pub(super) fn wake_policy(name: &str) -> Result<WakePolicy, String> {
-    let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
-    let found = policies.find(|policy| policy.name() == name);
-    found.ok_or_else(|| "expected fair, batch, stash, single or stash-v1".to_owned())
+/// Returns a description of the values if there is none.
+pub(super) fn wake_policy(name: &str) -> Result<Wake, String> {
+    Wake::named(name).ok_or_else(|| "expected fair, batch, stash, single or stash-v1".to_owned())
 }
 
 fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
@@ -149,7 +147,7 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(),
         return if is_as_it_is { Ok(()) } else { Err(format!("not simulated: {why}")) };
     }
     match (key, Knob::named(key)) {
-        (WAKE, _) => disk.policy.wake = wake_policy(value)?,
+        (WAKE, _) => disk.set_wake(wake_policy(value)?),
         (MAX_SECTORS_KB, _) => {
             let kib = parse_size(value).filter(|kib| (1..=1 << 20).contains(kib));
             let kib = kib.ok_or("expected a number of KiB from 1 to 1048576")?;
@@ -273,6 +271,7 @@ fn add_keys<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_sim::WakePolicy;
 
     fn settings(pairs: &[&str]) -> Settings {
         let pairs = pairs.iter().map(|text| pair(text).expect("a pair"));

@@ -25,7 +25,7 @@
 //! - A waiter that gives up takes the steps of one that got its tags without a wake-up:
 //!   `waits.remove`, else `waits.donate`.
 //! - Shrinking: first `waits.resize`, then the set's `resize` (T6). Growing: first the set's.
-//! - A thread that takes tags reports it (`waits.took`) if the policy is [`WakePolicy::StashV1`].
+//! - A thread that takes tags reports it (`waits.took`) to waits by [`TagWaits::stash_v1`].
 
 use alloc::collections::VecDeque;
 
@@ -64,6 +64,29 @@ impl TagWaits {
     pub fn new(policy: WakePolicy, depth: u32) -> TagWaits {
         let line = VecDeque::with_capacity(NR_WAITS_USUAL);
         TagWaits { line, wakes: Wakes::new(policy, depth) }
+    }
+
+    /// Creates an empty wait queue with the first version of stash-and-wake. It is for the
+    /// simulator only, because it can hang, and no setting of a disk leads here.
+    ///
+    /// Freed tags first fill a stash of a quarter of the depth and wake no waiter. While the stash
+    /// is full, each freed tag wakes one waiter. Each taken tag leaves the stash; when the stash is
+    /// empty, it has to fill again. With a depth below 16, or fewer than four waiters, it works as
+    /// [`WakePolicy::Batch`].
+    ///
+    /// Source: the first version of "stash and wake", an RFC on linux-block, 2020.
+    ///
+    /// # Panics
+    /// Panics if `depth` is 0.
+    pub fn stash_v1(depth: u32) -> TagWaits {
+        let line = VecDeque::with_capacity(NR_WAITS_USUAL);
+        TagWaits { line, wakes: Wakes::stash_v1(depth) }
+    }
+
+    /// Returns whether these are waits by [`TagWaits::stash_v1`]; their
+    /// [`policy`](TagWaits::policy) is [`WakePolicy::Stash`].
+    pub fn is_stash_v1(&self) -> bool {
+        self.wakes.is_stash_v1
     }
 
     /// Returns the wake policy.
@@ -125,7 +148,7 @@ impl TagWaits {
         self.wakes.free(nr_freed, nr_busy, &mut self.line, out);
     }
 
-    /// Records that `nr` tags were taken, by a waiter or not. Only [`WakePolicy::StashV1`] uses it.
+    /// Records that `nr` tags were taken, by a waiter or not. Only [`TagWaits::stash_v1`] uses it.
     pub fn took(&mut self, nr: u32) {
         self.wakes.took(nr);
     }

@@ -6,10 +6,10 @@
 //!
 //! # Why no waiter sleeps forever (T1)
 //!
-//! All policies but the last use the same two counters. `freed` counts tags that were freed, and
-//! wake-ups that were given back (T5), while there were waiters. `woken` counts the tags that
-//! wake-ups were given for. Both only grow and may wrap; only their difference, the *surplus*, has
-//! a meaning (T3).
+//! All policies, without *stash-v1* below, use the same two counters. `freed` counts tags that were
+//! freed, and wake-ups that were given back (T5), while there were waiters. `woken` counts the tags
+//! that wake-ups were given for. Both only grow and may wrap; only their difference, the *surplus*,
+//! has a meaning (T3).
 //!
 //! Suppose that a set hangs: all d tags are free, no thread will act, and the queue is not empty.
 //! Consider the last try that failed. It needed n tags, and its waiter was already in the queue, so
@@ -29,11 +29,11 @@
 //!   use under the lock, as all earlier ones did, and saw none. So it woke one of the four, and
 //!   that waiter has to report freed tags again. This contradicts that the report was the last.
 //!
-//! *Stash-v1* has no such counters. Tags that fill the stash wake no waiter, and neither do tags
-//! that fill it again after threads took some. With a stash of s, w woken waiters put w tags and
-//! wake only w - s others. With a stash of a quarter of the depth, the wake-ups are used up after
-//! three such generations, and the remaining waiters sleep forever. The tests find the shortest
-//! path to that state.
+//! *Stash-v1* ([`TagWaits::stash_v1`](super::TagWaits::stash_v1)) has no such counters. Tags that
+//! fill the stash wake no waiter, and neither do tags that fill it again after threads took some.
+//! With a stash of s, w woken waiters put w tags and wake only w - s others. With a stash of a
+//! quarter of the depth, the wake-ups are used up after three such generations, and the remaining
+//! waiters sleep forever. The tests find the shortest path to that state.
 //!
 //! When the depth shrinks, the batch is reduced first (T6). Tags that drop out when they are put
 //! are reported like any others. When the depth grows, the new tags count as freed: they are at
@@ -76,18 +76,10 @@ pub enum WakePolicy {
     /// Wakes one waiter per freed tag, in the order of arrival. A waiter that was woken in vain
     /// keeps its turn.
     Single,
-    /// The first version of stash-and-wake. For the simulator only, because it can hang. Freed tags
-    /// first fill a stash of a quarter of the depth and wake no waiter. While the stash is full,
-    /// each freed tag wakes one waiter. Each taken tag leaves the stash; when the stash is empty,
-    /// it has to fill again. With a depth below 16, or fewer than four waiters, it works as
-    /// [`WakePolicy::Batch`].
-    ///
-    /// Source: the first version of "stash and wake", an RFC on linux-block, 2020.
-    StashV1,
 }
 
 impl WakePolicy {
-    /// The policies that a disk can use: all except [`WakePolicy::StashV1`].
+    /// All policies.
     pub const ALL: [WakePolicy; 4] =
         [WakePolicy::Fair, WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single];
 
@@ -98,7 +90,6 @@ impl WakePolicy {
             WakePolicy::Batch => "batch",
             WakePolicy::Stash => "stash",
             WakePolicy::Single => "single",
-            WakePolicy::StashV1 => "stash-v1",
         }
     }
 
@@ -113,11 +104,13 @@ impl WakePolicy {
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Wakes {
     pub(super) policy: WakePolicy,
+    /// The policy is the first version of stash-and-wake, which only the simulator uses.
+    pub(super) is_stash_v1: bool,
     depth: u32,
     batch: u32,
     freed: u32,
     woken: u32,
-    /// For [`WakePolicy::StashV1`]: the fill level of the stash, and whether the stash has been
+    /// For that version: the fill level of the stash, and whether the stash has been
     /// full since it was last empty.
     stash: (u32, bool),
 }
@@ -126,7 +119,11 @@ impl Wakes {
     pub(super) fn new(policy: WakePolicy, depth: u32) -> Wakes {
         assert!(depth > 0, "a set of no tags has no waits");
         let batch = batch(policy, depth);
-        Wakes { policy, depth, batch, freed: 0, woken: 0, stash: (0, false) }
+        Wakes { policy, is_stash_v1: false, depth, batch, freed: 0, woken: 0, stash: (0, false) }
+    }
+
+    pub(super) fn stash_v1(depth: u32) -> Wakes {
+        Wakes { is_stash_v1: true, ..Wakes::new(WakePolicy::Stash, depth) }
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -147,8 +144,8 @@ impl Wakes {
     ) {
         let nr_accounted = match self.policy {
             WakePolicy::Fair | WakePolicy::Batch | WakePolicy::Single => nr_freed,
+            WakePolicy::Stash if self.is_stash_v1 => self.free_by_stash(nr_freed, line, out),
             WakePolicy::Stash => self.free_by_busy(nr_freed, nr_busy, line, out),
-            WakePolicy::StashV1 => self.free_by_stash(nr_freed, line, out),
         };
         self.freed = self.freed.wrapping_add(nr_accounted);
         self.settle(line, out);
@@ -199,8 +196,7 @@ impl Wakes {
 
     fn has_stash(&self, line: &VecDeque<Wait>) -> bool {
         let is_deep = match self.policy {
-            WakePolicy::Stash => true,
-            WakePolicy::StashV1 => self.depth >= STASH_DEPTH_MIN,
+            WakePolicy::Stash => !self.is_stash_v1 || self.depth >= STASH_DEPTH_MIN,
             WakePolicy::Fair | WakePolicy::Batch | WakePolicy::Single => false,
         };
         is_deep && line.len() >= NR_WAITS_FEW

@@ -32,10 +32,14 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(settings: &BudgetSettings) -> Budget {
-        let &BudgetSettings { depth, limit_min, wake } = settings;
+        let &BudgetSettings { depth, limit_min, wake, is_stash_v1 } = settings;
+        let waits = match is_stash_v1 {
+            true => TagWaits::stash_v1(depth),
+            false => TagWaits::new(wake, depth),
+        };
         Budget {
             tags: TagSet::new(depth),
-            waits: RefCell::new(TagWaits::new(wake, depth)),
+            waits: RefCell::new(waits),
             count: WaiterCount::new(),
             limit_min,
             is_resizing: Cell::new(false),
@@ -55,7 +59,7 @@ impl Budget {
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
         let is_got = self.tags.try_get_exact(need, &mut 0, &mut |tag| out.push(tag)).is_ok();
         let mut waits = self.waits.borrow_mut();
-        if is_got && waits.policy() == WakePolicy::StashV1 {
+        if is_got && waits.is_stash_v1() {
             waits.took(need);
         }
         is_got

@@ -93,7 +93,7 @@ impl Hctx {
     /// Puts a new inner part in place.
     pub(crate) fn open(&self, world: &World) {
         let depth = world.disk.policy.queue_depth;
-        let core = HardwareContext::new(
+        let mut core = HardwareContext::new(
             world.disk.limits,
             world.disk.policy,
             self.at as u32,
@@ -101,6 +101,9 @@ impl Hctx {
             Arc::new(TagSet::new(depth)),
             Arc::clone(&self.counters),
         );
+        if world.disk.is_stash_v1 {
+            core.emulate_stash_v1();
+        }
         let driver = DriverState::new(self.at, depth + 1);
         let device = &mut *world.device.borrow_mut();
         if let Some(file) = &mut device.file {

@@ -8,6 +8,12 @@
 //!
 //! The protocol is that of `tag/shared.rs` in the core, which proves T1, T2 and T13. The state of
 //! each user (out, in line, or woken) is under the lock as well.
+//!
+//! No wake-up depends on a timer. A disk that waits for tags with nothing in flight cannot be told
+//! from one with a busy device, so its leader turns every 3 ms all the same. In the models
+//! (`tag_models.rs`) a timeout never ends a wait (`toy.rs`): each turn there follows a submission,
+//! a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
+//! [`TagPool::lost_wake_up`] finds waits that such a retry has ended.
 
 use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};

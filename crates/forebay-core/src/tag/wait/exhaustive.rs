@@ -31,6 +31,7 @@ enum At {
 #[derive(Clone)]
 struct Plan {
     policy: WakePolicy,
+    is_stash_v1: bool,
     /// The depth of the set; two, if it changes.
     depths: Vec<u32>,
     /// The depth that the waits were created for: the set's, unless a bug is planted.
@@ -59,7 +60,10 @@ type Key = (Vec<(At, u32)>, Vec<(At, u32)>, (u32, u32, u32, u32), (u32, (u32, bo
 
 impl State {
     fn new(plan: &Plan) -> State {
-        let mut waits = TagWaits::new(plan.policy, plan.waits_depth);
+        let mut waits = match plan.is_stash_v1 {
+            true => TagWaits::stash_v1(plan.waits_depth),
+            false => TagWaits::new(plan.policy, plan.waits_depth),
+        };
         waits.start_counters_at(u32::MAX - 2);
         let depth = plan.depths[0];
         State {
@@ -251,7 +255,9 @@ fn explore(plan: &Plan) -> usize {
     let mut due = VecDeque::from([(0, first)]);
     while let Some((number, state)) = due.pop_front() {
         if state.hangs(plan) {
-            panic!("{} of {:?} hangs: {}", plan.policy.name(), plan.depths, way(&ways, number));
+            let version = if plan.is_stash_v1 { "-v1" } else { "" };
+            let (name, depths) = (plan.policy.name(), &plan.depths);
+            panic!("{name}{version} of {depths:?} hangs: {}", way(&ways, number));
         }
         for (name, next) in next(&state, plan) {
             if seen.insert(next.key(plan), ()).is_none() {
@@ -276,7 +282,8 @@ fn way(ways: &[(usize, &'static str)], mut number: usize) -> String {
 
 fn plan(policy: WakePolicy, depth: u32, needs: &[u32], nr_untold_max: u32) -> Plan {
     let (needs, depths) = (needs.to_vec(), Vec::from([depth]));
-    Plan { policy, depths, waits_depth: depth, needs, nr_untold_max, is_coarse: false }
+    let (is_stash_v1, is_coarse) = (false, false);
+    Plan { policy, is_stash_v1, depths, waits_depth: depth, needs, nr_untold_max, is_coarse }
 }
 
 fn coarse(policy: WakePolicy, depth: u32, nr_users: usize) -> Plan {
@@ -337,5 +344,5 @@ fn planted_a_batch_that_is_too_large() {
 #[test]
 #[should_panic(expected = "stash-v1 of [16] hangs: 15 x join, 5 x put, 1 x get, 1 x put")]
 fn stash_v1_hangs_once_fifteen_wait() {
-    explore(&coarse(WakePolicy::StashV1, 16, 16));
+    explore(&Plan { is_stash_v1: true, ..coarse(WakePolicy::Stash, 16, 16) });
 }
