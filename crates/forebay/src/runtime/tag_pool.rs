@@ -9,8 +9,8 @@
 //! The protocol is that of `tag/shared.rs` in the core, which proves T1, T2 and T13. The state of
 //! each user (out, in line, or woken) is under the lock as well.
 //!
-//! No wake-up depends on a timer. A disk that waits for tags with nothing in flight cannot be told
-//! from one with a busy device, so its leader turns every 3 ms all the same. In the models
+//! No wake-up depends on a timer. A disk that waits for tags with nothing in flight is handled like
+//! one with a busy device, so its leader turns every 3 ms all the same. In the models
 //! (`tag_models.rs`) a timeout never ends a wait (`toy.rs`): each turn there follows a submission,
 //! a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
 //! [`TagPool::lost_wake_up`] finds waits that such a retry has ended.
@@ -256,7 +256,7 @@ impl TagPool {
         act(waits, self.set.nr_busy(), &mut |id| {
             self.count.leave();
             let user = users.iter_mut().find(|user| user.id == id);
-            let user = user.expect("who is in line is a user");
+            let user = user.expect("each wait is of a user");
             user.place = Place::Woken;
             *nr_wake_ups += 1;
             if woken.capacity() == 0 {
@@ -270,7 +270,7 @@ impl TagPool {
 impl State {
     fn user(&mut self, id: WaitId) -> &mut User {
         let user = self.users.iter_mut().find(|user| user.id == id);
-        user.expect("who uses the set has joined")
+        user.expect("the context has joined the set")
     }
 
     /// Returns how many tags a user may have in its next turn: its share, if another user has less
