@@ -10,6 +10,7 @@ use crate::classes::Classes;
 use crate::ctx::SoftwareQueue;
 use crate::hctx::{HardwareContext, Turn};
 use crate::lines::Lines;
+use crate::plant::plants;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
@@ -63,7 +64,7 @@ impl HardwareContext {
     pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
             self.nowait.push_back(rq);
-        } else if enter && self.outside.is_empty() {
+        } else if enter && (self.outside.is_empty() || plants!(PassOutside)) {
             self.let_in(rq);
         } else {
             self.outside.push_back(rq);

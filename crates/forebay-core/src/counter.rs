@@ -1,9 +1,9 @@
-//! Counters with one writer and any number of readers.
+//! Counters: with one writer and any number of readers, and with many writers.
 //!
-//! The only writer is the thread that holds the token of a hardware context, or that has a software
-//! queue. So counting is a load and a store, without a locked instruction. Orderings are relaxed: a
-//! reader gets a recent value and concludes nothing from it. When the token moves to another
-//! thread, the token's own ordering hands the counters over.
+//! The only writer of a [`Counter`] is the thread that holds the token of a hardware context, or
+//! that has a software queue. So counting is a load and a store, without a locked instruction.
+//! Orderings are relaxed: a reader gets a recent value and concludes nothing from it. When the
+//! token moves to another thread, the token's own ordering hands the counters over.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +26,26 @@ impl Counter {
         if value > self.get() {
             self.0.store(value, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter with any number of writers. Its changes order nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounter(AtomicU64);
+
+impl SharedCounter {
+    pub(crate) const fn new() -> SharedCounter {
+        SharedCounter(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, nr: u64) {
+        self.0.fetch_add(nr, Ordering::Relaxed);
     }
 
     #[inline]

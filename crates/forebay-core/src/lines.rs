@@ -14,6 +14,7 @@
 //! or threads wait than ever before.
 
 use crate::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
+use crate::plant::plants;
 use crate::request::Request;
 use crate::splits::Splits;
 use crate::tag::{TagWaits, Wait, WaitId, WakePolicy};
@@ -173,7 +174,11 @@ impl Lines {
         if self.lines.insert(owner) {
             self.awake.push_back(owner);
         }
-        self.lines.push_front(owner, rq);
+        if plants!(TakeBackLast) {
+            self.lines.push_back(owner, rq);
+        } else {
+            self.lines.push_front(owner, rq);
+        }
         let line = self.line(owner);
         let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old)| is_old);
         line.nr_old += usize::from(is_old);

@@ -12,8 +12,9 @@
 //!
 //! A full request is marked no-merge, so later bios skip it at once.
 
-use crate::bio::{Op, Segment};
+use crate::bio::{BioFlags, Op, Segment};
 use crate::limits::QueueLimits;
+use crate::plant::plants;
 use crate::request::Request;
 use crate::split::has_gap;
 
@@ -59,7 +60,7 @@ pub(crate) fn try_merge(
     } else {
         return Err(new);
     };
-    if rq.nomerge || new.nomerge || rq.op != new.op || rq.flags != new.flags {
+    if !are_alike(rq, &new) {
         return Err(new);
     }
     assert!(new.nr_bios == 1 && new.skip == 0);
@@ -86,6 +87,15 @@ pub(crate) fn try_merge(
         MergeKind::Back | MergeKind::Discard => rq.push_back(new),
     }
     Ok(kind)
+}
+
+/// M1.
+#[inline]
+fn are_alike(rq: &Request, new: &Request) -> bool {
+    if plants!(MergeFua) && (rq.flags, new.flags) == (BioFlags::NONE, BioFlags::FUA) {
+        return !rq.nomerge && !new.oversized && rq.op == new.op;
+    }
+    !rq.nomerge && !new.nomerge && rq.op == new.op && rq.flags == new.flags
 }
 
 /// Merges discards as ranges (M4).

@@ -25,40 +25,138 @@ mod chosen {
     use std::cell::RefCell;
     use std::thread_local;
 
-    /// A bug of this crate.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum CorePlant {
-        /// A leader whose own bios have ended is not kicked (W4).
-        SkipKick,
-        /// A leader leaves without passing the baton (W3).
-        DropBaton,
-        /// A follower parks without checking whether there is a leader (W1).
-        ParkBlindly,
-        /// A mark is forgotten when the token is released (R1).
-        ForgetMark,
-        /// A leader without the token blocks, and does not request another turn (R2).
-        BlockUnasked,
-        /// A leader that has to make one more turn leaves without it, because its own wait is over
-        /// (R1).
-        LeaveKept,
-        /// A turn dispatches behind a closed gate (R5).
-        DispatchQuiesced,
-        /// A turn accepts requests while the disk is frozen (R5).
-        EnterFrozen,
-        /// Completions are reaped while a kick is on its way (K8).
-        ReapKicked,
-        /// A turn arms nothing for its deadline (W7).
-        SkipDeadline,
-        /// Requests over their time limit are not noticed (H1).
-        SkipTimeout,
-        /// Bios end when their request is overdue, and not after the grace period (H5).
-        EndBeforeGrace,
-        /// The memory of a bio that has ended early is not kept for the driver (H5).
-        DropHold,
-        /// Requests that overlap a write that was given up are issued (H6).
-        ForgetRange,
-        /// A split bio takes the first tag that is freed, although it gathers (T14).
-        SkipGather,
+    /// Declares the bugs, each with the beginning of the text of the rule that must find it.
+    macro_rules! core_plants {
+        ($($(#[$doc:meta])* $plant:ident: $rule:literal,)*) => {
+            /// A bug of this crate.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum CorePlant {
+                $($(#[$doc])* $plant,)*
+            }
+
+            impl CorePlant {
+                /// All bugs of this crate.
+                pub const ALL: &[CorePlant] = &[$(CorePlant::$plant),*];
+
+                /// Returns how the text of the rule begins that must find the bug.
+                pub const fn breaks(self) -> &'static str {
+                    match self {
+                        $(CorePlant::$plant => $rule,)*
+                    }
+                }
+            }
+        };
+    }
+
+    core_plants! {
+        /// A mark is forgotten when the token is released.
+        ForgetMark: "R1:",
+        /// A leader that has to make one more turn leaves without it, because its own wait is over.
+        LeaveKept: "R1:",
+        /// A leader without the token blocks, and does not request another turn.
+        BlockUnasked: "R2:",
+        /// A run is requested before the work is published.
+        RunFirst: "R2:",
+        /// A delayed run is put off by a later one.
+        ExtendDelay: "R3:",
+        /// A thread that opens a gate requests no run.
+        OpenUnasked: "R4:",
+        /// A turn dispatches behind a closed gate.
+        DispatchQuiesced: "R5:",
+        /// A turn accepts requests while the disk is frozen.
+        EnterFrozen: "R5:",
+        /// A thread that quiesces a disk does not wait for the turns in progress.
+        SkipTurns: "R5:",
+        /// Runs that are left to the holder of the token are not all counted.
+        SkipCount: "R6:",
+        /// A run that found the token taken makes a turn all the same.
+        RunWithoutToken: "one task holds the token",
+        /// A follower parks without checking whether there is a leader.
+        ParkBlindly: "W1:",
+        /// A delivery that reaches the goal of a parked thread wakes no thread.
+        SkipWake: "W2:",
+        /// A leader leaves without passing the baton.
+        DropBaton: "W3:",
+        /// A leader whose own bios have ended is not kicked.
+        SkipKick: "W4:",
+        /// A leader waits in the driver, and has not committed what its turn has issued.
+        LeaveCommit: "W5:",
+        /// A turn arms nothing for its deadline.
+        SkipDeadline: "W7:",
+        /// Completions are reaped while a kick is on its way.
+        ReapKicked: "K8:",
+        /// A thread reaps, and leaves its bios in its plug.
+        ReapPlugged: "I4:",
+        /// The bios of an owner are delivered with those of the owner before.
+        WrongMailbox: "every end comes to its owner",
+        /// Freed tags do not reach the wake policy.
+        DropFreed: "T1:",
+        /// A thread that frees tags finds no waiter.
+        MissWaiters: "T2:",
+        /// The wake policy counts freed tags twice.
+        CountTwice: "T3:",
+        /// A thread that was woken for tags does not ask for them again.
+        AskNoMore: "T5:",
+        /// The wake policy keeps its depth when the set shrinks.
+        KeepDepth: "T6:",
+        /// A thread that looks for several tags does not get the last free one.
+        HideLastTag: "T7:",
+        /// A request that found no tag goes behind the later ones of its thread.
+        TakeBackLast: "T8:",
+        /// A new request passes those that wait for the end of a freeze.
+        PassOutside: "T8:",
+        /// A flush joins one that was issued too early to cover its writes.
+        JoinLate: "P2:",
+        /// A flush is elided although a write has ended since the last one.
+        ElideTooMany: "P2:",
+        /// Writes that end while a flush runs count as durable after it.
+        CoverTooMany: "P2:",
+        /// The loss of a failed flush is not recorded.
+        ForgetLoss: "P2:",
+        /// A write with FUA merges with one without.
+        MergeFua: "P2:",
+        /// A native FUA write counts as durable although another sync was at the device with it.
+        SyncBeside: "P2:",
+        /// A flush that succeeds fails one that waited for it.
+        FailFlush: "F3:",
+        /// The queue stays held when its flush has ended.
+        KeepHold: "F5:",
+        /// A request that overlaps a retry is issued.
+        PassRetry: "A1:",
+        /// A write is tried again although a later one may have overtaken it.
+        RetryOvertaken: "A2:",
+        /// Requests over their time limit are not noticed.
+        SkipTimeout: "H1:",
+        /// A device that does not complete a request is not given up.
+        KeepDevice: "H3:",
+        /// A request that fails after its time limit keeps its status.
+        KeepStatus: "a bio ends with its own status",
+        /// Bios end when their request is overdue, and not after the grace period.
+        EndBeforeGrace: "H5:",
+        /// The memory of a bio that has ended early is not kept for the driver.
+        DropHold: "H5:",
+        /// Requests that overlap a write that was given up are issued.
+        ForgetRange: "",
+        /// A split bio takes the first tag that is freed, although it gathers.
+        SkipGather: "T14:",
+    }
+
+    impl CorePlant {
+        /// Returns whether the bug does harm only at rare times, so that it should always show.
+        pub const fn is_rare(self) -> bool {
+            use CorePlant::*;
+            matches!(
+                self,
+                ParkBlindly
+                    | LeaveKept
+                    | SkipTurns
+                    | PassOutside
+                    | SyncBeside
+                    | KeepHold
+                    | PassRetry
+                    | RetryOvertaken
+            )
+        }
     }
 
     type Chooser = Box<dyn FnMut(CorePlant) -> bool>;

@@ -40,6 +40,7 @@ mod counts;
 
 pub(crate) use counts::Counts;
 
+use crate::plant::plants;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -226,6 +227,9 @@ impl Retries {
         ranges: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
         fence(Ordering::SeqCst);
+        if plants!(RetryOvertaken) {
+            return false;
+        }
         self.writes.of_others(at) != Some(since.others)
             || log.overlaps_since(since.own, tag, ranges)
     }
@@ -244,6 +248,9 @@ impl Retries {
         mut ranges: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
         let others = |at: usize| own != Some(RetrySlot(at as u8));
+        if plants!(PassRetry) {
+            return false;
+        }
         ranges.any(|(start, len)| {
             self.ranges.iter().enumerate().any(|(at, (from, to))| {
                 let (to, from) = (to.load(Ordering::Acquire), from.load(Ordering::Acquire));

@@ -18,17 +18,18 @@
 //!
 //! Plain loads acquire: a thread that sees the bits of a change sees what was published before it.
 //!
-//! The rules of runs. The rules of waiting, W1 to W5, are the runtime's (`runtime/wait.rs`):
+//! The rules of runs. The rules of waiting, W1 to W7, are in [`crate::wait`]:
 //!
 //! - R1 the holder reads the inbox after it took the token, and after it cleared a mark;
 //! - R2 work is published before a turn is requested, and a thread that finds the token taken
 //!   writes the mark even if it is set;
 //! - R4 a gate removes no marks, and the thread that opens it requests a turn;
 //! - R5 once a gate is closed and the token was seen free, no earlier turn is in progress;
-//! - R6 every requested run is counted once, as made or as skipped (`stats.rs`).
+//! - R6 every requested run is counted once, as made or as skipped ([`RunState::nr_skipped`]).
 //!
 //! R3 concerns delayed runs only: `run_timer.rs` defines it, and what R1 and R4 mean for them.
 
+use crate::counter::SharedCounter;
 use crate::hctx::Gates;
 use crate::plant::plants;
 use crate::primitive::{AtomicU32, Ordering};
@@ -88,6 +89,8 @@ impl Gate {
 #[derive(Debug)]
 pub struct RunState {
     word: AtomicU32,
+    /// Requested runs that found the token taken (R6). Beside the word: the same cache line.
+    nr_skipped: SharedCounter,
 }
 
 impl Default for RunState {
@@ -99,7 +102,7 @@ impl Default for RunState {
 impl RunState {
     /// Creates the state: idle, without a leader, all gates open.
     pub fn new() -> RunState {
-        RunState { word: AtomicU32::new(0) }
+        RunState { word: AtomicU32::new(0), nr_skipped: SharedCounter::new() }
     }
 
     /// Requests a turn, after the caller has published work (R2). Returns true if the caller now
@@ -117,7 +120,16 @@ impl RunState {
             0 => (word | RUNNING) & !QUEUED,
             _ => word | QUEUED,
         });
-        before & RUNNING == 0
+        let is_ours = before & RUNNING == 0 || plants!(RunWithoutToken);
+        if !is_ours && !plants!(SkipCount) {
+            self.nr_skipped.add(1);
+        }
+        is_ours
+    }
+
+    /// Returns how many requested runs found the token taken, and were left to its holder (R6).
+    pub fn nr_skipped(&self) -> u64 {
+        self.nr_skipped.get()
     }
 
     /// Takes the token if it is free, and leaves no mark if it is not. For threads that have

@@ -23,6 +23,7 @@
 //! value stays the same. So a run that clears the mark has acquired what each thread published
 //! before its `delay`, whether or not that thread's time was the earliest.
 
+use crate::plant::plants;
 use crate::primitive::{AtomicU64, Ordering};
 
 /// The value that means: no run is due.
@@ -56,6 +57,9 @@ impl RunTimer {
     pub fn delay(&self, at_ns: u64) -> bool {
         // The last instant, 584 years away, is the value of "no mark".
         let at_ns = at_ns.min(NONE - 1);
+        if plants!(ExtendDelay) {
+            self.cancel();
+        }
         self.at_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns
     }
 

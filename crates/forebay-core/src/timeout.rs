@@ -131,6 +131,9 @@ impl Timeouts {
             None => result,
             Some(place) => {
                 self.overdue.swap_remove(place);
+                if plants!(KeepStatus) {
+                    return result;
+                }
                 result.map_err(|_| BlockStatus::Timeout)
             }
         }
@@ -178,7 +181,9 @@ impl Turn<'_> {
             let lost_ns = overdue[place].asked_ns.saturating_add(*grace_ns);
             if now < lost_ns && !plants!(EndBeforeGrace) {
                 *next_ns = lost_ns.min(*next_ns);
-            } else if !core::mem::replace(&mut overdue[place].is_given_up, true) {
+            } else if !core::mem::replace(&mut overdue[place].is_given_up, true)
+                && !plants!(KeepDevice)
+            {
                 lost.push(tag);
                 if hctx.device.give_up() {
                     late::note(late.as_ref(), rq, LateStage::GivenUp);

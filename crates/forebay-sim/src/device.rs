@@ -34,8 +34,6 @@ pub(crate) struct Device {
     /// The number of commands that were taken and not done; and whether one of them is a flush.
     nr_taken: u32,
     is_flushing: bool,
-    /// When the last completed flush was issued.
-    pub(crate) flush_before: u64,
     pub(crate) file: Option<SwarmFile>,
     pub(crate) faults: FaultRules,
     plant: Option<Plant>,
@@ -67,7 +65,6 @@ impl Device {
             is_flush_queueable,
             nr_taken: 0,
             is_flushing: false,
-            flush_before: 0,
             file,
             faults,
             plant,
@@ -118,7 +115,7 @@ impl Device {
     /// Records that a command is done.
     pub(crate) fn end(&mut self, op: Op) {
         self.nr_taken -= 1;
-        if op == Op::Flush && !self.shows(Plant::KeepHold) {
+        if op == Op::Flush {
             self.is_flushing = false;
         }
     }

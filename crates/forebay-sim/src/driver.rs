@@ -173,6 +173,11 @@ impl DriverState {
         slots
     }
 
+    /// Returns the number of commands that are over the grace period.
+    pub(crate) fn nr_given_up(&self) -> usize {
+        self.rows.iter().filter(|row| row.is_live && row.is_given_up).count()
+    }
+
     /// Returns whether commands have a bio that ends. All of them must have been given up (H5).
     pub(crate) fn check_early_end(&self, slot: u32) -> Result<bool, Broken> {
         let has = |row: &&Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
@@ -298,10 +303,7 @@ fn complete_flush(
     if result.is_ok() && device.shows(Plant::LieFlush) {
         return;
     }
-    let late = device.shows(Plant::JoinLate);
-    let issued = if late { device.flush_before } else { row.mark };
-    device.flush_before = row.mark;
-    checks.complete_flush(issued, result);
+    checks.complete_flush(row.mark, result);
 }
 
 /// Transfers the data of a command, once.
@@ -510,11 +512,18 @@ impl Port<'_> {
         if row.is_given_up && row.command.op != Op::Read {
             checks.bios.unblock();
         }
+        // H4: the status for the bios.
+        let is_overdue = row.overdue_ns.is_some();
+        let for_bios = result.map_err(|status| match is_overdue {
+            true => BlockStatus::Timeout,
+            false => status,
+        });
         if result == Err(BlockStatus::Offline) {
             checks.bios.offline();
         }
-        if let Err(status) = result {
+        if let Err(status) = for_bios {
             checks.bios.failed(row.command.op, status);
+            checks.retries.failed();
         }
         let nr_blocks = row.pieces.iter().map(|piece| piece.nr as u64).sum::<u64>();
         let is_whole = result == Ok(nr_blocks * u64::from(checks.limits.logical_block_size));
@@ -527,7 +536,7 @@ impl Port<'_> {
         }
         let block_size = u64::from(checks.limits.logical_block_size);
         let nr_moved = (result.unwrap_or(0) / block_size) as usize;
-        let rest = match (result, row.command.op) {
+        let rest = match (for_bios, row.command.op) {
             (Err(status), _) => Unit::Failed(status),
             (Ok(0), Op::Read) => Unit::EndOfFile,
             (Ok(0), _) => Unit::Failed(BlockStatus::Io),

@@ -215,6 +215,7 @@ impl Summary {
             ("tasks woken for them", Kind::TagWake),
             ("numbers of tags changed", Kind::Resize),
             ("gates opened", Kind::Open),
+            ("freezes given up", Kind::Strand),
             ("devices revived", Kind::Revive),
             ("losses acknowledged", Kind::Acknowledge),
             ("failed write-backs", Kind::WriteBackError),

@@ -74,6 +74,8 @@ pub(crate) enum Kind {
     Close,
     /// A gate was opened: context.
     Open,
+    /// A freeze was given up, because another gate strands a request: that gate.
+    Strand,
     /// The device was declared available again.
     Revive,
     /// A loss was acknowledged: after this durable point, up to that one.

@@ -18,8 +18,7 @@ use crate::scheduler::Scheduler;
 use crate::summary::{Summary, Tally};
 use crate::trace::{DEVICE, Kind, Trace};
 use crate::violation::Violation;
-#[cfg(forebay_plant)]
-use forebay_core::plant::CorePlant;
+use forebay_core::wait::Holds;
 use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
 use forebay_model::{FaultRules, Random};
 use std::cell::{Cell, RefCell, RefMut};
@@ -56,8 +55,9 @@ pub(crate) struct World {
     pub(crate) hctxs: Vec<Rc<Hctx>>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) budget: Option<Budget>,
-    /// A task has a gate closed.
-    pub(crate) is_gated: Cell<bool>,
+    pub(crate) holds: Cell<Holds>,
+    /// A task is closing or opening a gate: a lock.
+    pub(crate) are_gates_locked: Cell<bool>,
     pub(crate) tally: RefCell<Tally>,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
@@ -97,7 +97,8 @@ impl World {
             hctxs: (0..nr_hctxs).map(|at| Rc::new(Hctx::new(at))).collect(),
             mailboxes: (0..nr_tasks).map(|_| Mailbox::default()).collect(),
             budget: budget.map(|budget| Budget::new(&budget)),
-            is_gated: Cell::new(false),
+            holds: Cell::default(),
+            are_gates_locked: Cell::new(false),
             tally: RefCell::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
@@ -137,10 +138,12 @@ impl World {
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
         // These bugs do harm only at rare times.
-        let is_rare = matches!(plant, Plant::UncheckedOpen | Plant::ForgetWaiting);
-        #[cfg(forebay_plant)]
-        let is_rare =
-            is_rare || matches!(plant, Plant::Core(CorePlant::ParkBlindly | CorePlant::LeaveKept));
+        let is_rare = match plant {
+            Plant::UncheckedOpen | Plant::ForgetWaiting => true,
+            #[cfg(forebay_plant)]
+            Plant::Core(plant) => plant.is_rare(),
+            _ => false,
+        };
         let of = if is_rare { 1 } else { PLANT_OF };
         self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
     }
@@ -281,7 +284,7 @@ impl World {
             drained::hctx(at, hctx)?;
             let mut stats = QueueStats::default();
             stats.add_runs(&hctx.counters);
-            let counted = [stats.turns, stats.empty_turns, stats.runs_made, hctx.nr_skipped.get()];
+            let counted = [stats.turns, stats.empty_turns, stats.runs_made, hctx.run.nr_skipped()];
             self.checks().runs.check_counts(at, counted)?;
         }
         if let Some(budget) = &self.budget {
@@ -338,7 +341,7 @@ impl World {
         let mut skipped_runs = 0;
         for hctx in &self.hctxs {
             stats.add_runs(&hctx.counters);
-            skipped_runs += hctx.nr_skipped.get();
+            skipped_runs += hctx.run.nr_skipped();
         }
         let checks = self.checks();
         Summary {

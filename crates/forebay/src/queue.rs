@@ -2,8 +2,9 @@
 // Submission passes the addresses of buffers, and of the memory of unsafe callers, to drivers.
 #![allow(unsafe_code)]
 
+mod reap;
+
 use crate::buf::Buf;
-use crate::driver::Offer;
 use crate::driver::Waiter;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
@@ -13,8 +14,10 @@ use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
-use crate::runtime::{quarantine, thread, wait};
-use forebay_core::{Bio, BioFlags, Commit, QueuedBio, Refusal, Turned, UnplugCause};
+use crate::runtime::{quarantine, thread};
+use forebay_core::wait;
+use forebay_core::{Bio, BioFlags, Commit, QueuedBio, Refusal, Turned};
+use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
@@ -213,14 +216,6 @@ impl BioQueue {
         self.ctx.turn_for(&self.ready, &self.shared, now, commit)
     }
 
-    /// Takes the bios that turns of other threads have delivered. Returns how many are ready.
-    #[inline]
-    fn take_mail(&self) -> usize {
-        let mut ready = self.ready.borrow_mut();
-        ready.take_mail();
-        ready.len()
-    }
-
     /// Appends at most `max` completions to `out`, oldest first, and returns their number. Waits
     /// until `min` I/Os of this queue have ended, or all of them have. `min` = 0 never waits.
     /// Everything that this thread has plugged is unplugged first, unless enough I/O has ended
@@ -294,58 +289,7 @@ impl BioQueue {
     /// Waits until `min` bios are ready, or all are. Returns how many of them to reap.
     #[inline(always)]
     fn prepare_reap(&mut self, min: usize, max: usize) -> usize {
-        assert!(min <= max);
-        let nr_ready = self.take_mail();
-        if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
-            self.unplug_and_wait(min);
-        } else if self.poll.is_some() {
-            self.signal_alarm();
-        }
-        self.ready.borrow().len().min(max)
-    }
-
-    #[inline(never)]
-    fn unplug_and_wait(&mut self, min: usize) {
-        thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
-        self.wait(min);
-    }
-
-    /// Makes at least one turn. Waits until `min` bios are ready or none is left in the layer.
-    #[inline]
-    fn wait(&mut self, min: usize) {
-        let is_timed = self.shared.info().is_timed();
-        loop {
-            let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
-            let later = self.ready.borrow().len() < min && !is_shared;
-            let commit = if later { Commit::Later } else { Commit::Now };
-            let turned = self.turn(now_ns(is_timed), Some(commit));
-            if min > 0 {
-                self.wait_for_tags();
-            }
-            let nr_ready = self.take_mail();
-            let nr_in_layer = self.len - nr_ready;
-            if nr_ready >= min || nr_in_layer == 0 {
-                if later {
-                    self.ctx.commit(&self.shared);
-                }
-                return;
-            }
-            let missing = min - nr_ready;
-            if is_shared {
-                let (mailbox, nr_mailed) = {
-                    let ready = self.ready.borrow();
-                    (Arc::clone(ready.mailbox()), ready.nr_mailed())
-                };
-                let goal = nr_mailed + missing.min(nr_in_layer) as u64;
-                wait::wait(&self.shared, &self.ctx, &mailbox, goal, Offer::NONE);
-                self.take_mail();
-            } else if let Some(turned) = turned {
-                // If bios of other queues are in flight, any completion may be one of theirs.
-                let all_ours = nr_in_layer as u64 >= turned.nr_in_flight.into();
-                let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
-                wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
-            }
-        }
+        wait::reap(&mut QueueReaper(self), min, max)
     }
 
     /// Waits until all submitted I/O of this queue has tags. Has an effect only if threads wait for
@@ -356,17 +300,8 @@ impl BioQueue {
     /// after each submission blocks as a thread in Linux does: within its submission.
     #[inline]
     pub fn wait_for_tags(&self) {
-        if !self.shared.hctx(self.ctx.hctx()).is_shared {
-            return;
-        }
-        let mailbox = {
-            let ready = self.ready.borrow();
-            ready.mailbox().cell.lacks_tags().then(|| Arc::clone(ready.mailbox()))
-        };
-        if let Some(mailbox) = mailbox {
-            // I4, D5.
-            thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
-            wait::wait_for_tags(&self.shared, &self.ctx, &mailbox);
+        if self.shared.hctx(self.ctx.hctx()).is_shared {
+            wait::wait_for_tags(&mut QueueReaper(self));
         }
     }
 
@@ -549,13 +484,12 @@ impl Drop for BioQueue {
     fn drop(&mut self) {
         // The caller may free the memory after this returns, so an unwind must not skip the wait.
         AbortOnUnwind::guard(|| {
-            let nr_ready = self.take_mail();
+            self.ready.borrow_mut().take_mail();
             if self.shared.is_foreign() {
                 // I/O in flight belongs to the parent, so its buffers are not freed here.
                 std::mem::forget(std::mem::take(&mut self.bufs));
-            } else if self.len > nr_ready {
-                thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
-                self.wait(self.len());
+            } else if self.len > self.ready.borrow().len() {
+                wait::unplug_and_wait(&mut QueueReaper(self), self.len);
             }
             self.keep_unreaped();
             // A thread that delivered may still use the mailbox, which is freed now.

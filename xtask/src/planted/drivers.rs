@@ -196,7 +196,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "F8: a native FUA write is issued beside another sync of a page cache",
         edits: &[Edit {
             file: FUA,
-            from: "match self.hctx.limits.fua_queueable || is_alone {",
+            from: "match is_enough {",
             to: "match self.hctx.limits.fua_is_sync || is_alone {",
         }],
         test: Test::it("forebay-core", "fua::one_sync_of_a_page_cache_is_at_the_device_at_a_time"),

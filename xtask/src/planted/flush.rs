@@ -15,7 +15,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a late flush joins the running one",
         edits: &[Edit {
             file: TURN,
-            from: "if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {",
+            from: "if is_counted && flush.is_running && is_covered {",
             to: "if flush.is_running {",
         }],
         test: HISTORIES,
@@ -26,8 +26,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "one flush too many is elided",
         edits: &[Edit {
             file: TURN,
-            from: "if is_counted && durable >= wanted.up_to() {",
-            to: "if is_counted && durable + 1 >= wanted.up_to() {",
+            from: "if is_counted && durable + nr_more >= wanted.up_to() {",
+            to: "if is_counted && durable + nr_more + 1 >= wanted.up_to() {",
         }],
         test: HISTORIES,
         says: P2,
@@ -48,8 +48,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a write merges with a FUA write",
         edits: &[Edit {
             file: "crates/forebay-core/src/merge.rs",
-            from: "if rq.nomerge || new.nomerge || rq.op != new.op || rq.flags != new.flags {",
-            to: "if rq.op != new.op {",
+            from: "!rq.nomerge && !new.nomerge && rq.op == new.op && rq.flags == new.flags",
+            to: "rq.op == new.op",
         }],
         test: HISTORIES,
         says: P2,
@@ -91,7 +91,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "loss-forgotten",
         what: "the loss of a failed flush is not recorded",
-        edits: &[Edit { file: TURN, from: "        device.durability.flush_failed();", to: "" }],
+        edits: &[Edit { file: TURN, from: "device.durability.flush_failed();", to: "" }],
         test: HISTORIES,
         says: P2,
     },

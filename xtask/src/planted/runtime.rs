@@ -19,7 +19,7 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[
             Edit {
                 file: "crates/forebay-core/src/flush/turn.rs",
-                from: "if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {",
+                from: "if is_counted && flush.is_running && is_covered {",
                 to: "if false {",
             },
             Edit {

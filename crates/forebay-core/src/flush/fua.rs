@@ -21,6 +21,7 @@
 
 use super::Steps;
 use crate::hctx::Turn;
+use crate::plant::plants;
 use crate::request::Request;
 use crate::status::BlockStatus;
 
@@ -71,7 +72,8 @@ impl Turn<'_> {
     pub(crate) fn choose_fua(&mut self, rq: &mut Request) {
         let flush = &self.hctx.flush;
         let is_alone = !flush.fua.any() && !flush.wants_a_look() && !flush.is_blocked();
-        rq.steps = match self.hctx.limits.fua_queueable || is_alone {
+        let is_enough = self.hctx.limits.fua_queueable || is_alone || plants!(SyncBeside);
+        rq.steps = match is_enough {
             true => flush.fua.steps(),
             false => Steps::DATA.and(Steps::POST),
         };

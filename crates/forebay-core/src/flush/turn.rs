@@ -7,6 +7,7 @@ use crate::dispatch::issued;
 use crate::driver::{Driver, Issue};
 use crate::durability::Wanted;
 use crate::hctx::{HardwareContext, NO_DEADLINE, Slot, SlotState, Turn};
+use crate::plant::plants;
 use crate::queued::QueuedBio;
 use crate::request::Request;
 use crate::splits::Splits;
@@ -67,12 +68,14 @@ impl Turn<'_> {
         // Writes that bypass the disk, such as those of another process, have no durable point.
         let is_by_point = matches!(wanted, Wanted::Point(_)) || is_up_to(&rq);
         let is_counted = (is_by_point || policy.elide) && !rq.flags.contains(BioFlags::FSYNC);
-        if is_counted && durable >= wanted.up_to() {
+        let nr_more = u64::from(plants!(ElideTooMany));
+        if is_counted && durable + nr_more >= wanted.up_to() {
             counters.flushes_elided.add(1);
             return self.flush_ended(rq, Ok(()));
         }
         let waiting = Waiting { rq, wanted, nr_losses };
-        if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {
+        let is_covered = flush.in_hand >= wanted.up_to() || plants!(JoinLate);
+        if is_counted && flush.is_running && is_covered {
             // The running flush was issued after all the writes that this request covers had ended.
             counters.flushes_joined.add(1);
             return flush.running.push(waiting);
@@ -129,11 +132,15 @@ impl Turn<'_> {
             }
             return false;
         }
-        let HardwareContext { flush, policy, dispatch, limits, .. } = &mut *self.hctx;
+        let HardwareContext { flush, policy, dispatch, limits, admission, .. } = &mut *self.hctx;
         flush.due_ns = NO_DEADLINE;
         if flush.is_running {
             // A request with a tag was there before the flush, and may go.
             return flush.holds && dispatch.is_empty();
+        }
+        let is_over = flush.holds && flush.nr_in_a_row > 0 && admission.is_none();
+        if is_over && plants!(KeepHold) {
+            return true;
         }
         let is_behind = flush.is_tail && !dispatch.is_empty();
         if !flush.is_pending() || is_behind || flush.lets_through {
@@ -256,6 +263,9 @@ impl Turn<'_> {
     /// lost.
     pub(super) fn flush_succeeded(&mut self) {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
+        if plants!(CoverTooMany) {
+            flush.in_hand = device.durability.point();
+        }
         device.durability.flushed(flush.in_hand);
         self.end_running(Ok(0));
     }
@@ -268,6 +278,7 @@ impl Turn<'_> {
         for Waiting { rq, wanted, nr_losses } in running.drain(..) {
             let is_safe = || self.hctx.device.durability.check_since(nr_losses, wanted).is_some();
             let result = match result {
+                Ok(_) if plants!(FailFlush) => Err(BlockStatus::Io),
                 Ok(_) if is_safe() => Ok(()),
                 Ok(_) => Err(BlockStatus::Io),
                 Err(status) => Err(status),
@@ -281,7 +292,9 @@ impl Turn<'_> {
     /// happens before any bio ends because of it.
     pub(crate) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
-        device.durability.flush_failed();
+        if !plants!(ForgetLoss) {
+            device.durability.flush_failed();
+        }
         if status == BlockStatus::Offline {
             device.fail();
         }

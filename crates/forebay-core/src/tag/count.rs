@@ -1,5 +1,6 @@
 //! Count of tag waiters that threads read without the lock.
 
+use crate::plant::plants;
 use crate::primitive::{AtomicU32, Ordering, fence};
 
 /// The number of waiters. Threads that free tags read it without the lock.
@@ -60,7 +61,7 @@ impl WaiterCount {
     #[inline]
     pub fn anybody_waits(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.count.load(Ordering::Relaxed) != 0
+        self.count.load(Ordering::Relaxed) != 0 && !plants!(MissWaiters)
     }
 }
 

@@ -30,6 +30,7 @@
 use alloc::collections::VecDeque;
 
 use super::wake::{WakePolicy, Wakes};
+use crate::plant::plants;
 
 /// Capacity of the queue of waits, before it grows.
 const NR_WAITS_USUAL: usize = 32;
@@ -145,7 +146,9 @@ impl TagWaits {
     /// Passes to `out` the waits that `nr_freed` freed tags wake. `nr_busy` is the number of tags
     /// in use after that, counted under the lock.
     pub fn wake(&mut self, nr_freed: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
-        self.wakes.free(nr_freed, nr_busy, &mut self.line, out);
+        if !plants!(DropFreed) {
+            self.wakes.free(nr_freed, nr_busy, &mut self.line, out);
+        }
     }
 
     /// Records that `nr` tags were taken, by a waiter or not. Only [`TagWaits::stash_v1`] uses it.

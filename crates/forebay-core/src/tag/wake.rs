@@ -42,6 +42,7 @@
 use alloc::collections::VecDeque;
 
 use super::{Wait, WaitId};
+use crate::plant::plants;
 
 /// With fewer waiters than this, the stash policies wake in batches, as their source does.
 const NR_WAITS_FEW: usize = 4;
@@ -142,6 +143,7 @@ impl Wakes {
         line: &mut VecDeque<Wait>,
         out: &mut impl FnMut(WaitId),
     ) {
+        let nr_freed = if plants!(CountTwice) { 2 * nr_freed } else { nr_freed };
         let nr_accounted = match self.policy {
             WakePolicy::Fair | WakePolicy::Batch | WakePolicy::Single => nr_freed,
             WakePolicy::Stash if self.is_stash_v1 => self.free_by_stash(nr_freed, line, out),
@@ -240,6 +242,9 @@ impl Wakes {
     ) {
         assert!(depth > 0, "a set of no tags has no waits");
         self.freed = self.freed.wrapping_add(depth.saturating_sub(self.depth));
+        if depth < self.depth && plants!(KeepDepth) {
+            return;
+        }
         self.depth = depth;
         self.batch = batch(self.policy, depth);
         self.settle(line, out);

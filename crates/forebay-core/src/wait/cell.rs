@@ -21,6 +21,7 @@
 //! the owner is first, the token holder sees that the owner sleeps. A wake-up that finds the owner
 //! awake is not left to the owner at all: the token holder tries on its behalf.
 
+use crate::plant::plants;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The state of the owner of a [`WaitCell`].
@@ -137,6 +138,7 @@ impl WaitCell {
                 Ok(_) if state == WaitState::Abandoned => return Notice::Free,
                 Ok(_) if !is_reached => return Notice::Nothing,
                 Ok(_) if state == WaitState::Leading => return Notice::Kick,
+                Ok(_) if plants!(SkipWake) => return Notice::Nothing,
                 Ok(_) => return Notice::Wake,
                 Err(now) => word = now,
             }

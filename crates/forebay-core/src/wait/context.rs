@@ -15,6 +15,8 @@ pub enum Step {
     MadeProgress,
     /// The thread has no more to do with the token.
     Finished,
+    /// The thread has put its requests where the token holder finds them.
+    Published,
     /// The thread has sent its requests.
     Sent,
     /// The thread has announced that it parks.
@@ -165,6 +167,20 @@ pub fn run_turn<C: Context>(at: &mut C) {
         at.turn(&mut token, Commit::Now);
         finish(at, token);
     }
+}
+
+/// Publishes work by `push`, because another thread holds the token, and requests a turn (R2).
+/// Returns the token if it is free by now.
+pub fn publish<C: Context>(at: &mut C, push: impl FnOnce(&mut C)) -> Option<C::Token> {
+    if plants!(RunFirst) {
+        let token = at.request_run();
+        at.step(Step::Published);
+        push(at);
+        return token;
+    }
+    push(at);
+    at.step(Step::Published);
+    at.request_run()
 }
 
 /// Commits the requests that turns have issued and not committed. If the commit itself completes

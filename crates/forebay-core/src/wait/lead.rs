@@ -109,7 +109,9 @@ fn end_wait<H: Sleeper>(host: &mut H) -> WaitState {
     let state = host.cell().end_wait();
     if state == WaitState::Woken && host.cell().lacks_tags() {
         host.step(Step::EndedWait);
-        host.ask_for_tags();
+        if !plants!(AskNoMore) {
+            host.ask_for_tags();
+        }
     }
     state
 }
@@ -129,7 +131,8 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
         }
         if let Some((token, turned)) = &mut held {
             owes_turn = false;
-            if !host.runs_wakers(token) && host.leave_to_wait(token) {
+            let commits = !host.runs_wakers(token) && !plants!(LeaveCommit);
+            if commits && host.leave_to_wait(token) {
                 *turned = host.turn(token, Commit::Now);
             }
             if host.runs_wakers(token) {

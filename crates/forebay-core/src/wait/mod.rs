@@ -16,6 +16,8 @@
 //! | [`Sleeper`] | one that can park | `lead.rs` |
 //! | [`Host`] | one that waits for bios of its own | `lead.rs`, `shared.rs` |
 //! | [`Owner`] | the owner of a context | `owner.rs` |
+//! | [`Reaper`] | a queue, for the thread that reaps it | `reap.rs` |
+//! | [`Gated`] | a thread that freezes, quiesces or stops a disk | `gate.rs` |
 //!
 //! The library's service thread, which waits for no bio, leads with a loop of its own (V1-V4).
 //!
@@ -39,18 +41,23 @@
 
 mod cell;
 mod context;
+mod gate;
 mod lead;
 mod owner;
+mod reap;
 mod shared;
 mod timers;
 mod turn;
 
 pub use cell::{NEVER, Notice, TAGS, WaitCell, WaitState};
 pub use context::{
-    Context, Step, block, commit_and_turn, finish, hand_off, release, release_to_wait, run_turn,
+    Context, Step, block, commit_and_turn, finish, hand_off, publish, release, release_to_wait,
+    run_turn,
 };
+pub use gate::{Gated, Holds, await_drained, await_turns, close, open};
 pub use lead::{Host, RESOURCE_DELAY, Sleeper, follow, lead};
-pub use owner::{Owner, wait_as_owner, wait_owned};
+pub use owner::{Owner, drain_owned, wait_as_owner, wait_owned};
+pub use reap::{Reaper, reap, unplug_and_wait, wait_for_tags};
 pub use shared::{commit_all, wait_shared};
 pub use timers::Timers;
 pub use turn::{Turning, deliver_each, turn};

@@ -50,6 +50,20 @@ pub fn wait_owned<H: Host + Owner>(host: &mut H, goal: u64) {
     }
 }
 
+/// Turns and waits in an owned context until it has no requests left. Its owner is about to give it
+/// up, and has sent all of its requests.
+pub fn drain_owned<H: Owner>(host: &mut H) {
+    loop {
+        let Some(mut token) = host.request_run() else { continue };
+        let turned = host.turn(&mut token, Commit::Now);
+        finish(host, token);
+        if turned.is_drained && !turned.work_left {
+            return;
+        }
+        wait_as_owner(host, turned, 1);
+    }
+}
+
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards. `turned` is the result of its last turn.
 pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {

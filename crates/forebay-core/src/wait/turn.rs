@@ -170,7 +170,8 @@ pub fn deliver_each(
     let mut bios = ended.drain(..).peekable();
     while let Some(bio) = bios.next() {
         let owner = bio.owner();
-        let same = core::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
+        let is_same = |bio: &QueuedBio| bio.owner() == owner || plants!(WrongMailbox);
+        let same = core::iter::from_fn(|| bios.next_if(|bio| is_same(bio)));
         to_leader |= deliver(owner, &mut core::iter::once(bio).chain(same)) == Notice::Kick;
     }
     to_leader

@@ -287,8 +287,6 @@ impl Bios {
             }
             (None | Some(Unit::EndOfFile), Ok(len)) => len == at as u64 * self.block_size,
             (Some(Unit::Failed(last)), Err(status)) if status == last => true,
-            // H4.
-            (Some(Unit::Failed(_)), Err(BlockStatus::Timeout)) if self.has_time_limit => true,
             // E1, E3: a failure that ends one of the bios retried one by one may end those behind
             // it.
             (Some(Unit::Failed(last)), Ok(len)) => {

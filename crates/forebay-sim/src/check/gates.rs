@@ -7,8 +7,8 @@ use super::{Verdict, broken, rules};
 #[derive(Clone, Debug, Default)]
 struct Door {
     holder: Option<usize>,
-    /// A task has closed a gate, and has seen that no task runs the context (R5).
-    is_shut: bool,
+    /// Tasks that have closed a gate, and have seen that no task runs the context (R5).
+    nr_shut: u32,
 }
 
 /// The state of all hardware contexts.
@@ -49,12 +49,18 @@ impl Gatekeeper {
         held
     }
 
-    pub(crate) fn shut(&mut self, hctx: usize, is_shut: bool) {
-        self.doors[hctx].is_shut = is_shut;
+    /// Records that a task has seen a gate in force.
+    pub(crate) fn shut(&mut self, hctx: usize) {
+        self.doors[hctx].nr_shut += 1;
+    }
+
+    /// Records that the task will end its hold on the gate.
+    pub(crate) fn unshut(&mut self, hctx: usize) {
+        self.doors[hctx].nr_shut -= 1;
     }
 
     pub(crate) fn check_issue(&self, hctx: usize) -> Verdict {
-        match self.doors[hctx].is_shut {
+        match self.doors[hctx].nr_shut > 0 {
             true => broken(rules::R5, format!("context {hctx} issued a request")),
             false => Ok(()),
         }

@@ -7,17 +7,18 @@
 //! - [`register`]: each block reads as a legal value (P3).
 //! - [`durable`], [`promises`]: data acknowledged as durable survives a crash (P2).
 //! - [`order`]: no bio is overtaken beyond the bound (T8), and a NOWAIT bio does not wait (P5).
+//! - [`retries`]: no retry of a write is overtaken (A1, A2).
 //! - [`gates`]: one task holds the token at a time, and nothing is dispatched behind a closed gate
 //!   (R5).
 //! - [`gather`]: a split bio gathers tags before its first part is issued (T14).
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10).
-//! - [`runs`]: runs of hardware contexts (R1 to R4, R6).
+//! - [`runs`]: runs of hardware contexts, deadlines and time limits (R1 to R4, R6, W7, H1).
 //! - [`drained`]: nothing is left in the layer at the end of a run.
 //! - [`stall`]: which rule a stall has broken.
 //!
 //! [`rules`] has the names and texts of the rules. Three checks are elsewhere:
 //! - `driver.rs`: no tag is live twice.
-//! - `runtime/wait.rs`: a task that is about to wait may wait there (T9, T11, T12).
+//! - `runtime/thread.rs`: a task that is about to wait may wait there (I4, T9, T11, T12).
 //! - `world.rs`: the scheduler's loop detects a stall.
 //!
 //! Not checked:
@@ -36,6 +37,7 @@ pub(crate) mod lines;
 pub(crate) mod order;
 mod promises;
 pub(crate) mod register;
+mod retries;
 pub(crate) mod rules;
 pub(crate) mod runs;
 pub(crate) mod stall;
@@ -50,6 +52,7 @@ use gather::Gathers;
 use lines::LineWakes;
 use order::Order;
 use register::Register;
+use retries::Retries;
 use runs::RunLog;
 use waits::Waits;
 
@@ -78,6 +81,7 @@ pub(crate) struct Checks {
     pub(crate) register: Register,
     pub(crate) durable: Durable,
     pub(crate) order: Order,
+    pub(crate) retries: Retries,
     pub(crate) gates: Gatekeeper,
     pub(crate) gathers: Gathers,
     pub(crate) waits: Waits,
@@ -104,6 +108,7 @@ impl Checks {
             register: Register::default(),
             durable: Durable::default(),
             order: Order::new(policy, bound),
+            retries: Retries::default(),
             gates: Gatekeeper::new(nr_hctxs),
             gathers: Gathers::new(policy, &limits, bound > 0),
             waits,

@@ -37,6 +37,10 @@ impl Checks {
     /// flush.
     pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece]) -> u64 {
         for piece in pieces {
+            if op.is_write() {
+                let verdict = self.retries.issue(piece, &self.bios);
+                self.expect(verdict);
+            }
             let issued = self.bios.issue(piece.slot, piece.units());
             self.expect(issued);
             if op.is_write() {

@@ -1,10 +1,10 @@
 //! The rules: a name and one line of text each. The report of a broken rule begins with this line.
 //!
 //! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
-//! leaders, K for the driver's contract, F for flushes, H for time limits, P2 for durability (a
-//! violation of F2 or F4 shows as one of P2). The other rules have no letter. The reasons that the
-//! rules hold are documented beside the code that keeps them, in `forebay-core` and in the
-//! library's `runtime`.
+//! leaders, I for plugs, K for the driver's contract, F for flushes, A for retries, H for time
+//! limits, P2 for durability (a violation of F2 or F4 shows as one of P2). The other rules have no
+//! letter. The reasons that the rules hold are documented beside the code that keeps them, in
+//! `forebay-core` and in the library's `runtime`.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
@@ -31,6 +31,7 @@ pub(crate) const W1: &str = "W1: no task parks on a context that has work and no
 pub(crate) const W2: &str = "W2: a sleeping task is woken when what it waits for has come";
 pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
 pub(crate) const W4: &str = "W4: a leader that has to come back is kicked";
+pub(crate) const W5: &str = "W5: what a task has deferred is committed before it waits";
 pub(crate) const W7: &str = "W7: a task that waits in the driver comes back for a deadline";
 
 pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
@@ -44,8 +45,14 @@ pub(crate) const F5: &str = "F5: a queue that is held is released";
 pub(crate) const F6: &str = "F6: a flush waits for two flushes of its context at most";
 pub(crate) const F7: &str = "F7: a bio with a flush ends once";
 
+pub(crate) const A1: &str = "A1: no write that overlaps a retry is issued beside it";
+pub(crate) const A2: &str = "A2: a write that a later one may have overtaken is not tried again";
+
+pub(crate) const I4: &str = "I4: a task that waits has nothing in its plug";
+
 pub(crate) const H1: &str = "H1: a request over its time limit is counted, once";
 pub(crate) const H5: &str = "H5: owned bios end with the grace, not before; their memory is kept";
+pub(crate) const H3: &str = "H3: a device with a request beyond its grace period is given up";
 
 pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
 

@@ -13,8 +13,8 @@ struct Runs {
     unasked: BTreeSet<usize>,
     /// A leader has announced that it blocks, and no task has requested a run since.
     has_blocked: bool,
-    /// A gate was opened, and no task has requested a run since.
-    has_opened: bool,
+    /// Tasks that have opened a gate, since when no task has requested a run.
+    opened: BTreeSet<usize>,
     /// The deadline that the last turn has left.
     deadline_ns: Option<u64>,
     /// Requests that were over their time limit.
@@ -47,7 +47,8 @@ impl RunLog {
     pub(crate) fn asked(&mut self, hctx: usize, task: usize, is_skipped: bool) {
         let runs = &mut self.hctxs[hctx];
         runs.unasked.remove(&task);
-        (runs.has_blocked, runs.has_opened) = (false, false);
+        runs.has_blocked = false;
+        runs.opened.clear();
         runs.nr_skipped += u64::from(is_skipped);
     }
 
@@ -85,16 +86,16 @@ impl RunLog {
         self.due_ns = None;
     }
 
-    /// Records that a gate of the shared context was opened. (The owner of a context checks its
-    /// own.)
-    pub(crate) fn opened(&mut self) {
-        self.hctxs[0].has_opened = true;
+    /// Records that a task has opened a gate of the shared context. (The owner of a context checks
+    /// its own.)
+    pub(crate) fn opened(&mut self, task: usize) {
+        self.hctxs[0].opened.insert(task);
     }
 
-    /// Checks that the task that opened a gate has requested a run (R4).
-    pub(crate) fn check_opened(&self) -> Verdict {
-        match self.hctxs[0].has_opened {
-            true => broken(rules::R4, "nobody has asked since one of context 0 was".to_owned()),
+    /// Checks that a run was requested since this task has opened a gate (R4).
+    pub(crate) fn check_opened(&self, task: usize) -> Verdict {
+        match self.hctxs[0].opened.contains(&task) {
+            true => broken(rules::R4, format!("task {task} has not, for one of context 0")),
             false => Ok(()),
         }
     }
@@ -102,7 +103,8 @@ impl RunLog {
     /// Records a turn.
     pub(crate) fn turned(&mut self, hctx: usize, is_empty: bool) {
         let runs = &mut self.hctxs[hctx];
-        (runs.has_blocked, runs.has_opened) = (false, false);
+        runs.has_blocked = false;
+        runs.opened.clear();
         runs.nr_turns += 1;
         runs.nr_empty += u64::from(is_empty);
     }

@@ -121,6 +121,12 @@ impl Waits {
         self.waiters[task].is_to_look = true;
     }
 
+    /// Records that a task has checked for waiters and found none.
+    pub(crate) fn found_none(&mut self, task: usize) {
+        let sleeps = |waiter: &Waiter| waiter.is_waiting && waiter.wake == Wake::None;
+        self.waiters[task].is_to_look = self.waiters.iter().any(sleeps);
+    }
+
     /// Records that a task has checked for waiters.
     pub(crate) fn looked(&mut self, task: usize) {
         self.waiters[task].is_to_look = false;

@@ -187,18 +187,15 @@ impl Thread<'_> {
         if world.plants(Plant::SkipTagWake) {
             return;
         }
-        world.checks().waits.looked(self.id);
         if !budget.count.anybody_waits() {
+            world.checks().waits.found_none(self.id);
             return;
         }
+        world.checks().waits.looked(self.id);
         self.step();
-        if world.plants(Plant::DropTagWake) {
-            return;
-        }
-        let nr_told = if world.plants(Plant::CountTwice) { 2 * nr } else { nr };
         let nr_busy = budget.tags.nr_busy();
         let woken = self.with_waits(budget, nr, |waits, out| {
-            waits.wake(nr_told, nr_busy, &mut |id| out(id));
+            waits.wake(nr, nr_busy, &mut |id| out(id));
         });
         self.tell(woken);
     }

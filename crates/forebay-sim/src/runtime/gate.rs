@@ -1,11 +1,10 @@
-//! Freeze, quiesce and stop of the whole disk, by a task.
+//! Freeze, quiesce and stop of the whole disk by a task: the steps of the core's
+//! [`Gated`](forebay_core::wait::Gated), and their checks.
 
-use crate::plant::Plant;
-use crate::runtime::hctx::Hctx;
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
-use forebay_core::Gate;
-use forebay_core::wait::run_turn;
+use forebay_core::wait::{self, Gated, Holds};
+use forebay_core::{Gate, RunState};
 use std::rc::Rc;
 
 /// Sleep between two checks.
@@ -13,56 +12,121 @@ const POLL_NS: u64 = 2_000;
 
 impl Thread<'_> {
     /// Closes a gate on every hardware context, waits until it is in force, keeps it closed for a
-    /// while, and opens it. One task at a time does this: a gate is closed or open, not counted.
-    pub(crate) fn close_and_open(&mut self, gate: Gate, closed_ns: u64) {
+    /// while, and opens it. A freeze ends early if another hold strands a request. If
+    /// `and_freezes`, the task also freezes the disk meanwhile.
+    pub(crate) fn close_and_open(&mut self, gate: Gate, closed_ns: u64, and_freezes: bool) {
         let world = Rc::clone(&self.world);
-        if world.is_gated.replace(true) {
-            return;
-        }
-        for hctx in &world.hctxs {
-            hctx.run.close(gate);
-            world.note(Kind::Close, hctx.at as u64, gate as u64);
-            if gate != Gate::Frozen {
-                // R4.
-                hctx.timers.cancel_delayed_run();
-                world.checks().runs.undelayed();
+        let nr_hctxs = world.hctxs.len();
+        wait::close(&mut Gates(self), gate);
+        let is_in_force = match gate {
+            Gate::Frozen => wait::await_drained(&mut Gates(self)).is_ok(),
+            // The program does not wait for the turns of a disk that it stops; the checks do.
+            Gate::Quiesced | Gate::Stopped => {
+                wait::await_turns(&mut Gates(self));
+                true
             }
-            self.step();
-        }
-        for hctx in &world.hctxs {
-            while !self.is_in_force(hctx, gate) {
-                self.cpu.sleep(POLL_NS);
+        };
+        if is_in_force {
+            (0..nr_hctxs).for_each(|at| world.checks().gates.shut(at));
+            if and_freezes {
+                self.close_and_open(Gate::Frozen, closed_ns / 2, false);
             }
-            world.checks().gates.shut(hctx.at, true);
+            self.cpu.sleep(closed_ns);
+            (0..nr_hctxs).for_each(|at| world.checks().gates.unshut(at));
         }
-        self.cpu.sleep(closed_ns);
-        for hctx in &world.hctxs {
-            world.checks().gates.shut(hctx.at, false);
-            hctx.run.open(gate);
-            if hctx.is_shared {
-                world.checks().runs.opened();
-            }
-            world.note(Kind::Open, hctx.at as u64, gate as u64);
-            self.step();
-            // R4. An owner runs its context by itself, because no other task may.
-            if hctx.is_shared && !world.plants(Plant::OpenUnasked) {
-                run_turn(&mut self.at(hctx));
-            }
-        }
-        let verdict = world.checks().runs.check_opened();
+        wait::open(&mut Gates(self), gate);
+        let verdict = world.checks().runs.check_opened(self.id);
         world.fail(verdict);
-        world.is_gated.set(false);
+    }
+}
+
+/// A freeze has found a request that another hold keeps from the device.
+struct Stranded;
+
+/// A task that closes and opens gates.
+struct Gates<'t, 'a>(&'t mut Thread<'a>);
+
+impl Gated for Gates<'_, '_> {
+    type Error = Stranded;
+
+    fn nr_hctxs(&self) -> usize {
+        self.0.world.hctxs.len()
     }
 
-    /// Returns whether nothing that the gate holds back can happen any more.
-    fn is_in_force(&mut self, hctx: &Rc<Hctx>, gate: Gate) -> bool {
-        self.step();
-        if gate != Gate::Frozen {
-            return !hctx.run.is_running();
+    fn with_holds<T>(&self, change: impl FnOnce(&mut Holds) -> T) -> T {
+        let Thread { world, cpu, .. } = &*self.0;
+        // Other tasks run while this one changes the gates, context by context.
+        while world.are_gates_locked.replace(true) {
+            cpu.sleep(POLL_NS);
         }
-        if hctx.is_shared {
-            run_turn(&mut self.at(hctx));
+        let mut holds = world.holds.get();
+        let result = change(&mut holds);
+        world.holds.set(holds);
+        world.are_gates_locked.set(false);
+        self.0.step();
+        result
+    }
+
+    fn run_state(&self, at: usize) -> &RunState {
+        &self.0.world.hctxs[at].run
+    }
+
+    fn changed(&self, at: usize, gate: Gate, is_closed: bool) {
+        let Thread { world, id, .. } = &*self.0;
+        if is_closed {
+            world.note(Kind::Close, at as u64, gate as u64);
+        } else {
+            world.note(Kind::Open, at as u64, gate as u64);
+            if world.hctxs[at].is_shared {
+                world.checks().runs.opened(*id);
+            }
         }
-        !hctx.run.is_running() && hctx.is_drained.get()
+        self.0.step();
+    }
+
+    fn cancel_runs(&self, at: usize) {
+        self.0.world.hctxs[at].timers.cancel_delayed_run();
+        self.0.world.checks().runs.undelayed();
+        self.0.step();
+    }
+
+    fn is_shared(&self, at: usize) -> bool {
+        self.0.world.hctxs[at].is_shared
+    }
+
+    fn owns(&self, at: usize) -> bool {
+        self.0.hctx().at == at
+    }
+
+    fn run_turn(&mut self, at: usize) {
+        self.0.step();
+        let hctx = Rc::clone(&self.0.world.hctxs[at]);
+        wait::run_turn(&mut self.0.at(&hctx));
+    }
+
+    fn wake_owner(&mut self, _at: usize) {
+        // An owner turns by itself: no task waits for its context's descriptor.
+    }
+
+    fn is_drained(&self, at: usize) -> bool {
+        self.0.world.hctxs[at].is_drained.get()
+    }
+
+    fn is_stranded(&self, at: usize) -> bool {
+        self.0.world.hctxs[at].is_stranded.get()
+    }
+
+    fn stranded(&self, behind: Gate) -> Stranded {
+        self.0.world.note(Kind::Strand, behind as u64, 0);
+        Stranded
+    }
+
+    fn pause(&mut self) {
+        self.0.cpu.sleep(POLL_NS);
+    }
+
+    fn sleep(&mut self) -> Result<(), Stranded> {
+        self.0.cpu.sleep(POLL_NS);
+        Ok(())
     }
 }

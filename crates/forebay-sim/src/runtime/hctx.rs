@@ -2,7 +2,6 @@
 
 use crate::check::stall;
 use crate::driver::{DriverState, Port};
-use crate::plant::Plant;
 use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
@@ -50,8 +49,9 @@ pub(crate) struct Hctx {
     pub(crate) waits_until_ns: Cell<Option<u64>>,
     /// Whether the last turn left no admitted request.
     pub(crate) is_drained: Cell<bool>,
-    pub(crate) nr_skipped: Cell<u64>,
-    /// The number of tasks that have published requests and not requested a run yet.
+    /// Whether it left admitted requests, and none at the device.
+    pub(crate) is_stranded: Cell<bool>,
+    /// The number of tasks that are publishing requests, and will request a run.
     pub(crate) nr_publishing: Cell<u32>,
     pub(super) nr_turns: Cell<u64>,
     pub(crate) counters: Arc<RunCounters>,
@@ -82,7 +82,7 @@ impl Hctx {
             waiter: Cell::new(None),
             waits_until_ns: Cell::new(None),
             is_drained: Cell::new(true),
-            nr_skipped: Cell::new(0),
+            is_stranded: Cell::new(false),
             nr_publishing: Cell::new(0),
             nr_turns: Cell::new(0),
             counters: Arc::default(),
@@ -149,7 +149,7 @@ impl Thread<'_> {
     /// Requests a turn after something was published.
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
         let mut checks = self.world.checks();
-        let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
+        let is_ours = hctx.run.run();
         checks.runs.asked(hctx.at, self.id, !is_ours);
         if is_ours {
             hctx.counters.count_run();
@@ -158,8 +158,6 @@ impl Thread<'_> {
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         } else {
-            let nr = u64::from(!self.world.plants(Plant::SkipCount));
-            hctx.nr_skipped.set(hctx.nr_skipped.get() + nr);
             checks.note(Kind::Skip, hctx.at as u64, 0);
         }
         is_ours

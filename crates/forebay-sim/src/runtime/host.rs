@@ -48,12 +48,9 @@ impl<'a> Thread<'a> {
 
     /// Waits until the goal is reached. Drives the task's hardware context meanwhile.
     pub(crate) fn wait_for(&mut self, goal: Goal) {
-        self.check_may_wait();
-        if matches!(goal, Goal::TagsOfBudget(_)) {
-            self.check_has_sent();
-        }
-        let hctx = self.hctx();
         self.mailbox().goal.set(goal);
+        self.check_may_wait();
+        let hctx = self.hctx();
         match hctx.is_shared {
             true => wait::wait_shared(&mut self.at(&hctx), goal.number(), NR_BUSY),
             false => wait::wait_owned(&mut self.at(&hctx), goal.number()),
@@ -61,15 +58,15 @@ impl<'a> Thread<'a> {
         self.mailbox().goal.set(Goal::None);
     }
 
-    /// Waits in an owned context until `nr` more of its bios may have ended, or for a while.
-    pub(crate) fn wait_as_owner(&mut self, turned: Turned, nr: u32) {
-        self.check_may_wait();
-        let hctx = self.hctx();
-        wait::wait_as_owner(&mut self.at(&hctx), turned, nr);
-    }
-
     fn mailbox(&self) -> &Mailbox {
         &self.world.mailboxes[self.id]
+    }
+}
+
+impl At<'_, '_> {
+    /// Puts the task's outgoing requests where the token holder finds them.
+    pub(super) fn push_outgoing(&mut self) {
+        self.thread.push_outgoing(&self.hctx);
     }
 }
 
@@ -216,6 +213,7 @@ impl Owner for At<'_, '_> {
     }
 
     fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>) {
+        self.thread.check_may_wait();
         // The driver's wait commits. Only the owner is ever there.
         self.hctx.with_port(&self.thread.world, |_, port| port.commit_rqs());
         let now = self.thread.world.now();
@@ -224,6 +222,7 @@ impl Owner for At<'_, '_> {
     }
 
     fn sleep(&mut self) {
+        self.thread.check_may_wait();
         self.thread.cpu.park_for(RESOURCE_DELAY.as_nanos() as u64);
     }
 

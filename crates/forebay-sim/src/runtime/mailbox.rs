@@ -19,6 +19,14 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
+    /// Returns the goal that the core expresses by this number.
+    pub(crate) fn of_number(number: u64) -> Goal {
+        match number {
+            TAGS => Goal::TagsOfContext,
+            nr => Goal::Delivered(nr),
+        }
+    }
+
     /// Returns the goal as a number of deliveries.
     pub(crate) fn number(self) -> u64 {
         match self {

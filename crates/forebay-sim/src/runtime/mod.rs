@@ -6,7 +6,7 @@
 //!
 //! - [`hctx`]: a hardware context and its token; [`turn`]: its turn;
 //! - [`mailbox`]: where the ends of a task's bios wait for it;
-//! - [`thread`]: a task's plug, its software queue, and reap; [`submit`]: submit;
+//! - [`thread`]: a task's plug and its software queue; [`submit`], [`reap`]: submit and reap;
 //! - [`host`]: the steps of the core's wait protocol, made by tasks;
 //! - [`budget`]: waiting for tags of a set that all tasks share;
 //! - [`tags`]: waiting for the tags of a hardware context, where threads do so;
@@ -17,6 +17,7 @@ pub(crate) mod gate;
 pub(crate) mod hctx;
 pub(crate) mod host;
 pub(crate) mod mailbox;
+mod reap;
 pub(crate) mod submit;
 pub(crate) mod tags;
 pub(crate) mod thread;

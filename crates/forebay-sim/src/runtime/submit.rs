@@ -55,7 +55,7 @@ impl Thread<'_> {
             checks.queue_bio(slot, &bio, world.now());
             checks.bios.row_mut(slot).charge = io.charge;
             drop(guard);
-            boxed.fill(self.planted(bio));
+            boxed.fill(bio);
         }
         if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
             self.refused(&io, refusal, boxed);
@@ -67,26 +67,6 @@ impl Thread<'_> {
             self.turn(Commit::Now, Own::Direct);
         }
         true
-    }
-
-    /// Returns the bio that the layer gets, with the planted bugs of flushes.
-    fn planted(&self, bio: Bio) -> Bio {
-        let flags = bio.flags;
-        match bio.op {
-            Op::Flush if !flags.contains(BioFlags::UP_TO) => {
-                match self.world.plants(Plant::ElideTooMany) {
-                    true => Bio { user_data: bio.user_data, ..Bio::flush_up_to(0) },
-                    false => bio,
-                }
-            }
-            Op::Write if flags.contains(BioFlags::FUA) && self.world.plants(Plant::MergeFua) => {
-                let others = [BioFlags::PREFLUSH, BioFlags::NOWAIT, BioFlags::RESERVED];
-                let others = others.into_iter().chain([BioFlags::BACKGROUND, BioFlags::OWNED]);
-                let kept = others.filter(|&flag| flags.contains(flag));
-                Bio { flags: kept.fold(BioFlags::NONE, BioFlags::union), ..bio }
-            }
-            _ => bio,
-        }
     }
 
     fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {

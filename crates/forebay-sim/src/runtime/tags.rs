@@ -36,9 +36,7 @@ impl Thread<'_> {
 
     /// Records that the task was woken for tags and is running. A turn follows.
     pub(super) fn ask_for_tags(&self) {
-        if !self.world.plants(Plant::AskNoMore) {
-            self.hctx().tags.asking.borrow_mut().push(self.id);
-        }
+        self.hctx().tags.asking.borrow_mut().push(self.id);
     }
 
     /// Before a turn: reads which tasks ask for tags again, and the new limit of tags in use.

@@ -4,7 +4,7 @@ use crate::check::{broken, rules};
 use crate::coroutine::Cpu;
 use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
-use crate::runtime::host::Token;
+use crate::runtime::host::{At, Token};
 use crate::runtime::mailbox::Goal;
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
@@ -151,7 +151,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn detach(&mut self, cause: UnplugCause, level: u32) {
+    pub(super) fn detach(&mut self, cause: UnplugCause, level: u32) {
         self.queue.unplug(cause, level, self.world.now());
         self.world.note(Kind::Unplug, level.into(), self.queue.has_outgoing().into());
         let first = self.plugged.partition_point(|(_, of)| *of < level);
@@ -180,68 +180,48 @@ impl<'a> Thread<'a> {
     /// Same as [`Thread::turn`], but runs one turn and keeps the token.
     pub(crate) fn turn_and_hold(
         &mut self,
-        hctx: &Hctx,
+        hctx: &Rc<Hctx>,
         commit: Commit,
         own: Own,
     ) -> Option<Turned> {
         let with_outgoing = self.try_take(hctx);
         if !with_outgoing {
             self.step();
-            if !self.publish(hctx) {
-                return None;
-            }
+            let nr_publishing = &hctx.nr_publishing;
+            nr_publishing.set(nr_publishing.get() + 1);
+            let token = wait::publish(&mut self.at(hctx), At::push_outgoing);
+            nr_publishing.set(nr_publishing.get() - 1);
+            self.check_inbox(hctx);
+            token?;
         }
         Some(self.turn_once(hctx, commit, with_outgoing, own))
     }
 
-    /// Publishes the outgoing requests, and requests a run. Returns whether the task has the token.
-    fn publish(&mut self, hctx: &Hctx) -> bool {
-        if self.world.plants(Plant::RunFirst) {
-            let is_ours = self.run(hctx);
-            self.step();
-            self.push_outgoing(hctx);
-            hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
-            self.check_inbox(hctx);
-            return is_ours;
-        }
-        self.push_outgoing(hctx);
-        self.step();
-        hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
-        self.run(hctx)
-    }
-
-    /// Checks that no bio with a tag of the budget is still in the plug, where no other task issues
-    /// it (T9).
-    pub(crate) fn check_has_sent(&self) {
+    /// Checks that no bio is still in the plug, where no other task issues it (I4). In a wait for
+    /// tags of the budget this breaks T9: the bio may have one of them.
+    fn check_has_sent(&self) {
+        let Some(&(slot, _)) = self.plugged.first() else { return };
+        let rule = match self.world.mailboxes[self.id].goal.get() {
+            Goal::TagsOfBudget(_) => rules::T9,
+            _ => rules::I4,
+        };
         let mut checks = self.world.checks();
-        let kept = self.plugged.iter().map(|(slot, _)| slot).chain(&self.outgoing);
-        let kept = kept.copied().find(|&slot| checks.bios.row(slot).charge.is_some());
-        if let Some(slot) = kept {
-            let what = format!("task {} waits, and has {} in its plug", self.id, {
-                checks.bios.row(slot).name()
-            });
-            checks.expect(broken(rules::T9, what));
-        }
+        let name = checks.bios.row(slot).name();
+        checks.expect(broken(rule, format!("task {} waits, and has {name} in its plug", self.id)));
     }
 
     /// Publishes the outgoing requests. A run must follow.
-    fn push_outgoing(&mut self, hctx: &Hctx) {
+    pub(super) fn push_outgoing(&mut self, hctx: &Hctx) {
         if self.queue.has_outgoing() {
             self.world.checks().runs.published(hctx.at, self.id);
         }
         let mut inbox = hctx.inbox.borrow_mut();
         inbox.requests.extend(self.queue.outgoing().map(Request::into_bios));
         inbox.slots.append(&mut self.outgoing);
-        hctx.nr_publishing.set(hctx.nr_publishing.get() + 1);
     }
 
-    /// Commits the requests that turns with `Commit::Later` have issued.
-    pub(crate) fn commit(&mut self) {
-        let hctx = self.hctx();
-        wait::commit_all(&mut self.at(&hctx));
-    }
-
-    /// Checks that the task may wait: not within a submit (T11) or a turn (T12).
+    /// Checks that the task may wait: not within a submit (T11) or a turn (T12), and with an empty
+    /// plug.
     pub(crate) fn check_may_wait(&self) {
         let verdict = match (self.is_in_turn, self.is_submitting) {
             (true, _) => broken(rules::T12, format!("task {} is about to", self.id)),
@@ -249,72 +229,7 @@ impl<'a> Thread<'a> {
             _ => Ok(()),
         };
         self.world.fail(verdict);
-    }
-
-    fn take_mail(&mut self) {
-        let mut mail = self.world.mailboxes[self.id].ended.borrow_mut();
-        self.nr_in_layer -= mail.len().min(self.nr_in_layer);
-        self.nr_mailed += mail.len() as u64;
-        self.ready.extend(mail.drain(..));
-    }
-
-    /// Takes at most `max` ended bios. Waits until there are `min`, or no bio of this task is left
-    /// in the layer.
-    pub(crate) fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
-        self.step();
-        self.take_mail();
-        if self.ready.len() < max && (self.ready.len() < min || min == 0) {
-            self.detach(UnplugCause::Wait, 1);
-            self.wait(min);
-        }
-        let nr = self.ready.len().min(max);
-        let world = Rc::clone(&self.world);
-        let mut checks = world.checks();
-        for boxed in self.ready.drain(..nr) {
-            let slot = boxed.number();
-            let row = checks.bios.row(slot);
-            let latency_ns = world.now() - row.queued_ns;
-            self.point = self.point.max(boxed.durable_point());
-            let bio = boxed.bio();
-            out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
-            let reaped = checks.bios.reap(slot, self.id);
-            checks.expect(reaped);
-            // A command may still have the memory that the box stands for (H5).
-            if !checks.bios.row(slot).is_kept {
-                self.free.push(boxed);
-            }
-        }
-    }
-
-    /// Turns once at least, then until `min` are ready or nothing is left in the layer.
-    fn wait(&mut self, min: usize) {
-        loop {
-            let hctx = self.hctx();
-            let later = self.ready.len() < min && !hctx.is_shared;
-            let commit = if later { Commit::Later } else { Commit::Now };
-            let turned = self.turn(commit, Own::Direct);
-            if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].cell.lacks_tags() {
-                // As a thread in Linux, which sleeps in its submission.
-                self.wait_for(Goal::TagsOfContext);
-            }
-            self.take_mail();
-            if self.ready.len() >= min || self.nr_in_layer == 0 {
-                if later {
-                    self.commit();
-                }
-                return;
-            }
-            let missing = min - self.ready.len();
-            if hctx.is_shared {
-                let goal = self.nr_mailed + missing.min(self.nr_in_layer) as u64;
-                self.wait_for(Goal::Delivered(goal));
-                self.take_mail();
-            } else if let Some(turned) = turned {
-                let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
-                let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
-                self.wait_as_owner(turned, nr);
-            }
-        }
+        self.check_has_sent();
     }
 
     /// Leaves the disk: the task's plugged bios are submitted and end, and another task may take
@@ -328,12 +243,13 @@ impl<'a> Thread<'a> {
         if hctx.is_shared {
             return;
         }
+        wait::drain_owned(&mut self.at(&hctx));
+        // Not before requests that were given up have completed: their events come.
         while let Some(turned) = self.turn(Commit::Now, Own::Mail) {
-            // Not before requests that were given up have completed: their events come.
             if turned.is_idle() {
                 break;
             }
-            self.wait_as_owner(turned, 1);
+            wait::wait_as_owner(&mut self.at(&hctx), turned, 1);
         }
         assert!(self.try_take(&hctx), "no other task uses an owned context");
         let drained = crate::check::drained::inner(hctx.at, &hctx);

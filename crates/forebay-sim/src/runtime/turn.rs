@@ -79,10 +79,7 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn accept(&mut self, enter: bool) {
         let TaskTurn { thread, hctx, with_outgoing, .. } = self;
-        let mut inbox = hctx.inbox.replace(Inbox::new());
-        if thread.world.plants(Plant::NewestFirst) {
-            inbox.requests.reverse();
-        }
+        let inbox = hctx.inbox.replace(Inbox::new());
         let outgoing = if *with_outgoing { thread.take_outgoing_slots() } else { Vec::new() };
         {
             let mut checks = thread.world.checks();
@@ -122,6 +119,7 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn record(&mut self, _gates: Gates, turned: Turned) {
         self.hctx.is_drained.set(turned.is_drained);
+        self.hctx.is_stranded.set(turned.is_stuck() && !turned.is_drained);
         self.thread.world.checks().runs.left(self.hctx.at, turned.deadline());
     }
 
@@ -155,9 +153,6 @@ impl Turning for TaskTurn<'_, '_> {
         let (world, timers) = (&self.thread.world, &self.hctx.timers);
         let now = world.now();
         let at_ns = now + RESOURCE_DELAY.as_nanos() as u64;
-        if world.plants(Plant::ExtendDelay) {
-            timers.cancel_delayed_run();
-        }
         timers.arm_delayed_run(at_ns);
         let verdict = world.checks().runs.delayed(now, at_ns, timers.left_ns(now));
         world.fail(verdict);
@@ -187,10 +182,7 @@ impl Thread<'_> {
         bios: &mut dyn Iterator<Item = Box<QueuedBio>>,
     ) -> Notice {
         let world = Rc::clone(&self.world);
-        let to = match world.plants(Plant::WrongMailbox) {
-            true => (owner as usize + 1) % world.mailboxes.len(),
-            false => owner as usize,
-        };
+        let to = owner as usize;
         let mailbox = &world.mailboxes[to];
         let nr = {
             let mut ended = mailbox.ended.borrow_mut();
@@ -205,7 +197,7 @@ impl Thread<'_> {
             Notice::Kick if !hctx.is_shared => {
                 world.fail(broken(rules::NO_LEADER, format!("context {}", hctx.at)));
             }
-            Notice::Wake if !world.plants(Plant::SkipWake) => self.wakes.push(to),
+            Notice::Wake => self.wakes.push(to),
             _ => {}
         }
         notice
@@ -243,7 +235,11 @@ fn turn_core(
             let verdict = checks.runs.overdue(hctx.at, nr, &hctx.counters);
             checks.expect(verdict);
             let is_file = port.device.file.is_some();
+            let nr_given_up = port.state.nr_given_up();
             given_up = port.state.give_up(now, io_timeout_grace_ns, checks, is_file);
+            if port.state.nr_given_up() > nr_given_up && !world.device_state.is_failed() {
+                checks.expect(broken(rules::H3, format!("context {} has one", hctx.at)));
+            }
         }
         for bio in &mut ended[nr_before..] {
             checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));

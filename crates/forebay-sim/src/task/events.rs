@@ -7,9 +7,6 @@ use crate::summary::CrashPoint;
 use crate::trace::Kind;
 use std::rc::Rc;
 
-/// How long to wait until another task has opened its gate.
-const POLL_NS: u64 = 1_000;
-
 /// Performs the events, which are in the order of their times.
 pub(crate) fn run(cpu: Cpu<'_>, events: Vec<(u64, EventSpec)>) {
     let (world, id) = (Rc::clone(&cpu.world), cpu.id);
@@ -22,12 +19,7 @@ pub(crate) fn run(cpu: Cpu<'_>, events: Vec<(u64, EventSpec)>) {
         let left_ns = at_ns.saturating_sub(world.now());
         thread.cpu.sleep(left_ns);
         match event {
-            EventSpec::Close(gate, closed_ns) => {
-                while world.is_gated.get() {
-                    thread.cpu.sleep(POLL_NS);
-                }
-                thread.close_and_open(gate, closed_ns);
-            }
+            EventSpec::Close(gate, closed_ns) => thread.close_and_open(gate, closed_ns, false),
             EventSpec::Resize(nr_requests) => thread.set_nr_requests(nr_requests),
             EventSpec::CrashPoint => {
                 let (nr_written, nr_unsure) = world.checks().durable.count_blocks();

@@ -92,7 +92,8 @@ impl RandomTask<'_> {
         if is_idle && self.random.chance(self.load.gates, 100) {
             let gate = self.random.pick(&[Gate::Frozen, Gate::Quiesced, Gate::Stopped]);
             let closed_ns = self.random.below(50_000);
-            return self.thread.close_and_open(gate, closed_ns);
+            let and_freezes = self.random.chance(1, 4);
+            return self.thread.close_and_open(gate, closed_ns, and_freezes);
         }
         if !self.thread.hctx().is_shared && self.random.chance(self.load.reopens, 100) {
             self.thread.retire(&mut self.ended);

@@ -8,7 +8,7 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::{Mutex, PoisonError};
 
 /// Within how many seeds a bug must be found.
-const NR_SEEDS: u64 = 1000;
+const NR_SEEDS: u64 = 5000;
 
 /// Result of a search for a planted bug: after how many seeds it was found, and by which rule.
 pub(crate) type Found = Option<(u64, String)>;
@@ -28,12 +28,12 @@ pub(crate) fn look_for<P: Copy + Debug>(
     let table: Vec<_> = plants.into_iter().map(|plant| (plant, find(plant))).collect();
     set_hook(hook);
     drop(searching);
-    println!("{:<18} {:>5}  found by", "planted bug", "seeds");
+    println!("{:<24} {:>5}  found by", "planted bug", "seeds");
     for (plant, found) in &table {
         let name = format!("{plant:?}");
         match found {
-            Some((nr, rule)) => println!("{name:<18} {nr:>5}  {rule}"),
-            None => println!("{name:<18}     -  not found"),
+            Some((nr, rule)) => println!("{name:<24} {nr:>5}  {rule}"),
+            None => println!("{name:<24}     -  not found"),
         }
     }
     table
@@ -41,7 +41,7 @@ pub(crate) fn look_for<P: Copy + Debug>(
 
 #[test]
 fn every_planted_bug_is_found_and_named() {
-    for (plant, found) in look_for(Plant::ALL.iter().copied(), find) {
+    for (plant, found) in look_for(Plant::all(), find) {
         let Some((_, rule)) = found else { panic!("{plant:?} is not found") };
         let expected = plant.breaks().unwrap_or_default();
         assert!(rule.starts_with(expected), "{plant:?} breaks {expected:?}, and {rule:?} is named");
@@ -53,7 +53,8 @@ fn every_planted_bug_is_found_and_named() {
 #[test]
 fn every_rule_of_tags_and_of_runs_has_a_planted_bug() {
     for rule in RULES {
-        let is_planted = Plant::ALL.iter().any(|plant| plant.breaks() == Some(rule));
+        let breaks = |plant: Plant| plant.breaks().is_some_and(|text| rule.starts_with(text));
+        let is_planted = Plant::all().any(breaks);
         assert!(is_planted, "{rule}");
     }
 }

@@ -5,6 +5,8 @@ use crate::runtime::hctx::{Hctx, Token, now_ns};
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
+use crate::runtime::wait::At;
+use forebay_core::wait;
 use forebay_core::{
     Commit, KickPolicy, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned,
     UnplugCause,
@@ -221,8 +223,7 @@ impl Ctx {
     fn publish<'a>(hctx: &'a Hctx, queue: &mut SoftwareQueue) -> Option<Token<'a>> {
         // Requests published earlier are accepted first, so none of this thread's requests is
         // overtaken.
-        hctx.push_outgoing(queue);
-        hctx.run()
+        wait::publish(&mut At::new(hctx), |_| hctx.push_outgoing(queue))
     }
 
     /// Continues [`Ctx::turn`] and [`Ctx::turn_for`] if another thread holds the token.
@@ -378,15 +379,7 @@ impl Ctx {
 
     /// Commits the requests that a turn with [`Commit::Later`] has issued.
     pub(crate) fn commit(&self, shared: &Shared) {
-        let hctx = shared.hctx(self.hctx());
-        match hctx.try_take() {
-            Some(mut token) => {
-                token.commit();
-                token.finish();
-            }
-            // The token holder turns once more, because of this mark, and commits in that turn.
-            None => hctx.run_turn(),
-        }
+        wait::commit_all(&mut At::new(shared.hctx(self.hctx())));
     }
 
     /// Unplugs the requests of `level` and above and sends them. Returns whether other requests

@@ -1,14 +1,14 @@
 //! Freeze, quiesce and stop: three ways to hold a disk.
 //!
-//! A freeze waits for I/O that another hold may keep from ending. An admitted request that is not
-//! at the driver ends only when no other hold quiesces or stops the disk any more. Such a request
-//! is stranded. A freeze that finds one fails, because the other hold may belong to its own caller.
+//! The order of the steps is the core's ([`forebay_core::wait::Gated`]). This file supplies the
+//! steps.
 
 use crate::error::FreezeError;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{lock, thread};
 use crate::runtime::shared::Shared;
-use forebay_core::Gate;
+use forebay_core::wait::{self, Gated, Holds};
+use forebay_core::{Gate, RunState};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,23 +28,13 @@ pub struct Hold {
 impl Hold {
     /// Closes a gate on all contexts. A turn that is under way may not have seen it.
     pub(crate) fn new(shared: &Arc<Shared>, gate: Gate) -> Hold {
-        let mut counts = lock(&shared.holds);
-        counts[gate as usize] += 1;
-        shared.hctxs().iter().for_each(|hctx| hctx.run.close(gate));
-        drop(counts);
-        if gate != Gate::Frozen {
-            shared.hctxs().iter().for_each(Hctx::cancel_runs);
-        }
+        wait::close(&mut Gates::of(shared), gate);
         Hold { shared: Arc::clone(shared), gate }
     }
 
     /// Waits until every turn that began before the gate was closed is over (R5).
     pub(crate) fn await_turns(&self) {
-        for hctx in self.shared.hctxs() {
-            while hctx.run.is_running() && !self.shared.is_foreign() {
-                thread::yield_now();
-            }
-        }
+        wait::await_turns(&mut Gates::of(&self.shared));
     }
 
     /// Waits until every request that was admitted before the gate was closed has left its context;
@@ -54,75 +44,112 @@ impl Hold {
     /// The hold that keeps admitted requests from ending, or a timeout.
     pub(crate) fn await_drained(&self, timeout: Option<Duration>) -> Result<(), FreezeError> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        for (at, hctx) in self.shared.hctxs().iter().enumerate() {
-            while !self.is_drained(at, hctx)? {
-                let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-                if let (Some(timeout), Some(Duration::ZERO)) = (timeout, left) {
-                    return Err(FreezeError::TimedOut { disk: self.disk(), timeout });
-                }
-                std::thread::sleep(left.map_or(PATIENCE, |left| left.min(PATIENCE)));
-            }
-        }
-        Ok(())
-    }
-
-    fn disk(&self) -> String {
-        self.shared.info().spec.clone()
-    }
-
-    fn is_drained(&self, at: usize, hctx: &Hctx) -> Result<bool, FreezeError> {
-        if self.shared.is_foreign() {
-            return Ok(true);
-        }
-        // A shared context, or one that this thread owns, may have no other thread to turn it.
-        if hctx.is_shared || crate::runtime::thread::owns(&self.shared, at) {
-            hctx.run_turn();
-        }
-        // Once no turn is under way, every later turn finds the gate closed, and admits nothing.
-        if hctx.run.is_running() {
-            return Ok(false);
-        }
-        if hctx.is_stranded() {
-            self.check_other_holds()?;
-        }
-        Ok(hctx.is_drained())
-    }
-
-    /// Fails if another hold keeps requests from the driver.
-    fn check_other_holds(&self) -> Result<(), FreezeError> {
-        let counts = *lock(&self.shared.holds);
-        match counts[Gate::Quiesced as usize] + counts[Gate::Stopped as usize] {
-            0 => Ok(()),
-            _ if counts[Gate::Quiesced as usize] > 0 => {
-                Err(FreezeError::Quiesced { disk: self.disk() })
-            }
-            _ => Err(FreezeError::Stopped { disk: self.disk() }),
-        }
+        wait::await_drained(&mut Gates { shared: &self.shared, limit: timeout.zip(end) })
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut counts = lock(&self.shared.holds);
-        counts[self.gate as usize] -= 1;
-        if counts[self.gate as usize] > 0 {
-            return;
-        }
-        self.shared.hctxs().iter().for_each(|hctx| hctx.run.open(self.gate));
-        drop(counts);
-        // No other thread runs the requests that the gate held back (R4).
-        for hctx in self.shared.hctxs() {
-            match hctx.is_shared {
-                true => hctx.run_turn(),
-                // B3.
-                false => hctx.wake_loops(),
-            }
-        }
+        wait::open(&mut Gates::of(&self.shared), self.gate);
     }
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Hold").field(&self.gate).finish()
+    }
+}
+
+/// The gates of a disk.
+struct Gates<'a> {
+    shared: &'a Arc<Shared>,
+    /// The time limit of a wait, and its end.
+    limit: Option<(Duration, Instant)>,
+}
+
+impl Gates<'_> {
+    fn of(shared: &Arc<Shared>) -> Gates<'_> {
+        Gates { shared, limit: None }
+    }
+
+    fn disk(&self) -> String {
+        self.shared.info().spec.clone()
+    }
+
+    fn hctx(&self, at: usize) -> &Hctx {
+        self.shared.hctx(at)
+    }
+}
+
+impl Gated for Gates<'_> {
+    type Error = FreezeError;
+
+    fn nr_hctxs(&self) -> usize {
+        self.shared.hctxs().len()
+    }
+
+    fn with_holds<T>(&self, change: impl FnOnce(&mut Holds) -> T) -> T {
+        change(&mut lock(&self.shared.holds))
+    }
+
+    fn run_state(&self, at: usize) -> &RunState {
+        &self.hctx(at).run
+    }
+
+    fn cancel_runs(&self, at: usize) {
+        self.hctx(at).cancel_runs();
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.shared.is_foreign()
+    }
+
+    fn is_shared(&self, at: usize) -> bool {
+        self.hctx(at).is_shared
+    }
+
+    fn owns(&self, at: usize) -> bool {
+        crate::runtime::thread::owns(self.shared, at)
+    }
+
+    fn run_turn(&mut self, at: usize) {
+        self.hctx(at).run_turn();
+    }
+
+    fn wake_owner(&mut self, at: usize) {
+        self.hctx(at).wake_loops();
+    }
+
+    fn is_drained(&self, at: usize) -> bool {
+        self.hctx(at).is_drained()
+    }
+
+    fn is_stranded(&self, at: usize) -> bool {
+        self.hctx(at).is_stranded()
+    }
+
+    fn stranded(&self, behind: Gate) -> FreezeError {
+        match behind {
+            Gate::Stopped => FreezeError::Stopped { disk: self.disk() },
+            Gate::Quiesced | Gate::Frozen => FreezeError::Quiesced { disk: self.disk() },
+        }
+    }
+
+    fn pause(&mut self) {
+        thread::yield_now();
+    }
+
+    fn sleep(&mut self) -> Result<(), FreezeError> {
+        let left = match self.limit {
+            None => PATIENCE,
+            Some((timeout, end)) => match end.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => {
+                    return Err(FreezeError::TimedOut { disk: self.disk(), timeout });
+                }
+                left => left.min(PATIENCE),
+            },
+        };
+        std::thread::sleep(left);
+        Ok(())
     }
 }

@@ -56,8 +56,6 @@ pub(crate) struct Hctx {
     is_timed: bool,
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
-    /// Number of runs that found the token taken and left the work to its holder.
-    nr_skipped: AtomicU64,
     origin: Origin,
     /// Whether an event loop watches a descriptor. Then a turn leaves nothing behind that the
     /// descriptor does not report. Set by [`Hctx::watch`], and never cleared.
@@ -117,7 +115,6 @@ impl Hctx {
             is_timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
-            nr_skipped: AtomicU64::new(0),
             left: AtomicU8::new(DRAINED),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
@@ -150,12 +147,7 @@ impl Hctx {
         if self.origin.is_elsewhere() {
             return None;
         }
-        if self.run.run() {
-            return Some(Token::of(self));
-        }
-        // Relaxed: a count.
-        self.nr_skipped.fetch_add(1, Ordering::Relaxed);
-        None
+        self.run.run().then(|| Token::of(self))
     }
 
     /// Requests a turn, and makes it unless the token holder does.
@@ -258,11 +250,6 @@ impl Hctx {
     /// Returns the number of system calls made by the context's drivers until the last turn.
     pub(crate) fn nr_syscalls(&self) -> u64 {
         self.nr_syscalls.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of runs that were left to a token holder.
-    pub(crate) fn nr_skipped(&self) -> u64 {
-        self.nr_skipped.load(Ordering::Relaxed)
     }
 
     /// Adds a mailbox, which is marked as listed, to the followers.

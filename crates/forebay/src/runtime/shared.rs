@@ -22,7 +22,7 @@ use crate::runtime::run_queue::{self, RunWork, Worker};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{quarantine, thread, wait};
-use forebay_core::wait::RESOURCE_DELAY;
+use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, LateRequests, LostWrites, Op,
     PlugCounters, Policy, QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause, WakePolicy,
@@ -69,8 +69,7 @@ pub(crate) struct Shared {
     nr_sections: Mutex<u32>,
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
-    /// Number of holds on each gate.
-    pub(crate) holds: Mutex<[u32; 3]>,
+    pub(crate) holds: Mutex<Holds>,
     /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
 }
@@ -272,7 +271,7 @@ impl Shared {
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
-            skipped_runs += hctx.nr_skipped();
+            skipped_runs += hctx.run.nr_skipped();
             tag_sleeps += hctx.nr_tag_sleeps();
             tag_rescues += hctx.nr_tag_rescues();
         }
@@ -364,7 +363,8 @@ impl Shared {
         if at == SHARED {
             return;
         }
-        AbortOnUnwind::guard(|| self.drain_owned(at));
+        // It may still hold bios of a queue that was leaked, for instance.
+        AbortOnUnwind::guard(|| wait::drain_owned(&self.hctxs[at]));
         self.close_hctx(at);
         self.is_owned[at].store(false, Ordering::Release);
     }
@@ -376,21 +376,6 @@ impl Shared {
         match inner.filter(|inner| inner.core.has_only_given_up()) {
             None => {}
             Some(inner) => quarantine::leak(inner, &self.device, &self.claim),
-        }
-    }
-
-    /// Drains an owned context, on its owner thread. It may still hold bios of a queue that was
-    /// leaked, for instance.
-    fn drain_owned(&self, at: usize) {
-        let is_timed = self.info.is_timed();
-        loop {
-            let Some(mut token) = self.hctxs[at].run() else { continue };
-            let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
-            token.finish();
-            if turned.is_drained && !turned.work_left {
-                return;
-            }
-            wait::wait_as_owner(self, at, turned, 1);
         }
     }
 

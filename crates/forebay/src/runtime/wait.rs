@@ -11,9 +11,7 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::{self, Woken};
-use forebay_core::wait::{
-    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, TAGS, Timers, WaitCell,
-};
+use forebay_core::wait::{self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Timers, WaitCell};
 use forebay_core::{Commit, RunState, Turned};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -252,14 +250,20 @@ impl<'a, T: User> Owner for At<'a, T> {
     }
 }
 
+/// Turns and waits in an owned context until it has no requests left.
+pub(crate) fn drain_owned(hctx: &Hctx) {
+    wait::drain_owned(&mut At::new(hctx));
+}
+
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards.
 pub(crate) fn wait_as_owner(shared: &Shared, hctx: usize, turned: Turned, nr: u32) {
     wait::wait_as_owner(&mut At::new(shared.hctx(hctx)), turned, nr);
 }
 
-/// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the requests
-/// that `ctx` has detached first, and offers to make one of them.
+/// Waits until the total number of bios delivered to `mailbox` reaches `goal`, or, with the goal
+/// [`TAGS`](forebay_core::wait::TAGS), until none of its bios lacks tags. Sends the requests that
+/// `ctx` has detached first, and offers to make one of them.
 pub(crate) fn wait(
     shared: &Shared,
     ctx: &Rc<Ctx>,
@@ -274,13 +278,6 @@ pub(crate) fn wait(
         true => wait::wait_shared(host, goal, NR_BUSY),
         false => wait::wait_owned(host, goal),
     }
-}
-
-/// Waits until no bio of this mailbox lacks tags. Under policies where threads wait for tags, a
-/// thread calls this before it waits for its bios to end.
-pub(crate) fn wait_for_tags(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>) {
-    assert!(shared.hctx(ctx.hctx()).is_shared);
-    wait(shared, ctx, mailbox, TAGS, Offer::NONE);
 }
 
 /// Parks until no thread leads. Returns whether the caller has the baton.
