@@ -35,6 +35,7 @@
 //! example a flush without a volatile cache, or `nofua` if a flush follows each durable write
 //! (`forebay info` shows both). For `any`, one operation with the effect is enough.
 
+use crate::random::Random;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -45,7 +46,7 @@ use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, parse_size};
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRules {
     list: Vec<FaultRule>,
-    random: u64,
+    random: Random,
 }
 
 /// A rule.
@@ -164,9 +165,9 @@ pub fn parse_time_ns(text: &str) -> Option<u64> {
 }
 
 impl FaultRules {
-    /// Returns these rules. The seed determines the requests that a rate selects.
-    pub fn new(list: Vec<FaultRule>, seed: u64) -> FaultRules {
-        FaultRules { list, random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
+    /// Returns these rules. The stream determines the requests that a rate selects.
+    pub fn new(list: Vec<FaultRule>, random: Random) -> FaultRules {
+        FaultRules { list, random }
     }
 
     /// Returns the effect of the first rule that matches a request.
@@ -346,7 +347,7 @@ impl FaultRule {
         }
     }
 
-    fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut u64) -> bool {
+    fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut Random) -> bool {
         let touches = |(from, to): (u64, u64)| {
             rq.ranges().any(|(start, len)| start < to && from < start + len)
         };
@@ -356,17 +357,8 @@ impl FaultRule {
         self.seen += 1;
         self.nth.is_none_or(|nth| self.seen.is_multiple_of(nth))
             && self.after.is_none_or(|after| self.seen >= after)
-            && self.rate.is_none_or(|rate| next_fraction(random) < rate)
+            && self.rate.is_none_or(|rate| random.fraction() < rate)
     }
-}
-
-/// Returns the next number of a stream in 0..1: xorshift64* (Vigna, 2016).
-fn next_fraction(state: &mut u64) -> f64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    let bits = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
-    bits as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

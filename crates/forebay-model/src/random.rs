@@ -6,7 +6,7 @@
 
 /// A stream, identified by a seed and a number. Streams of one seed are independent of each other's
 /// use.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random {
     state: [u64; 4],
 }
@@ -50,6 +50,11 @@ impl Random {
     #[inline]
     pub fn chance(&mut self, nr: u32, of: u32) -> bool {
         self.below(of.into()) < nr.into()
+    }
+
+    /// Returns a number from 0 up to and excluding 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns a random element of a list.

@@ -97,7 +97,7 @@ impl Device {
 
     /// Adds the event of the machine's next completion, unless the heap has one that is no later.
     /// Handling that one adds the next.
-    pub(crate) fn schedule_next(&mut self, heap: &mut EventHeap, now: u64) {
+    pub(crate) fn schedule_next(&mut self, heap: &mut EventHeap<Event>, now: u64) {
         let Some(at_ns) = self.engine.next_at_ns().map(|at_ns| at_ns.max(now)) else { return };
         let is_first = self.next_event_ns.is_none_or(|next_ns| at_ns < next_ns);
         if is_first && !self.shows(Plant::LoseEvent) {

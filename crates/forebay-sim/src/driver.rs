@@ -232,7 +232,7 @@ impl DriverState {
         (tag, result): (usize, Result<u64, BlockStatus>),
         device: &mut Device,
         checks: &mut Checks,
-        heap: &mut EventHeap,
+        heap: &mut EventHeap<Event>,
     ) {
         self.rows[tag].result = result;
         match self.rows[tag].delay_ns() {
@@ -323,7 +323,7 @@ pub(crate) struct Port<'a> {
     pub(crate) state: &'a mut DriverState,
     pub(crate) device: &'a mut Device,
     pub(crate) checks: &'a mut Checks,
-    pub(crate) heap: &'a mut EventHeap,
+    pub(crate) heap: &'a mut EventHeap<Event>,
     pub(crate) now: u64,
     /// A kick is on its way to a thread that has not returned yet.
     pub(crate) is_kicked: bool,

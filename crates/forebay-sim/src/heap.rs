@@ -1,11 +1,11 @@
 //! The event heap: future events in virtual time. Events of the same time happen in the order in
-//! which they were added.
+//! which they were added. All simulated worlds of this crate use it.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A future event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A future event of the disk's world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A command of a hardware context completes, by the number of its tag.
     Done { hctx: usize, tag: usize },
@@ -15,33 +15,74 @@ pub(crate) enum Event {
     Timer { task: usize, sleep: u64 },
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct EventHeap {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+/// Future events of type `E`.
+#[derive(Debug)]
+pub(crate) struct EventHeap<E> {
+    heap: BinaryHeap<Entry<E>>,
     nr_added: u64,
 }
 
-impl EventHeap {
-    pub(crate) fn add(&mut self, at_ns: u64, event: Event) {
+/// An event with its place in the order. The earliest one is the greatest, as the heap needs it.
+#[derive(Debug)]
+struct Entry<E> {
+    place: Reverse<(u64, u64)>,
+    event: E,
+}
+
+impl<E> Default for EventHeap<E> {
+    fn default() -> EventHeap<E> {
+        EventHeap { heap: BinaryHeap::new(), nr_added: 0 }
+    }
+}
+
+impl<E> EventHeap<E> {
+    pub(crate) fn add(&mut self, at_ns: u64, event: E) {
         self.nr_added += 1;
-        self.heap.push(Reverse((at_ns, self.nr_added, event)));
+        self.heap.push(Entry { place: Reverse((at_ns, self.nr_added)), event });
     }
 
     /// Returns the time of the next event.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
+        self.heap.peek().map(|entry| entry.place.0.0)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.heap.pop().map(|Reverse((_, _, event))| event)
+    /// Removes the next event, and returns it.
+    pub(crate) fn pop(&mut self) -> Option<E> {
+        self.heap.pop().map(|entry| entry.event)
     }
 
+    /// Removes all events.
+    pub(crate) fn clear(&mut self) {
+        self.heap.clear();
+    }
+}
+
+impl EventHeap<Event> {
     /// Returns whether the device will complete a command.
     pub(crate) fn is_device_at_work(&self) -> bool {
-        self.heap
-            .iter()
-            .any(|Reverse((.., event))| matches!(event, Event::Done { .. } | Event::Machine { .. }))
+        let mut events = self.heap.iter().map(|entry| entry.event);
+        events.any(|event| matches!(event, Event::Done { .. } | Event::Machine { .. }))
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Entry<E>) -> bool {
+        self.place == other.place
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Entry<E>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Entry<E>) -> Ordering {
+        self.place.cmp(&other.place)
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Scheduler {
     now: Cell<u64>,
     steps: Cell<u64>,
     random: RefCell<Random>,
-    pub(crate) heap: RefCell<EventHeap>,
+    pub(crate) heap: RefCell<EventHeap<Event>>,
     /// Runnable tasks, in no particular order.
     runnable: RefCell<Vec<usize>>,
     tasks: Vec<TaskState>,

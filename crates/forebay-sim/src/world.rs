@@ -89,7 +89,7 @@ impl World {
                 stream(2),
                 limits.flush_queueable,
                 file.map(|file| SwarmFile::new(file, nr_hctxs)),
-                FaultRules::new(faults, seed),
+                FaultRules::new(faults, stream(5)),
                 (plant, stream(3)),
             )),
             checks: RefCell::new(checks),

@@ -13,6 +13,18 @@ const FILE_LINES_MAX: usize = 700;
 /// Notes to self. The words are split, so that this file does not break its own rule.
 const LEFTOVER_NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
+/// The one random number generator of the models and the simulator. Its streams are part of the
+/// meaning of a seed, so these crates draw from no other.
+const GENERATOR: &str = "crates/forebay-model/src/random.rs";
+
+/// The crates to which that applies.
+const DRAWS_FROM_GENERATOR: &[&str] = &["crates/forebay-model/", "crates/forebay-sim/"];
+
+/// Multipliers of other generators, in lower case and without underscores: those of Knuth, of
+/// Numerical Recipes, of xorshift64*, and of SplitMix64.
+const MULTIPLIERS: &[&str] =
+    &["6364136223846793005", "1664525", "0x2545f4914f6cdd1d", "0xbf58476d1ce4e5b9"];
+
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     let Some(text) = &file.text else {
         let advice = "not UTF-8; Rust source must be".to_string();
@@ -23,7 +35,8 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     findings.extend(file_length(&file.path, text));
     findings.extend(text.lines().enumerate().flat_map(|(at, line)| {
         let columns = line_length(&file.path, at, line);
-        columns.into_iter().chain(leftover(&file.path, at, line))
+        let notes = leftover(&file.path, at, line);
+        columns.into_iter().chain(notes).chain(generator(&file.path, at, line))
     }));
     findings
 }
@@ -54,6 +67,17 @@ fn leftover(path: &str, at: usize, line: &str) -> Option<Finding> {
     Some(Finding::new(path, at, "leftover", advice))
 }
 
+fn generator(path: &str, at: usize, line: &str) -> Option<Finding> {
+    if path == GENERATOR || !DRAWS_FROM_GENERATOR.iter().any(|crate_of| path.starts_with(crate_of))
+    {
+        return None;
+    }
+    let line = line.replace('_', "").to_lowercase();
+    let is_other = MULTIPLIERS.iter().any(|multiplier| line.contains(multiplier));
+    let advice = || format!("a second random number generator; use the one in {GENERATOR}");
+    is_other.then(|| Finding::new(path, at, "generator", advice()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +102,14 @@ mod tests {
         check_rules("crates/a/src/b.rs", "//! Says it.\n", &[]);
         check_rules("crates/a/src/b.rs", "fn f() {}\n", &["module-doc"]);
         check_rules("crates/a/examples/b.rs", "fn f() {}\n", &[]);
+    }
+
+    #[test]
+    fn models_and_simulator_have_one_random_number_generator() {
+        let text = "//! Draws.\nconst BY: u64 = 0x2545_F491_4F6C_DD1D;\n";
+        check_rules("crates/forebay-sim/src/b.rs", text, &["generator"]);
+        check_rules("crates/forebay-fio/src/b.rs", text, &[]);
+        check_rules(GENERATOR, text, &[]);
     }
 
     #[test]

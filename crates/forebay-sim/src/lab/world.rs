@@ -6,13 +6,12 @@ use super::measured::Measured;
 use super::port::Port;
 use super::processor::{Processor, RunCounts};
 use super::work::{Work, Worker};
+use crate::heap::EventHeap;
 use forebay_core::{
     Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
     QueuedBio, RunCounters, SECTOR_SHIFT, Segment, TagNeed, TagSet, WaitId, WakePolicy,
 };
 use forebay_model::{Random, machines::Preset};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// Jobs that need more tags than exist.
@@ -82,9 +81,8 @@ pub(super) struct World<'a> {
     hctx: HardwareContext,
     port: Port,
     jobs: Vec<Job>,
-    /// Pending steps of threads: time, order of insertion, job.
-    ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    nr_events: u64,
+    /// Pending steps of threads, by the number of the job.
+    ready: EventHeap<usize>,
     random: Random,
     work: Work,
     nr_in_flight: u32,
@@ -129,8 +127,7 @@ impl<'a> World<'a> {
             hctx: HardwareContext::new(limits, policy, 0, device, tags, counters),
             port: Port::new(load.device.machine(), stream(MACHINE_STREAM)),
             jobs: (0..load.nr_jobs as usize).map(job).collect(),
-            ready: BinaryHeap::new(),
-            nr_events: 0,
+            ready: EventHeap::default(),
             random: stream(WORLD_STREAM),
             work: Work::new(if is_thread_waiting { load.worker } else { Worker::Absent }),
             nr_in_flight: 0,
@@ -161,10 +158,10 @@ impl<'a> World<'a> {
         for job in 0..self.jobs.len() {
             // The jobs begin at different times.
             let at = self.random.below(1_000_000);
-            self.add(at, job);
+            self.ready.add(at, job);
         }
         loop {
-            let thread_at = self.ready.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let thread_at = self.ready.next_at().unwrap_or(u64::MAX);
             let device_at = self.port.next_at_ns().unwrap_or(u64::MAX);
             let now = thread_at.min(device_at);
             if now >= end {
@@ -172,7 +169,7 @@ impl<'a> World<'a> {
             }
             if device_at <= thread_at {
                 self.turn(now);
-            } else if let Some(Reverse((_, _, job))) = self.ready.pop() {
+            } else if let Some(job) = self.ready.pop() {
                 self.step(job, now);
             }
         }
@@ -193,11 +190,6 @@ impl<'a> World<'a> {
 
     fn is_measured(&self, now: u64) -> bool {
         now >= self.load.warm_up_ns
-    }
-
-    fn add(&mut self, at: u64, job: usize) {
-        self.nr_events += 1;
-        self.ready.push(Reverse((at, self.nr_events, job)));
     }
 
     fn wake_up_ns(&mut self) -> u64 {
@@ -228,7 +220,7 @@ impl<'a> World<'a> {
             assert_eq!(self.jobs[job].doing, Doing::WaitingForTag);
             self.jobs[job].doing = Doing::WokenForTag;
             let at = now + self.wake_up_ns();
-            self.add(at, job);
+            self.ready.add(at, job);
         }
         self.woken = woken;
     }
@@ -248,7 +240,7 @@ impl<'a> World<'a> {
         if job.doing == Doing::WaitingForEnd {
             job.doing = Doing::Running;
             let at = now + self.wake_up_ns();
-            self.add(at, id);
+            self.ready.add(at, id);
         }
     }
 
@@ -271,7 +263,7 @@ impl<'a> World<'a> {
                     job.doing = Doing::WaitingForEnd;
                     self.measured.nr_completion_sleeps += u64::from(self.is_measured(now));
                 }
-                nr => self.add(now + nr * costs.reap_ns, id),
+                nr => self.ready.add(now + nr * costs.reap_ns, id),
             }
         }
     }
@@ -301,7 +293,7 @@ impl<'a> World<'a> {
         if !self.hctx.lacks_tags(WaitId(id as u64)) {
             self.jobs[id].nr_plugged += 1;
             let took_ns = submit_ns + self.nr_requests_of_bio() * self.load.costs.tag_ns;
-            return self.add(now + took_ns, id);
+            return self.ready.add(now + took_ns, id);
         }
         let job = &mut self.jobs[id];
         job.doing = Doing::WaitingForTag;

@@ -2,8 +2,8 @@
 
 use super::plant::NbdPlant;
 use super::trace::{Met, Trace};
+use crate::heap::EventHeap;
 use forebay_model::Random;
-use std::collections::BTreeMap;
 
 /// How often a planted bug shows: once in so many chances.
 const PLANT_OF: u32 = 6;
@@ -39,8 +39,7 @@ pub(crate) struct Context {
     pub(crate) now: u64,
     pub(crate) random: Random,
     pub(crate) trace: Trace,
-    events: BTreeMap<(u64, u64), Event>,
-    nr_events: u64,
+    events: EventHeap<Event>,
     /// Orders the starts and ends of requests.
     clock: u64,
     plant: Option<NbdPlant>,
@@ -53,8 +52,7 @@ impl Context {
             now: 0,
             random: Random::new(seed, 1),
             trace: Trace::new(seed),
-            events: BTreeMap::new(),
-            nr_events: 0,
+            events: EventHeap::default(),
             clock: 0,
             plant,
             plant_random: Random::new(seed, 2),
@@ -63,8 +61,7 @@ impl Context {
 
     /// Schedules an event after so many ns.
     pub(crate) fn after(&mut self, delay_ns: u64, event: Event) {
-        self.nr_events += 1;
-        self.events.insert((self.now + delay_ns, self.nr_events), event);
+        self.events.add(self.now + delay_ns, event);
     }
 
     /// Schedules an event after a random time.
@@ -75,10 +72,10 @@ impl Context {
 
     /// Advances to the next event.
     pub(crate) fn next(&mut self) -> Option<Event> {
-        let ((at, _), event) = self.events.pop_first()?;
+        let at = self.events.next_at()?;
         self.now = at;
         self.trace.now = at;
-        Some(event)
+        self.events.pop()
     }
 
     /// Removes all scheduled events.

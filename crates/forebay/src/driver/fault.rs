@@ -27,7 +27,7 @@ use forebay_core::{
 };
 #[cfg(test)]
 pub(crate) use forebay_model::FAULT_NAMES as RULE_NAMES;
-use forebay_model::{FaultEffect, FaultRule, FaultRules};
+use forebay_model::{FaultEffect, FaultRule, FaultRules, Random};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let device = FaultDevice {
         inner: Arc::clone(&opened.device),
         limits,
-        rules: Arc::new(Mutex::new(FaultRules::new(rules, seed))),
+        rules: Arc::new(Mutex::new(FaultRules::new(rules, Random::new(seed, 0)))),
         delays,
         inode: strikes.then(|| Inode::of(&opened.claim)),
     };

@@ -3,13 +3,12 @@
 use super::super::port::Port;
 use super::shape::{FsyncTask, FsyncTasks};
 use super::{FlushCounts, FlushLoad, FlushMeasured};
+use crate::heap::EventHeap;
 use forebay_core::{
     Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
     QueueStats, QueuedBio, RunCounters, Segment, SoftwareQueue, TagSet,
 };
 use forebay_model::Random;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// The numbers of the random streams. The streams of the threads begin at the last one.
@@ -44,9 +43,8 @@ pub(super) struct World<'a> {
     port: Port,
     threads: Vec<Thread>,
     tasks: FsyncTasks,
-    /// Pending steps of threads: time, order of insertion, thread.
-    ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    nr_events: u64,
+    /// Pending steps of threads, by the number of the thread.
+    ready: EventHeap<usize>,
     random: Random,
     ended: Vec<Box<QueuedBio>>,
     nr_writes: u64,
@@ -88,8 +86,7 @@ impl<'a> World<'a> {
             port: Port::new(preset.machine(), stream(MACHINE_STREAM)),
             threads: (0..load.nr_threads.into()).map(thread).collect(),
             tasks: FsyncTasks::new(load.shape),
-            ready: BinaryHeap::new(),
-            nr_events: 0,
+            ready: EventHeap::default(),
             random: stream(WORLD_STREAM),
             ended: Vec::new(),
             nr_writes: 0,
@@ -105,10 +102,10 @@ impl<'a> World<'a> {
         let end = self.load.warm_up_ns + self.load.run_ns;
         for thread in 0..self.threads.len() {
             let at = self.random.below(START_NS);
-            self.add(at, thread);
+            self.ready.add(at, thread);
         }
         loop {
-            let thread_at = self.ready.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let thread_at = self.ready.next_at().unwrap_or(u64::MAX);
             let device_at = self.port.next_at_ns().unwrap_or(u64::MAX);
             let now = thread_at.min(device_at);
             assert!(now < u64::MAX, "all threads wait, and the device has nothing to do");
@@ -121,7 +118,7 @@ impl<'a> World<'a> {
             }
             if device_at <= thread_at {
                 self.turn(now);
-            } else if let Some(Reverse((_, _, thread))) = self.ready.pop() {
+            } else if let Some(thread) = self.ready.pop() {
                 self.step(thread, now);
             }
         }
@@ -142,11 +139,6 @@ impl<'a> World<'a> {
             flushes_of_fsync_max: self.flushes_of_fsync_max,
             counts,
         }
-    }
-
-    fn add(&mut self, at: u64, thread: usize) {
-        self.nr_events += 1;
-        self.ready.push(Reverse((at, self.nr_events, thread)));
     }
 
     /// Makes a turn of the context, for a thread or for the device's interrupt. The threads whose
@@ -171,7 +163,7 @@ impl<'a> World<'a> {
             if self.random.chance(self.load.late_per_million, 1_000_000) {
                 at += self.load.late_ns;
             }
-            self.add(at + costs.reap_ns + costs.submit_ns + costs.tag_ns, thread);
+            self.ready.add(at + costs.reap_ns + costs.submit_ns + costs.tag_ns, thread);
         }
         self.ended = ended;
     }

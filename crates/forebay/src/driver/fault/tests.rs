@@ -69,7 +69,7 @@ impl Driver for Recorder {
 /// Returns a recording device behind one rule.
 fn recorded(text: &str) -> (FaultDriver, Seen) {
     let seen = Seen::default();
-    let rules = FaultRules::new(vec![rule::parse(text).expect("a good rule")], 0);
+    let rules = FaultRules::new(vec![rule::parse(text).expect("a good rule")], Random::new(0, 0));
     let driver = FaultDriver {
         inner: Box::new(Recorder(Arc::clone(&seen))),
         block: 512,
