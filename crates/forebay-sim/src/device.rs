@@ -10,11 +10,9 @@ use crate::file::SwarmFile;
 use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::sparse::Sparse;
-use forebay_core::Op;
+use crate::trace::Kind;
+use forebay_core::{Durability, Op};
 use forebay_model::{FaultRules, Random};
-
-/// How often a planted bug shows: once in so many chances.
-const PLANT_OF: u32 = 12;
 
 /// The number of writes that are delayed at once, for a planted bug.
 const NR_LATE: usize = 8;
@@ -36,8 +34,17 @@ pub(crate) struct Device {
     is_flushing: bool,
     pub(crate) file: Option<SwarmFile>,
     pub(crate) faults: FaultRules,
-    plant: Option<Plant>,
-    plant_random: Random,
+    /// The number of commands that the device has accepted.
+    pub(crate) nr_issued: u64,
+    planted: Planted,
+}
+
+/// The planted bug of a device, which shows once in `of` chances.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    pub(crate) plant: Option<Plant>,
+    pub(crate) of: u32,
+    pub(crate) random: Random,
 }
 
 /// The present value of a block, and the previous one.
@@ -54,7 +61,7 @@ impl Device {
         is_flush_queueable: bool,
         file: Option<SwarmFile>,
         faults: FaultRules,
-        (plant, plant_random): (Option<Plant>, Random),
+        planted: Planted,
     ) -> Device {
         Device {
             engine,
@@ -67,9 +74,30 @@ impl Device {
             is_flushing: false,
             file,
             faults,
-            plant,
-            plant_random,
+            nr_issued: 0,
+            planted,
         }
+    }
+
+    /// Restores the initial state of a device without a machine, and keeps the allocated memory.
+    pub(crate) fn reset(&mut self, random: Random) {
+        self.random = random;
+        self.blocks.all().for_each(|block| *block = Block::default());
+        self.late.clear();
+        (self.nr_taken, self.is_flushing) = (0, false);
+        self.nr_issued = 0;
+        self.file.iter_mut().for_each(SwarmFile::reset);
+    }
+
+    /// Records a loss if an error of the file was reported before one of its descriptions was
+    /// opened (the library's `Claim::check_after_open`). Returns whether there was one.
+    pub(crate) fn check_place(&mut self, durability: &Durability, checks: &mut Checks) -> bool {
+        let Some(file) = &mut self.file else { return false };
+        let Err(status) = file.errors.check_place() else { return false };
+        checks.note(Kind::PlaceError, checks.trace.task as u64, 0);
+        durability.flush_failed();
+        checks.bios.flush_failed(status);
+        true
     }
 
     /// Returns whether the device has a command beside which it does not take this one.
@@ -123,7 +151,8 @@ impl Device {
     /// Returns whether this bug shows now.
     #[inline]
     pub(crate) fn shows(&mut self, plant: Plant) -> bool {
-        self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF)
+        let planted = &mut self.planted;
+        planted.plant == Some(plant) && planted.random.chance(1, planted.of)
     }
 
     /// Performs a command for the first `nr_sure` of its blocks, and, unless the result `is_exact`,

@@ -14,6 +14,7 @@ use crate::check::cover::{self, Piece};
 use crate::check::rules;
 use crate::check::{Broken, Checks, Verdict, broken, limits};
 use crate::device::Device;
+use crate::file::SwarmFile;
 use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
@@ -48,6 +49,18 @@ struct Row {
     overdue_ns: Option<u64>,
     /// It was over the grace period after a turn.
     is_given_up: bool,
+    /// Orders the commands of the device.
+    number: u64,
+}
+
+/// A command that the device has accepted and the layer has not reaped.
+#[derive(Debug)]
+pub(crate) struct Running<'a> {
+    pub(crate) tag: usize,
+    pub(crate) number: u64,
+    pub(crate) op: Op,
+    pub(crate) is_fua: bool,
+    pub(crate) pieces: &'a [Piece],
 }
 
 impl Row {
@@ -90,6 +103,8 @@ pub(crate) struct DriverState {
     forgotten: Vec<usize>,
     /// The memory in quarantine: boxes, and the handles that their owners have.
     held: Vec<(u32, MemoryHold)>,
+    /// The number of flushes that were reaped.
+    pub(crate) nr_flushes: u64,
 }
 
 impl DriverState {
@@ -109,6 +124,7 @@ impl DriverState {
             issued_ns: 0,
             overdue_ns: None,
             is_given_up: false,
+            number: 0,
         };
         DriverState {
             hctx,
@@ -119,7 +135,26 @@ impl DriverState {
             has_kick: false,
             forgotten: Vec::new(),
             held: Vec::new(),
+            nr_flushes: 0,
         }
+    }
+
+    /// Drops all commands, and keeps the allocated memory.
+    pub(crate) fn reset(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.is_live = false);
+        self.queued.clear();
+        self.waiting.clear();
+        self.ready.clear();
+        (self.has_kick, self.nr_flushes) = (false, 0);
+    }
+
+    /// Returns the commands that were accepted and not reaped.
+    pub(crate) fn running(&self) -> impl Iterator<Item = Running<'_>> {
+        let rows = self.rows.iter().enumerate().filter(|(_, row)| row.is_live);
+        rows.map(|(tag, row)| {
+            let &Row { number, is_fua, ref pieces, .. } = row;
+            Running { tag, number, op: row.command.op, is_fua, pieces }
+        })
     }
 
     /// Returns whether a thread that waits for `nr` completions may return.
@@ -130,7 +165,7 @@ impl DriverState {
     /// Returns, for a device that does nothing any more, how many commands have not begun, and how
     /// many have begun and are lost.
     pub(crate) fn nr_stuck(&self) -> (usize, usize) {
-        let nr_live = self.rows.iter().filter(|row| row.is_live).count();
+        let nr_live = self.running().count();
         let nr_left = self.queued.len() + self.waiting.len();
         (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
     }
@@ -244,6 +279,36 @@ impl DriverState {
         }
     }
 
+    /// Completes a command of a manual engine, well or not. An error that its sync has found already
+    /// remains.
+    pub(crate) fn complete(
+        &mut self,
+        tag: usize,
+        is_good: bool,
+        device: &mut Device,
+        checks: &mut Checks,
+    ) {
+        let row = &mut self.rows[tag];
+        if !row.is_synced && !is_good {
+            row.result = Err(BlockStatus::Io);
+        }
+        self.done(tag, device, checks);
+    }
+
+    /// Returns whether a command is a sync that has found no error of the file, and would find one
+    /// now.
+    pub(crate) fn finds_error(&self, tag: usize, device: &Device) -> bool {
+        let row = &self.rows[tag];
+        let is_sync = row.command.op == Op::Flush || row.is_fua;
+        let has_error = |file: &SwarmFile| file.errors.has_error_for(self.hctx);
+        is_sync && !row.is_synced && device.file.as_ref().is_some_and(has_error)
+    }
+
+    /// Lets a sync check the file for errors before it completes.
+    pub(crate) fn check_early(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
+        end_sync(self.hctx, &mut self.rows[tag], device, checks);
+    }
+
     /// Completes a command.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
@@ -265,8 +330,10 @@ impl DriverState {
         if device.shows(Plant::LoseCompletion) {
             return;
         }
-        let other = self.rows.iter().position(|row| row.is_live).unwrap_or(tag);
-        let tag = if device.shows(Plant::WrongTag) { other } else { tag };
+        let tag = match device.shows(Plant::WrongTag) {
+            true => self.rows.iter().position(|row| row.is_live).unwrap_or(tag),
+            false => tag,
+        };
         self.ready.push_back((Tag::from_index(tag), result));
         if device.shows(Plant::CompleteTwice) {
             self.ready.push_back((Tag::from_index(tag), result));
@@ -278,7 +345,8 @@ impl DriverState {
 /// error is done.
 fn end_sync(hctx: usize, row: &mut Row, device: &mut Device, checks: &mut Checks) {
     let is_flush = row.command.op == Op::Flush;
-    let Some(file) = device.file.as_mut().filter(|_| is_flush || row.is_fua) else { return };
+    let is_sync = (is_flush || row.is_fua) && !row.is_synced;
+    let Some(file) = device.file.as_mut().filter(|_| is_sync) else { return };
     row.is_lost = file.settings.has_page_cache && checks.is_struck(&row.pieces);
     if let Err(status) = file.errors.sync(hctx) {
         checks.trace.note_of(DEVICE, Kind::SyncError, hctx as u64, 0);
@@ -376,6 +444,8 @@ impl Port<'_> {
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         (row.is_synced, row.is_lost) = (false, false);
         (row.issued_ns, row.overdue_ns, row.is_given_up) = (*now, None, false);
+        device.nr_issued += 1;
+        row.number = device.nr_issued;
         if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
             row.pieces.iter().for_each(|piece| file.write(piece.block));
         }
@@ -543,6 +613,7 @@ impl Port<'_> {
             (Ok(_), _) => Unit::Idle,
         };
         checks.complete_units(&row.pieces, nr_moved, rest);
+        state.nr_flushes += u64::from(row.command.op == Op::Flush);
         match row.command.op {
             Op::Flush if row.is_synced => {}
             Op::Flush => complete_flush(row, result, device, checks),

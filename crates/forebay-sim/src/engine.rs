@@ -11,6 +11,8 @@ pub(crate) enum Engine {
     Model(Box<dyn Model>),
     /// The completion time of a command is fixed when the machine serves it.
     Machine(Box<dyn Machine>),
+    /// The caller completes each command.
+    Manual,
 }
 
 /// A command that has begun.
@@ -31,6 +33,7 @@ impl Engine {
             Engine::Model(model) => model.admit(command, random),
             Engine::Machine(machine) if machine.may_begin(command, now) => Admission::Taken,
             Engine::Machine(_) => Admission::Busy,
+            Engine::Manual => Admission::Taken,
         }
     }
 
@@ -38,7 +41,7 @@ impl Engine {
     /// the machine; then it begins after a completion.
     pub(crate) fn may_begin(&self, command: &Command, now: u64) -> bool {
         match self {
-            Engine::Model(_) => true,
+            Engine::Model(_) | Engine::Manual => true,
             Engine::Machine(machine) => machine.may_begin(command, now),
         }
     }
@@ -61,6 +64,7 @@ impl Engine {
                 machine.begin((hctx as u32) << TAG_BITS | tag as u32, command, now, random);
                 Begun { result: Ok(command.len), done_at_ns: None }
             }
+            Engine::Manual => Begun { result: Ok(command.len), done_at_ns: None },
         }
     }
 
@@ -80,7 +84,7 @@ impl Engine {
     /// Returns when a machine completes its next command.
     pub(crate) fn next_at_ns(&self) -> Option<u64> {
         match self {
-            Engine::Model(_) => None,
+            Engine::Model(_) | Engine::Manual => None,
             Engine::Machine(machine) => machine.next_at_ns(),
         }
     }

@@ -107,6 +107,12 @@ impl SwarmFile {
         SwarmFile { settings, errors: FileErrors::new(nr_contexts), recent: VecDeque::new() }
     }
 
+    /// Removes all errors and recent writes, and keeps the allocated memory.
+    pub(crate) fn reset(&mut self) {
+        self.errors.reset();
+        self.recent.clear();
+    }
+
     /// Records that a block is written.
     pub(crate) fn write(&mut self, block: u64) {
         if self.recent.len() == NR_RECENT {

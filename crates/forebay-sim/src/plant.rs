@@ -7,6 +7,7 @@
 //! [`Plant::breaks`] returns the rule that must find a bug.
 
 use crate::check::rules;
+use forebay_core::QueueLimits;
 #[cfg(forebay_plant)]
 use forebay_core::plant::CorePlant;
 
@@ -134,6 +135,22 @@ impl Plant {
         #[cfg(forebay_plant)]
         let own = CorePlant::ALL.iter().map(|&plant| Plant::Core(plant)).chain(own);
         own
+    }
+
+    /// Returns the limits that the layer gets for a device with these.
+    pub(crate) fn limits(self, limits: QueueLimits) -> QueueLimits {
+        match self {
+            Plant::WideLimits => QueueLimits {
+                max_hw_sectors: limits.max_hw_sectors * 2,
+                max_sectors: limits.max_sectors * 2,
+                max_segments: limits.max_segments + 1,
+                chunk_sectors: 0,
+                ..limits
+            },
+            Plant::UndeclaredSync => QueueLimits { fua_is_sync: false, ..limits },
+            Plant::UndeclaredCache => QueueLimits { fua_queueable: true, ..limits },
+            _ => limits,
+        }
     }
 
     /// Returns how the text of the rule begins that the bug breaks and that must find it; `None` if

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Blocks of one page.
-const PAGE: u64 = 64;
+const PAGE: u64 = 16;
 
 /// One value for each block; the default value until one is set.
 #[derive(Debug, Default)]

@@ -134,6 +134,14 @@ impl Trace {
         Trace { hash: mix(0, seed), last, step: 0, now: 0, task: DEVICE, counts: [0; NR_KINDS] }
     }
 
+    /// Removes all events, and keeps the allocated memory.
+    pub(crate) fn reset(&mut self) {
+        self.hash = 0;
+        self.last.clear();
+        (self.step, self.now, self.task) = (0, 0, DEVICE);
+        self.counts = [0; NR_KINDS];
+    }
+
     #[inline]
     pub(crate) fn note(&mut self, kind: Kind, a: u64, b: u64) {
         self.note_of(self.task, kind, a, b);

@@ -6,7 +6,7 @@ use crate::check::stall;
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
 use crate::coroutine::Task;
-use crate::device::Device;
+use crate::device::{Device, Planted};
 use crate::file::SwarmFile;
 use crate::heap::Event;
 use crate::plant::Plant;
@@ -33,6 +33,9 @@ const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
 
 /// How often a planted bug of the runtime shows: once in so many chances.
 const PLANT_OF: u32 = 4;
+
+/// The same for a planted bug of the device.
+const DEVICE_PLANT_OF: u32 = 12;
 
 /// The settings that the layer got for the disk.
 #[derive(Debug)]
@@ -72,12 +75,7 @@ impl World {
         let Scenario { budget, bound, file, faults, is_stash_v1, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
-        let told = match plant {
-            Some(Plant::WideLimits) => widened(limits),
-            Some(Plant::UndeclaredSync) => QueueLimits { fua_is_sync: false, ..limits },
-            Some(Plant::UndeclaredCache) => QueueLimits { fua_queueable: true, ..limits },
-            _ => limits,
-        };
+        let told = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
         let checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
         let world = World {
@@ -90,7 +88,7 @@ impl World {
                 limits.flush_queueable,
                 file.map(|file| SwarmFile::new(file, nr_hctxs)),
                 FaultRules::new(faults, stream(5)),
-                (plant, stream(3)),
+                Planted { plant, of: DEVICE_PLANT_OF, random: stream(3) },
             )),
             checks: RefCell::new(checks),
             device_state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
@@ -168,16 +166,10 @@ impl World {
         counters
     }
 
-    /// Records a loss if an error of the file was reported before one of its descriptions was
-    /// opened. (The library's `Claim::check_after_open`.)
+    /// Same as [`Device::check_place`].
     pub(crate) fn check_place(&self) {
-        let mut device = self.device.borrow_mut();
-        let Some(file) = &mut device.file else { return };
-        if let Err(status) = file.errors.check_place() {
-            self.note(Kind::PlaceError, self.current.get() as u64, 0);
-            self.device_state.durability().flush_failed();
-            self.checks().bios.flush_failed(status);
-        }
+        let durability = self.device_state.durability();
+        self.device.borrow_mut().check_place(durability, &mut self.checks());
     }
 
     /// Reaps the machine's completions, begins commands that wait for room, and schedules its next
@@ -361,16 +353,5 @@ impl World {
             stats,
             skipped_runs,
         }
-    }
-}
-
-/// Returns limits that allow more than a device takes: a planted bug.
-fn widened(limits: QueueLimits) -> QueueLimits {
-    QueueLimits {
-        max_hw_sectors: limits.max_hw_sectors * 2,
-        max_sectors: limits.max_sectors * 2,
-        max_segments: limits.max_segments + 1,
-        chunk_sectors: 0,
-        ..limits
     }
 }

@@ -64,6 +64,18 @@ impl Bios {
         }
     }
 
+    /// Frees all boxes, and keeps the allocated memory. Serials start again.
+    pub(crate) fn reset(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.stage = Stage::Free);
+        self.line.clear();
+        self.ranges.clear();
+        (self.clock, self.serial) = (1, 0);
+        self.flush_failed_at.fill(0);
+        self.failed_at.fill(0);
+        (self.none_at, self.offline_at) = (0, 0);
+        (self.nr_ended, self.nr_blocks_read) = (0, 0);
+    }
+
     /// Adds a free box of `owner` and returns its number.
     pub(crate) fn new_row(&mut self, owner: usize) -> u32 {
         self.rows.push(BioRow {
@@ -191,6 +203,11 @@ impl Bios {
         if op == Op::Flush {
             self.flush_failed_at[status as usize] = self.clock;
         }
+    }
+
+    /// Returns whether a command that counts as a flush has failed.
+    pub(crate) fn has_flush_failed(&self) -> bool {
+        self.flush_failed_at.iter().any(|&at| at > 0)
     }
 
     /// Records the failure of a command that counts as a flush.

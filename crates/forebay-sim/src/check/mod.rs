@@ -119,6 +119,16 @@ impl Checks {
         }
     }
 
+    /// Restores the initial state of bios, blocks and promises, and keeps the allocated memory. For
+    /// worlds that use no other checkers.
+    pub(crate) fn reset(&mut self) {
+        self.trace.reset();
+        self.bios.reset();
+        self.register.reset();
+        self.durable.reset();
+        self.broken = None;
+    }
+
     #[inline]
     pub(crate) fn note(&mut self, kind: Kind, a: u64, b: u64) {
         self.trace.note(kind, a, b);

@@ -37,6 +37,11 @@ pub(crate) struct Register {
 }
 
 impl Register {
+    /// Restores the initial state, and keeps the allocated memory.
+    pub(crate) fn reset(&mut self) {
+        self.blocks.all().for_each(Vec::clear);
+    }
+
     fn of(&mut self, block: u64) -> &mut Vec<Candidate> {
         let candidates = self.blocks.at_mut(block);
         if candidates.is_empty() {

@@ -19,33 +19,16 @@
 //! with nothing between them, and settings that do not affect any bio of the script.
 
 mod choices;
-mod device;
 mod rig;
 mod script;
 
+use crate::Plant;
 use crate::check::Broken;
 use choices::Choices;
 use forebay_core::FlushPolicy;
 use rig::Rig;
 use script::{Kind, Letter};
 use std::fmt;
-
-/// A planted bug, of the device or of the code around the core, which the checker must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// A flush succeeds, and makes nothing durable.
-    LyingFlush,
-    /// A write with FUA succeeds, and stays in the volatile cache.
-    LyingFua,
-    /// The limits do not declare that a write with FUA syncs the file
-    /// ([`fua_is_sync`](forebay_core::QueueLimits::fua_is_sync)).
-    UndeclaredSync,
-    /// The limits declare that writes with FUA may run beside other syncs, which get their errors
-    /// ([`fua_queueable`](forebay_core::QueueLimits::fua_queueable)).
-    UndeclaredCache,
-    /// No check for errors that were reported before a context opened the file.
-    UncheckedOpen,
-}
 
 /// How a device that is a file is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +55,10 @@ pub struct Setting {
     pub flush_queueable: bool,
     /// The maximum number of requests at the device.
     pub queue_depth: u32,
-    /// A failed flush loses the writes that are not durable: no later flush makes them durable.
-    pub failure_loses: bool,
     /// How the file is used, if the device is one.
     pub file: Option<FileUse>,
-    /// The planted bug.
-    pub bug: Option<Bug>,
+    /// The planted bug, which shows whenever it can.
+    pub bug: Option<Plant>,
 }
 
 impl Setting {
@@ -104,7 +85,6 @@ impl Setting {
         fua: false,
         flush_queueable: true,
         queue_depth: 8,
-        failure_loses: true,
         file: None,
         bug: None,
     };

@@ -1,17 +1,34 @@
-//! The test rig: the real core over the device. It runs one path through a script.
+//! The test rig: the real core over the simulated device. It runs one path through a script.
+//!
+//! The device, its driver and the checkers are those of random scenarios. Only the order of events
+//! comes from the path: the rig completes each command itself.
 
-use crate::check::{Verdict, broken, rules};
+use crate::check::waits::Waits;
+use crate::check::{Broken, Checks, Verdict, broken, rules};
+use crate::device::{Device, Planted};
+use crate::driver::{DriverState, Port};
+use crate::engine::Engine;
+use crate::file::{FileErrors, FileSettings, SwarmFile};
+use crate::heap::EventHeap;
 use crate::histories::choices::Choices;
-use crate::histories::device::{BioState, Device, Port};
 use crate::histories::script::{Kind, Letter, NR_SECTORS};
-use crate::histories::{Bug, Scope, Setting};
-use crate::image::Outcome;
+use crate::histories::{FileUse, Scope, Setting};
+use crate::plant::Plant;
+use crate::runtime::submit::bio_of;
+use crate::trace::Trace;
 use forebay_core::{
     Backing, Commit, DeviceState, Durability, Gates, HardwareContext, Op, PlugCounters, Policy,
     QueueLimits, QueuedBio, RunCounters, SoftwareQueue, TagSet, UnplugCause,
 };
+use forebay_model::{FaultRules, Random};
 use std::fmt;
 use std::sync::Arc;
+
+/// The size of a sector, bytes.
+const SECTOR: u64 = 512;
+
+/// The owner of all bios, for the checkers.
+const OWNER: usize = 0;
 
 /// A step of a path.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +37,7 @@ pub(crate) enum Event {
     Unplug,
     Done {
         op: Op,
-        number: usize,
+        number: u64,
         is_good: bool,
     },
     /// The write-back of a sector fails.
@@ -29,7 +46,7 @@ pub(crate) enum Event {
     SyncElsewhere,
     /// A sync finds an error, and completes later.
     Check {
-        number: usize,
+        number: u64,
     },
 }
 
@@ -56,6 +73,28 @@ struct Queue {
     hctx: HardwareContext,
 }
 
+/// A bio of the script. Its box has the same number.
+#[derive(Clone, Copy, Debug)]
+struct BioState {
+    letter: Letter,
+    /// The number of flushes that its context had completed when the bio left the plug.
+    entered: Option<u64>,
+    is_live: bool,
+}
+
+/// A command at the device.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    hctx: usize,
+    tag: usize,
+    number: u64,
+    op: Op,
+    /// Its completion has no effect on durability.
+    is_plain: bool,
+    /// The sectors that it touches, as a bit mask.
+    sectors: u64,
+}
+
 /// A disk and its device.
 #[derive(Debug)]
 pub(crate) struct Rig {
@@ -64,13 +103,24 @@ pub(crate) struct Rig {
     counters: (Arc<PlugCounters>, Arc<RunCounters>),
     /// The second context belongs to a second disk.
     has_second_disk: bool,
+    /// The second context opens the file at its first use.
+    opens_late: bool,
+    bug: Option<Plant>,
     durability: Arc<Durability>,
     queues: Vec<Queue>,
+    /// The drivers of the contexts.
+    drivers: Vec<DriverState>,
     device: Device,
+    checks: Checks,
+    /// No command has an event of its own, so this is empty.
+    heap: EventHeap<crate::heap::Event>,
     ended: Vec<Box<QueuedBio>>,
-    /// Free boxes.
-    boxes: Vec<Box<QueuedBio>>,
+    /// The bios of the script so far, and free boxes by number.
+    bios: Vec<BioState>,
+    boxes: Vec<Option<Box<QueuedBio>>>,
+    running: Vec<Running>,
     options: Vec<Option<Event>>,
+    is_second_open: bool,
     now: u64,
     /// All events of the path, for the report of a fault.
     pub(crate) events: Vec<Event>,
@@ -78,11 +128,11 @@ pub(crate) struct Rig {
     nr_failures: u32,
     nr_write_back_errors: u32,
     /// The number of commands issued before the last event.
-    nr_issued_before: usize,
+    nr_issued_before: u64,
 }
 
+/// Returns the limits of the device.
 fn limits(setting: &Setting) -> QueueLimits {
-    let has_page_cache = setting.file.is_some_and(|file| file.page_cache);
     QueueLimits {
         capacity_bytes: Some(1 << 20),
         discard_granularity: 512,
@@ -90,8 +140,8 @@ fn limits(setting: &Setting) -> QueueLimits {
         max_discard_segments: 4,
         volatile_cache: true,
         fua: setting.fua,
-        fua_is_sync: setting.file.is_some() && setting.bug != Some(Bug::UndeclaredSync),
-        fua_queueable: !has_page_cache || setting.bug == Some(Bug::UndeclaredCache),
+        fua_is_sync: setting.file.is_some(),
+        fua_queueable: !setting.file.is_some_and(|file| file.page_cache),
         flush_queueable: setting.flush_queueable,
         ..QueueLimits::default()
     }
@@ -108,17 +158,41 @@ impl Rig {
             iostats: false,
             ..Policy::default()
         };
+        // The path determines the errors of the file.
+        let of_file = |file: FileUse| FileSettings {
+            has_page_cache: file.page_cache,
+            write_back_error: 0,
+            sync_elsewhere: 0,
+        };
+        let planted = Planted { plant: setting.bug, of: 1, random: Random::new(0, 1) };
+        let device = Device::new(
+            Engine::Manual,
+            Random::new(0, 0),
+            limits.flush_queueable,
+            setting.file.map(|file| SwarmFile::new(of_file(file), nr_hctxs)),
+            FaultRules::new(Vec::new(), Random::new(0, 0)),
+            planted,
+        );
+        let driver = |at| DriverState::new(at, policy.queue_depth + 1);
         Rig {
-            limits,
+            limits: setting.bug.map_or(limits, |bug| bug.limits(limits)),
             policy,
             counters: (Arc::default(), Arc::default()),
             has_second_disk: setting.file.is_some_and(|file| file.second_disk),
+            opens_late: setting.file.is_some_and(|file| file.opens_late),
+            bug: setting.bug,
             durability: Arc::default(),
             queues: Vec::new(),
-            device: Device::new(setting),
+            drivers: (0..nr_hctxs).map(driver).collect(),
+            device,
+            checks: Checks::new(Trace::new(0), limits, &policy, 0, Waits::new(1, 1)),
+            heap: EventHeap::default(),
             ended: Vec::new(),
+            bios: Vec::new(),
             boxes: Vec::new(),
+            running: Vec::new(),
             options: Vec::new(),
+            is_second_open: false,
             now: 0,
             events: Vec::new(),
             nr_crash_points: 0,
@@ -145,8 +219,13 @@ impl Rig {
         };
         self.queues.clear();
         self.queues.extend((0..policy.nr_hw_queues).map(queue));
-        self.device.reset();
+        self.drivers.iter_mut().for_each(DriverState::reset);
+        self.device.reset(Random::new(0, 0));
+        self.checks.reset();
+        self.bios.clear();
+        self.running.clear();
         self.events.clear();
+        self.is_second_open = !self.opens_late;
         (self.now, self.nr_crash_points) = (0, 0);
         (self.nr_failures, self.nr_write_back_errors) = (0, 0);
     }
@@ -163,9 +242,10 @@ impl Rig {
         // The number of the plain command whose completion was the last event.
         let mut last_plain = None;
         loop {
+            self.find_running();
             self.find_options(steps.peek().is_some(), scope, last_plain);
             let event = match self.options.len() {
-                0 if self.device.running.is_empty() => return self.check_end(),
+                0 if self.running.is_empty() => return self.check_end(),
                 // This path is equivalent to one with an earlier completion.
                 0 => return Ok(()),
                 nr => self.options[choices.choose(nr)],
@@ -180,40 +260,51 @@ impl Rig {
         }
     }
 
+    /// Lists the commands at the device, oldest first.
+    fn find_running(&mut self) {
+        self.running.clear();
+        for (hctx, driver) in self.drivers.iter().enumerate() {
+            self.running.extend(driver.running().map(|running| {
+                let is_plain = running.op != Op::Flush && !running.is_fua;
+                let bits = running.pieces.iter().map(|piece| ((1 << piece.nr) - 1) << piece.block);
+                let sectors = bits.fold(0, |all, bits: u64| all | bits);
+                let (tag, number, op) = (running.tag, running.number, running.op);
+                Running { hctx, tag, number, op, is_plain, sectors }
+            }));
+        }
+        self.running.sort_unstable_by_key(|running| running.number);
+    }
+
     /// Lists the possible next events. `None` is the next step of the script.
-    fn find_options(&mut self, has_step: bool, scope: &Scope, last_plain: Option<usize>) {
+    fn find_options(&mut self, has_step: bool, scope: &Scope, last_plain: Option<u64>) {
         self.options.clear();
-        let device = &self.device;
-        let done = |nth: usize, is_good| {
-            let running = &device.running[nth];
+        let running = &self.running;
+        let done = |running: &Running, is_good| {
             Some(Event::Done { op: running.op, number: running.number, is_good })
         };
-        let running = || 0..device.running.len();
         if scope.eager_reads
-            && let Some(nth) = running().find(|&nth| device.running[nth].op == Op::Read)
+            && let Some(read) = running.iter().find(|running| running.op == Op::Read)
         {
-            return self.options.push(done(nth, true));
+            return self.options.push(done(read, true));
         }
         if has_step {
             self.options.push(None);
         }
         // The order of completions of plain commands, one after another, has no effect: only the
         // oldest first is tried, unless another event can come between.
-        let is_plain = |nth: &usize| device.is_plain(*nth);
-        let something_else = has_step || !running().all(|nth| is_plain(&nth));
-        let oldest_plain = running().find(is_plain);
-        for nth in running() {
-            let number = device.running[nth].number;
-            let is_out_of_order = last_plain.is_some_and(|last| number < last)
-                || !something_else && Some(nth) != oldest_plain;
-            if (is_out_of_order || self.comes_before(nth)) && is_plain(&nth) {
+        let something_else = has_step || !running.iter().all(|running| running.is_plain);
+        let oldest_plain = running.iter().find(|running| running.is_plain);
+        let oldest_plain = oldest_plain.map(|running| running.number);
+        for running in running {
+            let is_out_of_order = last_plain.is_some_and(|last| running.number < last)
+                || !something_else && Some(running.number) != oldest_plain;
+            if running.is_plain && (is_out_of_order || self.comes_before(running)) {
                 continue;
             }
-            self.options.push(done(nth, true));
-            let op = device.running[nth].op;
-            let may_fail = !scope.writes_fail || matches!(op, Op::Write | Op::Flush);
+            self.options.push(done(running, true));
+            let may_fail = !scope.writes_fail || matches!(running.op, Op::Write | Op::Flush);
             if may_fail && self.nr_failures < scope.failures_max {
-                self.options.push(done(nth, false));
+                self.options.push(done(running, false));
             }
         }
         if scope.write_back_errors_max > 0 && something_else {
@@ -223,35 +314,35 @@ impl Rig {
 
     /// Lists the possible events of a file that affect a sync, running or to come.
     fn find_errors(&mut self, errors_max: u32) {
-        let device = &self.device;
+        let Rig { device, drivers, checks, .. } = self;
+        let Some(file) = &device.file else { return };
         if self.nr_write_back_errors < errors_max {
-            let dirty = (0..NR_SECTORS).filter(|&sector| device.durable.is_dirty(sector));
+            let dirty = (0..NR_SECTORS).filter(|&sector| checks.durable.is_dirty(sector));
             self.options.extend(dirty.map(|sector| Some(Event::WriteBackError(sector))));
         }
-        if device.errors.is_unseen() {
+        if file.errors.is_unseen() {
             self.options.push(Some(Event::SyncElsewhere));
         }
-        let finds = (0..device.running.len()).filter(|&nth| device.finds_error(nth));
-        let check = |nth: usize| Some(Event::Check { number: device.running[nth].number });
-        self.options.extend(finds.map(check));
+        let finds = |running: &&Running| drivers[running.hctx].finds_error(running.tag, device);
+        let finds = self.running.iter().filter(finds);
+        self.options.extend(finds.map(|running| Some(Event::Check { number: running.number })));
     }
 
     /// Returns whether the completion of this command would have had the same effect just before
     /// the last event. That event must be the queueing of a bio without a flush. The command was
     /// running before it, does not touch the bio's sector, and no bio with a flush is waiting.
-    fn comes_before(&self, nth: usize) -> bool {
+    fn comes_before(&self, running: &Running) -> bool {
         let Some(Event::Queue(letter)) = self.events.last() else { return false };
-        let running = &self.device.running[nth];
         let is_flush = |bio: &BioState| bio.is_live && bio.letter.kind.has_flush();
         !letter.kind.has_flush()
             && running.number <= self.nr_issued_before
-            && running.sectors.iter().all(|&(sector, _)| sector != letter.sector)
-            && !self.device.bios.iter().any(is_flush)
+            && running.sectors & 1 << letter.sector == 0
+            && !self.bios.iter().any(is_flush)
     }
 
     /// Performs one event, and then the turns. Returns the number of the completed command if it
     /// was a plain one and nothing was issued since.
-    fn act(&mut self, event: Event) -> Result<Option<usize>, crate::check::Broken> {
+    fn act(&mut self, event: Event) -> Result<Option<u64>, Broken> {
         self.events.push(event);
         self.now += 10;
         let nr_issued = self.device.nr_issued;
@@ -262,33 +353,35 @@ impl Rig {
             Event::Queue(letter) => {
                 self.queue(letter);
                 if !letter.is_plugged {
-                    self.device.unplug();
+                    self.unplug();
                 }
                 first = letter.hctx;
             }
             Event::Unplug => {
-                self.device.unplug();
+                self.unplug();
                 for Queue { ctx, hctx } in &mut self.queues {
                     ctx.unplug(UnplugCause::Outermost, 1, self.now);
                     hctx.accept_from(ctx, true);
                 }
             }
             Event::Done { number, is_good, .. } => {
-                let nth = self.device.running.iter().position(|other| other.number == number);
-                let nth = nth.expect("a command that completes runs");
-                first = self.device.running[nth].hctx;
-                plain = self.device.is_plain(nth).then_some(number);
+                let Running { hctx, tag, is_plain, .. } = self.find(number);
+                first = hctx;
+                plain = is_plain.then_some(number);
                 self.nr_failures += u32::from(!is_good);
-                self.device.complete(nth, is_good);
+                let Rig { drivers, device, checks, .. } = self;
+                drivers[hctx].complete(tag, is_good, device, checks);
             }
             Event::WriteBackError(sector) => {
                 self.nr_write_back_errors += 1;
-                self.device.fail_write_back(sector);
+                self.checks.durable.write_back_failed(sector);
+                self.file_errors().strike();
             }
-            Event::SyncElsewhere => self.device.errors.sync_elsewhere(),
+            Event::SyncElsewhere => self.file_errors().sync_elsewhere(),
             Event::Check { number } => {
-                let nth = self.device.running.iter().position(|other| other.number == number);
-                self.device.check_early(nth.expect("a sync that checks runs"));
+                let Running { hctx, tag, .. } = self.find(number);
+                let Rig { drivers, device, checks, .. } = self;
+                drivers[hctx].check_early(tag, device, checks);
             }
         }
         let nr_hctxs = self.queues.len();
@@ -297,44 +390,104 @@ impl Rig {
         for nth in 0..nr_turns {
             self.turn((first + nth) % nr_hctxs)?;
         }
-        self.device.durable.check_durable_point(&self.durability)?;
-        (0..NR_SECTORS).try_for_each(|sector| self.device.durable.check_block(sector))?;
+        self.checks.durable.check_durable_point(&self.durability)?;
+        (0..NR_SECTORS).try_for_each(|sector| self.checks.durable.check_block(sector))?;
         Ok(plain.filter(|_| nr_issued == self.device.nr_issued))
     }
 
-    fn queue(&mut self, letter: Letter) {
-        if self.device.open(letter.hctx) {
-            self.durability.flush_failed();
+    /// Returns the command with this number.
+    fn find(&self, number: u64) -> Running {
+        let running = self.running.iter().find(|running| running.number == number);
+        *running.expect("the command of an event runs")
+    }
+
+    fn file_errors(&mut self) -> &mut FileErrors {
+        &mut self.device.file.as_mut().expect("a file has errors").errors
+    }
+
+    /// Opens the file for the second context, at its first use.
+    fn open_second(&mut self, hctx: usize) {
+        if hctx == 0 || std::mem::replace(&mut self.is_second_open, true) {
+            return;
         }
-        let nth = self.device.bios.len();
-        let letter = self.device.queue(letter);
-        let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
-        boxed.fill(letter.bio(nth));
+        self.file_errors().open(hctx);
+        if self.bug != Some(Plant::UncheckedOpen) {
+            self.device.check_place(&self.durability, &mut self.checks);
+        }
+    }
+
+    fn queue(&mut self, mut letter: Letter) {
+        self.open_second(letter.hctx);
+        // A discard that overlaps another one becomes a read: only its range identifies it.
+        if letter.kind == Kind::Discard && !self.checks.bios.is_range_free(letter.sector, 1) {
+            letter.kind = Kind::Read;
+        }
+        let slot = self.bios.len() as u32;
+        if self.boxes.len() == self.bios.len() {
+            assert_eq!(self.checks.bios.new_row(OWNER), slot);
+            self.boxes.push(None);
+        }
+        self.bios.push(BioState { letter, entered: None, is_live: true });
+        let bio = bio_of(&letter.io(), slot, SECTOR, self.checks.bios.next_serial());
+        self.checks.queue_bio(slot, &bio, self.now);
+        let new_box = || QueuedBio::new(OWNER as u64, slot);
+        let mut boxed = self.boxes[slot as usize].take().unwrap_or_else(new_box);
+        boxed.fill(bio);
         let Queue { ctx, hctx } = &mut self.queues[letter.hctx];
         let taken = ctx.queue_bio(boxed, u32::from(letter.is_plugged), self.now);
         assert!(taken.is_ok(), "a good bio is not refused");
         hctx.accept_from(ctx, true);
     }
 
+    /// Records that the queued bios leave the plug.
+    fn unplug(&mut self) {
+        for bio in self.bios.iter_mut().filter(|bio| bio.entered.is_none()) {
+            bio.entered = Some(self.drivers[bio.letter.hctx].nr_flushes);
+        }
+    }
+
     fn turn(&mut self, at: usize) -> Verdict {
-        let mut port = Port { device: &mut self.device, hctx: at };
-        let core = &mut self.queues[at].hctx;
-        core.turn(&mut port, self.now, Gates::OPEN, Commit::Now, &mut self.ended);
-        for boxed in self.ended.drain(..) {
-            end(&mut self.device, &boxed)?;
-            self.boxes.push(boxed);
+        let mut port = Port {
+            state: &mut self.drivers[at],
+            device: &mut self.device,
+            checks: &mut self.checks,
+            heap: &mut self.heap,
+            now: self.now,
+            is_kicked: false,
+        };
+        let mut ended = std::mem::take(&mut self.ended);
+        self.queues[at].hctx.turn(&mut port, self.now, Gates::OPEN, Commit::Now, &mut ended);
+        for boxed in ended.drain(..) {
+            self.end(boxed)?;
         }
-        match self.device.broken.take() {
-            Some(broken) => Err(broken),
-            None => Ok(()),
+        self.ended = ended;
+        self.checks.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// Checks the end of a bio: it has its own result, and the promise of durability holds.
+    fn end(&mut self, boxed: Box<QueuedBio>) -> Verdict {
+        let slot = boxed.number();
+        let bio = &mut self.bios[slot as usize];
+        let letter = bio.letter;
+        if !std::mem::replace(&mut bio.is_live, false) {
+            return broken(rules::F7, format!("bio {slot}, {letter}"));
         }
+        let entered = bio.entered.unwrap_or_default();
+        let nr_flushes = self.drivers[letter.hctx].nr_flushes - entered;
+        if letter.kind == Kind::Flush && nr_flushes > 2 {
+            return broken(rules::F6, format!("bio {slot}, {letter}, waited for {nr_flushes}"));
+        }
+        self.checks.end_bio(&boxed, false)?;
+        self.checks.bios.reap(slot, OWNER)?;
+        self.boxes[slot as usize] = Some(boxed);
+        Ok(())
     }
 
     /// Checks the final state: no event is possible any more.
     fn check_end(&self) -> Verdict {
-        if let Some(nth) = self.device.bios.iter().position(|bio| bio.is_live) {
-            let letter = self.device.bios[nth].letter;
-            let was_forgotten = letter.kind.has_flush() && self.device.nr_failed_flushes > 0;
+        if let Some(nth) = self.bios.iter().position(|bio| bio.is_live) {
+            let letter = self.bios[nth].letter;
+            let was_forgotten = letter.kind.has_flush() && self.checks.bios.has_flush_failed();
             let rule = if was_forgotten { rules::F7 } else { rules::F5 };
             return broken(rule, format!("bio {nth}, {letter}, waits for nothing"));
         }
@@ -344,45 +497,6 @@ impl Rig {
             }
         }
         Ok(())
-    }
-}
-
-/// Checks the end of a bio: it has its own result, and the promise of durability holds.
-fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
-    let nth = boxed.bio().user_data as usize;
-    let bio = &mut device.bios[nth];
-    let (letter, queued, entered) = (bio.letter, bio.queued, bio.entered.unwrap_or_default());
-    if !std::mem::replace(&mut bio.is_live, false) {
-        return broken(rules::F7, format!("bio {nth}, {letter}"));
-    }
-    let is_good = boxed.result().is_ok();
-    let moves_nothing = letter.kind == Kind::Flush;
-    let has_flush = letter.kind.has_flush();
-    let is_right = match bio.result {
-        Some(Ok(())) | None if is_good => moves_nothing || bio.result.is_some(),
-        Some(Err(_)) => !is_good,
-        _ => has_flush && device.nr_failed_flushes > 0,
-    };
-    if !is_right {
-        let what = format!("bio {nth}, {letter}, ended with {:?}", boxed.result());
-        let is_flush = has_flush && !is_good;
-        return broken(if is_flush { rules::F3 } else { rules::OWN_RESULT }, what);
-    }
-    let nr_flushes = device.nr_flushes[letter.hctx] - entered;
-    if letter.kind == Kind::Flush && nr_flushes > 2 {
-        return broken(rules::F6, format!("bio {nth}, {letter}, waited for {nr_flushes}"));
-    }
-    if letter.kind.op().is_write() {
-        let outcome = match letter.kind {
-            Kind::WriteFua if is_good => Outcome::Durable,
-            Kind::Write | Kind::PreflushWrite if is_good => Outcome::Cached(boxed.durable_point()),
-            _ => Outcome::Unsure,
-        };
-        device.durable.end(letter.sector, Letter::value(nth), outcome)?;
-    }
-    match letter.kind {
-        Kind::Flush | Kind::PreflushWrite if is_good => device.durable.promise(queued),
-        _ => Ok(()),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Scripts: sequences of bios, within plugs or not, in every combination.
 
 use super::{Kinds, Scope};
-use forebay_core::{Bio, BioFlags, Op, Segment};
+use crate::runtime::thread::Io;
+use forebay_core::{BioFlags, Op};
 use std::fmt;
 
 /// The number of adjacent sectors.
 pub(crate) const NR_SECTORS: u64 = 3;
-
-pub(crate) const SECTOR: u64 = 512;
 
 /// The kind of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,33 +82,12 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    /// Returns the bio, as number `nth`. The address of its memory contains the number.
-    pub(crate) fn bio(&self, nth: usize) -> Bio {
-        let start = self.sector * SECTOR;
-        let mut bio = match self.kind {
-            Kind::Flush => Bio::flush(),
-            Kind::Discard => Bio::range(Op::Discard, start, SECTOR),
-            kind => Bio::data(kind.op(), start, Segment { addr: address(nth), len: SECTOR as u32 }),
-        };
-        bio.flags = self.kind.flags();
-        bio.user_data = nth as u64;
-        bio
+    /// Returns the I/O of this bio.
+    pub(crate) fn io(&self) -> Io {
+        let (op, flags, cuts) = (self.kind.op(), self.kind.flags(), Vec::new());
+        let (block, nr) = if op == Op::Flush { (0, 0) } else { (self.sector, 1) };
+        Io { op, flags, block, nr, cuts, charge: None, point: 0 }
     }
-
-    /// Returns the value that bio number `nth` leaves in its sector.
-    pub(crate) fn value(nth: usize) -> u64 {
-        nth as u64 + 1
-    }
-}
-
-/// Returns the address of the memory of bio number `nth`. No two are adjacent.
-fn address(nth: usize) -> usize {
-    (nth + 1) << 16
-}
-
-/// Returns the number of the bio that has this memory.
-pub(crate) fn owner(addr: usize) -> usize {
-    (addr >> 16) - 1
 }
 
 impl fmt::Display for Letter {

@@ -107,7 +107,7 @@ impl Thread<'_> {
 }
 
 /// Returns the bio of an I/O, for the box with this number.
-fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
+pub(crate) fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
     let (start, len) = (io.block * block_size, io.nr * block_size);
     assert!(len < 1 << OFFSET_BITS, "an address has room for it");
     let mut bio = match io.op {

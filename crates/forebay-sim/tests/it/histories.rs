@@ -2,7 +2,8 @@
 //!
 //! The ignored tests take minutes in an optimized build: `cargo xtask histories` runs them.
 
-use forebay_sim::histories::{Bug, Kinds, Report, Scope, Setting, explore};
+use forebay_sim::Plant;
+use forebay_sim::histories::{Kinds, Report, Scope, Setting, explore};
 
 /// Tries all histories of a scope, and prints how many there were.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
@@ -42,16 +43,16 @@ fn some_longer_histories_do_not_either() {
 
 #[test]
 fn a_device_that_lies_is_caught() {
-    for bug in [Bug::LyingFlush, Bug::LyingFua] {
+    for bug in [Plant::LieFlush, Plant::IgnoreFua] {
         for setting in Setting::all() {
             let setting = Setting { bug: Some(bug), ..setting };
-            let lengths = 1..=if bug == Bug::LyingFlush { 2 } else { 1 };
+            let lengths = 1..=if bug == Plant::LieFlush { 2 } else { 1 };
             let fault = lengths.map(|length| explore(&Scope::all(length), &[setting]));
             let is_found = fault.filter_map(Result::err).any(|fault| fault.rule.contains("P2"));
-            // `LyingFua` is a bug of native FUA. A script of one FUA write does not depend on
+            // `IgnoreFua` is a bug of native FUA. A script of one FUA write does not depend on
             // elision and queueable flushes, so it is tried only with both.
             let shows = match bug {
-                Bug::LyingFlush => true,
+                Plant::LieFlush => true,
                 _ => setting.fua && setting.elide && setting.flush_queueable,
             };
             assert_eq!(is_found, shows, "{setting:?}");
@@ -83,7 +84,7 @@ fn write_back_error_of_a_file_is_reported_in_every_short_history() {
 }
 
 /// Explores files with a planted bug. Returns for each setting whether P2 is found broken.
-fn find(bug: Bug, scope: &Scope) -> Vec<(Setting, bool)> {
+fn find(bug: Plant, scope: &Scope) -> Vec<(Setting, bool)> {
     let found = |setting: Setting| {
         let planted = Setting { bug: Some(bug), ..setting };
         let fault = explore(scope, &[planted]).err();
@@ -95,15 +96,15 @@ fn find(bug: Bug, scope: &Scope) -> Vec<(Setting, bool)> {
 #[test]
 fn planted_bug_of_write_back_errors_is_found_wherever_it_can_do_harm() {
     let length = |length| Scope::file(length, 1, Kinds::Syncs);
-    for (setting, is_found) in find(Bug::UndeclaredSync, &length(3)) {
+    for (setting, is_found) in find(Plant::UndeclaredSync, &length(3)) {
         let is_first = setting.file.is_some_and(|file| !file.opens_late);
         assert_eq!(is_found, is_first && setting.fua, "{setting:?}");
     }
-    for (setting, is_found) in find(Bug::UndeclaredCache, &length(2)) {
+    for (setting, is_found) in find(Plant::UndeclaredCache, &length(2)) {
         let is_first = setting.file.is_some_and(|file| !file.opens_late && file.page_cache);
         assert_eq!(is_found, is_first && setting.fua, "{setting:?}");
     }
-    for (setting, is_found) in find(Bug::UncheckedOpen, &Scope::file(2, 2, Kinds::Syncs)) {
+    for (setting, is_found) in find(Plant::UncheckedOpen, &Scope::file(2, 2, Kinds::Syncs)) {
         let opens_late = setting.file.is_some_and(|file| file.opens_late && file.page_cache);
         // A script of two bios cannot distinguish the others from these.
         let is_tried = setting.fua || setting.elide;
