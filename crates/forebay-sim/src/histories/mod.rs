@@ -11,6 +11,10 @@
 //! In addition, every bio ends once, with a result that follows from its commands, and none is left
 //! behind.
 //!
+//! With [`Kinds::Points`] a flush may have a durable point as its limit, and the user may
+//! acknowledge the loss that a failed flush has caused. With [`Kinds::Splits`] and
+//! [`Setting::scarce`] each bio is split into parts, which wait for tags.
+//!
 //! With [`FileUse`] the device is a file with open file descriptions. Then a write-back may fail at
 //! any time, a later sync reports the error by the rule of [`forebay_model::ErrSeq`], and another
 //! program may sync the file in between.
@@ -55,6 +59,8 @@ pub struct Setting {
     pub flush_queueable: bool,
     /// The maximum number of requests at the device.
     pub queue_depth: u32,
+    /// A command has one sector, so larger bios are split.
+    pub is_splitting: bool,
     /// How the file is used, if the device is one.
     pub file: Option<FileUse>,
     /// The planted bug, which shows whenever it can.
@@ -85,9 +91,19 @@ impl Setting {
         fua: false,
         flush_queueable: true,
         queue_depth: 8,
+        is_splitting: false,
         file: None,
         bug: None,
     };
+
+    /// Returns all settings of a correct device that splits bios and has fewer tags than they need.
+    pub fn scarce() -> Vec<Setting> {
+        let scarce = |queue_depth| {
+            let all = Setting::all().into_iter();
+            all.map(move |setting| Setting { queue_depth, is_splitting: true, ..setting })
+        };
+        scarce(1).chain(scarce(2)).collect()
+    }
 
     /// Returns all settings of a correct file.
     pub fn files() -> Vec<Setting> {
@@ -106,7 +122,7 @@ impl Setting {
     /// Returns whether the setting affects some bio of the script.
     fn concerns(&self, script: &[Letter]) -> bool {
         let has = |kind| script.iter().any(|letter| letter.kind == kind);
-        let asks = has(Kind::Flush) || has(Kind::PreflushWrite);
+        let asks = has(Kind::Flush) || has(Kind::FlushUpTo) || has(Kind::PreflushWrite);
         let emulates = has(Kind::WriteFua) && !self.fua;
         let is_native = has(Kind::WriteFua) && self.fua;
         let has_second = script.iter().any(|letter| letter.hctx > 0);
@@ -151,6 +167,18 @@ pub enum Kinds {
     Flushes,
     /// Writes, writes with FUA, and flushes; without plugs.
     Syncs,
+    /// Writes, flushes, and flushes up to a durable point; without plugs. The user also acknowledges
+    /// losses, at every moment.
+    Points,
+    /// Writes of two sectors, also with FUA or PREFLUSH, and flushes; without plugs.
+    Splits,
+}
+
+impl Kinds {
+    /// Returns how many sectors a bio has, if it is not a flush.
+    fn nr_sectors(self) -> u64 {
+        if self == Kinds::Splits { 2 } else { 1 }
+    }
 }
 
 impl Scope {

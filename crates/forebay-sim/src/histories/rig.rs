@@ -11,8 +11,8 @@ use crate::engine::Engine;
 use crate::file::{FileErrors, FileSettings, SwarmFile};
 use crate::heap::EventHeap;
 use crate::histories::choices::Choices;
-use crate::histories::script::{Kind, Letter, NR_SECTORS};
-use crate::histories::{FileUse, Scope, Setting};
+use crate::histories::script::{Kind, Letter, NR_SECTORS, mask};
+use crate::histories::{FileUse, Kinds, Scope, Setting};
 use crate::plant::Plant;
 use crate::runtime::submit::bio_of;
 use crate::trace::Trace;
@@ -44,6 +44,8 @@ pub(crate) enum Event {
     WriteBackError(u64),
     /// Another program syncs the file.
     SyncElsewhere,
+    /// The user acknowledges the writes that a failed flush may have lost.
+    Acknowledge,
     /// A sync finds an error, and completes later.
     Check {
         number: u64,
@@ -60,6 +62,7 @@ impl fmt::Display for Event {
                 write!(f, "command {number} ({}) {how}", op.name())
             }
             Event::WriteBackError(sector) => write!(f, "the write-back of sector {sector} fails"),
+            Event::Acknowledge => f.write_str("the user acknowledges the loss"),
             Event::SyncElsewhere => f.write_str("another program syncs the file"),
             Event::Check { number } => write!(f, "command {number} finds an error of the file"),
         }
@@ -121,6 +124,8 @@ pub(crate) struct Rig {
     running: Vec<Running>,
     options: Vec<Option<Event>>,
     is_second_open: bool,
+    /// The newest durable point of writes that the user got back.
+    point: u64,
     now: u64,
     /// All events of the path, for the report of a fault.
     pub(crate) events: Vec<Event>,
@@ -133,7 +138,10 @@ pub(crate) struct Rig {
 
 /// Returns the limits of the device.
 fn limits(setting: &Setting) -> QueueLimits {
+    let plain = QueueLimits::default();
+    let max_sectors = if setting.is_splitting { 1 } else { plain.max_sectors };
     QueueLimits {
+        max_sectors,
         capacity_bytes: Some(1 << 20),
         discard_granularity: 512,
         max_discard_sectors: 1 << 10,
@@ -143,7 +151,7 @@ fn limits(setting: &Setting) -> QueueLimits {
         fua_is_sync: setting.file.is_some(),
         fua_queueable: !setting.file.is_some_and(|file| file.page_cache),
         flush_queueable: setting.flush_queueable,
-        ..QueueLimits::default()
+        ..plain
     }
 }
 
@@ -193,6 +201,7 @@ impl Rig {
             running: Vec::new(),
             options: Vec::new(),
             is_second_open: false,
+            point: 0,
             now: 0,
             events: Vec::new(),
             nr_crash_points: 0,
@@ -226,7 +235,7 @@ impl Rig {
         self.running.clear();
         self.events.clear();
         self.is_second_open = !self.opens_late;
-        (self.now, self.nr_crash_points) = (0, 0);
+        (self.now, self.point, self.nr_crash_points) = (0, 0, 0);
         (self.nr_failures, self.nr_write_back_errors) = (0, 0);
     }
 
@@ -266,8 +275,8 @@ impl Rig {
         for (hctx, driver) in self.drivers.iter().enumerate() {
             self.running.extend(driver.running().map(|running| {
                 let is_plain = running.op != Op::Flush && !running.is_fua;
-                let bits = running.pieces.iter().map(|piece| ((1 << piece.nr) - 1) << piece.block);
-                let sectors = bits.fold(0, |all, bits: u64| all | bits);
+                let masks = running.pieces.iter().map(|piece| mask(piece.block, piece.nr as u64));
+                let sectors = masks.fold(0, |all, mask| all | mask);
                 let (tag, number, op) = (running.tag, running.number, running.op);
                 Running { hctx, tag, number, op, is_plain, sectors }
             }));
@@ -307,6 +316,9 @@ impl Rig {
                 self.options.push(done(running, false));
             }
         }
+        if scope.kinds == Kinds::Points && something_else && self.durability.lost().is_some() {
+            self.options.push(Some(Event::Acknowledge));
+        }
         if scope.write_back_errors_max > 0 && something_else {
             self.find_errors(scope.write_back_errors_max);
         }
@@ -336,7 +348,7 @@ impl Rig {
         let is_flush = |bio: &BioState| bio.is_live && bio.letter.kind.has_flush();
         !letter.kind.has_flush()
             && running.number <= self.nr_issued_before
-            && running.sectors & 1 << letter.sector == 0
+            && running.sectors & letter.sectors() == 0
             && !self.bios.iter().any(is_flush)
     }
 
@@ -378,6 +390,10 @@ impl Rig {
                 self.file_errors().strike();
             }
             Event::SyncElsewhere => self.file_errors().sync_elsewhere(),
+            Event::Acknowledge => {
+                let lost = self.durability.acknowledge_loss();
+                self.checks.acknowledge(lost.expect("there is a loss"));
+            }
             Event::Check { number } => {
                 let Running { hctx, tag, .. } = self.find(number);
                 let Rig { drivers, device, checks, .. } = self;
@@ -419,7 +435,8 @@ impl Rig {
     fn queue(&mut self, mut letter: Letter) {
         self.open_second(letter.hctx);
         // A discard that overlaps another one becomes a read: only its range identifies it.
-        if letter.kind == Kind::Discard && !self.checks.bios.is_range_free(letter.sector, 1) {
+        if letter.kind == Kind::Discard && !self.checks.bios.is_range_free(letter.sector, letter.nr)
+        {
             letter.kind = Kind::Read;
         }
         let slot = self.bios.len() as u32;
@@ -428,7 +445,7 @@ impl Rig {
             self.boxes.push(None);
         }
         self.bios.push(BioState { letter, entered: None, is_live: true });
-        let bio = bio_of(&letter.io(), slot, SECTOR, self.checks.bios.next_serial());
+        let bio = bio_of(&letter.io(self.point), slot, SECTOR, self.checks.bios.next_serial());
         self.checks.queue_bio(slot, &bio, self.now);
         let new_box = || QueuedBio::new(OWNER as u64, slot);
         let mut boxed = self.boxes[slot as usize].take().unwrap_or_else(new_box);
@@ -474,11 +491,12 @@ impl Rig {
         }
         let entered = bio.entered.unwrap_or_default();
         let nr_flushes = self.drivers[letter.hctx].nr_flushes - entered;
-        if letter.kind == Kind::Flush && nr_flushes > 2 {
+        if letter.kind.op() == Op::Flush && nr_flushes > 2 {
             return broken(rules::F6, format!("bio {slot}, {letter}, waited for {nr_flushes}"));
         }
         self.checks.end_bio(&boxed, false)?;
         self.checks.bios.reap(slot, OWNER)?;
+        self.point = self.point.max(boxed.durable_point());
         self.boxes[slot as usize] = Some(boxed);
         Ok(())
     }

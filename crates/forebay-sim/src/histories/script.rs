@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     PreflushWrite,
     Flush,
     Discard,
+    /// A flush up to the newest durable point that the user has.
+    FlushUpTo,
 }
 
 impl Kind {
@@ -28,6 +30,8 @@ impl Kind {
             Kinds::All => &Kind::ALL,
             Kinds::Flushes => &[Kind::Write, Kind::PreflushWrite, Kind::Flush],
             Kinds::Syncs => &[Kind::Write, Kind::WriteFua, Kind::Flush],
+            Kinds::Points => &[Kind::Write, Kind::Flush, Kind::FlushUpTo],
+            Kinds::Splits => &[Kind::Write, Kind::WriteFua, Kind::PreflushWrite, Kind::Flush],
         }
     }
 
@@ -35,7 +39,7 @@ impl Kind {
         match self {
             Kind::Read => Op::Read,
             Kind::Write | Kind::WriteFua | Kind::PreflushWrite => Op::Write,
-            Kind::Flush => Op::Flush,
+            Kind::Flush | Kind::FlushUpTo => Op::Flush,
             Kind::Discard => Op::Discard,
         }
     }
@@ -44,13 +48,14 @@ impl Kind {
         match self {
             Kind::WriteFua => BioFlags::FUA,
             Kind::PreflushWrite => BioFlags::PREFLUSH,
+            Kind::FlushUpTo => BioFlags::UP_TO,
             _ => BioFlags::NONE,
         }
     }
 
     /// Returns whether the bio requests durability.
     pub(crate) fn has_flush(self) -> bool {
-        matches!(self, Kind::Flush | Kind::WriteFua | Kind::PreflushWrite)
+        self.op() == Op::Flush || matches!(self, Kind::WriteFua | Kind::PreflushWrite)
     }
 
     /// Returns whether the bio may merge with another of its kind.
@@ -66,6 +71,7 @@ impl Kind {
             Kind::PreflushWrite => "PREFLUSH+W",
             Kind::Flush => "FLUSH",
             Kind::Discard => "DISCARD",
+            Kind::FlushUpTo => "FLUSH-UP-TO",
         }
     }
 }
@@ -75,6 +81,8 @@ impl Kind {
 pub(crate) struct Letter {
     pub(crate) kind: Kind,
     pub(crate) sector: u64,
+    /// The number of sectors; 0 for a flush.
+    pub(crate) nr: u64,
     /// The bio is submitted within a plug.
     pub(crate) is_plugged: bool,
     /// The index of its hardware context.
@@ -82,19 +90,30 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    /// Returns the I/O of this bio.
-    pub(crate) fn io(&self) -> Io {
+    /// Returns the I/O of this bio. A flush up to a durable point has this one.
+    pub(crate) fn io(&self, point: u64) -> Io {
         let (op, flags, cuts) = (self.kind.op(), self.kind.flags(), Vec::new());
-        let (block, nr) = if op == Op::Flush { (0, 0) } else { (self.sector, 1) };
-        Io { op, flags, block, nr, cuts, charge: None, point: 0 }
+        Io { op, flags, block: self.sector, nr: self.nr, cuts, charge: None, point }
     }
+
+    /// Returns its sectors as a bit mask.
+    pub(crate) fn sectors(&self) -> u64 {
+        mask(self.sector, self.nr)
+    }
+}
+
+/// Returns the bit mask of `nr` sectors.
+pub(crate) fn mask(sector: u64, nr: u64) -> u64 {
+    ((1 << nr) - 1) << sector
 }
 
 impl fmt::Display for Letter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        if self.kind != Kind::Flush {
-            write!(f, " {}", self.sector)?;
+        match self.nr {
+            0 => {}
+            1 => write!(f, " {}", self.sector)?,
+            nr => write!(f, " {}+{nr}", self.sector)?,
         }
         if self.is_plugged {
             f.write_str(" (plugged)")?;
@@ -122,7 +141,8 @@ pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
 
 fn add(scope: &Scope, plug: u32, script: &mut Vec<Letter>, act: &mut dyn FnMut(&[Letter])) {
     if script.len() == scope.length {
-        if is_first_of_its_kind(script) {
+        // Sectors of bios that overlap in part are not interchangeable.
+        if scope.kinds == Kinds::Splits || is_first_of_its_kind(script) {
             act(script);
         }
         return;
@@ -130,9 +150,13 @@ fn add(scope: &Scope, plug: u32, script: &mut Vec<Letter>, act: &mut dyn FnMut(&
     let is_plugged = plug >> script.len() & 1 == 1;
     for hctx in 0..scope.nr_hctxs {
         for &kind in Kind::of(scope.kinds) {
-            let nr_sectors = if kind == Kind::Flush { 1 } else { NR_SECTORS };
-            for sector in 0..nr_sectors {
-                script.push(Letter { kind, sector, is_plugged, hctx });
+            let nr = match kind.op() {
+                Op::Flush => 0,
+                _ => scope.kinds.nr_sectors(),
+            };
+            let nr_places = if nr == 0 { 1 } else { NR_SECTORS + 1 - nr };
+            for sector in 0..nr_places {
+                script.push(Letter { kind, sector, nr, is_plugged, hctx });
                 add(scope, plug, script, act);
                 script.pop();
             }
@@ -147,7 +171,7 @@ fn is_first_of_its_kind(script: &[Letter]) -> bool {
         let is_one_plug = pair[0].is_plugged && pair[1].is_plugged;
         is_one_plug && pair[0].kind == pair[1].kind && pair[0].kind.merges()
     });
-    let sectors = script.iter().filter(|letter| letter.kind != Kind::Flush);
+    let sectors = script.iter().filter(|letter| letter.nr > 0);
     (has_merge || is_in_order(sectors.map(|letter| letter.sector as usize)))
         && is_in_order(script.iter().map(|letter| letter.hctx))
 }

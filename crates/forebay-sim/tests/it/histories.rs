@@ -5,12 +5,17 @@
 use forebay_sim::Plant;
 use forebay_sim::histories::{Kinds, Report, Scope, Setting, explore};
 
-/// Tries all histories of a scope, and prints how many there were.
+/// Tries all histories of a scope under these settings, and prints how many there were.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
-fn try_all(scope: Scope) -> Report {
-    let report = explore(&scope, &Setting::all()).unwrap_or_else(|fault| panic!("{fault}"));
+fn try_these(scope: Scope, settings: &[Setting]) -> Report {
+    let report = explore(&scope, settings).unwrap_or_else(|fault| panic!("{fault}"));
     println!("{scope}: {report}");
     report
+}
+
+/// Tries all histories of a scope under every setting of a device without a file.
+fn try_all(scope: Scope) -> Report {
+    try_these(scope, &Setting::all())
 }
 
 /// Returns the scope of four bios, with at most so many failed writes and flushes.
@@ -60,27 +65,19 @@ fn a_device_that_lies_is_caught() {
     }
 }
 
-/// Tries histories of files, and prints how many there were.
-#[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
-fn try_files(scope: Scope, settings: &[Setting]) -> Report {
-    let report = explore(&scope, settings).unwrap_or_else(|fault| panic!("{fault}"));
-    println!("{scope}, files: {report}");
-    report
-}
-
 #[test]
 fn write_back_error_of_a_file_is_reported_in_every_short_history() {
-    let report = try_files(Scope::file(1, 1, Kinds::All), &Setting::files());
+    let report = try_these(Scope::file(1, 1, Kinds::All), &Setting::files());
     assert!(report.nr_crash_points > 100, "{report}");
-    let report = try_files(Scope::file(2, 2, Kinds::Syncs), &Setting::files());
+    let report = try_these(Scope::file(2, 2, Kinds::Syncs), &Setting::files());
     assert!(report.nr_crash_points > 1_000, "{report}");
     // Syncs at the same time: a write, one with FUA, and a flush.
     let mut native = Setting::files();
     native.retain(|setting| setting.fua && !setting.elide);
-    try_files(Scope::file(3, 1, Kinds::Syncs), &native);
+    try_these(Scope::file(3, 1, Kinds::Syncs), &native);
     // Commands fail on their own as well.
     let failing = Scope { failures_max: 1, one_of: 29, ..Scope::file(2, 2, Kinds::All) };
-    try_files(failing, &Setting::files());
+    try_these(failing, &Setting::files());
 }
 
 /// Explores files with a planted bug. Returns for each setting whether P2 is found broken.
@@ -112,6 +109,26 @@ fn planted_bug_of_write_back_errors_is_found_wherever_it_can_do_harm() {
     }
 }
 
+/// Returns the scope of scripts of these kinds, in which one command fails.
+const fn failing_once(length: usize, kinds: Kinds) -> Scope {
+    Scope { kinds, failures_max: 1, ..Scope::all(length) }
+}
+
+#[test]
+fn durable_points_and_acknowledged_losses_are_right_in_every_short_history() {
+    try_all(failing_once(2, Kinds::Points));
+    let report = try_all(failing_once(3, Kinds::Points));
+    assert!(report.nr_crash_points > 1_000, "{report}");
+    try_all(Scope { nr_hctxs: 2, one_of: 3, ..failing_once(2, Kinds::Points) });
+}
+
+#[test]
+fn split_bios_that_wait_for_tags_break_no_promise_in_any_short_history() {
+    let report = try_these(failing_once(1, Kinds::Splits), &Setting::scarce());
+    assert!(report.nr_crash_points > 100, "{report}");
+    try_these(Scope { one_of: 3, ..failing_once(2, Kinds::Splits) }, &Setting::scarce());
+}
+
 #[test]
 #[ignore = "half a minute, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_three_bios() {
@@ -124,20 +141,36 @@ fn every_history_of_three_bios() {
 fn every_history_of_four_syncs_beside_each_other() {
     let mut native = Setting::files();
     native.retain(|setting| setting.fua && !setting.elide);
-    try_files(Scope::file(4, 1, Kinds::Syncs), &native);
+    try_these(Scope::file(4, 1, Kinds::Syncs), &native);
 }
 
 #[test]
 #[ignore = "minutes, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_three_bios_on_a_file() {
-    try_files(Scope::file(2, 2, Kinds::All), &Setting::files());
-    let report = try_files(Scope::file(3, 1, Kinds::Syncs), &Setting::files());
+    try_these(Scope::file(2, 2, Kinds::All), &Setting::files());
+    let report = try_these(Scope::file(3, 1, Kinds::Syncs), &Setting::files());
     assert!(report.nr_crash_points > 10_000, "{report}");
-    let report = try_files(Scope::file(3, 2, Kinds::Syncs), &Setting::files());
+    let report = try_these(Scope::file(3, 2, Kinds::Syncs), &Setting::files());
     assert!(report.nr_crash_points > 1_000_000, "{report}");
-    try_files(Scope { failures_max: 1, ..Scope::file(2, 2, Kinds::All) }, &Setting::files());
+    try_these(Scope { failures_max: 1, ..Scope::file(2, 2, Kinds::All) }, &Setting::files());
     let failing = Scope { failures_max: 1, one_of: 4, ..Scope::file(3, 2, Kinds::Syncs) };
-    try_files(failing, &Setting::files());
+    try_these(failing, &Setting::files());
+}
+
+#[test]
+#[ignore = "seconds, optimized; every CI run makes it: cargo xtask histories"]
+fn every_history_of_four_bios_with_durable_points() {
+    let report = try_all(failing_once(4, Kinds::Points));
+    assert!(report.nr_crash_points > 100_000, "{report}");
+    try_all(failing_once(5, Kinds::Points));
+    try_all(Scope { nr_hctxs: 2, ..failing_once(3, Kinds::Points) });
+}
+
+#[test]
+#[ignore = "half a minute, optimized; every CI run makes it: cargo xtask histories"]
+fn every_history_of_three_split_bios() {
+    let report = try_these(failing_once(3, Kinds::Splits), &Setting::scarce());
+    assert!(report.nr_crash_points > 1_000_000, "{report}");
 }
 
 #[test]
