@@ -72,6 +72,14 @@ impl Cpu<'_> {
         self.yielder.suspend(());
     }
 
+    /// Occupies the task's processor for this time. A wake-up in the meantime does not end it.
+    pub(crate) fn spend(&self, time_ns: u64) {
+        if time_ns > 0 {
+            self.world.scheduler.occupy(self.id, time_ns);
+            self.yielder.suspend(());
+        }
+    }
+
     /// Sleeps until woken. Returns at once if the task was woken since the last sleep. Like a
     /// thread's park, it may return for an old reason, so the caller checks its condition again.
     pub(crate) fn park(&self) {

@@ -4,7 +4,7 @@ use crate::coroutine::Task;
 use crate::file::FileSettings;
 use crate::jobs::{BS_MAX, JobDisk};
 use crate::scenario::{OVERTAKEN_MAX_WITH_FAULTS, Scenario};
-use crate::scheduler::PREEMPT_OF;
+use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::summary::Summary;
 use crate::task::events;
 use crate::task::random::{self, Load};
@@ -211,6 +211,7 @@ impl ScenarioSpec {
             preempt: interleaving.switches,
             nap: interleaving.naps,
             step_ns: interleaving.step_ns,
+            times: ThreadTimes::default(),
             budget: None,
             bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
             file: self.file.map(|file| FileSettings {

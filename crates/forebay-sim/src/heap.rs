@@ -11,6 +11,8 @@ pub(crate) enum Event {
     Done { hctx: usize, tag: usize },
     /// A machine may have completed a command. `at_ns` identifies the event.
     Machine { at_ns: u64 },
+    /// A task can run again: it has woken up, or its processor is free.
+    Ready { task: usize },
     /// A task's sleep with this number ends.
     Timer { task: usize, sleep: u64 },
 }

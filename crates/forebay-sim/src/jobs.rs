@@ -4,7 +4,7 @@ use crate::coroutine::Task;
 use crate::device_spec::DeviceSpec;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
-use crate::scheduler::PREEMPT_OF;
+use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
@@ -262,6 +262,7 @@ fn scenario(
         preempt: PREEMPT_OF / 8,
         nap: 0,
         step_ns: random.between(20, 100),
+        times: ThreadTimes::default(),
         budget: None,
         bound: u64::MAX,
         file: None,

@@ -18,7 +18,8 @@
 //! [`sectors`] checks logs of reads and writes from any source: tests of drivers and servers use it
 //! too.
 //!
-//! [`lab`] is another simulated world, which measures and has no checkers.
+//! [`lab`] measures published experiments: flushes in this world, waits for tags and queue runs in
+//! another one, which has no checkers.
 //!
 //! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
 //! the time that real processors take, reopening a disk after a crash (except in [`nbd`]), and, so

@@ -6,7 +6,7 @@
 use crate::Options;
 use crate::engine::Engine;
 use crate::file::FileSettings;
-use crate::scheduler::PREEMPT_OF;
+use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     /// How often a task naps between two steps, with the same denominator.
     pub(crate) nap: u32,
     pub(crate) step_ns: u64,
+    /// The costs of wake-ups, if the scenario measures.
+    pub(crate) times: ThreadTimes,
     /// The tag set for which tasks wait, if there is one.
     pub(crate) budget: Option<BudgetSettings>,
     /// How many bios may overtake another one.
@@ -81,6 +83,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
         nap: random.pick(&[0, 0, 2, 20]),
         step_ns: random.pick(&[1, 50, 500]),
+        times: ThreadTimes::default(),
         budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         file: None,

@@ -7,7 +7,12 @@
 //! need for a whole operation, like a thread whose processor was taken away. That produces rare
 //! races.
 //!
+//! A world that measures has threads with costs instead ([`ThreadTimes`]): their steps take no
+//! time, each has a processor of its own, which [`Cpu::spend`] occupies, and a wake-up takes a
+//! while.
+//!
 //! [`Cpu::step`]: crate::coroutine::Cpu::step
+//! [`Cpu::spend`]: crate::coroutine::Cpu::spend
 
 use crate::heap::{Event, EventHeap};
 use forebay_model::Random;
@@ -18,6 +23,20 @@ pub(crate) const PREEMPT_OF: u32 = 1024;
 
 /// The mean of a nap, ns.
 const NAP_NS: u64 = 20_000;
+
+/// How long it takes from the wake-up of a sleeping task to its next step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadTimes {
+    /// Each wake-up draws a time from this range, ns.
+    pub(crate) wake_min_ns: u64,
+    pub(crate) wake_max_ns: u64,
+    /// How often a task is late, out of a million wake-ups, and how late it is then, ns.
+    pub(crate) late_per_million: u32,
+    pub(crate) late_ns: u64,
+    /// The number of tasks, from the first one on, that stand for interrupts and timers: they are
+    /// never late, and the run does not wait for their ends.
+    pub(crate) nr_interrupts: usize,
+}
 
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -33,12 +52,15 @@ pub(crate) struct Scheduler {
     /// How often a step includes a nap, like a thread whose processor was taken away.
     nap: u32,
     step_ns: u64,
+    times: ThreadTimes,
 }
 
 #[derive(Debug, Default)]
 struct TaskState {
-    /// The task sleeps, and is not among the runnable ones.
+    /// The task sleeps until it is woken.
     is_asleep: Cell<bool>,
+    /// The task is not among the runnable ones: it sleeps, wakes up, or occupies its processor.
+    is_away: Cell<bool>,
     /// The task was woken since it last slept.
     is_woken: Cell<bool>,
     /// The number of its newest timed sleep.
@@ -52,6 +74,7 @@ impl Scheduler {
         preempt: u32,
         nap: u32,
         step_ns: u64,
+        times: ThreadTimes,
         random: Random,
     ) -> Scheduler {
         Scheduler {
@@ -64,7 +87,13 @@ impl Scheduler {
             preempt,
             nap,
             step_ns,
+            times,
         }
+    }
+
+    /// Returns for how many tasks the run does not wait.
+    pub(crate) fn nr_interrupts(&self) -> usize {
+        self.times.nr_interrupts
     }
 
     #[inline]
@@ -114,6 +143,7 @@ impl Scheduler {
         let is_woken = state.is_woken.replace(false);
         if !is_woken {
             state.is_asleep.set(true);
+            state.is_away.set(true);
             state.nr_sleeps.set(state.nr_sleeps.get() + 1);
         }
         is_woken
@@ -137,8 +167,44 @@ impl Scheduler {
         let state = &self.tasks[task];
         state.is_woken.set(true);
         if state.is_asleep.replace(false) {
-            self.runnable.borrow_mut().push(task);
+            match self.draw_wake_up(task) {
+                0 => self.come_back(task),
+                wake_up_ns => self.come_back_after(task, wake_up_ns),
+            }
         }
+    }
+
+    /// Draws how long the wake-up of a task takes, ns.
+    fn draw_wake_up(&self, task: usize) -> u64 {
+        let ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts } =
+            self.times;
+        if task < nr_interrupts || wake_max_ns == 0 && late_per_million == 0 {
+            return 0;
+        }
+        let mut random = self.random.borrow_mut();
+        let is_late = random.chance(late_per_million, 1_000_000);
+        random.between(wake_min_ns, wake_max_ns) + if is_late { late_ns } else { 0 }
+    }
+
+    /// Occupies the processor of the task, which runs now, for this time.
+    pub(crate) fn occupy(&self, task: usize, time_ns: u64) {
+        self.tasks[task].is_away.set(true);
+        self.come_back_after(task, time_ns);
+    }
+
+    fn come_back_after(&self, task: usize, time_ns: u64) {
+        self.heap.borrow_mut().add(self.now() + time_ns, Event::Ready { task });
+    }
+
+    /// Makes a task runnable again.
+    pub(crate) fn come_back(&self, task: usize) {
+        self.tasks[task].is_away.set(false);
+        self.runnable.borrow_mut().push(task);
+    }
+
+    /// Returns whether the task cannot run now.
+    pub(crate) fn is_away(&self, task: usize) -> bool {
+        self.tasks[task].is_away.get()
     }
 
     /// Handles a timer: wakes the task if this sleep is its newest.

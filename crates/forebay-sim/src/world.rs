@@ -72,15 +72,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
-        let Scenario { budget, bound, file, faults, is_stash_v1, .. } = scenario;
+        let Scenario { budget, bound, file, faults, times, is_stash_v1, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let told = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
-        let checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
+        let mut checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
+        // Some random scenarios exceed the bound (seeds 79 and 153); PLAN.md has the question.
+        checks.bounds_flushes = times.nr_interrupts > 0;
         let world = World {
             seed,
-            scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),
+            scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, times, stream(1)),
             disk: DiskSettings { limits: told, policy, is_stash_v1 },
             device: RefCell::new(Device::new(
                 engine,
@@ -205,6 +207,7 @@ impl World {
     fn fire(&self, event: Event) {
         self.current.set(DEVICE);
         match event {
+            Event::Ready { task } => self.scheduler.come_back(task),
             Event::Timer { task, sleep } => self.scheduler.timer(task, sleep),
             Event::Done { hctx, tag } => {
                 let hctx = &self.hctxs[hctx];
@@ -219,7 +222,8 @@ impl World {
 
     /// Runs all tasks to their ends.
     pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
-        let mut nr_left = tasks.len();
+        let nr_interrupts = self.scheduler.nr_interrupts();
+        let mut nr_left = tasks.len() - nr_interrupts;
         let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
         while nr_left > 0 {
             while let Some(event) = self.scheduler.next_event(false) {
@@ -237,10 +241,10 @@ impl World {
             let is_over = task.resume();
             if is_over {
                 tasks[id].take().into_iter().for_each(Task::reuse_stack);
-                nr_left -= 1;
+                nr_left -= usize::from(id >= nr_interrupts);
                 self.note(Kind::Exit, id as u64, 0);
             }
-            if is_over || self.scheduler.is_asleep(id) {
+            if is_over || self.scheduler.is_away(id) {
                 self.scheduler.take_off(place, id);
             }
             self.check_progress()?;

@@ -93,6 +93,7 @@ impl Bios {
             is_tried: false,
             charge: None,
             mark: 0,
+            nr_flushes_before: 0,
             queued_at: 0,
             queued_ns: 0,
         });

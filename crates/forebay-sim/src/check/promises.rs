@@ -146,6 +146,17 @@ impl Checks {
         }
     }
 
+    /// Checks, at the end of a flush, how many flushes its context has completed since it accepted
+    /// this one (F6). The context has completed `nr_flushes` in total.
+    pub(crate) fn check_flush_wait(&mut self, slot: u32, nr_flushes: u64) {
+        let row = self.bios.row(slot);
+        let nr = nr_flushes - row.nr_flushes_before;
+        if row.op == Op::Flush && nr > 2 && self.bounds_flushes {
+            let what = format!("{} waited for {nr}", row.name());
+            self.expect(broken(rules::F6, what));
+        }
+    }
+
     /// Checks the issue of a flush by a context that has `nr_flushing` flushes at the device
     /// already.
     pub(crate) fn check_flush(&mut self, hctx: usize, nr_flushing: usize) {

@@ -80,8 +80,6 @@ struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct BioState {
     letter: Letter,
-    /// The number of flushes that its context had completed when the bio left the plug.
-    entered: Option<u64>,
     is_live: bool,
 }
 
@@ -120,6 +118,8 @@ pub(crate) struct Rig {
     ended: Vec<Box<QueuedBio>>,
     /// The bios of the script so far, and free boxes by number.
     bios: Vec<BioState>,
+    /// The number of bios that have left the plug.
+    nr_entered: usize,
     boxes: Vec<Option<Box<QueuedBio>>>,
     running: Vec<Running>,
     options: Vec<Option<Event>>,
@@ -197,6 +197,7 @@ impl Rig {
             heap: EventHeap::default(),
             ended: Vec::new(),
             bios: Vec::new(),
+            nr_entered: 0,
             boxes: Vec::new(),
             running: Vec::new(),
             options: Vec::new(),
@@ -232,6 +233,7 @@ impl Rig {
         self.device.reset(Random::new(0, 0));
         self.checks.reset();
         self.bios.clear();
+        self.nr_entered = 0;
         self.running.clear();
         self.events.clear();
         self.is_second_open = !self.opens_late;
@@ -444,7 +446,7 @@ impl Rig {
             assert_eq!(self.checks.bios.new_row(OWNER), slot);
             self.boxes.push(None);
         }
-        self.bios.push(BioState { letter, entered: None, is_live: true });
+        self.bios.push(BioState { letter, is_live: true });
         let bio = bio_of(&letter.io(self.point), slot, SECTOR, self.checks.bios.next_serial());
         self.checks.queue_bio(slot, &bio, self.now);
         let new_box = || QueuedBio::new(OWNER as u64, slot);
@@ -458,9 +460,11 @@ impl Rig {
 
     /// Records that the queued bios leave the plug.
     fn unplug(&mut self) {
-        for bio in self.bios.iter_mut().filter(|bio| bio.entered.is_none()) {
-            bio.entered = Some(self.drivers[bio.letter.hctx].nr_flushes);
+        for slot in self.nr_entered..self.bios.len() {
+            let nr_flushes = self.drivers[self.bios[slot].letter.hctx].nr_flushes;
+            self.checks.bios.row_mut(slot as u32).nr_flushes_before = nr_flushes;
         }
+        self.nr_entered = self.bios.len();
     }
 
     fn turn(&mut self, at: usize) -> Verdict {
@@ -489,11 +493,7 @@ impl Rig {
         if !std::mem::replace(&mut bio.is_live, false) {
             return broken(rules::F7, format!("bio {slot}, {letter}"));
         }
-        let entered = bio.entered.unwrap_or_default();
-        let nr_flushes = self.drivers[letter.hctx].nr_flushes - entered;
-        if letter.kind.op() == Op::Flush && nr_flushes > 2 {
-            return broken(rules::F6, format!("bio {slot}, {letter}, waited for {nr_flushes}"));
-        }
+        self.checks.check_flush_wait(slot, self.drivers[letter.hctx].nr_flushes);
         self.checks.end_bio(&boxed, false)?;
         self.checks.bios.reap(slot, OWNER)?;
         self.point = self.point.max(boxed.durable_point());

@@ -1,11 +1,13 @@
 //! The laboratory: threads that do I/O through the core's turn, on a machine of `forebay-model`, in
 //! virtual time. It reproduces published experiments.
 //!
-//! The other simulator of this crate searches for broken rules; this one measures. It has no
-//! faults, no checkers and no data. It models the times that determine a measurement: the time of a
-//! thread's work, and the time to wake a thread ([`Costs`]). The core decides which bio or thread
-//! waits, which gets the next tag, and which is woken for it. It is the same core that real disks
-//! use.
+//! It models the times that determine a measurement: the time of a thread's work, and the time to
+//! wake a thread ([`Costs`]). The core decides which bio or thread waits, which gets the next tag,
+//! and which is woken for it. It is the same core that real disks use.
+//!
+//! Flushes are measured in the world of random scenarios, with all its checkers: each thread is a
+//! task that occupies a processor of its own. The other two experiments have a smaller world
+//! (`world.rs`), without faults, checkers and data.
 //!
 //! - [`TagLoad`], [`measure_tags`]: many jobs that need more tags than exist;
 //! - [`RunLoad`], [`measure_runs`]: the cost of scheduling queue runs;
@@ -20,6 +22,7 @@ mod measured;
 mod port;
 mod processor;
 mod run;
+mod scenario;
 mod work;
 mod world;
 

@@ -87,8 +87,10 @@ impl Turning for TaskTurn<'_, '_> {
             checks.expect(held);
             let checks = &mut *checks;
             checks.runs.read(hctx.at);
+            let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes);
             for slot in inbox.slots.into_iter().chain(outgoing) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
+                checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
             }
         }
         hctx.with_inner(|inner| {
@@ -244,6 +246,7 @@ fn turn_core(
         for bio in &mut ended[nr_before..] {
             checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
             checks.progress_at = checks.trace.step;
+            checks.check_flush_wait(bio.number(), port.state.nr_flushes);
             let is_early = match io_timeout_ns {
                 0 => Ok(false),
                 _ => port.state.check_early_end(bio.number()),

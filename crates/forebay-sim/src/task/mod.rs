@@ -2,5 +2,6 @@
 
 pub(crate) mod events;
 pub(crate) mod figures;
+pub(crate) mod interrupts;
 pub(crate) mod job;
 pub(crate) mod random;

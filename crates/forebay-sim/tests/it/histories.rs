@@ -162,14 +162,16 @@ fn every_history_of_three_bios_on_a_file() {
 fn every_history_of_four_bios_with_durable_points() {
     let report = try_all(failing_once(4, Kinds::Points));
     assert!(report.nr_crash_points > 100_000, "{report}");
-    try_all(failing_once(5, Kinds::Points));
+    try_all(Scope { one_of: 3, ..failing_once(5, Kinds::Points) });
     try_all(Scope { nr_hctxs: 2, ..failing_once(3, Kinds::Points) });
 }
 
 #[test]
 #[ignore = "half a minute, optimized; every CI run makes it: cargo xtask histories"]
-fn every_history_of_three_split_bios() {
-    let report = try_these(failing_once(3, Kinds::Splits), &Setting::scarce());
+fn every_history_of_two_split_bios_and_half_of_those_of_three() {
+    try_these(failing_once(2, Kinds::Splits), &Setting::scarce());
+    let scope = Scope { one_of: 2, ..failing_once(3, Kinds::Splits) };
+    let report = try_these(scope, &Setting::scarce());
     assert!(report.nr_crash_points > 1_000_000, "{report}");
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct BioRow {
     pub(crate) charge: Option<Tag>,
     /// The time of queueing, in the user's image of durable data.
     pub(crate) mark: u64,
+    /// The number of flushes that its context had completed when it accepted the bio.
+    pub(crate) nr_flushes_before: u64,
     pub(super) queued_at: u64,
     pub(crate) queued_ns: u64,
 }

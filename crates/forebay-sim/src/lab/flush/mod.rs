@@ -1,16 +1,15 @@
 //! Threads that write and call fsync, as in sysbench's fileio: the load, and the results.
 
 mod closed_form;
+mod run;
 mod shape;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use super::costs::Costs;
 use forebay_core::{FlushPolicy, Histogram, QueueStats};
 use forebay_model::machines::Preset;
 pub use shape::{FsyncShape, FsyncTask, FsyncTasks};
-use world::World;
 
 /// Threads that write at random places, one write at a time each, and call fsync.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +52,6 @@ pub struct FlushMeasured {
     pub nr_writes: u64,
     /// The time from the call of fsync until the thread goes on, ns.
     pub fsyncs: Histogram,
-    /// The maximum number of flushes that were issued from a call of fsync until it had ended,
-    /// including its own.
-    pub flushes_of_fsync_max: u64,
     /// The layer's flush counters.
     pub counts: FlushCounts,
 }
@@ -114,10 +110,10 @@ impl FlushMeasured {
     }
 }
 
-/// Runs a load.
+/// Runs a load, with all checkers.
 ///
 /// # Panics
-/// If it has no threads, time, or places to write to.
+/// If it has no threads, time, or places to write to, and if a rule is broken.
 pub fn measure_flushes(load: &FlushLoad) -> FlushMeasured {
-    World::new(load).run()
+    run::run(load)
 }

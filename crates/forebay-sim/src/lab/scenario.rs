@@ -1,0 +1,55 @@
+//! The scenario of an experiment: a disk on a modelled device, and threads with costs.
+
+use super::costs::Costs;
+use crate::engine::Engine;
+use crate::scenario::Scenario;
+use crate::scheduler::ThreadTimes;
+use forebay_core::{Policy, QueueLimits};
+use forebay_model::Machine;
+use forebay_model::machines::Preset;
+
+/// The logical block size. All sizes of the experiments are multiples of it.
+pub(super) const BLOCK: u32 = 4096;
+
+/// The task that stands for the interrupts of the device.
+pub(super) const INTERRUPTS: usize = 0;
+
+/// The task that reads the layer's counters at the begin and at the end of the measurement.
+pub(super) const METER: usize = 1;
+
+/// The task of the first thread.
+pub(super) const FIRST_THREAD: usize = 2;
+
+/// Returns the times of threads with these costs, which are late so often and by so much.
+pub(super) fn times(costs: &Costs, (late_per_million, late_ns): (u32, u64)) -> ThreadTimes {
+    let &Costs { wake_min_ns, wake_max_ns, .. } = costs;
+    let nr_interrupts = FIRST_THREAD;
+    ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts }
+}
+
+/// Returns the scenario of so many threads on a machine with the limits of a preset.
+pub(super) fn scenario(
+    preset: &Preset,
+    machine: Box<dyn Machine>,
+    policy: Policy,
+    times: ThreadTimes,
+    nr_threads: u32,
+) -> Scenario {
+    let capacity_bytes = Some(preset.capacity_bytes);
+    let blocks =
+        QueueLimits { logical_block_size: BLOCK, physical_block_size: BLOCK, ..Default::default() };
+    Scenario {
+        limits: preset.limits(QueueLimits { capacity_bytes, ..blocks }),
+        policy,
+        engine: Engine::Machine(machine),
+        nr_tasks: FIRST_THREAD + nr_threads as usize,
+        preempt: 0,
+        nap: 0,
+        step_ns: 0,
+        times,
+        budget: None,
+        bound: u64::MAX,
+        file: None,
+        faults: Vec::new(),
+    }
+}
