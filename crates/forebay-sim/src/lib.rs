@@ -127,7 +127,9 @@ fn run(
 ) -> Result<Summary, Box<Violation>> {
     let nr_tasks = scenario.nr_tasks;
     let world = World::new(seed, scenario, plant);
-    let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
+    let mut tasks: Vec<_> = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
+    let worker = world.worker.map(|id| Task::new(Rc::clone(&world), id, task::worker::run));
+    tasks.extend(worker);
     #[cfg(forebay_plant)]
     {
         let world = Rc::clone(&world);

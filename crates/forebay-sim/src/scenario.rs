@@ -11,7 +11,7 @@ use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
-    SECTOR_SHIFT, TagNeed, WakePolicy,
+    RunQueuePolicy, SECTOR_SHIFT, TagNeed, WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
@@ -177,6 +177,11 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
         elide: random.chance(1, 2),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),
+        run_queue: random.pick(&[
+            RunQueuePolicy::Dedupe,
+            RunQueuePolicy::Dedupe,
+            RunQueuePolicy::Always,
+        ]),
         ..Policy::default()
     }
 }

@@ -218,6 +218,7 @@ impl Summary {
             ("freezes given up", Kind::Strand),
             ("devices revived", Kind::Revive),
             ("losses acknowledged", Kind::Acknowledge),
+            ("runs by the worker", Kind::Work),
             ("failed write-backs", Kind::WriteBackError),
             ("syncs of other programs after one", Kind::SyncElsewhere),
             ("syncs that report one", Kind::SyncError),

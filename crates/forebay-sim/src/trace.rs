@@ -88,6 +88,8 @@ pub(crate) enum Kind {
     SyncError,
     /// A check of the place found an error that no description may report: task, 0.
     PlaceError,
+    /// The worker of `run_queue=always` runs the shared context: 0, 0.
+    Work,
     /// A fault rule changes a command: tag, first byte.
     Inject,
 }

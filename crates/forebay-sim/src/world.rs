@@ -19,7 +19,7 @@ use crate::summary::{Summary, Tally};
 use crate::trace::{DEVICE, Kind, Trace};
 use crate::violation::Violation;
 use forebay_core::wait::Holds;
-use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
+use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats, RunQueuePolicy};
 use forebay_model::{FaultRules, Random};
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt::Write;
@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) holds: Cell<Holds>,
     /// A task is closing or opening a gate: a lock.
     pub(crate) are_gates_locked: Cell<bool>,
+    /// The last task, under `run_queue=always`.
+    pub(crate) worker: Option<usize>,
     pub(crate) tally: RefCell<Tally>,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
@@ -72,6 +74,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
+        let worker = (policy.run_queue == RunQueuePolicy::Always).then_some(nr_tasks);
+        let nr_tasks = nr_tasks + usize::from(worker.is_some());
         let Scenario { budget, bound, file, faults, times, is_stash_v1, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
@@ -99,6 +103,7 @@ impl World {
             budget: budget.map(|budget| Budget::new(&budget)),
             holds: Cell::default(),
             are_gates_locked: Cell::new(false),
+            worker,
             tally: RefCell::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
@@ -220,12 +225,17 @@ impl World {
         }
     }
 
+    /// Returns whether the run waits for the end of a task.
+    fn is_awaited(&self, id: usize) -> bool {
+        id >= self.scheduler.nr_interrupts() && self.worker != Some(id)
+    }
+
     /// Runs all tasks to their ends.
     pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
-        let nr_interrupts = self.scheduler.nr_interrupts();
-        let mut nr_left = tasks.len() - nr_interrupts;
+        let mut nr_left = (0..tasks.len()).filter(|&id| self.is_awaited(id)).count();
         let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
-        while nr_left > 0 {
+        // The worker finishes its last turn.
+        while nr_left > 0 || self.hctxs[0].run.is_running() {
             while let Some(event) = self.scheduler.next_event(false) {
                 self.fire(event);
             }
@@ -241,7 +251,7 @@ impl World {
             let is_over = task.resume();
             if is_over {
                 tasks[id].take().into_iter().for_each(Task::reuse_stack);
-                nr_left -= usize::from(id >= nr_interrupts);
+                nr_left -= usize::from(self.is_awaited(id));
                 self.note(Kind::Exit, id as u64, 0);
             }
             if is_over || self.scheduler.is_away(id) {

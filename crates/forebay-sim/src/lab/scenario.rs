@@ -50,6 +50,7 @@ pub(super) fn scenario(
         budget: None,
         bound: u64::MAX,
         file: None,
+        is_stash_v1: false,
         faults: Vec::new(),
     }
 }

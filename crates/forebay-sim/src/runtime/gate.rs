@@ -85,7 +85,9 @@ impl Gated for Gates<'_, '_> {
     }
 
     fn cancel_runs(&self, at: usize) {
-        self.0.world.hctxs[at].timers.cancel_delayed_run();
+        let hctx = &self.0.world.hctxs[at];
+        hctx.timers.cancel_delayed_run();
+        hctx.has_work.set(false);
         self.0.world.checks().runs.undelayed();
         self.0.step();
     }

@@ -73,9 +73,16 @@ pub(crate) struct Thread<'a> {
 impl<'a> Thread<'a> {
     /// Creates the state of a task that uses the disk for the first time.
     pub(crate) fn new(cpu: Cpu<'a>) -> Thread<'a> {
+        let mut thread = Thread::of_disk(cpu);
+        thread.assign();
+        thread
+    }
+
+    /// Creates the state of a task of the disk, which has no bios.
+    pub(crate) fn of_disk(cpu: Cpu<'a>) -> Thread<'a> {
         let (world, id) = (Rc::clone(&cpu.world), cpu.id);
         let counters = Rc::clone(&world).new_plug_counters();
-        let mut thread = Thread {
+        Thread {
             hctx: Rc::clone(&world.hctxs[0]),
             queue: SoftwareQueue::new(world.disk.limits, world.disk.policy, counters),
             world,
@@ -95,9 +102,7 @@ impl<'a> Thread<'a> {
             nr_waits_for_tags: 0,
             is_in_turn: false,
             is_submitting: false,
-        };
-        thread.assign();
-        thread
+        }
     }
 
     /// Assigns a hardware context to the task: an owned one if one is free. The task has no bios in

@@ -104,7 +104,18 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
-        turn_core(&self.thread.world, self.hctx, gates, commit, &mut self.ended)
+        let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
+        let nr_reaped = || world.checks().trace.counts[Kind::Complete as usize];
+        let nr_before = nr_reaped();
+        let turned = turn_core(&world, hctx, gates, commit, &mut self.ended);
+        if hctx.is_shared
+            && let Some(worker) = world.worker
+            && nr_reaped() > nr_before
+        {
+            hctx.has_work.set(true);
+            world.wake(worker);
+        }
+        turned
     }
 
     fn serves_tag_waits(&self) -> bool {

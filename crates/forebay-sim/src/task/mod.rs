@@ -5,3 +5,4 @@ pub(crate) mod figures;
 pub(crate) mod interrupts;
 pub(crate) mod job;
 pub(crate) mod random;
+pub(crate) mod worker;

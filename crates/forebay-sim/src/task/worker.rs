@@ -1,0 +1,25 @@
+//! The worker of `run_queue=always`: a task that runs the shared context after each completion.
+//!
+//! The library's `runtime/run_queue.rs` has the worker as a thread. No task waits for it, so any of
+//! its runs may be dropped, and gates drop them (R4). The run of the simulator does not wait for its
+//! end either.
+
+use crate::coroutine::Cpu;
+use crate::runtime::thread::Thread;
+use crate::trace::Kind;
+use forebay_core::wait::run_turn;
+use std::rc::Rc;
+
+/// Runs the shared context whenever work is queued, until the task is dropped.
+pub(crate) fn run(cpu: Cpu<'_>) {
+    let mut thread = Thread::of_disk(cpu);
+    let hctx = Rc::clone(&thread.world.hctxs[0]);
+    loop {
+        // R1: the work is dequeued before the turn.
+        while !hctx.has_work.replace(false) {
+            thread.cpu.park();
+        }
+        thread.world.note(Kind::Work, 0, 0);
+        run_turn(&mut thread.at(&hctx));
+    }
+}
