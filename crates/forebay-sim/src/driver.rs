@@ -279,7 +279,7 @@ impl DriverState {
         }
     }
 
-    /// Completes a command of a manual engine, well or not. An error that its sync has found already
+    /// Completes a command of a manual engine, well or not. If its sync has found an error, that
     /// remains.
     pub(crate) fn complete(
         &mut self,

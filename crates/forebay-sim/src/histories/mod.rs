@@ -167,8 +167,8 @@ pub enum Kinds {
     Flushes,
     /// Writes, writes with FUA, and flushes; without plugs.
     Syncs,
-    /// Writes, flushes, and flushes up to a durable point; without plugs. The user also acknowledges
-    /// losses, at every moment.
+    /// Writes, flushes, and flushes up to a durable point; without plugs. The user also
+    /// acknowledges losses, at every moment.
     Points,
     /// Writes of two sectors, also with FUA or PREFLUSH, and flushes; without plugs.
     Splits,
