@@ -129,6 +129,7 @@ impl Checks {
         self.bios.reset();
         self.register.reset();
         self.durable.reset();
+        self.retries.reset();
         self.broken = None;
     }
 

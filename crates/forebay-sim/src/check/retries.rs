@@ -26,6 +26,12 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
+    /// Forgets all writes and failures.
+    pub(crate) fn reset(&mut self) {
+        self.has_failed = false;
+        self.last.clear();
+    }
+
     /// Records that a command has failed.
     pub(crate) fn failed(&mut self) {
         self.has_failed = true;
