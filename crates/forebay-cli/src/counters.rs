@@ -1,8 +1,8 @@
 //! The counters of a disk's queue in JSON reports, for `bench` and `sim`.
 
-use forebay::{MergeKind, Op, OpStats, QueueStats, UnplugCause};
+use forebay::{COUNTERS, MergeKind, Op, OpStats, QueueStats, UnplugCause};
 use forebay_fio::report::DiskUtil;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the line of a disk in fio's disk statistics. Its jobs ran for `elapsed_ns`.
 pub(crate) fn disk_util(name: &str, queue: &QueueStats, elapsed_ns: u64) -> DiskUtil {
@@ -31,33 +31,13 @@ pub(crate) fn of_queue(queue: &QueueStats) -> Map<String, Value> {
     let merges = MergeKind::ALL.map(|kind| (kind.name().to_owned(), queue.merges(kind).into()));
     let unplugs =
         UnplugCause::ALL.map(|cause| (cause.name().to_owned(), queue.unplugs(cause).into()));
-    let counters = json!({
-        "bios": by_op(|op| op.bios),
-        "requests": by_op(|op| op.requests),
-        "issued": queue.issued,
-        "commits": queue.commits,
-        "turns": queue.turns,
-        "empty_turns": queue.empty_turns,
-        "tag_waits": queue.tag_waits,
-        "tag_wait_ns": queue.tag_wait_ns,
-        "tag_wakeups": queue.tag_wakeups,
-        "vain_wakeups": queue.vain_wakeups,
-        "splits": queue.splits,
-        "requeues": queue.requeues,
-        "retries": queue.retries,
-        "overtaken": queue.overtaken,
-        "timeouts": queue.timeouts,
-        "early_ends": queue.early_ends,
-        "flushes_asked": queue.flushes_asked,
-        "flushes_issued": queue.flushes_issued,
-        "flushes_joined": queue.flushes_joined,
-        "flushes_elided": queue.flushes_elided,
-        "flushes_refused": queue.flushes_refused,
-        "merges": Map::from_iter(merges),
-        "unplugs": Map::from_iter(unplugs),
-    });
-    match counters {
-        Value::Object(map) => map,
-        _ => Map::new(),
+    let mut counters = Map::new();
+    counters.insert("bios".to_owned(), by_op(|op| op.bios));
+    counters.insert("requests".to_owned(), by_op(|op| op.requests));
+    for counter in COUNTERS {
+        counters.insert(counter.name.to_owned(), counter.of(queue).into());
     }
+    counters.insert("merges".to_owned(), Value::Object(merges.into_iter().collect()));
+    counters.insert("unplugs".to_owned(), Value::Object(unplugs.into_iter().collect()));
+    counters
 }

@@ -89,7 +89,9 @@ pub use request::Request;
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
 pub use size::parse_size;
-pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
+pub use stats::{
+    COUNTERS, CounterInfo, CounterUnit, OpStats, PlugCounters, QueueStats, RunCounters, StageStats,
+};
 pub use status::BlockStatus;
 pub use tag::{Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 pub use timeout::{LateRequest, LateRequests, LateStage, MemoryHold, NewMemoryHold};

@@ -38,66 +38,145 @@ pub struct StageStats {
     pub driver: Histogram,
 }
 
-/// All counters of a disk.
-#[derive(Clone, Debug, Default)]
-pub struct QueueStats {
-    ops: [OpStats; 5],
-    merges: [u64; 3],
-    unplugs: [u64; 5],
-    /// Parts cut off bios that exceeded the size of a request.
-    pub splits: u64,
+/// A counter of a disk: its name, its unit and its meaning. [`COUNTERS`] lists all of them.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CounterInfo {
+    /// The name in JSON reports. It is also the name of the field of [`QueueStats`].
+    pub name: &'static str,
+    /// The name among a server's metrics, without the suffix for counters.
+    pub metric: &'static str,
+    /// The unit of the value.
+    pub unit: CounterUnit,
+    /// The meaning, as one sentence.
+    pub help: &'static str,
+    get: fn(&QueueStats) -> u64,
+}
+
+impl CounterInfo {
+    /// Returns the value of the counter.
+    #[inline]
+    pub fn of(&self, stats: &QueueStats) -> u64 {
+        (self.get)(stats)
+    }
+}
+
+/// The unit of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CounterUnit {
+    /// A number of things.
+    Count,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+/// Defines the counters that the holder of a token writes, their sums, and the table of both.
+///
+/// Each has its documentation, its name, its unit, its metric and the help text of that.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident, $unit:ident, $metric:literal, $help:literal;)+) => {
+        /// All counters of a disk.
+        #[derive(Clone, Debug, Default)]
+        #[non_exhaustive]
+        pub struct QueueStats {
+            ops: [OpStats; 5],
+            merges: [u64; 3],
+            unplugs: [u64; 5],
+            $($(#[doc = $doc])+ pub $name: u64,)+
+            /// Times per stage; empty with `iostats=off`.
+            pub stages: StageStats,
+        }
+
+        /// The counters of a hardware context, written by the holder of its token.
+        #[derive(Debug, Default)]
+        pub struct RunCounters {
+            pub(crate) ops: [OpCounters; 5],
+            $(pub(crate) $name: Counter,)+
+            pub(crate) plug: SharedHistogram,
+            pub(crate) tag: SharedHistogram,
+            pub(crate) queue: SharedHistogram,
+            pub(crate) driver: SharedHistogram,
+        }
+
+        impl QueueStats {
+            /// Adds the counters that the table lists.
+            fn add_counted(&mut self, counters: &RunCounters) {
+                $(self.$name += counters.$name.get();)+
+            }
+        }
+
+        /// The counters of a disk that are one number each. Those by operation, by kind of merge,
+        /// by cause of an unplug and by stage are methods and a field of [`QueueStats`].
+        pub const COUNTERS: &[CounterInfo] = &[
+            $(CounterInfo {
+                name: stringify!($name),
+                metric: concat!("forebay_disk_", $metric),
+                unit: CounterUnit::$unit,
+                help: $help,
+                get: |stats| stats.$name,
+            },)+
+        ];
+    };
+}
+
+counters! {
     /// Commands issued to the driver. More than requests if a request has several steps.
-    pub issued: u64,
-    /// Requests that a busy driver refused and that waited on the dispatch list.
-    pub requeues: u64,
-    /// Merged requests that failed and were retried bio by bio.
-    pub retries: u64,
-    /// Merged requests that failed and were not retried, because a write may have overtaken them.
-    /// Also the rests of short writes that were not resent for the same reason.
-    pub overtaken: u64,
-    /// Requests that were at the driver for longer than
-    /// [`io_timeout_ns`](crate::Policy::io_timeout_ns).
-    pub timeouts: u64,
-    /// Bios that ended with [`Timeout`](crate::BlockStatus::Timeout) while their request was still
-    /// at the driver.
-    pub early_ends: u64,
+    issued, Count, "commands", "Commands passed to the driver.";
     /// Batches that were committed to the driver.
-    pub commits: u64,
-    /// Steps of requests that need a flush: flushes, PREFLUSH, and FUA without native support. Each
-    /// is counted in one of the next four, or still waits.
-    pub flushes_asked: u64,
-    /// Flushes issued to the device.
-    pub flushes_issued: u64,
-    /// Flushes that joined one requested by another bio.
-    pub flushes_joined: u64,
-    /// Flushes that ended at once because everything they cover was durable.
-    pub flushes_elided: u64,
-    /// Flushes that failed without being issued: something they cover was lost, or the device did
-    /// not accept them.
-    pub flushes_refused: u64,
-    /// Bios that waited for a tag.
-    pub tag_waits: u64,
-    /// How long they waited, in nanoseconds; 0 where turns receive no time.
-    pub tag_wait_ns: u64,
-    /// Threads woken because tags were free. 0 with `wake=fair`, where bios wait.
-    pub tag_wakeups: u64,
-    /// Woken threads that found no tag.
-    pub vain_wakeups: u64,
-    /// Turns of the hardware contexts: calls of
-    /// [`HardwareContext::turn`](crate::HardwareContext::turn). A run makes several turns if work
-    /// is published or completes during the first.
-    pub turns: u64,
-    /// Turns that issued nothing and completed nothing (R6).
-    pub empty_turns: u64,
+    commits, Count, "commits", "Batches of commands passed to the driver.";
     /// Runs that were made: a thread requested the token and got it. Requested runs are these plus
     /// the skipped ones, which left the work to the token's holder (R6). The requesting thread
     /// counts skipped runs, because it does not hold the token.
-    pub runs_made: u64,
+    runs_made, Count, "runs_made", "Runs of hardware contexts that were made.";
+    /// Turns of the hardware contexts: calls of
+    /// [`HardwareContext::turn`](crate::HardwareContext::turn). A run makes several turns if work
+    /// is published or completes during the first.
+    turns, Count, "turns", "Turns of hardware contexts.";
+    /// Turns that issued nothing and completed nothing (R6).
+    empty_turns, Count, "empty_turns", "Turns that issued nothing and completed nothing.";
     /// The time during which at least one request was at the driver, in nanoseconds, summed over
     /// all hardware contexts. 0 where turns receive no time.
-    pub busy_ns: u64,
-    /// Times per stage; empty with `iostats=off`.
-    pub stages: StageStats,
+    busy_ns, Nanoseconds, "io_time", "Time with at least one request at the driver.";
+    /// Bios that waited for a tag.
+    tag_waits, Count, "tag_waits", "I/Os that waited for a tag.";
+    /// How long they waited, in nanoseconds; 0 where turns receive no time.
+    tag_wait_ns, Nanoseconds, "tag_wait", "Total time that I/Os waited for a tag.";
+    /// Threads woken because tags were free. 0 with `wake=fair`, where bios wait.
+    tag_wakeups, Count, "tag_wakeups", "Threads woken because tags were free.";
+    /// Woken threads that found no tag.
+    vain_wakeups, Count, "vain_wakeups", "Threads woken for tags that found none.";
+    /// Parts cut off bios that exceeded the size of a request.
+    splits, Count, "splits", "Requests split off larger ones.";
+    /// Requests that a busy driver refused and that waited on the dispatch list.
+    requeues, Count, "requeues", "Requests requeued because the driver was busy.";
+    /// Merged requests that failed and were retried bio by bio.
+    retries, Count, "retries", "Merged requests that failed and were retried I/O by I/O.";
+    /// Merged requests that failed and were not retried, because a write may have overtaken them.
+    /// Also the rests of short writes that were not resent for the same reason.
+    overtaken, Count, "overtaken",
+        "Requests not retried after an error because a later write may have overtaken them.";
+    /// Requests that were at the driver for longer than
+    /// [`io_timeout_ns`](crate::Policy::io_timeout_ns).
+    timeouts, Count, "timeouts", "Requests that were at the device for longer than io_timeout_ms.";
+    /// Bios that ended with [`Timeout`](crate::BlockStatus::Timeout) while their request was still
+    /// at the driver.
+    early_ends, Count, "early_ends",
+        "I/Os that ended with a timeout while the device still had their request.";
+    /// Steps of requests that need a flush: flushes, PREFLUSH, and FUA without native support. Each
+    /// is counted in one of the next four, or still waits.
+    flushes_asked, Count, "flushes_asked", "Flushes requested, alone or with a write.";
+    /// Flushes issued to the device.
+    flushes_issued, Count, "flushes_issued", "Flushes passed to the driver.";
+    /// Flushes that joined one requested by another bio.
+    flushes_joined, Count, "flushes_joined",
+        "Requested flushes that shared the flush of another.";
+    /// Flushes that ended at once because everything they cover was durable.
+    flushes_elided, Count, "flushes_elided", "Requested flushes that had nothing to flush.";
+    /// Flushes that failed without being issued: something they cover was lost, or the device did
+    /// not accept them.
+    flushes_refused, Count, "flushes_refused",
+        "Requested flushes that failed because of an earlier loss or a refusal.";
 }
 
 impl QueueStats {
@@ -133,27 +212,7 @@ impl QueueStats {
             op.bytes += counted.bytes.get();
             op.ticks_ns += counted.ticks_ns.get();
         }
-        self.splits += counters.splits.get();
-        self.issued += counters.issued.get();
-        self.requeues += counters.requeues.get();
-        self.retries += counters.retries.get();
-        self.overtaken += counters.overtaken.get();
-        self.timeouts += counters.timeouts.get();
-        self.early_ends += counters.early_ends.get();
-        self.commits += counters.commits.get();
-        self.flushes_asked += counters.flushes_asked.get();
-        self.flushes_issued += counters.flushes_issued.get();
-        self.flushes_joined += counters.flushes_joined.get();
-        self.flushes_elided += counters.flushes_elided.get();
-        self.flushes_refused += counters.flushes_refused.get();
-        self.tag_waits += counters.tag_waits.get();
-        self.tag_wait_ns += counters.tag_wait_ns.get();
-        self.tag_wakeups += counters.tag_wakeups.get();
-        self.vain_wakeups += counters.vain_wakeups.get();
-        self.turns += counters.turns.get();
-        self.empty_turns += counters.empty_turns.get();
-        self.runs_made += counters.runs_made.get();
-        self.busy_ns += counters.busy_ns.get();
+        self.add_counted(counters);
         self.stages.plug.add(&counters.plug.snapshot());
         self.stages.tag.add(&counters.tag.snapshot());
         self.stages.queue.add(&counters.queue.snapshot());
@@ -196,37 +255,6 @@ impl PlugCounters {
     }
 }
 
-/// The counters of a hardware context, written by the holder of its token.
-#[derive(Debug, Default)]
-pub struct RunCounters {
-    pub(crate) ops: [OpCounters; 5],
-    pub(crate) splits: Counter,
-    pub(crate) issued: Counter,
-    pub(crate) requeues: Counter,
-    pub(crate) retries: Counter,
-    pub(crate) overtaken: Counter,
-    pub(crate) timeouts: Counter,
-    pub(crate) early_ends: Counter,
-    pub(crate) commits: Counter,
-    pub(crate) flushes_asked: Counter,
-    pub(crate) flushes_issued: Counter,
-    pub(crate) flushes_joined: Counter,
-    pub(crate) flushes_elided: Counter,
-    pub(crate) flushes_refused: Counter,
-    pub(crate) tag_waits: Counter,
-    pub(crate) tag_wait_ns: Counter,
-    pub(crate) tag_wakeups: Counter,
-    pub(crate) vain_wakeups: Counter,
-    pub(crate) turns: Counter,
-    pub(crate) empty_turns: Counter,
-    runs_made: Counter,
-    pub(crate) busy_ns: Counter,
-    pub(crate) plug: SharedHistogram,
-    pub(crate) tag: SharedHistogram,
-    pub(crate) queue: SharedHistogram,
-    pub(crate) driver: SharedHistogram,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct OpCounters {
     pub(crate) bios: Counter,
@@ -250,5 +278,42 @@ impl RunCounters {
     #[inline]
     pub(crate) fn of(&self, op: Op) -> &OpCounters {
         &self.ops[op as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COUNTERS, QueueStats, RunCounters};
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn each_counter_has_its_own_name_metric_and_sentence() {
+        let distinct = |text: fn(&super::CounterInfo) -> &'static str| {
+            COUNTERS.iter().map(text).collect::<BTreeSet<_>>().len()
+        };
+        let nr = [distinct(|it| it.name), distinct(|it| it.metric), distinct(|it| it.help)];
+        assert_eq!(nr, [COUNTERS.len(); 3]);
+        for counter in COUNTERS {
+            assert!(counter.metric.starts_with("forebay_disk_"), "{counter:?}");
+            assert!(counter.help.ends_with('.'), "{counter:?}");
+        }
+    }
+
+    #[test]
+    fn counted_events_are_in_the_counter_of_their_name() {
+        let counters = RunCounters::default();
+        counters.splits.add(3);
+        counters.busy_ns.add(5);
+        let mut stats = QueueStats::default();
+        stats.add_runs(&counters);
+        stats.add_runs(&counters);
+        let value = |name: &str| {
+            COUNTERS.iter().find(|counter| counter.name == name).map(|counter| counter.of(&stats))
+        };
+        assert_eq!(
+            (value("splits"), value("busy_ns"), value("turns")),
+            (Some(6), Some(10), Some(0))
+        );
+        assert_eq!((stats.splits, stats.busy_ns), (6, 10));
     }
 }

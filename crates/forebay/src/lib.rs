@@ -85,10 +85,11 @@ pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
-    BadKnob, Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob,
-    LateRequest, LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats,
-    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment,
-    Segments, StageStats, TagNeed, UnplugCause, Values, WakePolicy,
+    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, FlushPolicy,
+    Histogram, KNOBS, KickPolicy, Knob, LateRequest, LateStage, LimitsError, LostWrites, MergeKind,
+    MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats,
+    Refusal, RunQueuePolicy, Segment, Segments, StageStats, TagNeed, UnplugCause, Values,
+    WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use forebay::{DiskStats, Histogram, Op, OpStats, UnplugCause};
+use forebay::{COUNTERS, CounterInfo, CounterUnit, DiskStats, Histogram, Op, OpStats, UnplugCause};
 
 use super::counter::bounds_ns;
 use super::families::{Buckets, Families, Name, Value};
@@ -13,7 +13,7 @@ use super::registry::{CountedExport, Snapshot};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// A counter of a disk.
+/// A counter of a disk that is not in the layer's table of counters ([`COUNTERS`]).
 struct Figure {
     name: Name,
     value: fn(&DiskStats) -> Value,
@@ -51,10 +51,6 @@ const FIGURES: &[Figure] = &[
     figure(Name::seconds("forebay_disk_write_time", "Total time of all write requests."), |disk| {
         Value::from_ns(writes(disk, |op| op.ticks_ns))
     }),
-    figure(
-        Name::seconds("forebay_disk_io_time", "Time with at least one request at the driver."),
-        |disk| Value::from_ns(disk.queue.busy_ns),
-    ),
     figure(Name::seconds("forebay_disk_io_time_weighted", "Total time of all requests."), |disk| {
         Value::from_ns(ALL_OPS.iter().map(|at| op(disk, *at).ticks_ns).sum())
     }),
@@ -89,65 +85,9 @@ const FIGURES: &[Figure] = &[
     figure(Name::bytes("forebay_disk_zeroed", "Bytes written by zeroing ranges."), |disk| {
         Value::Whole(op(disk, Op::WriteZeroes).bytes)
     }),
-    figure(Name::of("forebay_disk_splits", "Requests split off larger ones."), |disk| {
-        Value::Whole(disk.queue.splits)
-    }),
-    figure(Name::of("forebay_disk_commands", "Commands passed to the driver."), |disk| {
-        Value::Whole(disk.queue.issued)
-    }),
-    figure(Name::of("forebay_disk_commits", "Batches of commands passed to the driver."), |disk| {
-        Value::Whole(disk.queue.commits)
-    }),
     figure(Name::of("forebay_disk_system_calls", "System calls made by the driver."), |disk| {
         Value::Whole(disk.nr_syscalls)
     }),
-    figure(
-        Name::of("forebay_disk_requeues", "Requests requeued because the driver was busy."),
-        |disk| Value::Whole(disk.queue.requeues),
-    ),
-    figure(
-        Name::of(
-            "forebay_disk_retries",
-            "Merged requests that failed and were retried I/O by I/O.",
-        ),
-        |disk| Value::Whole(disk.queue.retries),
-    ),
-    figure(
-        Name::of(
-            "forebay_disk_timeouts",
-            "Requests that were at the device for longer than io_timeout_ms.",
-        ),
-        |disk| Value::Whole(disk.queue.timeouts),
-    ),
-    figure(
-        Name::of(
-            "forebay_disk_early_ends",
-            "I/Os that ended with a timeout while the device still had their request.",
-        ),
-        |disk| Value::Whole(disk.queue.early_ends),
-    ),
-    figure(Name::of("forebay_disk_tag_waits", "I/Os that waited for a tag."), |disk| {
-        Value::Whole(disk.queue.tag_waits)
-    }),
-    figure(
-        Name::seconds("forebay_disk_tag_wait", "Total time that I/Os waited for a tag."),
-        |disk| Value::from_ns(disk.queue.tag_wait_ns),
-    ),
-    figure(
-        Name::of("forebay_disk_flushes_asked", "Flushes requested, alone or with a write."),
-        |disk| Value::Whole(disk.queue.flushes_asked),
-    ),
-    figure(
-        Name::of(
-            "forebay_disk_flushes_joined",
-            "Requested flushes that shared the flush of another.",
-        ),
-        |disk| Value::Whole(disk.queue.flushes_joined),
-    ),
-    figure(
-        Name::of("forebay_disk_flushes_elided", "Requested flushes that had nothing to flush."),
-        |disk| Value::Whole(disk.queue.flushes_elided),
-    ),
 ];
 
 const ALL_OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
@@ -158,6 +98,23 @@ fn op(disk: &DiskStats, op: Op) -> &OpStats {
 
 fn writes(disk: &DiskStats, field: fn(&OpStats) -> u64) -> u64 {
     field(op(disk, Op::Write)) + field(op(disk, Op::WriteZeroes))
+}
+
+/// Returns the family of a counter in the layer's table.
+fn name(counter: &CounterInfo) -> Name {
+    match counter.unit {
+        CounterUnit::Nanoseconds => Name::seconds(counter.metric, counter.help),
+        _ => Name::of(counter.metric, counter.help),
+    }
+}
+
+/// Returns the value of a counter in the unit of its family.
+fn value(counter: &CounterInfo, disk: &DiskStats) -> Value {
+    let value = counter.of(&disk.queue);
+    match counter.unit {
+        CounterUnit::Nanoseconds => Value::from_ns(value),
+        _ => Value::Whole(value),
+    }
 }
 
 /// Writes the metrics of all disks.
@@ -171,6 +128,10 @@ pub(super) fn encode(
     for figure in FIGURES {
         let samples = disks.iter().map(|(name, disk)| ([("device", *name)], (figure.value)(disk)));
         families.counter(&figure.name, samples)?;
+    }
+    for counter in COUNTERS {
+        let samples = disks.iter().map(|(name, disk)| ([("device", *name)], value(counter, disk)));
+        families.counter(&name(counter), samples)?;
     }
     let now = exports.iter().zip(&snapshot.exports).map(|(export, counted)| {
         ([("device", export.name.as_str())], Value::Whole(counted.traffic.in_flight()))
