@@ -3,6 +3,7 @@
 //! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that belongs to
 //! one disk.
 
+use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
 use crate::plug::{PlugList, UnplugCause};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
@@ -26,6 +27,8 @@ pub struct SoftwareQueue {
     /// that plug.
     level_max: u32,
     nomerges: MergePolicy,
+    /// Flags that mean nothing on this disk, and would keep bios from merging.
+    ignored: BioFlags,
     list: PlugList,
     /// Whether a request in the queue is marked NOWAIT, or is not a single command for all of its
     /// data.
@@ -49,6 +52,10 @@ impl SoftwareQueue {
                 PlugPolicy::Outermost => 1,
             },
             nomerges: policy.nomerges,
+            ignored: match policy.io_timeout_ns {
+                0 => BioFlags::OWNED,
+                _ => BioFlags::NONE,
+            },
             list: PlugList::new(policy.queue_depth),
             has_special: false,
             counters,
@@ -77,6 +84,7 @@ impl SoftwareQueue {
         now: u64,
     ) -> Result<(), (Refusal, Box<QueuedBio>)> {
         queued.queued_ns = now;
+        queued.bio.flags = queued.bio.flags.without(self.ignored);
         let level = level.min(self.level_max);
         let mut rq = match self.usual.is(&queued.bio) {
             true => Request::of_usual(queued, level),

@@ -325,7 +325,9 @@ impl HardwareContext {
     fn next_at_ns(&self, gates: Gates) -> u64 {
         // An opened gate runs the context by itself.
         let flush_ns = if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE };
-        if self.nr_in_flight > 0 { flush_ns.min(self.timeouts.next_ns()) } else { flush_ns }
+        // Also with nothing at the driver: the next request is issued before that time, and then
+        // finds this deadline armed, instead of kicking the leader for its own.
+        flush_ns.min(self.timeouts.next_ns())
     }
 
     /// Returns whether an admitted request is not at the driver.
