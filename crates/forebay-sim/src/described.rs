@@ -206,6 +206,7 @@ impl ScenarioSpec {
             limits,
             policy: disk.policy,
             is_stash_v1: disk.wake() == Wake::StashV1,
+            makes_own_calls: false,
             engine: disk.device.build(self.block_size),
             nr_tasks,
             preempt: interleaving.switches,

@@ -16,6 +16,7 @@ use crate::check::{Broken, Checks, Verdict, broken, limits};
 use crate::device::Device;
 use crate::file::SwarmFile;
 use crate::heap::{Event, EventHeap};
+use crate::own_call::OwnCalls;
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{
@@ -51,6 +52,8 @@ struct Row {
     is_given_up: bool,
     /// Orders the commands of the device.
     number: u64,
+    /// The task that makes it itself.
+    own: Option<usize>,
 }
 
 /// A command that the device has accepted and the layer has not reaped.
@@ -105,6 +108,8 @@ pub(crate) struct DriverState {
     held: Vec<(u32, MemoryHold)>,
     /// The number of flushes that were reaped.
     pub(crate) nr_flushes: u64,
+    /// Calls that tasks make themselves.
+    pub(crate) own: OwnCalls,
 }
 
 impl DriverState {
@@ -125,6 +130,7 @@ impl DriverState {
             overdue_ns: None,
             is_given_up: false,
             number: 0,
+            own: None,
         };
         DriverState {
             hctx,
@@ -136,6 +142,7 @@ impl DriverState {
             forgotten: Vec::new(),
             held: Vec::new(),
             nr_flushes: 0,
+            own: OwnCalls::default(),
         }
     }
 
@@ -253,7 +260,10 @@ impl DriverState {
     /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
         let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
-        nr_left == 0 && self.held.is_empty() && self.rows.iter().all(|row| !row.is_live)
+        nr_left == 0
+            && self.own.is_idle()
+            && self.held.is_empty()
+            && self.rows.iter().all(|row| !row.is_live)
     }
 
     /// Returns whether committed commands wait until a machine has room.
@@ -334,7 +344,10 @@ impl DriverState {
             true => self.rows.iter().position(|row| row.is_live).unwrap_or(tag),
             false => tag,
         };
-        self.ready.push_back((Tag::from_index(tag), result));
+        match self.rows[tag].own.take() {
+            Some(task) => self.own.done(task, tag, result),
+            None => self.ready.push_back((Tag::from_index(tag), result)),
+        }
         if device.shows(Plant::CompleteTwice) {
             self.ready.push_back((Tag::from_index(tag), result));
         }
@@ -444,6 +457,7 @@ impl Port<'_> {
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         (row.is_synced, row.is_lost) = (false, false);
         (row.issued_ns, row.overdue_ns, row.is_given_up) = (*now, None, false);
+        row.own = None;
         device.nr_issued += 1;
         row.number = device.nr_issued;
         if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
@@ -460,6 +474,20 @@ impl Port<'_> {
         checks.note(Kind::Commit, state.hctx as u64, state.queued.len() as u64);
         state.waiting.extend(state.queued.drain(..));
         self.begin_waiting();
+    }
+
+    /// Begins the command that was left to a task, as soon as the device has room.
+    pub(crate) fn begin_own(&mut self, tag: usize) {
+        self.checks.note(Kind::OwnCall, self.state.hctx as u64, tag as u64);
+        self.state.waiting.push_back(tag);
+        self.begin_waiting();
+    }
+
+    /// Commits the command that was left to a task, instead of leaving it there.
+    pub(crate) fn withdraw_own(&mut self, tag: usize) {
+        self.state.rows[tag].own = None;
+        self.state.queued.push(tag);
+        self.begin();
     }
 
     /// Begins committed commands while the device has room.
@@ -531,6 +559,10 @@ impl Driver for Port<'_> {
                 if self.state.rows[tag].is_for_device() {
                     self.device.begin(rq.op);
                 }
+                if let Some(task) = self.state.own.leave(rq, &mut self.device.random) {
+                    self.state.rows[tag].own = Some(task);
+                    return Issue::Begun;
+                }
                 self.state.queued.push(tag);
                 Issue::Queued
             }
@@ -553,6 +585,7 @@ impl Driver for Port<'_> {
         }
         self.state.has_kick = false;
         self.device.stir(self.checks);
+        self.state.own.take_results(&mut self.state.ready);
         while let Some((tag, result)) = self.state.ready.pop_front() {
             self.checks.note(Kind::Complete, tag.index() as u64, code(result));
             self.hand_over(tag.index(), result);
@@ -562,6 +595,10 @@ impl Driver for Port<'_> {
 
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("a task waits between turns, not in one");
+    }
+
+    fn withdraw(&mut self) {
+        unreachable!("a task withdraws its own call, which has its number");
     }
 
     fn kick(&mut self) {

@@ -257,6 +257,7 @@ fn scenario(
         limits: disk.limits(capacity_bytes, block),
         policy: disk.policy,
         is_stash_v1: disk.is_stash_v1,
+        makes_own_calls: false,
         engine: disk.device.build(block),
         nr_tasks,
         preempt: PREEMPT_OF / 8,

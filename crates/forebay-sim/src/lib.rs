@@ -46,6 +46,7 @@ mod image;
 mod jobs;
 pub mod lab;
 pub mod nbd;
+mod own_call;
 mod plant;
 mod runtime;
 mod scenario;

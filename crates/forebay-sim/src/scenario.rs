@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     /// `policy.wake` is the first version of `stash`, which can hang.
     pub(crate) is_stash_v1: bool,
+    /// Tasks make the I/O of some of their requests themselves.
+    pub(crate) makes_own_calls: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
@@ -78,6 +80,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     let mut scenario = Scenario {
         policy: policy(random, nr_tasks),
         is_stash_v1: false,
+        makes_own_calls: false,
         engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
@@ -98,6 +101,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     }
     scenario.policy.tag_need = random.pick(&[TagNeed::Auto, TagNeed::One, TagNeed::Parts]);
     scenario.limits.rotational = random.chance(1, 2);
+    scenario.makes_own_calls = random.chance(1, 2) && scenario.policy.wake == WakePolicy::Fair;
     (scenario, load)
 }
 

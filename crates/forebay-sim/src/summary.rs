@@ -219,6 +219,8 @@ impl Summary {
             ("devices revived", Kind::Revive),
             ("losses acknowledged", Kind::Acknowledge),
             ("runs by the worker", Kind::Work),
+            ("calls that tasks make", Kind::OwnCall),
+            ("calls withdrawn", Kind::Withdraw),
             ("failed write-backs", Kind::WriteBackError),
             ("syncs of other programs after one", Kind::SyncElsewhere),
             ("syncs that report one", Kind::SyncError),

@@ -7,7 +7,7 @@ use std::fmt;
 const NR_SHOWN: usize = 60;
 
 /// The number of kinds of events.
-pub(crate) const NR_KINDS: usize = Kind::Inject as usize + 1;
+pub(crate) const NR_KINDS: usize = Kind::Withdraw as usize + 1;
 
 /// The kind of an event. Each variant documents the meaning of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,10 @@ pub(crate) enum Kind {
     Work,
     /// A fault rule changes a command: tag, first byte.
     Inject,
+    /// A task makes a command itself: context, tag.
+    OwnCall,
+    /// A task begins the command that was left to it in another way: context, tag.
+    Withdraw,
 }
 
 #[derive(Clone, Copy, Debug)]

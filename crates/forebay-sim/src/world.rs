@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) are_gates_locked: Cell<bool>,
     /// The last task, under `run_queue=always`.
     pub(crate) worker: Option<usize>,
+    /// Tasks make the I/O of some of their requests themselves.
+    pub(crate) makes_own_calls: bool,
     pub(crate) tally: RefCell<Tally>,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
@@ -77,6 +79,7 @@ impl World {
         let worker = (policy.run_queue == RunQueuePolicy::Always).then_some(nr_tasks);
         let nr_tasks = nr_tasks + usize::from(worker.is_some());
         let Scenario { budget, bound, file, faults, times, is_stash_v1, .. } = scenario;
+        let makes_own_calls = scenario.makes_own_calls;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let told = plant.map_or(limits, |plant| plant.limits(limits));
@@ -104,6 +107,7 @@ impl World {
             holds: Cell::default(),
             are_gates_locked: Cell::new(false),
             worker,
+            makes_own_calls,
             tally: RefCell::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
@@ -160,6 +164,10 @@ impl World {
 
     /// Wakes the task that waits in the driver of a context, if its wait is over.
     pub(crate) fn wake_waiter(&self, hctx: &Hctx) {
+        let pop = || hctx.inner.borrow_mut().as_mut()?.driver.own.pop_woken();
+        while let Some(task) = pop() {
+            self.scheduler.wake(task);
+        }
         if let Some((task, nr)) = hctx.waiter.get()
             && hctx.with_inner(|inner| inner.driver.is_wait_over(nr))
         {

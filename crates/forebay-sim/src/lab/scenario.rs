@@ -51,6 +51,7 @@ pub(super) fn scenario(
         bound: u64::MAX,
         file: None,
         is_stash_v1: false,
+        makes_own_calls: false,
         faults: Vec::new(),
     }
 }

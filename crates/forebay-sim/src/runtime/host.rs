@@ -51,6 +51,10 @@ impl<'a> Thread<'a> {
         self.mailbox().goal.set(goal);
         self.check_may_wait();
         let hctx = self.hctx();
+        let waits_for_bios = matches!(goal, Goal::Delivered(_));
+        let may_offer = self.world.makes_own_calls && waits_for_bios && hctx.is_shared;
+        // One for data and one for a flush.
+        self.nr_offers_left = if may_offer { 2 } else { 0 };
         match hctx.is_shared {
             true => wait::wait_shared(&mut self.at(&hctx), goal.number(), NR_BUSY),
             false => wait::wait_owned(&mut self.at(&hctx), goal.number()),
@@ -115,7 +119,16 @@ impl Context for At<'_, '_> {
     }
 
     fn runs_wakers(&self, _token: &Token) -> bool {
-        false
+        let inner = self.hctx.inner.borrow();
+        inner.as_ref().is_some_and(|inner| inner.driver.own.is_withdrawn(self.thread.id))
+    }
+
+    fn withdraw_own_call(&mut self, _token: &mut Token) {
+        let (id, hctx) = (self.thread.id, Rc::clone(&self.hctx));
+        if let Some(tag) = hctx.with_inner(|inner| inner.driver.own.take_left(id)) {
+            self.thread.world.note(Kind::Withdraw, hctx.at as u64, tag as u64);
+            hctx.with_port(&self.thread.world, |_, port| port.withdraw_own(tag));
+        }
     }
 
     fn released(&mut self, _token: Token) {
@@ -189,6 +202,29 @@ impl Host for At<'_, '_> {
     fn turn_with_own(&mut self, commit: Commit) -> Option<(Token, Turned)> {
         let turned = self.thread.turn_and_hold(&self.hctx, commit, Own::Mail)?;
         Some((Token(()), turned))
+    }
+
+    fn offer(&mut self) -> bool {
+        let Thread { nr_offers_left, offers, .. } = &mut *self.thread;
+        *offers = *nr_offers_left > 0;
+        *nr_offers_left = nr_offers_left.saturating_sub(1);
+        *offers
+    }
+
+    fn make_own_call(&mut self) -> bool {
+        let (id, hctx) = (self.thread.id, Rc::clone(&self.hctx));
+        self.thread.offers = false;
+        let Some(tag) = hctx.with_inner(|inner| inner.driver.own.take_left(id)) else {
+            self.thread.nr_offers_left = 0;
+            return false;
+        };
+        self.thread.check_may_wait();
+        hctx.with_port(&self.thread.world, |_, port| port.begin_own(tag));
+        while !hctx.with_inner(|inner| inner.driver.own.add_result(id)) {
+            self.thread.cpu.park();
+        }
+        self.thread.step();
+        true
     }
 
     fn leave_to_wait(&mut self, _token: &mut Token) -> bool {

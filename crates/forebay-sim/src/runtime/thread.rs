@@ -64,6 +64,9 @@ pub(crate) struct Thread<'a> {
     pub(crate) wakes: Vec<usize>,
     /// The shared context must run, because its leader must be kicked.
     pub(crate) owes_run: bool,
+    /// How many calls the task may still make itself in this wait, and whether it has offered one.
+    pub(crate) nr_offers_left: u32,
+    pub(crate) offers: bool,
     pub(crate) nr_waits_for_tags: u64,
     /// Whether the task is within a turn, or within a submission.
     pub(crate) is_in_turn: bool,
@@ -99,6 +102,8 @@ impl<'a> Thread<'a> {
             ended: Vec::new(),
             wakes: Vec::new(),
             owes_run: false,
+            nr_offers_left: 0,
+            offers: false,
             nr_waits_for_tags: 0,
             is_in_turn: false,
             is_submitting: false,

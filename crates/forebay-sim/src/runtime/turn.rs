@@ -107,7 +107,10 @@ impl Turning for TaskTurn<'_, '_> {
         let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
         let nr_reaped = || world.checks().trace.counts[Kind::Complete as usize];
         let nr_before = nr_reaped();
+        let offered_by = self.thread.offers.then_some(self.thread.id);
+        hctx.with_inner(|inner| inner.driver.own.set_offer(offered_by));
         let turned = turn_core(&world, hctx, gates, commit, &mut self.ended);
+        hctx.with_inner(|inner| inner.driver.own.set_offer(None));
         if hctx.is_shared
             && let Some(worker) = world.worker
             && nr_reaped() > nr_before
