@@ -34,6 +34,10 @@ impl Turn<'_> {
         }
         let is_busy = if !self.gates.dispatch {
             hctx.keep_incoming();
+            if hctx.flush.is_needed {
+                // Otherwise these would wait behind other requests once the gate is open.
+                self.take_new_flushes();
+            }
             false
         } else if hctx.incoming.is_empty() {
             self.dispatch_waiting(driver)

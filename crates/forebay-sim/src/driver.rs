@@ -164,6 +164,12 @@ impl DriverState {
         })
     }
 
+    /// Returns the number of flushes that will have been reaped after the next reap.
+    pub(crate) fn nr_flushes_after_reap(&self) -> u64 {
+        let is_flush = |(tag, _): &&(Tag, _)| self.rows[tag.index()].command.op == Op::Flush;
+        self.nr_flushes + self.ready.iter().filter(is_flush).count() as u64
+    }
+
     /// Returns whether a thread that waits for `nr` completions may return.
     pub(crate) fn is_wait_over(&self, nr: u32) -> bool {
         self.has_kick || self.ready.len() >= nr as usize

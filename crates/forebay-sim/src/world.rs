@@ -85,7 +85,7 @@ impl World {
         let told = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
         let mut checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
-        // Some random scenarios exceed the bound; why is an open question.
+        // Some random scenarios exceed the bound by one; PLAN.md has the question.
         checks.bounds_flushes = times.nr_interrupts > 0;
         let world = World {
             seed,

@@ -115,8 +115,8 @@ fn the_layer_has_its_keys_in_their_order() {
     let layer = &report["forebay"][0];
     assert_eq!(
         keys(layer),
-        "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
-         empty_turns run_arms run_rearms worker_runs \
+        "spec driver jobs bios requests issued commits system_calls runs skipped_runs runs_made \
+         turns empty_turns run_arms run_rearms worker_runs busy_ns \
          tag_waits tag_wait_ns tag_sleeps tag_wakeups vain_wakeups \
          splits requeues retries overtaken timeouts early_ends \
          flushes_asked flushes_issued flushes_joined flushes_elided flushes_refused \

@@ -40,6 +40,8 @@ pub(crate) struct Hctx {
     pub(crate) tags: TagCalls,
     /// The delayed run, and the deadline.
     pub(crate) timers: Timers,
+    /// The boxes of requests that wait for the end of a freeze.
+    pub(crate) outside: RefCell<Vec<u32>>,
     /// A leader must be kicked for an event outside of its context's turns.
     pub(crate) kick_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
@@ -79,6 +81,7 @@ impl Hctx {
             inbox: RefCell::new(Inbox::new()),
             tags: TagCalls::default(),
             timers: Timers::new(),
+            outside: RefCell::default(),
             kick_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),

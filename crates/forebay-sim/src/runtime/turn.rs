@@ -88,9 +88,20 @@ impl Turning for TaskTurn<'_, '_> {
             let checks = &mut *checks;
             checks.runs.read(hctx.at);
             let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes);
+            let mut outside = hctx.outside.borrow_mut();
+            if enter {
+                // The turn reaps before it lets these in.
+                let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes_after_reap());
+                for slot in outside.drain(..) {
+                    checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
+                }
+            }
             for slot in inbox.slots.into_iter().chain(outgoing) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
                 checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
+                if !enter {
+                    outside.push(slot);
+                }
             }
         }
         hctx.with_inner(|inner| {
