@@ -118,7 +118,7 @@ mod chosen {
         /// A native FUA write counts as durable although another sync was at the device with it.
         SyncBeside: "P2:",
         /// A flush that succeeds fails one that waited for it.
-        FailFlush: "F3:",
+        FailFlush: "a bio ends with its own status",
         /// The queue stays held when its flush has ended.
         KeepHold: "F5:",
         /// A request that overlaps a retry is issued.
@@ -128,7 +128,7 @@ mod chosen {
         /// Requests over their time limit are not noticed.
         SkipTimeout: "H1:",
         /// A device that does not complete a request is not given up.
-        KeepDevice: "H3:",
+        KeepDevice: "H",
         /// A request that fails after its time limit keeps its status.
         KeepStatus: "a bio ends with its own status",
         /// Bios end when their request is overdue, and not after the grace period.
