@@ -81,8 +81,9 @@ pub(crate) fn offer(offer: Offer) {
     OFFER.set(offer);
 }
 
-/// Ends the offer of the calling thread. Returns the request that was left to it, if there is one:
-/// the caller makes it next ([`crate::driver::Waiter::make_own_call`]).
+/// Ends the offer of the calling thread. Returns the request that was left to it, if there is one.
+/// The thread makes it next ([`crate::driver::Waiter::make_own_call`]), or the driver begins it in
+/// its usual way.
 pub(crate) fn end_offer() -> Option<OwnCall> {
     OFFER.set(Offer::NONE);
     LEFT.take()
@@ -116,12 +117,6 @@ fn leave_offered(offer: Offer, rq: &IssuedRequest<'_>) -> bool {
     let &IssuedRequest { tag, op, fua, metadata, start, .. } = rq;
     LEFT.set(Some(OwnCall { tag, op, fua, metadata, start, addr, len }));
     true
-}
-
-/// Takes the call back that is left to the calling thread, and ends the offer.
-#[cold]
-pub(in crate::driver) fn withdraw() -> Option<OwnCall> {
-    end_offer()
 }
 
 impl OwnCall {
@@ -231,7 +226,7 @@ impl OwnCalls {
     #[inline]
     pub(in crate::driver) fn leave(&self, rq: &IssuedRequest<'_>) -> bool {
         // Relaxed: a call that is made all the same is forbidden again.
-        leave(rq) && !(self.is_forbidden.load(Ordering::Relaxed) && withdraw().is_some())
+        leave(rq) && !(self.is_forbidden.load(Ordering::Relaxed) && end_offer().is_some())
     }
 
     /// Makes a call that was left to the calling thread, and adds its result. A turn is due.

@@ -359,7 +359,7 @@ impl Driver for AioDriver {
     }
 
     fn withdraw(&mut self) {
-        if let Some(call) = own_call::withdraw() {
+        if let Some(call) = own_call::end_offer() {
             self.nr_own -= 1;
             self.push_pending(call.tag);
             self.submit_pending();

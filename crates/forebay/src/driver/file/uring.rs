@@ -511,7 +511,7 @@ impl<E: Enter> Driver for UringDriver<E> {
     }
 
     fn withdraw(&mut self) {
-        if let Some(call) = own_call::withdraw() {
+        if let Some(call) = own_call::end_offer() {
             self.nr_own -= 1;
             self.nr_in_flight += 1;
             self.queued.push(call.tag);

@@ -140,7 +140,7 @@ impl Driver for PsyncDriver {
     }
 
     fn withdraw(&mut self) {
-        if let Some(call) = own_call::withdraw() {
+        if let Some(call) = own_call::end_offer() {
             let vectors = self.vectors[call.tag.index()].take().expect("a tag is issued once (K1)");
             (self.nr_own, self.nr_in_flight) = (self.nr_own - 1, self.nr_in_flight + 1);
             self.queue.push(Call::of_own(&call, vectors));
