@@ -5,14 +5,14 @@
 
 use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
+use crate::limits::fast_path::FastPath;
+use crate::limits::refusal::Refusal;
 use crate::plug::{PlugList, UnplugCause};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
 use crate::queued::{ChainSegments, QueuedBio};
-use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::split;
 use crate::stats::PlugCounters;
-use crate::usual::Usual;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{Drain, Vec};
@@ -22,7 +22,7 @@ use alloc::vec::{Drain, Vec};
 #[derive(Debug)]
 pub struct SoftwareQueue {
     limits: QueueLimits,
-    usual: Usual,
+    fast_path: FastPath,
     /// The highest plug level that matters: all under `plug=per-level`, one under other policies
     /// that plug.
     level_max: u32,
@@ -45,7 +45,7 @@ impl SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         SoftwareQueue {
             limits,
-            usual: Usual::of(&limits),
+            fast_path: FastPath::of(&limits),
             level_max: match policy.plug {
                 PlugPolicy::None => 0,
                 PlugPolicy::PerLevel => u32::MAX,
@@ -86,8 +86,8 @@ impl SoftwareQueue {
         queued.queued_ns = now;
         queued.bio.flags = queued.bio.flags.without(self.ignored);
         let level = level.min(self.level_max);
-        let mut rq = match self.usual.is(&queued.bio) {
-            true => Request::of_usual(queued, level),
+        let mut rq = match self.fast_path.accepts(&queued.bio) {
+            true => Request::of_plain(queued, level),
             false => self.check(queued, level)?,
         };
         match level {

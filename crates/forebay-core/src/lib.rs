@@ -23,25 +23,15 @@ extern crate std;
 
 mod admission;
 mod bio;
-mod classes;
-mod complete;
-mod counter;
 mod ctx;
 mod defer;
-mod device;
-mod dispatch;
 mod driver;
 mod durability;
 mod flush;
-mod gather;
 mod hctx;
-mod histogram;
-mod incoming;
 mod knob;
 mod limits;
-mod lines;
 mod merge;
-mod owner_queues;
 #[cfg(not(forebay_plant))]
 mod plant;
 #[cfg(forebay_plant)]
@@ -50,32 +40,28 @@ mod plug;
 mod policy;
 mod primitive;
 mod queued;
-mod refusal;
 mod request;
-mod retry;
 mod run_state;
 mod run_timer;
 mod size;
 mod split;
-mod splits;
 mod stats;
 mod status;
 mod tag;
 mod timeout;
-mod usual;
 pub mod wait;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
-pub use device::{Backing, DeviceState};
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
 };
 pub use durability::{Durability, LostWrites};
+pub use hctx::device::{Backing, DeviceState};
 pub use hctx::{Commit, Gates, HardwareContext, Turned};
-pub use histogram::Histogram;
 pub use knob::{BadKnob, KNOBS, Knob, Values, parse_switch};
+pub use limits::refusal::Refusal;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
@@ -84,11 +70,11 @@ pub use policy::{
     TagNeed,
 };
 pub use queued::QueuedBio;
-pub use refusal::Refusal;
 pub use request::Request;
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
 pub use size::parse_size;
+pub use stats::histogram::Histogram;
 pub use stats::{
     COUNTERS, CounterInfo, CounterUnit, OpStats, PlugCounters, QueueStats, RunCounters, StageStats,
 };

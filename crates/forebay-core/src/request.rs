@@ -8,8 +8,8 @@ use crate::driver::Ranges;
 use crate::flush::Steps;
 use crate::limits::QueueLimits;
 use crate::queued::{ChainSegments, QueuedBio};
+use crate::split::parts::Splits;
 use crate::split::{self, Front};
-use crate::splits::Splits;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 
@@ -43,9 +43,9 @@ impl DerefMut for Request {
 }
 
 impl Request {
-    /// Creates a request from one plain bio ([`crate::usual`]).
+    /// Creates a request from one plain bio ([`crate::limits::fast_path`]).
     #[inline]
-    pub(crate) fn of_usual(mut queued: Box<QueuedBio>, level: u32) -> Request {
+    pub(crate) fn of_plain(mut queued: Box<QueuedBio>, level: u32) -> Request {
         let QueuedBio { bio, rq, .. } = &mut *queued;
         rq.begin(bio, level);
         Request(queued)

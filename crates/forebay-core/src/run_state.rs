@@ -29,10 +29,10 @@
 //!
 //! R3 concerns delayed runs only: `run_timer.rs` defines it, and what R1 and R4 mean for them.
 
-use crate::counter::SharedCounter;
 use crate::hctx::Gates;
 use crate::plant::plants;
 use crate::primitive::{AtomicU32, Ordering};
+use crate::stats::counter::SharedCounter;
 
 /// A thread holds the token.
 const RUNNING: u32 = 1 << 0;

@@ -15,7 +15,8 @@
 //!   or the submitter keeps it valid for longer than the bio ([`BioFlags::OWNED`]). The result that
 //!   the driver returns later is dropped ([`quarantine`]);
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
-//!   requests are not issued, and end with `Offline` (`crate::retry`). The writes count as lost.
+//!   requests are not issued, and end with `Offline` (`crate::hctx::retry`). The writes count as
+//!   lost.
 //!
 //! Bios end with the grace period and not with the limit: a driver that cancels a request in time
 //! returns its own result and its memory, and the device stays usable. So no bio of H5 ends later

@@ -170,7 +170,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "short-fua-succeeds",
         what: "F8: a FUA write whose sync failed after some bytes goes on and succeeds",
         edits: &[Edit {
-            file: "crates/forebay-core/src/complete.rs",
+            file: "crates/forebay-core/src/hctx/complete.rs",
             from: "            Ok(_) if is_lost => self.fail(tag, rq, BlockStatus::Io),\n",
             to: "",
         }],

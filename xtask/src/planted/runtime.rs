@@ -63,12 +63,12 @@ pub(super) const BUGS: &[Bug] = &[
         what: "background requests take any number of tags",
         edits: &[
             Edit {
-                file: "crates/forebay-core/src/classes.rs",
+                file: "crates/forebay-core/src/admission/classes.rs",
                 from: "(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth",
                 to: "(BioFlags::BACKGROUND) && self.nr_background == u32::MAX",
             },
             Edit {
-                file: "crates/forebay-core/src/classes.rs",
+                file: "crates/forebay-core/src/admission/classes.rs",
                 from: "true => self.async_depth.saturating_sub(self.nr_background),",
                 to: "true => u32::MAX,",
             },

@@ -3,14 +3,14 @@
 
 use super::{NR_IN_A_ROW, Steps, Waiting};
 use crate::bio::{BioFlags, Op};
-use crate::dispatch::issued;
 use crate::driver::{Driver, Issue};
 use crate::durability::Wanted;
+use crate::hctx::dispatch::issued;
 use crate::hctx::{HardwareContext, NO_DEADLINE, Slot, SlotState, Turn};
 use crate::plant::plants;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::status::BlockStatus;
 
 impl Turn<'_> {

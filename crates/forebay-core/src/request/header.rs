@@ -2,8 +2,8 @@
 
 use crate::bio::{Bio, BioFlags, Op};
 use crate::flush::Steps;
+use crate::hctx::retry::{Moment, RetrySlot};
 use crate::queued::QueuedBio;
-use crate::retry::{Moment, RetrySlot};
 use alloc::boxed::Box;
 
 /// The layer's bookkeeping for a request.

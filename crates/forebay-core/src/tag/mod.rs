@@ -18,7 +18,7 @@
 //! - T13 a user that waits with less than its share goes before users that have theirs
 //!   (`shared.rs`);
 //! - T14 a split bio that gathers takes no tag before as many are free as it still needs
-//!   (`gather.rs`).
+//!   (`admission/gather.rs`).
 //!
 //! # Kinds of waiters
 //!
@@ -27,9 +27,10 @@
 //!
 //! - A bio, with `wake=fair`: in the backlog of its context, in order, under the token. It has no
 //!   [`TagWaits`], and no thread is woken for a tag.
-//! - A bio that may not have every tag: with those of its class, under the token (`classes.rs`).
+//! - A bio that may not have every tag: with those of its class, under the token
+//!   (`admission/classes.rs`).
 //! - A thread, with any other `wake=`: in a [`TagWaits`] of its context, under the token
-//!   (`lines.rs`).
+//!   (`admission/lines.rs`).
 //! - A context, where disks share a set: in a [`TagWaits`] of the set, with [`TagShares`], under a
 //!   lock (`runtime/tag_pool.rs` of the library).
 //! - A task of the simulator, before it submits: in a [`TagWaits`] of all tasks, under a lock

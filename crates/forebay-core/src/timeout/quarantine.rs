@@ -16,7 +16,7 @@ use crate::hctx::{HardwareContext, SlotState, Turn};
 use crate::plant::plants;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::sync::Arc;

@@ -1,6 +1,6 @@
 //! Fast path of dispatch: requests that were admitted since the last turn, if no other waits.
 //!
-//! The full rules ([`crate::dispatch`]) check before each request whether a flush, a retry, a
+//! The full rules ([`crate::hctx::dispatch`]) check before each request whether a flush, a retry, a
 //! policy or an older request goes first. Here nearly all of these checks are made once for all new
 //! requests. The first request that is not simply issued ends this path, and the full rules
 //! continue.

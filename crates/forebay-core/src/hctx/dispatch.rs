@@ -4,16 +4,16 @@
 //! tag go first: a busy driver refused them, they have another step to take, or they are retried.
 
 use crate::admission::Admitted;
+use crate::admission::gather::Gathered;
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
-use crate::gather::Gathered;
+use crate::hctx::incoming::Incoming;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
-use crate::incoming::Incoming;
 use crate::plant::plants;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts_left};
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 

@@ -1,15 +1,20 @@
 //! Admission of requests to a hardware context, and the places where they wait for tags.
 //!
 //! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
-//! woken for a tag. Under the other policies threads wait ([`crate::lines`]). Bios of a class that
-//! may not have every tag wait in [`crate::classes`]. If the policies need neither, there is no
-//! [`Admission`], and the cost is one check of an `Option`.
+//! woken for a tag. Under the other policies threads wait ([`lines`]). Bios of a class that may not
+//! have every tag wait in [`classes`]. If the policies need neither, there is no [`Admission`], and
+//! the cost is one check of an `Option`.
 
+mod classes;
+pub(crate) mod gather;
+mod lines;
+mod owner_queues;
+
+use crate::admission::classes::Classes;
+use crate::admission::lines::Lines;
 use crate::bio::BioFlags;
-use crate::classes::Classes;
 use crate::ctx::SoftwareQueue;
 use crate::hctx::{HardwareContext, Turn};
-use crate::lines::Lines;
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;

@@ -10,7 +10,7 @@
 //! - E2 a failure that one bio may have caused ([`BlockStatus::may_be_of_one_bio`]) is tried again
 //!   bio by bio, one after another under the same tag, so that each bio gets its own result. A
 //!   request that changes the device is tried again only if no overlapping write was issued since
-//!   ([`crate::retry`]);
+//!   ([`crate::hctx::retry`]);
 //! - E3 any other failure ends, with that status, all bios that are not covered yet;
 //! - E4 a split bio ends with the last of its parts. Its result is that of the lowest byte that was
 //!   not moved, whatever the order in which the parts completed.

@@ -2,18 +2,24 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
+mod complete;
+pub(crate) mod device;
+pub(crate) mod dispatch;
+mod incoming;
+pub(crate) mod retry;
+
 use crate::admission::Admission;
-use crate::device::DeviceState;
+use crate::admission::gather::Gather;
 use crate::driver::{Completions, Driver, Issue};
 use crate::flush::FlushMachine;
-use crate::gather::Gather;
+use crate::hctx::device::DeviceState;
+use crate::hctx::retry::{Retries, WriteLog};
 use crate::limits::QueueLimits;
 use crate::plug::list_capacity;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::retry::{Retries, WriteLog};
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
 use crate::timeout::Timeouts;

@@ -3,11 +3,14 @@
 //! Counterpart in Linux: `/proc/diskstats` (`Documentation/admin-guide/iostats.rst`). Counters are
 //! kept per software queue and per hardware context, with one writer each. A reader adds them up.
 
+pub(crate) mod counter;
+pub(crate) mod histogram;
+
 use crate::bio::Op;
-use crate::counter::Counter;
-use crate::histogram::{Histogram, SharedHistogram};
 use crate::merge::MergeKind;
 use crate::plug::UnplugCause;
+use crate::stats::counter::Counter;
+use crate::stats::histogram::{Histogram, SharedHistogram};
 
 /// Counters of one operation. All but `bios` match those of a disk in `/proc/diskstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! State that the hardware contexts of a disk share, and state that all disks on one file share.
 
 use crate::durability::Durability;
-use crate::retry::{Counts, Retries};
+use crate::hctx::retry::{Counts, Retries};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering};
 

@@ -9,7 +9,7 @@ use crate::limits::{QueueLimits, sectors_to_bytes};
 
 /// The precomputed limits for plain bios of a disk.
 #[derive(Debug)]
-pub(crate) struct Usual {
+pub(crate) struct FastPath {
     capacity: u64,
     /// Bits that must be 0 in the offset, the address and the length.
     start_mask: u64,
@@ -22,17 +22,17 @@ pub(crate) struct Usual {
     last_op: Op,
 }
 
-// The order that `is` relies on.
+// The order that `accepts` relies on.
 const _: () = assert!(Op::Read as u8 == 0 && Op::Write as u8 == 1);
 
-impl Usual {
-    pub(crate) fn of(limits: &QueueLimits) -> Usual {
+impl FastPath {
+    pub(crate) fn of(limits: &QueueLimits) -> FastPath {
         let block_mask = limits.logical_block_size - 1;
         let dma = limits.dma_alignment;
         let depends = limits.chunk_sectors != 0 || limits.seg_boundary_mask != u64::MAX;
         let max_len = sectors_to_bytes(limits.max_sectors).min(u64::from(limits.max_segment_size));
         let capacity = limits.capacity_bytes.unwrap_or(i64::MAX as u64);
-        Usual {
+        FastPath {
             capacity,
             start_mask: block_mask.into(),
             addr_mask: dma.into(),
@@ -45,7 +45,7 @@ impl Usual {
     /// Returns whether a bio is plain. A plain bio passes [`QueueLimits::check`] and needs one
     /// request with one segment and no step but its data.
     #[inline]
-    pub(crate) fn is(&self, bio: &Bio) -> bool {
+    pub(crate) fn accepts(&self, bio: &Bio) -> bool {
         let Segments::One(segment) = &bio.segments else { return false };
         let is_op = bio.op as u8 <= self.last_op as u8;
         let misaligned = (bio.start & self.start_mask)
@@ -86,7 +86,7 @@ mod tests {
 
     /// Returns how many of the bios were plain.
     fn check(limits: &QueueLimits, op: Op) -> usize {
-        let usual = Usual::of(limits);
+        let fast_path = FastPath::of(limits);
         let starts = [0, 1, 512, 4096, (1 << 20) - 512, 1 << 20, u64::MAX - 511];
         let lens = [0, 1, 512, 4096, 1 << 15, (1 << 15) + 512, 1 << 20];
         let mut nr = 0;
@@ -96,7 +96,7 @@ mod tests {
                 let segments = || bio.segments.as_slice().iter().copied();
                 let passes = limits.check(&bio).is_ok();
                 let front = || split::front(limits, op, start, bio.len, segments());
-                if usual.is(&bio) {
+                if fast_path.accepts(&bio) {
                     nr += 1;
                     assert!(passes, "{bio:?} on {limits:?}");
                     let front = front();
@@ -105,7 +105,10 @@ mod tests {
                 } else if limits.chunk_sectors == 0 && passes && bio.len > 0 {
                     let front = front();
                     let is_one = front.len == bio.len && front.nr_segments == 1;
-                    assert!(!is_one, "{bio:?} is as usual as any, on {limits:?}");
+                    assert!(
+                        !is_one,
+                        "{bio:?} needs one request but is not accepted, on {limits:?}"
+                    );
                 }
             }
         }
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_passes_and_is_one_request_and_all_that_does_is_usual() {
+    fn accepts_exactly_the_valid_bios_of_one_request() {
         let found = kinds().map(|limits| [Op::Read, Op::Write].map(|op| check(&limits, op)));
         let [plain, read_only, aligned, chunked] = found;
         assert!(plain[0] > 20 && plain[0] == plain[1], "{plain:?}");
@@ -123,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_something_is_not_usual() {
-        let usual = Usual::of(&kinds()[0]);
+    fn rejects_bios_with_flags_or_other_operations() {
+        let fast_path = FastPath::of(&kinds()[0]);
         let bio = Bio::data(Op::Write, 0, Segment { addr: 0, len: 512 });
-        assert!(usual.is(&bio));
+        assert!(fast_path.accepts(&bio));
         for flag in [BioFlags::FUA, BioFlags::PREFLUSH, BioFlags::NOMERGE, BioFlags::NOWAIT] {
-            assert!(!usual.is(&Bio { flags: flag, ..bio.clone() }), "{flag:?}");
+            assert!(!fast_path.accepts(&Bio { flags: flag, ..bio.clone() }), "{flag:?}");
         }
-        assert!(!usual.is(&Bio::range(Op::Discard, 0, 512)));
-        assert!(!usual.is(&Bio::flush()));
+        assert!(!fast_path.accepts(&Bio::range(Op::Discard, 0, 512)));
+        assert!(!fast_path.accepts(&Bio::flush()));
     }
 }

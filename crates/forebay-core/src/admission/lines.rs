@@ -13,10 +13,10 @@
 //! between a failed try and the entry in [`TagWaits`]. Nothing here allocates, unless more requests
 //! or threads wait than ever before.
 
-use crate::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
+use crate::admission::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
 use crate::plant::plants;
 use crate::request::Request;
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::tag::{TagWaits, Wait, WaitId, WakePolicy};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Histogram of latencies with 8 buckets per power of two, so a value is accurate to one part in
 //! eight.
 
-use crate::counter::Counter;
+use crate::stats::counter::Counter;
 
 /// Values below this have a bucket each. Above it, each power of two has this many buckets.
 const STEPS: u64 = 8;

@@ -3,8 +3,11 @@
 //! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). Names and units are the
 //! kernel's, so that values can be compared with `/sys/block/X/queue`.
 
+pub(crate) mod fast_path;
+pub(crate) mod refusal;
+
 use crate::bio::{Bio, Op, Segment};
-use crate::refusal::Refusal;
+use crate::limits::refusal::Refusal;
 use core::fmt;
 
 /// Base-2 logarithm of the sector size. A sector is always 512 bytes: `1 << SECTOR_SHIFT`.

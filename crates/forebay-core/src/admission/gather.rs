@@ -23,7 +23,7 @@ use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::{Policy, TagNeed};
 use crate::request::{Request, nr_parts_left};
-use crate::splits::Splits;
+use crate::split::parts::Splits;
 use crate::tag::WakePolicy;
 
 /// The state of gathering in a hardware context.
