@@ -6,10 +6,11 @@
 //! continue.
 
 use crate::bio::Op;
-use crate::driver::{Driver, IssuedRequest};
+use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::hctx::{HardwareContext, SlotState, Turn};
 use crate::policy::KickPolicy;
 use crate::request::Request;
+use crate::tag::Tag;
 
 /// The outcome of the fast path.
 pub(crate) enum Incoming {
@@ -54,8 +55,7 @@ impl Turn<'_> {
         if hctx.nr_in_flight == 0 {
             (hctx.busy_since_ns, hctx.bios_per_request_max) = (now, 1);
         }
-        let mut outcome = Incoming::Issued;
-        let (mut nr_issued, mut nr_begun): (u32, u32) = (0, 0);
+        let (mut outcome, mut nr_issued, mut nr_begun) = (Incoming::Issued, 0_u32, 0_u32);
         while let Some(mut rq) = hctx.incoming.pop() {
             // A flush has no data.
             let is_write = rq.op != Op::Read;
@@ -88,14 +88,17 @@ impl Turn<'_> {
                     ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
                 }
             }
-            let Some(state) = SlotState::of_accepted(answer) else {
-                outcome = match self.not_queued(tag, rq, answer) {
-                    true => Incoming::Busy,
-                    false => Incoming::Waiting,
-                };
-                break;
+            let state = match answer {
+                Issue::Queued => SlotState::Issued,
+                Issue::Begun => {
+                    nr_begun += 1;
+                    SlotState::Begun
+                }
+                Issue::Busy | Issue::Failed(_) => {
+                    outcome = self.refused(tag, rq, answer);
+                    break;
+                }
             };
-            nr_begun += u32::from(state == SlotState::Begun);
             rq.was_issued = true;
             if rq.nr_bios > hctx.bios_per_request_max {
                 hctx.bios_per_request_max = rq.nr_bios;
@@ -108,17 +111,25 @@ impl Turn<'_> {
         hctx.nr_in_flight += nr_issued;
         hctx.nr_begun += nr_begun;
         hctx.nr_uncommitted += nr_issued - nr_begun;
-        let counters = &*hctx.counters;
-        counters.issued.add(nr_issued.into());
+        hctx.counters.issued.add(nr_issued.into());
         if iostats {
             // No time passes between the tag and the issue.
-            counters.queue.record_zeros(nr_issued.into());
+            hctx.counters.queue.record_zeros(nr_issued.into());
         }
         if !matches!(outcome, Incoming::Issued) {
             self.has_issued |= nr_issued > 0;
             self.hctx.incoming.reverse();
         }
         outcome
+    }
+
+    /// Handles a request that the driver has not accepted.
+    #[cold]
+    fn refused(&mut self, tag: Tag, rq: Request, answer: Issue) -> Incoming {
+        match self.not_queued(tag, rq, answer) {
+            true => Incoming::Busy,
+            false => Incoming::Waiting,
+        }
     }
 }
 
