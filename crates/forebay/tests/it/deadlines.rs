@@ -3,6 +3,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
+use crate::timeouts::await_issues;
 use forebay::{Buf, Disk, Io};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,14 +14,16 @@ const WRITE: Duration = Duration::from_secs(2);
 /// The longest wait of a flush.
 const PENDING: Duration = Duration::from_millis(40);
 
-/// Returns the disks: of each engine, with a shared and with an owned context.
-fn specs(scratch: &Scratch) -> Vec<String> {
+/// Returns disks of each engine, with a shared and with an owned context.
+fn specs() -> Vec<(Scratch, String)> {
     let (write, pending) = (WRITE.as_secs(), PENDING.as_millis());
     let keys = format!("rule=write:delay={write}s&fua=off&flush_pending_ms={pending}");
     let of = |engine: &str| {
         [1, 2].map(|nr| {
-            let keys = format!("{keys}&nr_hw_queues={nr}");
-            format!("fault:{engine}:{}", scratch.spec(&keys))
+            // A file each: disks on one file share the results of flushes.
+            let scratch = Scratch::new(1 << 20);
+            let spec = scratch.spec(&format!("{keys}&nr_hw_queues={nr}"));
+            (scratch, format!("fault:{engine}:{spec}"))
         })
     };
     ["file", "aio", "psync"].into_iter().flat_map(of).collect()
@@ -29,10 +32,13 @@ fn specs(scratch: &Scratch) -> Vec<String> {
 /// Runs `act` on each disk at the same time: it begins a durable write, then a flush. Checks the
 /// time until the flush has ended, which `act` returns.
 fn check(act: fn(&Disk) -> Duration) {
-    let scratch = Scratch::new(1 << 20);
+    let disks = specs();
     let took = thread::scope(|scope| {
-        let of = |spec: String| scope.spawn(move || (act(&open(&spec)), spec));
-        let threads: Vec<_> = specs(&scratch).into_iter().map(of).collect();
+        let of = |(_, spec): &'_ (Scratch, String)| {
+            let spec = spec.clone();
+            scope.spawn(move || (act(&open(&spec)), spec))
+        };
+        let threads: Vec<_> = disks.iter().map(of).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
     });
     for (took, spec) in took {
@@ -64,7 +70,7 @@ fn flush_of_a_blocking_call_goes_at_its_deadline() {
     check(|disk| {
         thread::scope(|scope| {
             scope.spawn(|| disk.write_durable_at(&[0; 4096], 0).expect("no fault"));
-            thread::sleep(Duration::from_millis(10));
+            await_issues(disk, 1);
             let begin = Instant::now();
             disk.flush().expect("no fault");
             begin.elapsed()
@@ -78,9 +84,9 @@ fn flush_goes_at_its_deadline_when_another_thread_leads() {
         thread::scope(|scope| {
             // It waits in the driver, without a deadline.
             scope.spawn(|| disk.write_at(&[0; 4096], 8192).expect("no fault"));
-            thread::sleep(Duration::from_millis(10));
+            await_issues(disk, 1);
             scope.spawn(|| disk.write_durable_at(&[0; 4096], 0).expect("no fault"));
-            thread::sleep(Duration::from_millis(10));
+            await_issues(disk, 2);
             let begin = Instant::now();
             disk.flush().expect("no fault");
             begin.elapsed()

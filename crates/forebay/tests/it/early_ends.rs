@@ -3,7 +3,9 @@
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
 use crate::nbd_server::{NbdServer, export};
-use crate::timeouts::{GRACE, LIMIT, SLOW, assert_took, await_issue, on_each, specs};
+use crate::timeouts::{
+    GRACE, LIMIT, SLOW, assert_took, await_issues, on_each, on_each_cached, specs,
+};
 use forebay::{BlockStatus, Buf, Completion, Disk, Io, IoError, leaked_bufs};
 use std::thread;
 use std::time::Instant;
@@ -167,30 +169,23 @@ fn range_of_a_write_that_was_given_up_is_blocked_for_other_disks_and_after_the_c
 
 #[test]
 fn flush_that_hangs_ends_with_the_grace() {
-    let scratch = Scratch::new(1 << 20);
-    let rule = format!("rule=flush:delay={}s", SLOW.as_secs());
-    thread::scope(|scope| {
-        // `ram` has no volatile cache.
-        for spec in specs(&scratch, &rule).into_iter().filter(|spec| !spec.contains("ram")) {
-            scope.spawn(move || {
-                let disk = open(&spec);
-                disk.write_at(&[1; 4096], 0).expect("no fault");
-                let begin = Instant::now();
-                let error = disk.flush().expect_err("it hangs");
-                assert_took(begin, LIMIT + GRACE, &disk);
-                assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
-                assert!(disk.lost_writes().is_some());
-                disk.revive();
-                disk.acknowledge_loss();
-                disk.write_at(&[1; 4096], 0).expect("no fault");
-                disk.flush().expect_err("the other flush is still at the device");
-                await_completion(begin, &disk);
-                disk.acknowledge_loss();
-                // The rule delays it for as long as the first.
-                let error = disk.flush().expect_err("it hangs");
-                assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
-            });
-        }
+    on_each_cached(&format!("rule=flush:delay={}s", SLOW.as_secs()), |disk| {
+        let spec = &disk.info().spec;
+        disk.write_at(&[1; 4096], 0).expect("no fault");
+        let begin = Instant::now();
+        let error = disk.flush().expect_err("it hangs");
+        assert_took(begin, LIMIT + GRACE, disk);
+        assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
+        assert!(disk.lost_writes().is_some(), "{spec}");
+        disk.revive();
+        disk.acknowledge_loss();
+        disk.write_at(&[1; 4096], 0).expect("no fault");
+        disk.flush().expect_err("the other flush is still at the device");
+        await_completion(begin, disk);
+        disk.acknowledge_loss();
+        // The rule delays it for as long as the first.
+        let error = disk.flush().expect_err("it hangs");
+        assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
     });
 }
 
@@ -268,7 +263,7 @@ fn lent_memory_is_kept_until_the_driver_returns_it() {
         thread::scope(|scope| {
             let begin = Instant::now();
             let lent = scope.spawn(|| disk.read_at(&mut [0; 4096], 0));
-            await_issue(disk);
+            await_issues(disk, 1);
             let (mut queue, mut done) = (disk.queue(), Vec::new());
             submit(&mut queue, read());
             queue.reap(1, 1, &mut done);

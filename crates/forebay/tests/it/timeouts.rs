@@ -30,11 +30,22 @@ pub(crate) fn specs(scratch: &Scratch, keys: &str) -> Vec<String> {
 
 /// Calls `act` with each disk, all at the same time. Each has a file of its own.
 pub(crate) fn on_each(keys: &str, act: impl Fn(&Disk) + Sync) {
+    on_each_with(keys, |_| true, act);
+}
+
+/// Calls `act` with each disk that has a volatile cache, as [`on_each`] does.
+pub(crate) fn on_each_cached(keys: &str, act: impl Fn(&Disk) + Sync) {
+    on_each_with(keys, |spec| !spec.contains("ram"), act);
+}
+
+fn on_each_with(keys: &str, is_wanted: fn(&str) -> bool, act: impl Fn(&Disk) + Sync) {
     let scratches: Vec<Scratch> = (0..8).map(|_| Scratch::new(1 << 20)).collect();
     thread::scope(|scope| {
         for (nth, scratch) in scratches.iter().enumerate() {
             let (act, spec) = (&act, specs(scratch, keys).swap_remove(nth));
-            scope.spawn(move || act(&open(&spec)));
+            if is_wanted(&spec) {
+                scope.spawn(move || act(&open(&spec)));
+            }
         }
     });
 }
@@ -45,9 +56,9 @@ pub(crate) fn assert_took(begin: Instant, limit: Duration, disk: &Disk) {
     assert!(limit <= took && took < SLOW / 2, "{}: {took:?}", disk.info().spec);
 }
 
-/// Waits until another thread has issued a request.
-pub(crate) fn await_issue(disk: &Disk) {
-    while disk.stats().queue.issued == 0 {
+/// Waits until other threads have issued `nr` requests.
+pub(crate) fn await_issues(disk: &Disk, nr: u64) {
+    while disk.stats().queue.issued < nr {
         thread::yield_now();
     }
 }
@@ -110,7 +121,7 @@ fn device_that_does_not_answer_is_gone_after_the_grace() {
             let begin = Instant::now();
             // No driver gives up a request that only its report delays.
             let late = scope.spawn(|| disk.read_at(&mut [0; 4096], 0));
-            await_issue(disk);
+            await_issues(disk, 1);
             // It waits for the only tag of the shared context.
             let error = disk.read_at(&mut [0; 4096], 4096).expect_err("the device is gone");
             assert_took(begin, LIMIT + GRACE, disk);
