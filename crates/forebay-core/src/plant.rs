@@ -83,6 +83,8 @@ mod chosen {
         LeaveCommit: "W5:",
         /// A turn arms nothing for its deadline.
         SkipDeadline: "W7:",
+        /// A flush is left to a thread although none that waits for it is parked.
+        LeaveFlush: "W1:",
         /// Completions are reaped while a kick is on its way.
         ReapKicked: "K8:",
         /// A thread reaps, and leaves its bios in its plug.

@@ -92,6 +92,11 @@ pub(crate) struct FlushMachine {
     pub(crate) lets_through: bool,
     /// The oldest request of the backlog has no data to issue now.
     pub(crate) is_next: bool,
+    /// This turn may leave the next flush to a thread that waits for it.
+    may_leave: bool,
+    /// A turn has left it; and whether no turn has followed that one.
+    is_left: bool,
+    is_newly_left: bool,
     /// Requests at the device that a flush will follow.
     nr_before_flush: u32,
     /// Whether completed writes may be lost, because the device has a volatile cache.
@@ -128,6 +133,9 @@ impl FlushMachine {
             nr_issued: 0,
             lets_through: false,
             is_next: false,
+            may_leave: false,
+            is_left: false,
+            is_newly_left: false,
             nr_before_flush: 0,
             is_needed: limits.volatile_cache,
             is_reaping: false,
@@ -146,6 +154,11 @@ impl FlushMachine {
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Returns whether a turn has just left the flush to a thread.
+    pub(crate) fn is_newly_left(&self) -> bool {
+        self.is_newly_left
     }
 
     /// Returns the time at which a turn issues the flush even if nothing happens until then;

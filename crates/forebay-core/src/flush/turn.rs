@@ -1,7 +1,7 @@
 //! Turns of the flush machine: which requests wait, when a flush is issued, and the effects of its
 //! end.
 
-use super::{NR_IN_A_ROW, Steps, Waiting};
+use super::{FlushMachine, NR_IN_A_ROW, Steps, Waiting};
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue};
 use crate::durability::Wanted;
@@ -159,6 +159,9 @@ impl Turn<'_> {
             self.hctx.flush.lets_through = true;
             return false;
         }
+        if self.hctx.flush.leave() {
+            return false;
+        }
         self.issue_flush(driver) || self.look_at_flush(driver)
     }
 
@@ -187,6 +190,7 @@ impl Turn<'_> {
             self.fail_pending(BlockStatus::Offline);
             return false;
         }
+        (flush.is_left, flush.is_newly_left) = (false, false);
         let mut rq = flush.command.take().expect("one flush at a time");
         let wants_all = |waiting: &Waiting| waiting.rq.flags.contains(BioFlags::FSYNC);
         let is_fsync = flush.pending.iter().any(wants_all);
@@ -377,7 +381,39 @@ impl Request {
     }
 }
 
+impl FlushMachine {
+    /// Leaves the next flush to a thread, if this turn may. Only once: the next turn issues it.
+    fn leave(&mut self) -> bool {
+        let leaves = self.may_leave && !self.is_left;
+        if leaves {
+            (self.is_left, self.is_newly_left) = (true, true);
+        }
+        leaves
+    }
+}
+
 impl HardwareContext {
+    /// Sets whether the next turn may leave a flush to a thread that waits for it. Such a turn
+    /// prepares all but the issue. [`take_left_flush`](Self::take_left_flush) follows it.
+    #[inline]
+    pub fn leave_flush(&mut self, may_leave: bool) {
+        // A device that executes a flush alone holds the other requests meanwhile.
+        self.flush.may_leave = may_leave && self.limits.flush_queueable;
+    }
+
+    /// Returns whether the last turn has left a flush. If so, the caller wakes one of the threads
+    /// that wait for it ([`waiters_of_flush`](Self::waiters_of_flush)), or turns again. The next
+    /// turn issues the flush.
+    #[inline]
+    pub fn take_left_flush(&mut self) -> bool {
+        core::mem::take(&mut self.flush.is_newly_left)
+    }
+
+    /// Returns the owners of the bios that wait for the next flush.
+    pub fn waiters_of_flush(&self) -> impl Iterator<Item = u64> {
+        self.flush.pending.iter().map(|waiting| waiting.rq.head(&self.splits).owner())
+    }
+
     /// Lets a request wait for its tag after its flush. It goes before requests that came later.
     fn take_back(&mut self, rq: Request) {
         if rq.is_nowait() {

@@ -317,11 +317,13 @@ impl HardwareContext {
         if !has_issued && ended.len() == ended_before {
             self.counters.empty_turns.add(1);
         }
-        let work_left = !is_all_issued && self.has_waiting();
+        let has_waiting = !is_all_issued && self.has_waiting();
+        // The thread that a flush is left to moves it on.
+        let work_left = has_waiting && !self.flush.is_newly_left();
         Turned {
             nr_in_flight: self.nr_in_flight,
             work_left: work_left || !self.outside.is_empty(),
-            is_drained: self.nr_in_flight == self.timeouts.nr_given_up() && !work_left,
+            is_drained: self.nr_in_flight == self.timeouts.nr_given_up() && !has_waiting,
             next_at_ns: self.next_at_ns(gates),
         }
     }

@@ -39,6 +39,8 @@ pub enum WaitState {
     Baton = 4,
     /// The owner has given the cell up: the next delivery frees it.
     Abandoned = 5,
+    /// Parked, and if woken for it the owner makes a flush itself.
+    ParkedForFlush = 6,
 }
 
 const STATE_BITS: u32 = 3;
@@ -53,13 +55,19 @@ impl WaitState {
             3 => WaitState::Woken,
             4 => WaitState::Baton,
             5 => WaitState::Abandoned,
+            6 => WaitState::ParkedForFlush,
             _ => unreachable!("the word is made of these"),
         }
     }
 
     /// Returns whether the owner waits and was not woken.
     fn is_waiting(self) -> bool {
-        matches!(self, WaitState::Parked | WaitState::Leading)
+        self.is_parked() || self == WaitState::Leading
+    }
+
+    /// Returns whether the owner is asleep, or about to be.
+    pub fn is_parked(self) -> bool {
+        matches!(self, WaitState::Parked | WaitState::ParkedForFlush)
     }
 }
 
@@ -128,7 +136,7 @@ impl WaitCell {
             // The owner wrote the goal before it announced the wait.
             let is_reached = state.is_waiting() && count >= self.goal.load(Ordering::Relaxed);
             let next = if is_reached { WaitState::Woken } else { state };
-            if is_reached && state == WaitState::Parked {
+            if is_reached && state.is_parked() {
                 prepare();
             }
             // AcqRel: an owner that sees the count sees the bios. See also `begin_wait`.
@@ -192,7 +200,7 @@ impl WaitCell {
     /// Makes a parked owner the leader. Returns false if the owner is not parked. After a true
     /// result the caller wakes it.
     pub fn give_baton(&self) -> bool {
-        self.change_if(|state| state == WaitState::Parked, WaitState::Baton).is_some()
+        self.change_if(WaitState::is_parked, WaitState::Baton).is_some()
     }
 
     /// Gives the cell up: the next delivery frees it. Called by an owner that waits for one bio.
@@ -247,6 +255,13 @@ impl WaitCell {
     /// owner does not wait.
     pub fn wake_for_tags(&self) -> Notice {
         self.wake_if(|| true)
+    }
+
+    /// Wakes the owner to make a flush, if it is parked and does so. Called by the token holder,
+    /// while a bio of the owner waits for that flush. After a true result the caller wakes the
+    /// owner, which makes a turn.
+    pub fn wake_for_flush(&self) -> bool {
+        self.change_if(|state| state == WaitState::ParkedForFlush, WaitState::Woken).is_some()
     }
 
     fn wake_if(&self, is_wanted: impl Fn() -> bool) -> Notice {
@@ -312,6 +327,26 @@ mod tests {
         cell.begin_wait(1, WaitState::Parked);
         assert!(cell.give_baton());
         assert!(!cell.give_baton(), "it has the baton");
+        assert_eq!(cell.end_wait(), WaitState::Baton);
+    }
+
+    #[test]
+    fn flush_wakes_only_an_owner_that_makes_flushes() {
+        let cell = WaitCell::new();
+        assert!(!cell.wake_for_flush());
+        cell.begin_wait(1, WaitState::Parked);
+        assert!(!cell.wake_for_flush());
+        cell.end_wait();
+        cell.begin_wait(1, WaitState::ParkedForFlush);
+        assert!(cell.wake_for_flush());
+        assert!(!cell.wake_for_flush() && !cell.give_baton(), "it was woken before");
+        assert_eq!(cell.end_wait(), WaitState::Woken);
+        cell.begin_wait(1, WaitState::ParkedForFlush);
+        assert_eq!(cell.deliver(1, || ()), Notice::Wake);
+        assert!(!cell.wake_for_flush(), "its bio has ended");
+        cell.end_wait();
+        cell.begin_wait(2, WaitState::ParkedForFlush);
+        assert!(cell.give_baton());
         assert_eq!(cell.end_wait(), WaitState::Baton);
     }
 

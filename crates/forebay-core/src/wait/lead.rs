@@ -22,8 +22,18 @@ pub trait Sleeper: Context {
         self.cell().is_reached(goal)
     }
 
-    /// Sleeps until the cell's state is not [`WaitState::Parked`].
+    /// Sleeps until the cell's state is not one of a parked owner ([`WaitState::is_parked`]).
     fn park(&mut self);
+
+    /// Returns whether the thread makes a flush itself if it is woken for that.
+    #[inline]
+    fn parks_for_flush(&self) -> bool {
+        false
+    }
+
+    /// Called when the thread was woken to make a flush. A turn follows, with the offer to make it.
+    #[inline]
+    fn was_woken_for_flush(&mut self) {}
 
     /// Adds the thread to the list of followers.
     fn push_follower(&mut self);
@@ -88,7 +98,9 @@ pub trait Host: Sleeper {
 
 /// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
 pub fn follow<H: Sleeper>(host: &mut H, goal: u64) -> bool {
-    host.cell().begin_wait(goal, WaitState::Parked);
+    let makes_flush = host.parks_for_flush();
+    let state = if makes_flush { WaitState::ParkedForFlush } else { WaitState::Parked };
+    host.cell().begin_wait(goal, state);
     host.step(Step::AnnouncedPark);
     if host.cell().list() {
         host.step(Step::MarkedListed);
@@ -100,7 +112,11 @@ pub fn follow<H: Sleeper>(host: &mut H, goal: u64) -> bool {
         host.park();
     }
     host.step(Step::Parked);
-    end_wait(host) == WaitState::Baton
+    let state = end_wait(host);
+    if makes_flush && state == WaitState::Woken && !host.is_over(goal) {
+        host.was_woken_for_flush();
+    }
+    state == WaitState::Baton
 }
 
 /// Ends the wait. If the thread was woken and still lacks tags, it was woken for tags: it asks for

@@ -41,6 +41,21 @@ pub trait Turning {
     /// keeps the ended bios.
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned;
 
+    /// Returns whether the last turn has left a flush to a thread that waits for it
+    /// ([`HardwareContext::take_left_flush`](crate::HardwareContext::take_left_flush)).
+    #[inline]
+    fn takes_left_flush(&mut self) -> bool {
+        false
+    }
+
+    /// Wakes one of the threads that wait for the flush which was left, to make it
+    /// ([`WaitCell::wake_for_flush`](super::WaitCell::wake_for_flush)). Returns false if none of
+    /// them does.
+    #[inline]
+    fn wake_for_flush(&mut self) -> bool {
+        false
+    }
+
     /// Returns whether the driver has completions that no wait and no descriptor will report.
     #[inline]
     fn has_unreported(&self) -> bool {
@@ -102,9 +117,9 @@ pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     at.step(Step::ReadGates);
     at.apply_tag_calls();
     at.accept(gates.enter);
-    let mut turned = at.turn_core(gates, commit);
+    let mut turned = make_progress(at, gates, commit);
     while gates.reap && at.has_unreported() {
-        turned = at.turn_core(gates, commit);
+        turned = make_progress(at, gates, commit);
     }
     at.step(Step::MadeProgress);
     let mut kick = at.serves_tag_waits() && serve_tag_waits(at, gates, commit, &mut turned);
@@ -136,7 +151,7 @@ fn serve_tag_waits<T: Turning>(
     loop {
         to_leader |= at.wake_for_tags();
         while at.retry_for_awake() {
-            *turned = at.turn_core(gates, commit);
+            *turned = make_progress(at, gates, commit);
             to_leader |= at.wake_for_tags();
         }
         at.share_tags(gates, commit, turned);
@@ -144,8 +159,23 @@ fn serve_tag_waits<T: Turning>(
         if !gates.reap || !at.has_unreported() {
             return to_leader;
         }
-        *turned = at.turn_core(gates, commit);
+        *turned = make_progress(at, gates, commit);
     }
+}
+
+/// Makes all possible progress.
+///
+/// A flush that the turn has left goes to a thread that waits for it, which makes the system call
+/// itself. A ring would wake a thread of the kernel, and that thread the waiting one. If no such
+/// thread is parked, a second turn issues the flush. So does any turn before that of the woken
+/// thread.
+#[inline]
+fn make_progress<T: Turning>(at: &mut T, gates: Gates, commit: Commit) -> Turned {
+    let turned = at.turn_core(gates, commit);
+    if at.is_shared() && at.takes_left_flush() && !at.wake_for_flush() && !plants!(LeaveFlush) {
+        return at.turn_core(gates, commit);
+    }
+    turned
 }
 
 #[inline(never)]

@@ -55,6 +55,7 @@ impl<'a> Thread<'a> {
         let may_offer = self.world.makes_own_calls && waits_for_bios && hctx.is_shared;
         // One for data and one for a flush.
         self.nr_offers_left = if may_offer { 2 } else { 0 };
+        self.makes_calls = may_offer;
         match hctx.is_shared {
             true => wait::wait_shared(&mut self.at(&hctx), goal.number(), NR_BUSY),
             false => wait::wait_owned(&mut self.at(&hctx), goal.number()),
@@ -175,10 +176,18 @@ impl Sleeper for At<'_, '_> {
     fn park(&mut self) {
         let mailbox = self.thread.mailbox();
         mailbox.is_following.set(true);
-        while mailbox.cell.state() == WaitState::Parked {
+        while mailbox.cell.state().is_parked() {
             self.thread.cpu.park();
         }
         mailbox.is_following.set(false);
+    }
+
+    fn parks_for_flush(&self) -> bool {
+        self.thread.makes_calls
+    }
+
+    fn was_woken_for_flush(&mut self) {
+        self.thread.nr_offers_left = 1;
     }
 
     fn push_follower(&mut self) {

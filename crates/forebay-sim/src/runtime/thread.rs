@@ -67,6 +67,8 @@ pub(crate) struct Thread<'a> {
     /// How many calls the task may still make itself in this wait, and whether it has offered one.
     pub(crate) nr_offers_left: u32,
     pub(crate) offers: bool,
+    /// The task makes calls itself in this wait.
+    pub(crate) makes_calls: bool,
     pub(crate) nr_waits_for_tags: u64,
     /// Whether the task is within a turn, or within a submission.
     pub(crate) is_in_turn: bool,
@@ -104,6 +106,7 @@ impl<'a> Thread<'a> {
             owes_run: false,
             nr_offers_left: 0,
             offers: false,
+            makes_calls: false,
             nr_waits_for_tags: 0,
             is_in_turn: false,
             is_submitting: false,

@@ -119,9 +119,16 @@ impl Turning for TaskTurn<'_, '_> {
         let nr_reaped = || world.checks().trace.counts[Kind::Complete as usize];
         let nr_before = nr_reaped();
         let offered_by = self.thread.offers.then_some(self.thread.id);
-        hctx.with_inner(|inner| inner.driver.own.set_offer(offered_by));
+        let may_leave = hctx.is_shared && world.makes_own_calls && offered_by.is_none();
+        hctx.with_inner(|inner| {
+            inner.driver.own.set_offer(offered_by);
+            inner.core.leave_flush(may_leave);
+        });
         let turned = turn_core(&world, hctx, gates, commit, &mut self.ended);
-        hctx.with_inner(|inner| inner.driver.own.set_offer(None));
+        hctx.with_inner(|inner| {
+            inner.driver.own.set_offer(None);
+            inner.core.leave_flush(false);
+        });
         if hctx.is_shared
             && let Some(worker) = world.worker
             && nr_reaped() > nr_before
@@ -130,6 +137,19 @@ impl Turning for TaskTurn<'_, '_> {
             world.wake(worker);
         }
         turned
+    }
+
+    fn takes_left_flush(&mut self) -> bool {
+        self.hctx.with_inner(|inner| inner.core.take_left_flush())
+    }
+
+    fn wake_for_flush(&mut self) -> bool {
+        let mailboxes = &self.thread.world.mailboxes;
+        let makes_it = |owner: &u64| mailboxes[*owner as usize].cell.wake_for_flush();
+        let woken = self.hctx.with_inner(|inner| inner.core.waiters_of_flush().find(makes_it));
+        let Some(task) = woken else { return false };
+        self.thread.wakes.push(task as usize);
+        true
     }
 
     fn serves_tag_waits(&self) -> bool {

@@ -81,6 +81,12 @@ pub(crate) fn offer(offer: Offer) {
     OFFER.set(offer);
 }
 
+/// Returns whether the calling thread offers to make a flush.
+#[inline]
+pub(crate) fn offers_flush() -> bool {
+    OFFER.get().flush
+}
+
 /// Ends the offer of the calling thread. Returns the request that was left to it, if there is one.
 /// The thread makes it next ([`crate::driver::Waiter::make_own_call`]), or the driver begins it in
 /// its usual way.

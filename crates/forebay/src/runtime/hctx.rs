@@ -92,13 +92,16 @@ pub(crate) struct Inner {
     /// The context's share of the tags, if other disks use the same set.
     pub(crate) pool: Option<PoolUser>,
     lists: TagLists,
+    /// See [`Waiter::leaves_own_calls`].
+    leaves_own_calls: bool,
 }
 
 impl Inner {
     pub(crate) fn new(core: HardwareContext, queue: DriverQueue) -> Inner {
         let DriverQueue { driver, waiter } = queue;
         let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
-        Inner { core, driver, waiter, ended, pool: None, lists }
+        let leaves_own_calls = waiter.leaves_own_calls();
+        Inner { core, driver, waiter, ended, pool: None, lists, leaves_own_calls }
     }
 }
 

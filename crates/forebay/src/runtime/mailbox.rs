@@ -141,7 +141,7 @@ impl Mailbox {
     /// owner, a thread, after it has announced that it parks.
     pub(crate) fn park(&self) {
         let Owner::Thread(thread) = &self.owner else { unreachable!("a task does not park") };
-        while self.cell.state() == WaitState::Parked {
+        while self.cell.state().is_parked() {
             thread.sleep();
         }
     }
@@ -237,6 +237,22 @@ impl Mailbox {
         match &this.owner {
             Owner::Thread(_) => this.delivered(this.cell.wake_for_tags()),
             Owner::Task { .. } => Delivered::Quietly,
+        }
+    }
+
+    /// Wakes the owner to make a flush, as [`WaitCell::wake_for_flush`] does. Returns `None` if it
+    /// is not a thread that does so.
+    ///
+    /// # Safety
+    /// A bio of the mailbox is in flight.
+    pub(crate) unsafe fn wake_for_flush(owner: u64) -> Option<Wake> {
+        // SAFETY: the ID came from `owner`, and its bio keeps the mailbox alive.
+        let this = unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) };
+        match &this.owner {
+            Owner::Thread(thread) if this.cell.wake_for_flush() => {
+                Some(Wake::Thread(thread.clone()))
+            }
+            _ => None,
         }
     }
 

@@ -70,11 +70,21 @@ struct Waiting<'a> {
     offer: Offer,
     /// It has offered some, so it expects to wait for the token only.
     by_itself: bool,
+    /// It needs a flush, and makes one if it is woken for that.
+    makes_flush: bool,
 }
 
 /// A thread with a mailbox.
 pub(crate) trait HasMailbox: User {
     fn mailbox(&self) -> &Arc<Mailbox>;
+
+    /// Returns whether the thread makes a flush if it is woken for that.
+    fn makes_flush(&self) -> bool {
+        false
+    }
+
+    /// Offers to make a flush in the next turn.
+    fn offer_flush(&mut self) {}
 }
 
 impl User for &Arc<Mailbox> {}
@@ -90,6 +100,14 @@ impl HasMailbox for &Arc<Mailbox> {
 impl HasMailbox for Waiting<'_> {
     fn mailbox(&self) -> &Arc<Mailbox> {
         self.mailbox
+    }
+
+    fn makes_flush(&self) -> bool {
+        self.makes_flush
+    }
+
+    fn offer_flush(&mut self) {
+        self.offer.flush = true;
     }
 }
 
@@ -160,6 +178,14 @@ impl<T: HasMailbox> Sleeper for At<'_, T> {
 
     fn park(&mut self) {
         self.thread.mailbox().park();
+    }
+
+    fn parks_for_flush(&self) -> bool {
+        self.thread.makes_flush()
+    }
+
+    fn was_woken_for_flush(&mut self) {
+        self.thread.offer_flush();
     }
 
     fn push_follower(&mut self) {
@@ -272,8 +298,9 @@ pub(crate) fn wait(
     offer: Offer,
 ) {
     let hctx = shared.hctx(ctx.hctx());
-    let by_itself = offer != Offer::NONE;
-    let host = &mut At { hctx, thread: Waiting { shared, ctx, mailbox, offer, by_itself } };
+    let (by_itself, makes_flush) = (offer != Offer::NONE, offer.flush);
+    let thread = Waiting { shared, ctx, mailbox, offer, by_itself, makes_flush };
+    let host = &mut At { hctx, thread };
     match hctx.is_shared {
         true => wait::wait_shared(host, goal, NR_BUSY),
         false => wait::wait_owned(host, goal),

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{DRAINED, Hctx, Inner, STUCK};
+use crate::driver::own_call;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
@@ -231,8 +232,36 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     #[inline]
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
+        let is_shared = self.token.hctx.is_shared;
         let inner = &mut **self.token;
-        inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended)
+        if is_shared {
+            inner.core.leave_flush(inner.leaves_own_calls && !own_call::offers_flush());
+        }
+        let turned = inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended);
+        if is_shared {
+            inner.core.leave_flush(false);
+        }
+        turned
+    }
+
+    #[inline]
+    fn takes_left_flush(&mut self) -> bool {
+        self.token.core.take_left_flush()
+    }
+
+    #[cold]
+    fn wake_for_flush(&mut self) -> bool {
+        // SAFETY: these bios wait for the flush.
+        let wake = self
+            .token
+            .core
+            .waiters_of_flush()
+            .find_map(|owner| unsafe { Mailbox::wake_for_flush(owner) });
+        match wake {
+            Some(wake) => self.token.add_wake(wake),
+            None => return false,
+        }
+        true
     }
 
     #[inline]
