@@ -93,23 +93,16 @@ impl Classes {
     }
 
     /// Moves requests that wait here and no longer have to, to the head of the backlog, one at a
-    /// time. If the device is gone (`is_gone`), none has to: they end without a tag. `need` returns
-    /// how many tags of the class a request must find free.
-    pub(crate) fn move_one(
-        &mut self,
-        backlog: &mut VecDeque<Request>,
-        is_gone: bool,
-        need: impl FnOnce(&Request, &Classes) -> u32,
-    ) {
+    /// time. If the device is gone (`is_gone`), none has to: they end without a tag.
+    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>, is_gone: bool) {
         let is_at_head = |flag| backlog.front().is_some_and(|rq| rq.flags.contains(flag));
         if is_at_head(BioFlags::RESERVED) {
             return;
         }
         if let Some(rq) = self.reserved.pop_front() {
             backlog.push_front(rq);
-        } else if let Some(rq) = self.background.front()
-            && !is_at_head(BioFlags::BACKGROUND)
-            && (is_gone || self.nr_background + need(rq, self) <= self.async_depth)
+        } else if !is_at_head(BioFlags::BACKGROUND)
+            && (is_gone || self.nr_background < self.async_depth)
             && let Some(rq) = self.background.pop_front()
         {
             backlog.push_front(rq);
@@ -132,18 +125,11 @@ impl Classes {
     }
 
     /// Returns how many more tags background requests may have. Other requests have no such limit.
-    pub(crate) fn nr_free_of(&self, flags: BioFlags) -> u32 {
+    fn nr_free_of(&self, flags: BioFlags) -> u32 {
         match flags.contains(BioFlags::BACKGROUND) {
             true => self.async_depth.saturating_sub(self.nr_background),
             false => u32::MAX,
         }
-    }
-
-    /// Returns how many of `nr_requests` tags requests with these flags may have.
-    pub(crate) fn nr_of(&self, nr_requests: u32, flags: BioFlags) -> u32 {
-        let nr_kept = if flags.contains(BioFlags::RESERVED) { 0 } else { self.nr_reserved };
-        let nr = nr_requests.saturating_sub(nr_kept);
-        if flags.contains(BioFlags::BACKGROUND) { nr.min(self.async_depth) } else { nr }
     }
 
     /// Records that the tag of a request with these flags was put.

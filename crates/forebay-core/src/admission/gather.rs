@@ -15,8 +15,9 @@
 //! at most `need` completions more than without gathering (T8). It needs at most half of the depth
 //! (T10), so there are always requests in flight that bring the missing tags (T1).
 //!
-//! A set that several disks share is different: others take its free tags. There, and where threads
-//! wait for tags, each part waits for itself.
+//! A set that several disks share is different: others take its free tags. So is a set with
+//! reserved or background tags: such bios pass the oldest, and could take each tag that comes free
+//! while it waits for two. There, and where threads wait for tags, each part waits for itself.
 
 use crate::hctx::{HardwareContext, Turn};
 use crate::limits::QueueLimits;
@@ -64,8 +65,6 @@ pub(crate) enum Gathered {
     Enough,
     /// It waits for more free tags.
     Short,
-    /// Its class has too few tags. It was moved out of the backlog and made way for others.
-    WaitsElsewhere,
 }
 
 impl Gather {
@@ -103,26 +102,25 @@ impl Turn<'_> {
             self.hctx.gather.nr_left = nr_left - 1;
             return Gathered::Enough;
         }
-        let flags = rq.flags;
-        let nr_tags = self.hctx.nr_tags_of(flags);
-        let need = gather.need(rq, splits, limits, nr_tags);
-        if self.hctx.nr_free_tags_of(flags) >= need || plants!(SkipGather) {
-            self.hctx.gather.nr_left = need - 1;
-            return Gathered::Enough;
-        }
-        if self.hctx.nr_free_of_class(flags) >= need {
+        let need = gather.need(rq, splits, limits, self.hctx.tags.nr_requests());
+        if self.hctx.tags.nr_free(0) < need && !plants!(SkipGather) {
             return Gathered::Short;
         }
-        self.wait_for_class();
-        Gathered::WaitsElsewhere
+        self.hctx.gather.nr_left = need - 1;
+        Gathered::Enough
     }
 }
 
 impl HardwareContext {
-    /// Returns whether split bios gather tags now. Tags of a device that is gone, and of overdue
-    /// requests, may never come back.
-    pub(crate) fn gathers(&self) -> bool {
-        self.gather.is_on && !self.device.is_failed() && !self.timeouts.has_overdue()
+    /// Returns whether split bios gather tags now. Tags of a device that is gone, of overdue
+    /// requests, and of those that were given up (H5) may never come back. Where classes have tags
+    /// of their own, the tags of others would come back only to be taken again by their class.
+    fn gathers(&self) -> bool {
+        self.gather.is_on
+            && self.admission.is_none()
+            && !self.device.is_failed()
+            && !self.timeouts.has_overdue()
+            && self.timeouts.nr_given_up() == 0
     }
 
     /// Records that other contexts take tags from the same set.

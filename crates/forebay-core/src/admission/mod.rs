@@ -134,20 +134,6 @@ impl HardwareContext {
         }
     }
 
-    /// Returns how many tags requests with these flags could get if only their own class used tags.
-    pub(crate) fn nr_free_of_class(&self, flags: BioFlags) -> u32 {
-        self.admission.as_ref().map_or(u32::MAX, |admission| admission.classes.nr_free_of(flags))
-    }
-
-    /// Returns how many tags requests with these flags could get if none were in use.
-    pub(crate) fn nr_tags_of(&self, flags: BioFlags) -> u32 {
-        let nr_requests = self.tags.nr_requests();
-        match &self.admission {
-            None => nr_requests,
-            Some(admission) => admission.classes.nr_of(nr_requests, flags),
-        }
-    }
-
     fn lines(&self) -> Option<&Lines> {
         self.admission.as_ref()?.lines.as_ref()
     }
@@ -271,24 +257,9 @@ impl Turn<'_> {
 
     #[cold]
     fn stock_from_elsewhere(&mut self) {
-        let gathers = self.hctx.gathers();
-        let HardwareContext {
-            admission,
-            backlog,
-            counters,
-            device,
-            gather,
-            splits,
-            limits,
-            tags,
-            ..
-        } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else { return };
-        let nr_requests = tags.nr_requests();
-        classes.move_one(backlog, device.is_failed(), |rq, classes| match gathers {
-            true => gather.need(rq, splits, limits, classes.nr_of(nr_requests, rq.flags)),
-            false => 1,
-        });
+        classes.move_one(backlog, device.is_failed());
         if let Some(lines) = lines
             && backlog.is_empty()
         {

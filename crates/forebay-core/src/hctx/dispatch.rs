@@ -113,7 +113,6 @@ impl Turn<'_> {
                 match self.gather() {
                     Gathered::Enough => {}
                     Gathered::Short => return None,
-                    Gathered::WaitsElsewhere => continue,
                 }
             }
             let hctx = &mut *self.hctx;

@@ -168,7 +168,8 @@ impl Gates {
 /// The state of a context after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turned {
-    /// The number of requests at the driver.
+    /// The number of requests at the driver, except those that were given up (H5): nothing waits
+    /// for them, and they may never complete.
     pub nr_in_flight: u32,
     /// Whether requests remain that could not be issued: no tag was free, the driver was busy, or a
     /// retry or a gate holds them back.
@@ -321,11 +322,17 @@ impl HardwareContext {
         // The thread that a flush is left to moves it on.
         let work_left = has_waiting && !self.flush.is_newly_left();
         Turned {
-            nr_in_flight: self.nr_in_flight,
+            nr_in_flight: self.nr_awaited(),
             work_left: work_left || !self.outside.is_empty(),
-            is_drained: self.nr_in_flight == self.timeouts.nr_given_up() && !has_waiting,
+            is_drained: self.nr_awaited() == 0 && !has_waiting,
             next_at_ns: self.next_at_ns(gates),
         }
+    }
+
+    /// Returns how many requests at the driver were not given up (H5).
+    #[inline]
+    fn nr_awaited(&self) -> u32 {
+        self.nr_in_flight - self.timeouts.nr_given_up()
     }
 
     /// Returns the time of the next deadline; [`NO_DEADLINE`] if there is none.
@@ -383,15 +390,16 @@ impl HardwareContext {
     /// completion before it can be issued. A turn is due after the wait.
     ///
     /// # Panics
-    /// Panics if nothing is at the driver.
+    /// Panics if nothing is at the driver, or only requests that were given up (H5).
     #[inline]
     pub fn prepare_wait(&mut self, nr_bios: u32) -> u32 {
-        assert!(self.nr_in_flight > 0, "there is something to wait for");
+        let nr_awaited = self.nr_awaited();
+        assert!(nr_awaited > 0, "there is something to wait for");
         if self.nr_uncommitted > 0 {
             self.nr_uncommitted = 0;
             self.counters.commits.add(1);
         }
-        if self.has_waiting() || self.nr_with_more_commands > 0 {
+        if self.has_waiting() || !self.outside.is_empty() || self.nr_with_more_commands > 0 {
             return 1;
         }
         let (is_flushing, nr_flushed) = match self.flush.nr_ending() {
@@ -403,7 +411,7 @@ impl HardwareContext {
         // Another request may end more bios than the flush, and complete before it.
         let nr_first = nr_flushed.max(is_flushing * self.bios_per_request_max);
         let nr_others = nr_bios.saturating_sub(nr_first).div_ceil(self.bios_per_request_max);
-        (is_flushing + nr_others).clamp(1, self.nr_in_flight)
+        (is_flushing + nr_others).clamp(1, nr_awaited)
     }
 
     /// Returns the number of tags available: those cached here and those free in the set.

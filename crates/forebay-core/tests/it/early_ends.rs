@@ -87,6 +87,38 @@ fn split_bio_ends_once_with_the_last_of_its_parts() {
 }
 
 #[test]
+fn tags_of_late_requests_are_not_gathered() {
+    let limits = QueueLimits { max_sectors: 8, rotational: true, ..limits() };
+    let mut bench = bench(limits);
+    for page in 10..13 {
+        bench.issue(Op::Read, BioFlags::OWNED, page * PAGE, PAGE, page);
+    }
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(10, LATE), (11, LATE), (12, LATE)]);
+    bench.queue.device.revive();
+    // Two tags are half of the four, but only one is left.
+    bench.issue(Op::Read, BioFlags::NONE, 0, 2 * PAGE, 1);
+    bench.complete(3, Ok(PAGE));
+    bench.complete(3, Ok(PAGE));
+    assert_eq!(bench.ends(), [(1, Ok(2 * PAGE))]);
+}
+
+#[test]
+fn late_requests_do_not_count_as_progress_for_others() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    give_up(&mut bench);
+    bench.ends();
+    let turned = bench.turn();
+    assert!(turned.is_idle() && turned.is_drained, "nothing waits for it");
+    bench.queue.device.revive();
+    bench.toy.answers.extend([forebay_core::Issue::Busy; 2]);
+    bench.issue(Op::Read, BioFlags::NONE, 8 * PAGE, PAGE, 2);
+    let turned = bench.turn();
+    assert!(turned.is_stuck(), "no completion moves it on");
+}
+
+#[test]
 fn range_of_a_late_write_is_blocked_until_it_completes() {
     let mut bench = bench(limits());
     bench.issue(Op::Write, BioFlags::OWNED, 2 * PAGE, PAGE, 1);

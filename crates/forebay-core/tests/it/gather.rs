@@ -146,29 +146,24 @@ fn need_follows_the_number_of_tags() {
 }
 
 #[test]
-fn background_bio_gathers_tags_of_its_class_and_holds_up_no_others() {
-    let policy = Policy { async_depth: 4, ..with_depth(16) };
-    let mut bench = Bench::new(rotational(), policy);
+fn split_bios_beside_classes_take_each_tag_that_is_free() {
+    let reserved = Policy { nr_reserved: 4, async_depth: QUEUE_DEPTH_MAX, ..with_depth(8) };
+    let mut bench = Bench::new(rotational(), reserved);
+    for id in 0..4 {
+        bench.read_with(BioFlags::RESERVED, 10 + id, 1);
+    }
+    bench.read(1, 4);
+    assert_eq!(bench.places(), [10, 11, 12, 13]);
+    // Each reserved bio that ends is followed by another, so there are never two free tags for all.
+    assert_eq!(bench.next_places(), [1]);
+    bench.finish();
+    let background = Policy { async_depth: 4, ..with_depth(16) };
+    let mut bench = Bench::new(rotational(), background);
     bench.read_with(BioFlags::BACKGROUND, 1, 3);
     bench.read_with(BioFlags::BACKGROUND, 2, 4);
     bench.read(3, 1);
-    assert_eq!(bench.places(), [1, 1, 1, 3], "half of the four tags of the class are needed");
-    assert_eq!(bench.next_places(), [2, 2]);
-    assert_eq!(bench.next_places(), []);
-    assert_eq!(bench.next_places(), [2, 2]);
-    bench.finish();
-    assert_eq!(bench.ends().len(), 3);
-}
-
-#[test]
-fn reserved_tags_count_for_reserved_bios_only() {
-    let policy = Policy { nr_reserved: 4, async_depth: QUEUE_DEPTH_MAX, ..with_depth(8) };
-    let mut bench = Bench::new(rotational(), policy);
-    bench.read(9, 1);
-    bench.read(1, 4);
-    assert_eq!(bench.places(), [9, 1, 1], "four tags are for all: half of them are needed");
-    bench.read_with(BioFlags::RESERVED, 2, 8);
-    assert_eq!(bench.places(), [2; 4]);
+    assert_eq!(bench.places(), [1, 1, 1, 2, 3], "the fourth tag of the class");
+    assert_eq!(bench.next_places(), [2]);
     bench.finish();
     assert_eq!(bench.ends().len(), 3);
 }

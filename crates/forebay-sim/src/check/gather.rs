@@ -2,22 +2,18 @@
 //! are free (T14).
 //!
 //! The check counts parts by size alone, so it may expect fewer than the layer gathers. It skips
-//! bios with a tag class of their own, and devices that fail: there a retry may hold back a part
-//! that has its tag.
+//! disks with tag classes, where no bio gathers, and devices that fail: there a retry may hold back
+//! a part that has its tag.
 
 use super::bios::Bios;
 use super::cover::Piece;
 use super::{Verdict, broken, rules};
-use forebay_core::{BioFlags, Op, Policy, QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy};
-
-/// Flags of bios with a tag class of their own.
-const CLASSES: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
+use forebay_core::{Op, Policy, QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy};
 
 /// The limits of tags in use.
 #[derive(Debug)]
 pub(crate) struct Gathers {
     is_on: bool,
-    nr_reserved: u32,
     /// The limit of each hardware context.
     nr_requests: Vec<u32>,
 }
@@ -31,10 +27,10 @@ impl Gathers {
             TagNeed::Parts => true,
         };
         let is_certain = !may_retry && policy.io_timeout_ns == 0;
+        let has_classes = policy.nr_reserved > 0 || policy.async_depth < policy.queue_depth;
         let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
         Gathers {
-            is_on: is_wanted && policy.wake == WakePolicy::Fair && is_certain,
-            nr_reserved: policy.nr_reserved,
+            is_on: is_wanted && policy.wake == WakePolicy::Fair && is_certain && !has_classes,
             nr_requests: vec![nr_requests; policy.nr_hw_queues as usize],
         }
     }
@@ -59,13 +55,12 @@ impl Gathers {
         let is_first = !std::mem::replace(&mut row.is_tried, true);
         let is_split = piece.nr < row.units.len();
         let is_data = matches!(row.op, Op::Read | Op::Write);
-        if !(self.is_on && is_first && is_split && is_data) || row.flags.intersects(CLASSES) {
+        if !(self.is_on && is_first && is_split && is_data) {
             return Ok(());
         }
         let blocks_max = (limits.max_sectors << SECTOR_SHIFT) / limits.logical_block_size;
         let nr_parts = row.units.len().div_ceil(blocks_max as usize) as u32;
-        let nr_requests = self.nr_requests[hctx];
-        let nr_tags = nr_requests - self.nr_reserved.min(nr_requests - 1);
+        let nr_tags = self.nr_requests[hctx];
         let need = nr_parts.min((nr_tags / 2).max(1));
         let nr_live = nr_live();
         if nr_live + need <= nr_tags {

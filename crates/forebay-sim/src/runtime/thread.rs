@@ -9,7 +9,7 @@ use crate::runtime::mailbox::Goal;
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::wait;
+use forebay_core::wait::{self, RESOURCE_DELAY};
 use forebay_core::{
     BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Request, SoftwareQueue, Tag, Turned,
     UnplugCause,
@@ -258,11 +258,9 @@ impl<'a> Thread<'a> {
         }
         wait::drain_owned(&mut self.at(&hctx));
         // Not before requests that were given up have completed: their events come.
-        while let Some(turned) = self.turn(Commit::Now, Own::Mail) {
-            if turned.is_idle() {
-                break;
-            }
-            wait::wait_as_owner(&mut self.at(&hctx), turned, 1);
+        while hctx.with_inner(|inner| inner.core.has_only_given_up()) {
+            self.cpu.park_for(RESOURCE_DELAY.as_nanos() as u64);
+            self.turn(Commit::Now, Own::Mail);
         }
         assert!(self.try_take(&hctx), "no other task uses an owned context");
         let drained = crate::check::drained::inner(hctx.at, &hctx);

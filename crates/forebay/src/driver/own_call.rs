@@ -167,6 +167,30 @@ impl OwnCall {
     }
 }
 
+/// Returns whether a call has failed because it is forbidden (seccomp), and not by the file.
+///
+/// The result of a sync is final: the kernel reports a failed write-back once for each open file,
+/// with the number that the file system has recorded (`errseq_t`), and FUSE passes on any number. A
+/// second sync would succeed over lost data. So a call without a file decides.
+#[cold]
+fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
+    if !matches!(-answer, libc::EPERM | libc::ENOSYS) {
+        return false;
+    }
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    // SAFETY: no descriptor has the number -1, so the kernel does nothing.
+    let probe = || unsafe {
+        match call.op {
+            Op::Flush if call.metadata => libc::fsync(-1) as isize,
+            Op::Flush => libc::fdatasync(-1) as isize,
+            Op::Read => libc::pread(-1, std::ptr::null_mut(), 0, 0),
+            _ if call.fua => write_durable(-1, &raw const nothing, 1, 0),
+            _ => libc::pwrite(-1, std::ptr::null(), 0, 0),
+        }
+    };
+    made(&mut 0, probe) == Err(-answer)
+}
+
 /// The end of the list of results.
 const NO_TAG: u32 = u32::MAX;
 
@@ -239,7 +263,7 @@ impl OwnCalls {
     pub(in crate::driver) fn make(&self, call: OwnCall, file: &File) {
         let mut nr_syscalls = 0;
         let mut answer = call.make(file, &mut nr_syscalls);
-        if self.has_other_way && matches!(-answer, libc::EPERM | libc::ENOSYS) {
+        if self.has_other_way && is_forbidden(&call, answer) {
             self.is_forbidden.store(true, Ordering::Relaxed);
             answer = FORBIDDEN;
         }
