@@ -84,10 +84,12 @@ impl SoftwareQueue {
         now: u64,
     ) -> Result<(), (Refusal, Box<QueuedBio>)> {
         queued.queued_ns = now;
-        queued.bio.flags = queued.bio.flags.without(self.ignored);
         let level = level.min(self.level_max);
         let mut rq = match self.fast_path.accepts(&queued.bio) {
-            true => Request::of_plain(queued, level),
+            true => {
+                queued.bio.flags = queued.bio.flags.without(self.ignored);
+                Request::of_plain(queued, level)
+            }
             false => self.check(queued, level)?,
         };
         match level {
@@ -104,7 +106,7 @@ impl SoftwareQueue {
     #[inline(never)]
     fn check(
         &mut self,
-        queued: Box<QueuedBio>,
+        mut queued: Box<QueuedBio>,
         level: u32,
     ) -> Result<Request, (Refusal, Box<QueuedBio>)> {
         let bio = &queued.bio;
@@ -117,6 +119,8 @@ impl SoftwareQueue {
             let max_segments = self.limits.max_segments;
             return Err((Refusal::Unsplittable { max_segments }, queued));
         }
+        // A bio that is refused keeps all of its flags.
+        queued.bio.flags = queued.bio.flags.without(self.ignored);
         let rq = Request::of_bio(queued, front, &self.limits, level);
         self.has_special |= rq.is_nowait() || !rq.is_whole_data();
         Ok(rq)

@@ -156,6 +156,19 @@ impl HardwareContext {
         self.timeouts.given_up.iter().filter(|given_up| given_up.tag != tag_of_flush).count() as u32
     }
 
+    /// Gives the tags of requests that were given up back to the set, for its other users, and
+    /// returns their number. No turn may follow: the context and its driver are leaked.
+    pub fn put_given_up_tags(&mut self) -> u32 {
+        let tag_of_flush = self.flush.tag();
+        // The records stay: their holds keep the buffers.
+        for given_up in &self.timeouts.given_up {
+            if given_up.tag != tag_of_flush {
+                self.tags.put(given_up.tag);
+            }
+        }
+        self.tags.give_back()
+    }
+
     /// Returns the number of bios whose memory is in quarantine (H5).
     pub fn nr_quarantined(&self) -> usize {
         self.timeouts.given_up.iter().map(|given_up| given_up.holds.len()).sum()

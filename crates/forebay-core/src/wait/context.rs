@@ -88,9 +88,12 @@ pub trait Context {
     fn runs_wakers(&self, token: &Self::Token) -> bool;
 
     /// Begins the request that was left to this thread, if there is one, in another way
-    /// ([`Driver::withdraw`](crate::Driver::withdraw)).
+    /// ([`Driver::withdraw`](crate::Driver::withdraw)). Returns whether that has completed requests
+    /// that no wait and no descriptor will report.
     #[inline]
-    fn withdraw_own_call(&mut self, _token: &mut Self::Token) {}
+    fn withdraw_own_call(&mut self, _token: &mut Self::Token) -> bool {
+        false
+    }
 
     /// Wakes the threads and tasks that turns were about. Called once the token is released.
     fn released(&mut self, token: Self::Token);
@@ -130,8 +133,8 @@ fn release_by<C: Context>(
     mut token: C::Token,
     change: impl FnOnce(&RunState) -> bool,
 ) -> Option<C::Token> {
-    if at.runs_wakers(&token) {
-        at.withdraw_own_call(&mut token);
+    if at.runs_wakers(&token) && at.withdraw_own_call(&mut token) {
+        at.turn(&mut token, Commit::Now);
     }
     if !change(at.run_state()) {
         return Some(token);

@@ -124,12 +124,13 @@ impl Context for At<'_, '_> {
         inner.as_ref().is_some_and(|inner| inner.driver.own.is_withdrawn(self.thread.id))
     }
 
-    fn withdraw_own_call(&mut self, _token: &mut Token) {
+    fn withdraw_own_call(&mut self, _token: &mut Token) -> bool {
         let (id, hctx) = (self.thread.id, Rc::clone(&self.hctx));
         if let Some(tag) = hctx.with_inner(|inner| inner.driver.own.take_left(id)) {
             self.thread.world.note(Kind::Withdraw, hctx.at as u64, tag as u64);
             hctx.with_port(&self.thread.world, |_, port| port.withdraw_own(tag));
         }
+        false
     }
 
     fn released(&mut self, _token: Token) {

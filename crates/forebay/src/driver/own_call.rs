@@ -173,7 +173,7 @@ impl OwnCall {
 /// with the number that the file system has recorded (`errseq_t`), and FUSE passes on any number. A
 /// second sync would succeed over lost data. So a call without a file decides.
 #[cold]
-fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
+pub(super) fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
     if !matches!(-answer, libc::EPERM | libc::ENOSYS) {
         return false;
     }

@@ -102,6 +102,34 @@ fn one_request_is_left_to_a_thread_at_a_time() {
 }
 
 #[test]
+fn error_that_the_file_reports_is_final() {
+    let forbidden = |op, fua, answer| {
+        let tag = forebay_core::Tag::from_index(0);
+        let call = OwnCall { tag, op, fua, metadata: false, start: 0, addr: 0, len: 0 };
+        super::own_call::is_forbidden(&call, answer)
+    };
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EIO] {
+        // No filter is active, so these are the errors of a file, and the flush has consumed them.
+        assert!(!forbidden(Op::Flush, false, -errno));
+        assert!(!forbidden(Op::Write, true, -errno) && !forbidden(Op::Read, false, -errno));
+    }
+    assert!(!forbidden(Op::Read, false, 0));
+}
+
+#[test]
+fn own_call_cannot_be_cancelled() {
+    each_queue(|mut queue| {
+        let mut buf = Buf::new(4096);
+        offer(BOTH);
+        let answer = issue(&mut *queue.driver, 0, data(Op::Read, 0, &mut buf, 4096));
+        assert_eq!(answer, Issue::Begun);
+        assert!(!queue.driver.cancel(forebay_core::Tag::from_index(0)));
+        queue.waiter.make_own_call(end_offer().expect("a call"));
+        assert_eq!(reap(&mut *queue.driver).len(), 1);
+    });
+}
+
+#[test]
 fn call_that_is_withdrawn_is_made_by_the_driver() {
     each_queue(|mut queue| {
         let mut buf = Buf::from(&[9; 4096][..]);

@@ -22,7 +22,7 @@
 use crate::buf::Buf;
 use crate::claim::Claim;
 use crate::driver::Device;
-use crate::runtime::hctx::Inner;
+use crate::runtime::hctx::{Inner, run_disks};
 use forebay_core::MemoryHold;
 use std::mem::forget;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,10 +60,15 @@ pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
         forget(claim.clone());
     }
     forget(Arc::clone(device));
-    let Inner { core, driver, waiter, pool, .. } = inner;
+    let Inner { mut core, driver, waiter, pool, .. } = inner;
+    let woken = pool.map(|pool| {
+        // The leaked driver has a table of its own, so other disks may use the numbers again. The
+        // holds of the buffers stay with the leaked part.
+        let nr_put = core.put_given_up_tags();
+        pool.leave(nr_put)
+    });
     forget((core, driver, waiter));
-    // Its tags stay taken. The other users of the set stop counting on this one.
-    drop(pool);
+    woken.into_iter().for_each(run_disks);
 }
 
 /// Returns how many buffers this process has leaked because a disk was closed while its driver

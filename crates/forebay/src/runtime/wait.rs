@@ -143,8 +143,8 @@ impl<'a, T: User> Context for At<'a, T> {
         token.runs_wakers()
     }
 
-    fn withdraw_own_call(&mut self, token: &mut Token<'a>) {
-        token.driver.withdraw();
+    fn withdraw_own_call(&mut self, token: &mut Token<'a>) -> bool {
+        token.withdraw_own_call()
     }
 
     #[inline]

@@ -190,6 +190,26 @@ fn flush_that_hangs_ends_with_the_grace() {
 }
 
 #[test]
+fn tags_of_a_disk_that_is_closed_with_late_requests_return_to_the_set() {
+    let scratch = Scratch::new(1 << 20);
+    let keys = format!("{}&tag_set=late&queue_depth=2", slow("read"));
+    let dead = open(&specs(&scratch, &keys).swap_remove(0));
+    let other = open("ram:1M?tag_set=late&queue_depth=2");
+    let (mut queue, mut done) = (dead.queue(), Vec::new());
+    for _ in 0..2 {
+        submit(&mut queue, read());
+    }
+    thread::scope(|scope| {
+        // It waits for one of the two tags, of a disk that lives.
+        let waiter = scope.spawn(|| other.read_at(&mut [0; 4096], 0));
+        queue.reap(2, 2, &mut done);
+        done.iter().for_each(assert_early);
+        drop((queue, dead));
+        assert_eq!(waiter.join().expect("no panic"), Ok(4096));
+    });
+}
+
+#[test]
 fn disk_closes_while_buffers_are_in_quarantine() {
     let scratch = Scratch::new(1 << 20);
     for spec in specs(&scratch, &slow("read")) {

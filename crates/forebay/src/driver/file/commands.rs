@@ -70,6 +70,8 @@ pub(super) struct Command {
     nr_done: u64,
     /// The layer has asked to give the request up.
     is_cancelled: bool,
+    /// A thread makes the request itself: no ring has it.
+    is_own: bool,
 }
 
 impl Command {
@@ -98,6 +100,7 @@ impl Commands {
             mode: 0,
             nr_done: 0,
             is_cancelled: false,
+            is_own: false,
         };
         Commands {
             table: vec![idle; depth as usize].into(),
@@ -133,6 +136,16 @@ impl Commands {
         self.table[tag.index()]
     }
 
+    /// Records whether a thread makes the request of a tag itself.
+    pub(super) fn set_own(&mut self, tag: Tag, is_own: bool) {
+        self.table[tag.index()].is_own = is_own;
+    }
+
+    /// Returns whether a thread makes the request of a tag itself.
+    pub(super) fn is_own(&self, tag: Tag) -> bool {
+        self.table[tag.index()].is_own
+    }
+
     /// Records that the request of a tag is to be given up: it is not submitted again.
     pub(super) fn cancel(&mut self, tag: Tag) {
         self.table[tag.index()].is_cancelled = true;
@@ -161,6 +174,7 @@ impl Commands {
             mode,
             nr_done: 0,
             is_cancelled: false,
+            is_own: false,
         };
         if mode == zeroing::WRITE {
             self.fill_zeroes(rq.tag);

@@ -26,7 +26,7 @@ use super::inline::Inline;
 use super::waiter::Left;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
-use crate::driver::own_call::{self, Made, OwnCalls};
+use crate::driver::own_call::{self, OwnCalls};
 use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::{Entry, Flags};
@@ -396,6 +396,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         let mode = self.range_mode(rq.op);
         self.commands.note(rq, mode);
         if self.own.as_ref().is_some_and(|own| own.leave(rq)) {
+            self.commands.set_own(rq.tag, true);
             self.nr_own += 1;
             return Issue::Begun;
         }
@@ -442,13 +443,12 @@ impl<E: Enter> Driver for UringDriver<E> {
         {
             own.take(&mut self.nr_syscalls, |tag, made| {
                 *nr_own -= 1;
-                let result = match made {
-                    Made::Answer(answer) => commands.ended(tag, answer),
-                    Made::Forbidden => None,
-                };
-                match result {
+                match made.result() {
                     Some(result) => done.push(tag, result),
-                    None => again.push(tag),
+                    None => {
+                        commands.set_own(tag, false);
+                        again.push(tag);
+                    }
                 }
             });
             *nr_in_flight += again.len() as u32;
@@ -512,6 +512,7 @@ impl<E: Enter> Driver for UringDriver<E> {
 
     fn withdraw(&mut self) {
         if let Some(call) = own_call::end_offer() {
+            self.commands.set_own(call.tag, false);
             self.nr_own -= 1;
             self.nr_in_flight += 1;
             self.queued.push(call.tag);
@@ -521,7 +522,7 @@ impl<E: Enter> Driver for UringDriver<E> {
 
     fn cancel(&mut self, tag: Tag) -> bool {
         self.publish();
-        if self.forbidden.is_over() {
+        if self.forbidden.is_over() || self.commands.is_own(tag) {
             return false;
         }
         let Some(entry) = self.cancels.begin(tag) else { return false };

@@ -30,6 +30,16 @@ impl PoolUser {
     }
 }
 
+impl PoolUser {
+    /// Leaves the set, to which `nr_put` tags have returned. Returns the disks that get them.
+    pub(crate) fn leave(self, nr_put: u32) -> Woken {
+        tag_pool::make_lists();
+        let mut woken = tag_pool::take_list();
+        self.pool.put(self.id, nr_put, 0, &mut woken);
+        woken
+    }
+}
+
 impl Drop for PoolUser {
     fn drop(&mut self) {
         self.pool.leave(self.id);

@@ -116,6 +116,14 @@ impl<'a> Token<'a> {
         self.is_watched() && self.driver.has_ready()
     }
 
+    /// Begins the request that was left to this thread in another way. Returns the same as
+    /// [`commit_now`](Self::commit_now).
+    #[cold]
+    pub(crate) fn withdraw_own_call(&mut self) -> bool {
+        self.driver.withdraw();
+        self.is_watched() && self.driver.has_ready()
+    }
+
     /// Returns whether other threads, or event loops, rely on the driver to report completions.
     #[inline]
     fn is_watched(&self) -> bool {
