@@ -179,7 +179,7 @@ fn take(
         stream.drain(..taken.consumed);
         match taken.event {
             Event::More => {
-                assert!(stream.len() < Transmission::HEADER_MAX, "it would wait for ever");
+                assert!(stream.len() < Transmission::HEADER_MAX, "it would wait forever");
                 reach("more", 0);
                 return Ok(events);
             }

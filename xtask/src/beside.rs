@@ -66,7 +66,7 @@ fn run_by(
 fn finish(gate: &Gate, mut command: Command) -> Outcome {
     let Gate { name, heading } = gate;
     let alone = format!("cargo xtask {name}");
-    println!("{heading}: {alone}: begun; what it prints follows when it has ended");
+    println!("{heading}: {alone}: started; its output follows when it has ended");
     let start = Instant::now();
     let log = PathBuf::from(target("ci")).join(format!("{name}.log"));
     let failed = |error| format!("step {name} keeps its output in {}: {error}", log.display());

@@ -79,7 +79,7 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
     Sim(sim::Args),
-    /// Measure a device, and print a model file of it for sim and for disks of the driver model
+    /// Measure a disk, and print a model file of it, for sim and for disks of the driver model
     Calibrate(calibrate::Args),
     /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),

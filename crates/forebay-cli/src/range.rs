@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() {
+    fn median_of_an_even_number_of_values_is_between_the_middle_two() {
         let range = |values: &[f64]| Range::of(values.iter().copied());
         let expected = Range { median: 3.0, min: 1.0, max: 9.0 };
         assert_eq!(range(&[9.0, 4.0, 1.0, 2.0]), Some(expected));

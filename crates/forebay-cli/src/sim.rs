@@ -90,7 +90,7 @@ pub(crate) struct Args {
     /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as
     /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, any:offline:after=1000
     /// or flush:delay=5ms (devices with a cache: fixed, flaky, sata); may be repeated. The first
-    /// rule that matches a request counts
+    /// rule that matches a request applies
     #[arg(long, value_name = "OPS:EFFECT[:WHEN...]", conflicts_with_all = ["random", "nbd"])]
     faults: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated

@@ -81,7 +81,7 @@ impl BioFlags {
     /// ([`Bio::flush_up_to`]).
     pub const UP_TO: BioFlags = BioFlags(128);
     /// The submitter keeps the memory valid until the driver is done with it, even if the bio ends
-    /// before (H5). It changes nothing else, except that such bios merge only with each other.
+    /// earlier (H5). Bios with and without this flag do not merge.
     pub const OWNED: BioFlags = BioFlags(256);
 
     /// Returns whether all flags of `other` are set.

@@ -27,7 +27,7 @@ pub struct SoftwareQueue {
     /// that plug.
     level_max: u32,
     nomerges: MergePolicy,
-    /// Flags that mean nothing on this disk, and would keep bios from merging.
+    /// Flags that have no effect on this disk and are removed, because they would prevent merges.
     ignored: BioFlags,
     list: PlugList,
     /// Whether a request in the queue is marked NOWAIT, or is not a single command for all of its

@@ -25,7 +25,7 @@ use core::time::Duration;
 ///   completion of its own, which the wait cannot miss.
 ///
 /// The driver promises:
-/// - K5 each request that it answered with [`Issue::Queued`] or [`Issue::Begun`] completes exactly
+/// - K5 each request for which it returned [`Issue::Queued`] or [`Issue::Begun`] completes exactly
 ///   once, in any order;
 /// - K6 a completion of `n` bytes means that the first `n` bytes of the request were moved. For a
 ///   write it also means that no others were, if the limits say
@@ -71,8 +71,9 @@ pub trait Driver: Send {
         false
     }
 
-    /// Begins, in another way, the request that it answered with [`Issue::Begun`] and that the
-    /// calling thread has not begun: the thread is about to run foreign code, which may block.
+    /// Takes back the request that was left to the calling thread ([`Issue::Begun`]), if that
+    /// thread has not begun it, and begins it as usual. Called before the thread runs foreign code,
+    /// which may block.
     fn withdraw(&mut self) {}
 
     /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
@@ -108,8 +109,8 @@ pub enum Issue {
     /// Accepted. A completion will follow.
     Queued,
     /// Accepted, and needs no commit: the calling thread makes the I/O itself, after it has
-    /// released the context and before it waits ([`Host::make_own_call`]). A completion will
-    /// follow, which no wait and no descriptor announces: that thread requests a turn.
+    /// released the context and before it waits ([`Host::make_own_call`]). No wait and no
+    /// descriptor announces the completion, so that thread requests a turn.
     ///
     /// [`Host::make_own_call`]: crate::wait::Host::make_own_call
     Begun,

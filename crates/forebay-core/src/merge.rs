@@ -89,7 +89,7 @@ pub(crate) fn try_merge(
     Ok(kind)
 }
 
-/// M1.
+/// Returns whether two requests are of the same kind (M1).
 #[inline]
 fn are_alike(rq: &Request, new: &Request) -> bool {
     if plants!(MergeFua) && (rq.flags, new.flags) == (BioFlags::NONE, BioFlags::FUA) {

@@ -38,7 +38,7 @@ mod chosen {
                 /// All bugs of this crate.
                 pub const ALL: &[CorePlant] = &[$(CorePlant::$plant),*];
 
-                /// Returns how the text of the rule begins that must find the bug.
+                /// Returns the beginning of the text of the rule that must find the bug.
                 pub const fn breaks(self) -> &'static str {
                     match self {
                         $(CorePlant::$plant => $rule,)*
@@ -51,13 +51,13 @@ mod chosen {
     core_plants! {
         /// A mark is forgotten when the token is released.
         ForgetMark: "R1:",
-        /// A leader that has to make one more turn leaves without it, because its own wait is over.
+        /// A leader whose own wait is over leaves without the turn that it still owes.
         LeaveKept: "R1:",
         /// A leader without the token blocks, and does not request another turn.
         BlockUnasked: "R2:",
         /// A run is requested before the work is published.
         RunFirst: "R2:",
-        /// A delayed run is put off by a later one.
+        /// A later delayed run replaces an earlier one.
         ExtendDelay: "R3:",
         /// A thread that opens a gate requests no run.
         OpenUnasked: "R4:",
@@ -67,9 +67,9 @@ mod chosen {
         EnterFrozen: "R5:",
         /// A thread that quiesces a disk does not wait for the turns in progress.
         SkipTurns: "R5:",
-        /// Runs that are left to the holder of the token are not all counted.
+        /// Some runs that are left to the holder of the token are not counted.
         SkipCount: "R6:",
-        /// A run that found the token taken makes a turn all the same.
+        /// A run that found the token taken makes a turn anyway.
         RunWithoutToken: "one task holds the token",
         /// A follower parks without checking whether there is a leader.
         ParkBlindly: "W1:",
@@ -79,17 +79,18 @@ mod chosen {
         DropBaton: "W3:",
         /// A leader whose own bios have ended is not kicked.
         SkipKick: "W4:",
-        /// A leader waits in the driver, and has not committed what its turn has issued.
+        /// A leader waits in the driver and has not committed the requests that its turn has
+        /// issued.
         LeaveCommit: "W5:",
-        /// A turn arms nothing for its deadline.
+        /// A turn arms no timer for its deadline.
         SkipDeadline: "W7:",
         /// A flush is left to a thread although none that waits for it is parked.
         LeaveFlush: "W1:",
         /// Completions are reaped while a kick is on its way.
         ReapKicked: "K8:",
-        /// A thread reaps, and leaves its bios in its plug.
+        /// A thread reaps and leaves its bios in its plug.
         ReapPlugged: "I4:",
-        /// The bios of an owner are delivered with those of the owner before.
+        /// The bios of an owner are delivered to the mailbox of the previous owner.
         WrongMailbox: "every end comes to its owner",
         /// Freed tags do not reach the wake policy.
         DropFreed: "T1:",
@@ -105,7 +106,7 @@ mod chosen {
         HideLastTag: "T7:",
         /// A request that found no tag goes behind the later ones of its thread.
         TakeBackLast: "T8:",
-        /// A new request passes those that wait for the end of a freeze.
+        /// A new request overtakes those that wait for the end of a freeze.
         PassOutside: "T8:",
         /// A flush joins one that was issued too early to cover its writes.
         JoinLate: "P2:",
@@ -121,7 +122,7 @@ mod chosen {
         SyncBeside: "P2:",
         /// A flush that succeeds fails one that waited for it.
         FailFlush: "a bio ends with its own status",
-        /// The queue stays held when its flush has ended.
+        /// The queue is still held after its flush has ended.
         KeepHold: "F5:",
         /// A request that overlaps a retry is issued.
         PassRetry: "A1:",
@@ -133,11 +134,11 @@ mod chosen {
         KeepDevice: "H",
         /// A request that fails after its time limit keeps its status.
         KeepStatus: "a bio ends with its own status",
-        /// Bios end when their request is overdue, and not after the grace period.
+        /// Bios end as soon as their request is overdue, before the grace period is over.
         EndBeforeGrace: "H5:",
         /// The memory of a bio that has ended early is not kept for the driver.
         DropHold: "H5:",
-        /// Requests that overlap a write that was given up are issued.
+        /// A request that overlaps a write that was given up is issued.
         ForgetRange: "",
         /// A split bio takes the first tag that is freed, although it gathers.
         SkipGather: "T14:",

@@ -67,18 +67,18 @@ pub enum RunQueuePolicy {
     Always,
 }
 
-/// How many tags the oldest bio waits for if it is split, under `wake=fair`.
+/// How many free tags a split bio waits for when it is the oldest, under `wake=fair`.
 ///
-/// Source: the same mails as [`WakePolicy`].
+/// Source: the same mails as for [`WakePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TagNeed {
     /// [`TagNeed::Parts`] on a rotational disk, otherwise [`TagNeed::One`].
     #[default]
     Auto,
-    /// For one: each part is issued as soon as a tag is free.
+    /// One tag: each part is issued as soon as a tag is free.
     One,
-    /// For as many as it has parts left, at most half of the tags. Its parts are issued together.
-    /// Not in a tag set that several disks share.
+    /// One tag for each part that is left, but at most half of the tags. The parts are issued
+    /// together. Has no effect in a tag set that several disks share.
     Parts,
 }
 

@@ -127,8 +127,9 @@ impl QueuedBio {
 
     /// Takes the place for the memory of a bio that has ended with
     /// [`Timeout`](crate::BlockStatus::Timeout) while the driver may still use that memory (H5).
-    /// The owner puts the memory there, where it stays until the driver is done, and drops the
-    /// handle. Called before the box is filled again. `None` if the memory is the owner's again.
+    /// The owner puts the memory there and drops the handle. The memory then stays valid until the
+    /// driver is done. Called before the box is used again. Returns `None` if the driver no longer
+    /// uses the memory.
     #[inline]
     pub fn take_hold(&mut self) -> Option<MemoryHold> {
         self.hold.take()

@@ -285,8 +285,7 @@ impl Request {
     }
 }
 
-/// Returns the number of requests that a bio, or the rest of one, still needs, or `max` if it needs
-/// more.
+/// Returns the number of requests that a bio, or the rest of one, still needs; at most `max`.
 pub(crate) fn nr_parts_left(rq: &Request, splits: &Splits, limits: &QueueLimits, max: u32) -> u32 {
     let bio = rq.head(splits);
     let (mut start, mut skip, mut left, mut nr) = (rq.start, rq.skip, rq.len, 0);

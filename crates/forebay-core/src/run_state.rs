@@ -89,7 +89,7 @@ impl Gate {
 #[derive(Debug)]
 pub struct RunState {
     word: AtomicU32,
-    /// Requested runs that found the token taken (R6). Beside the word: the same cache line.
+    /// Requested runs that found the token taken (R6). In the cache line of the word.
     nr_skipped: SharedCounter,
 }
 

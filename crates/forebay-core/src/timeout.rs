@@ -4,24 +4,24 @@
 //! `blk_mq_timeout_work`, and the `timeout` callback of `struct blk_mq_ops`.
 //!
 //! - H1 an overdue request is counted once, and its driver is asked to cancel it;
-//! - H2 it keeps its tag until the driver completes it, whatever the driver answers. So does its
-//!   memory: if that is borrowed, its bios do not end before;
-//! - H3 if it has not completed after a further grace period, which begins with H1, it is *given
-//!   up*, and the device is marked as gone: requests that are not at the driver end with `Offline`,
-//!   also those that wait for a tag;
-//! - H4 if an overdue request fails before that, its bios end with `Timeout`. Whether a write has
-//!   changed the device is not known. If it succeeds after all, its bios succeed;
+//! - H2 it keeps its tag and its memory until the driver completes it, whether or not the driver
+//!   can cancel it. If the memory is borrowed, its bios do not end earlier;
+//! - H3 if it has not completed after a grace period, which begins with H1, it is *given up*, and
+//!   the device is marked as gone: requests that are not at the driver end with `Offline`, even
+//!   those that wait for a tag;
+//! - H4 if an overdue request fails before that, its bios end with `Timeout`. It is not known
+//!   whether a write has changed the device. If the request succeeds after all, its bios succeed;
 //! - H5 the bios of a request that is given up end with `Timeout` at once, if they have no memory
 //!   or the submitter keeps it valid for longer than the bio ([`BioFlags::OWNED`]). The result that
 //!   the driver returns later is dropped ([`quarantine`]);
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
-//!   requests are not issued, and end with `Offline` (`crate::hctx::retry`). The writes count as
+//!   requests are not issued, and end with `Offline` (`crate::hctx::retry`). Its writes count as
 //!   lost.
 //!
-//! Bios end with the grace period and not with the limit: a driver that cancels a request in time
-//! returns its own result and its memory, and the device stays usable. So no bio of H5 ends later
-//! than the limit and the grace period after its last request was issued, if a turn is made then
-//! (W7).
+//! Bios end after the grace period and not at the limit. A driver that cancels a request in time
+//! returns the request's own result and memory, and the device stays usable. A bio of H5 ends at
+//! the latest when its last request has been at the driver for the limit and the grace period, if a
+//! turn is made at that time (W7).
 //!
 //! The time of the next check is a lower bound: the request for which it was set may have completed
 //! since. So an I/O costs one comparison, and a check that finds nothing happens once per limit.
@@ -142,7 +142,7 @@ impl Timeouts {
 }
 
 impl Turn<'_> {
-    /// Cancels overdue requests (H1), and gives up those that take longer than that (H3, H5), if a
+    /// Cancels overdue requests (H1), and gives up those whose grace period is over (H3, H5), if a
     /// check is due.
     #[inline]
     pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D) {
@@ -178,7 +178,8 @@ impl Turn<'_> {
                 overdue.push(Overdue { tag, asked_ns: now, is_given_up: false });
                 overdue.len() - 1
             });
-            // From now on if the check is late: the driver gets all of the grace period.
+            // The grace period begins now, even if this check is late, so the driver gets all of
+            // it.
             let lost_ns = overdue[place].asked_ns.saturating_add(*grace_ns);
             if now < lost_ns && !plants!(EndBeforeGrace) {
                 *next_ns = lost_ns.min(*next_ns);

@@ -1,4 +1,4 @@
-//! What the functions cost that run once per I/O, in nanoseconds per call.
+//! Cost of the functions that run once per I/O, in nanoseconds per call.
 //!
 //! ```text
 //! cargo run --release -p forebay-fio --example hot_path

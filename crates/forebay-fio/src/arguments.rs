@@ -168,7 +168,7 @@ fn size_text(size: Size) -> String {
     }
 }
 
-/// In the largest unit that loses nothing: options have whole microseconds.
+/// Formats a time in the largest unit that loses nothing: options have whole microseconds.
 fn time_text(time: Duration) -> String {
     let us = time.as_micros();
     match us {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The arguments of all jobs mean the same jobs.
+    /// Checks that the arguments of all jobs give the same jobs.
     #[track_caller]
     fn check(args: &str) {
         let before = jobs(args.split_whitespace().map(str::to_owned));
@@ -222,7 +222,7 @@ mod tests {
         check("--name=a --runtime=1500us --randrepeat=0 --norandommap --allow_mounted_write=1");
     }
 
-    /// A value that an option takes, out of a number.
+    /// Returns a valid value of an option, chosen by a number.
     fn value(kind: &Kind, n: u64) -> Option<String> {
         match kind {
             Kind::Int { min, max, .. } | Kind::Bytes { min, max, .. } => {
@@ -242,8 +242,8 @@ mod tests {
         #[test]
         fn every_option_survives(drawn in proptest::collection::vec(any::<(usize, u64)>(), 0..12)) {
             let mut args = vec!["--name=a".to_owned()];
-            // Each once: what is warned of, and taken back by the next of its name, is still warned
-            // of, and does not come again from the job.
+            // Each option once: an option that causes a warning and is then overridden still causes
+            // the warning, and is not among the arguments made from the job.
             let mut names = std::collections::HashSet::new();
             for (at, n) in drawn {
                 let option = &OPTIONS[at % OPTIONS.len()];

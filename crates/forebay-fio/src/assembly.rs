@@ -171,7 +171,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Gives the open job another name: what `name=` does in a job file.
+    /// Gives the open job another name, as `name=` does in a job file.
     pub(crate) fn rename(&mut self, name: &str) {
         if let Some(open) = &mut self.open {
             name.clone_into(&mut open.name);

@@ -5,8 +5,8 @@
 //! after `--name=global` they are defaults for the jobs that are opened later. An option is written
 //! `--option=value` or `--option value`; flags may stand alone and never take the next argument.
 //! Anything else names a job file. As in fio, all options are read before the first file, wherever
-//! they stand: so the defaults hold for the files too, and jobs of the command line come first. Of
-//! two files, the second waits for the first.
+//! they stand. So the defaults hold for the files too, and jobs of the command line come first. If
+//! there are two files, the second waits for the first.
 //!
 //! Two things differ from fio. Without `--name` and without a file there is one job, `bench`, with
 //! defaults that make a sensible first measurement ([`bare_defaults`]), where fio would refuse. And
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_option_is_refused() {
+    fn argument_that_is_no_option_is_refused() {
         check_error("bs=4k", "'bs=4k' is not an option; options begin with --");
         check_error("-x=1", "'-x=1' is not an option; options begin with --");
         check_error("--name=a --bogus=1", "unknown option --bogus; see forebay bench --help");
@@ -368,7 +368,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_not_text_is_refused() {
+    fn argument_that_is_not_utf8_is_refused() {
         use std::os::unix::ffi::OsStringExt;
         let error = parse([OsString::from_vec(b"--name=\xff".to_vec())]).expect_err("not UTF-8");
         assert_eq!(error.to_string(), "'--name=\u{fffd}' is not valid UTF-8");

@@ -222,7 +222,7 @@ impl Generator {
         }
     }
 
-    /// The next I/O, of which there is one, in this direction.
+    /// Returns the next I/O in this direction. There must be one.
     #[inline(always)]
     fn draw(&mut self, direction: Direction) -> Op {
         self.left -= 1;

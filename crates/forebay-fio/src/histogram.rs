@@ -105,7 +105,7 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
-/// The bucket of a latency: one bit scan, one shift and a clamp, no branches.
+/// Returns the bucket of a latency, with one bit scan, one shift and a clamp, and no branches.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     // The highest bit decides the group; below 64 the lowest group's is assumed, whose shift is 0.
@@ -115,7 +115,7 @@ fn bucket_of(ns: u64) -> usize {
     bucket.min(BUCKETS - 1)
 }
 
-/// The value that stands for a bucket: its middle.
+/// Returns the value that stands for a bucket: its middle.
 fn value_of(bucket: usize) -> u64 {
     if bucket < 2 * PER_GROUP {
         return bucket as u64;

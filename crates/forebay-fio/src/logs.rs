@@ -88,7 +88,7 @@ struct Window {
 }
 
 impl LogOptions {
-    /// The prefix of the files of a kind.
+    /// Returns the prefix of the files of a kind.
     fn prefix(&self, kind: usize) -> Option<&str> {
         match kind {
             BW => self.bw.as_deref(),
@@ -260,7 +260,7 @@ impl Logs {
     }
 }
 
-/// Room for lines, touched, so that the kernel has given the memory.
+/// Allocates room for lines and touches it, so that the kernel provides the memory now.
 fn chunk() -> Vec<Line> {
     let mut chunk = Vec::with_capacity(CHUNK);
     chunk.resize(CHUNK, Line { bytes: 1, ..Line::default() });

@@ -175,7 +175,7 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let deviation =
             (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
-        // Of an exponential distribution both are the same.
+        // In an exponential distribution both are the same.
         assert!((mean / 1e6 - 1.0).abs() < 0.03 && (deviation / 1e6 - 1.0).abs() < 0.05, "{mean}");
     }
 

@@ -138,7 +138,7 @@ fn missing(key: &str) -> SampleError {
 mod tests {
     use super::*;
 
-    /// What fio 3.33 printed for random reads, shortened.
+    /// Output of fio 3.33 for random reads, shortened.
     const FIO: &str = include_str!("sample/fio-3.33.json");
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_refused() {
+    fn text_that_is_no_report_is_refused() {
         let error = |text: &str| Sample::parse(text).expect_err(text).to_string();
         assert_eq!(error("fio: no\n"), "no JSON report in the output, which begins: \"fio: no\"");
         assert_eq!(error("{\n}"), "no jobs in the JSON report");

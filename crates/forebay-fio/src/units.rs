@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_says_why() {
+    fn invalid_number_has_a_reason() {
         let suffix = |s: &str| Err(NumberError::Suffix(s.to_owned()));
         assert_eq!(parse_bytes(""), Err(NumberError::NoDigits));
         assert_eq!(parse_bytes("abc"), Err(NumberError::NoDigits));

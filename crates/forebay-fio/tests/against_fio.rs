@@ -14,7 +14,7 @@ use forebay_fio::report::{DiskUtil, JobReport, Report, json, normal};
 use forebay_fio::stats::JobStats;
 use serde_json::Value;
 
-/// What fio said, in both formats.
+/// The output of fio, in both formats.
 struct Outcome {
     json: Value,
     text: String,
@@ -54,7 +54,7 @@ fn run_fio(test: &str, args: &[&str]) -> Option<Outcome> {
     })
 }
 
-/// A report with figures for these directions.
+/// Returns a report with figures for these directions.
 fn our_report(directions: &[Direction], flushes: bool) -> Report {
     let mut stats = JobStats::new(0);
     for io in 0..512_u64 {
@@ -124,7 +124,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A line with every number replaced by `#`, and prefixes and units of time by a common one.
+/// Replaces every number of a line by `#`, and prefixes and units of time by a common one.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars() {
@@ -146,7 +146,7 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// The lines whose shape does not hang on the figures themselves.
+/// Returns the lines whose shape does not depend on the figures.
 fn shapes(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| {
         line.starts_with(' ') && !line.contains(" bw ( ") && !line.contains(" iops  ")

@@ -188,7 +188,7 @@ impl FaultRule {
     /// Parses a rule.
     ///
     /// # Errors
-    /// A part of the rule that is wrong: the text expected in its place, and the part.
+    /// Fails if a part of the rule is invalid. The message has the expected text and that part.
     pub fn parse(text: &str) -> Result<FaultRule, String> {
         let mut parts = text.split(':');
         let names = parts.next().unwrap_or_default();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn it_chooses_among_so_many_and_no_more() {
+    fn arm_chooses_among_at_most_nr_sorted_commands() {
         let params = HddParams { nr_sorted: 2, ..HddParams::default() };
         let starts = [10, 50, 40, 30].map(|nr: u64| nr << 20);
         // When the first is done, 40 has arrived and 30 has not.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_no_data_is_done_at_once() {
+    fn command_without_data_completes_at_once() {
         let mut random = Random::new(4, 0);
         let mut hdd = Hdd::new(HddParams::default());
         hdd.begin(0, &Command { start: 1 << 20, ..READ }, 0, &mut random);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_do_depends_on_the_seed_and_not_on_who_looks() {
+    fn machines_depend_on_the_seed_and_not_on_queries() {
         for preset in &ALL {
             let once = run(preset, 7, 0);
             assert_eq!(once.len(), 100);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_no_data_passes_by() {
+    fn command_without_data_does_not_wait() {
         let mut pipe = Pipe::new(100, Some(1));
         pipe.begin(0, &READ, 10, 0);
         pipe.begin(1, &Command { op: Op::Flush, start: 0, len: 0 }, 10, 5);

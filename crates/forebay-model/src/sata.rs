@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_the_last_write_is_of_its_extent() {
+    fn write_that_continues_the_last_one_joins_its_extent() {
         let mut disk = Disk::new(ROUND);
         disk.run(&WRITE);
         disk.run(&Command { start: 4096, ..WRITE });
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_so_many_at_once_and_no_more() {
+    fn device_accepts_at_most_ncq_depth_commands() {
         let mut disk = Disk::new(ROUND);
         disk.begin(&WRITE);
         assert!(disk.may_begin(&WRITE));
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a command that the disk refuses was begun")]
-    fn what_it_refuses_cannot_be_begun() {
+    fn refused_command_cannot_be_begun() {
         let mut disk = Disk::new(ROUND);
         disk.begin(&WRITE);
         disk.begin(&FLUSH);

@@ -52,7 +52,8 @@ pub struct Options {
 /// Limits on what clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most connections at once that have chosen an export. More are refused in the handshake.
+    /// Maximum number of connections that have chosen an export. Others are refused in the
+    /// handshake.
     pub connections: usize,
     /// Threads that serve connections; 0 counts as 1.
     pub threads: usize,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_in_time_has_everything_flushed() {
+    fn timely_shutdown_flushes_everything() {
         let exports: Arc<[Export]> = [export("", "ram:1M")].into();
         let drain = || Err(ServeError::Panicked);
         let failures = drain_and_flush(Duration::from_secs(60), drain, &exports, drop);

@@ -7,9 +7,10 @@
 //! **Shares.** A client that does not read its replies holds their memory, and so does one that
 //! sends half of a payload. To keep such clients from starving others, half of the budget is
 //! divided evenly: each client may have its share at any time, and the server does not start with
-//! less memory than a piece per share. Of the other half, a client may hold at most as much as is
-//! then left of it. Switches share the memory of their ports in this way (Choudhury and Hahne,
-//! "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+//! less memory than a piece per share. A client may also hold memory of the other half, but at most
+//! as much as then remains free of it. Switches share the memory of their ports in this way
+//! (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+//! 1998).
 //!
 //! **Gone clients.** The I/O of a client that is gone keeps its memory until it completes. All of
 //! this memory counts as beyond the shares. If it does not fit into the second half, the pool keeps
@@ -234,7 +235,8 @@ impl Pool {
         self.take_back(buf);
     }
 
-    /// Releases places of clients that are gone, when so much of their memory has ended.
+    /// Records that clients that are gone hold `bytes` less, and releases their places as far as
+    /// that allows.
     fn gone_bytes_end(&mut self, bytes: usize) {
         self.beyond_bytes -= bytes;
         while self.beyond_bytes + self.share_bytes <= self.room_beyond() {
@@ -245,16 +247,16 @@ impl Pool {
         }
     }
 
-    /// Ends the account of a piece that a client had and that its disk keeps: the disk may still
-    /// write to it. It belongs to no budget any more. A disk that keeps memory is gone, and keeps
-    /// no more than its requests had.
+    /// Removes a piece of a client from the budget, because the disk keeps it and may still write
+    /// to it. The number of such pieces is limited: a disk that keeps memory is gone, and keeps
+    /// only the memory of requests that were in flight.
     pub(crate) fn lose(&mut self, piece: usize, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - piece);
         held.0 -= piece;
         self.lent_bytes -= piece;
     }
 
-    /// Ends the account of such a piece of a client that is gone.
+    /// Does the same for a piece of a client that is gone.
     pub(crate) fn lose_gone(&mut self, piece: usize) {
         self.gone_bytes_end(piece);
         self.lent_bytes -= piece;
@@ -390,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_clients_leave_everybody_a_share() {
+    fn greedy_clients_leave_every_client_a_share() {
         let (budget, nr_clients) = (4 << 20, 50);
         let mut pool = pool(budget, nr_clients);
         let mut clients: Vec<_> = (0..nr_clients).map(|_| (Held::default(), Vec::new())).collect();

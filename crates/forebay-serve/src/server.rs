@@ -1,4 +1,4 @@
-//! The server: what it opens, and how it runs from start to shutdown.
+//! The server: its disks and sockets, and how it runs from start to shutdown.
 
 use crate::accept::accept_until;
 use crate::config::{Limits, Options};
@@ -194,7 +194,7 @@ impl Server {
     /// # Errors
     /// Returns an error if a thread cannot be started or panics, if a last flush fails and writes
     /// may be lost, or if a disk does not answer: then its thread remains, and the process should
-    /// end. Of several errors it returns the gravest, and logs the others.
+    /// end. If there are several errors, it returns the gravest and logs the others.
     pub fn run(mut self, stop: impl AsFd, observer: &mut dyn Observer) -> Result<(), ServeError> {
         let metrics = self.metrics.take();
         if let Some(metrics) = &metrics {

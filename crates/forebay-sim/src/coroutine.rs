@@ -72,7 +72,7 @@ impl Cpu<'_> {
         self.yielder.suspend(());
     }
 
-    /// Occupies the task's processor for this time. A wake-up in the meantime does not end it.
+    /// Occupies the task's processor for this time. A wake-up in the meantime does not shorten it.
     pub(crate) fn spend(&self, time_ns: u64) {
         if time_ns > 0 {
             self.world.scheduler.occupy(self.id, time_ns);

@@ -39,7 +39,7 @@ pub(crate) struct Device {
     planted: Planted,
 }
 
-/// The planted bug of a device, which shows once in `of` chances.
+/// The planted bug of a device. It takes effect in one of `of` chances.
 #[derive(Debug)]
 pub(crate) struct Planted {
     pub(crate) plant: Option<Plant>,

@@ -48,11 +48,11 @@ struct Row {
     issued_ns: u64,
     /// When a turn first found it over its time limit.
     overdue_ns: Option<u64>,
-    /// It was over the grace period after a turn.
+    /// A turn found that its grace period was over.
     is_given_up: bool,
     /// Orders the commands of the device.
     number: u64,
-    /// The task that makes it itself.
+    /// The task that makes the command itself, if one does.
     own: Option<usize>,
 }
 
@@ -164,7 +164,7 @@ impl DriverState {
         })
     }
 
-    /// Returns the number of flushes that will have been reaped after the next reap.
+    /// Returns the number of flushes that will have been reaped when the next reap is over.
     pub(crate) fn nr_flushes_after_reap(&self) -> u64 {
         let is_flush = |(tag, _): &&(Tag, _)| self.rows[tag.index()].command.op == Op::Flush;
         self.nr_flushes + self.ready.iter().filter(is_flush).count() as u64
@@ -194,8 +194,8 @@ impl DriverState {
         nr
     }
 
-    /// Marks the commands that are over the grace period now, and their bios that may end without
-    /// them (H5). Returns the boxes of these bios.
+    /// Marks the commands whose grace period is over, and those of their bios that may end before
+    /// the command (H5). Returns the boxes of these bios.
     pub(crate) fn give_up(
         &mut self,
         now: u64,
@@ -221,12 +221,13 @@ impl DriverState {
         slots
     }
 
-    /// Returns the number of commands that are over the grace period.
+    /// Returns the number of commands whose grace period is over.
     pub(crate) fn nr_given_up(&self) -> usize {
         self.rows.iter().filter(|row| row.is_live && row.is_given_up).count()
     }
 
-    /// Returns whether commands have a bio that ends. All of them must have been given up (H5).
+    /// Returns whether the driver still has commands with a bio that ends. All of these commands
+    /// must have been given up (H5).
     pub(crate) fn check_early_end(&self, slot: u32) -> Result<bool, Broken> {
         let has = |row: &&Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
         let mut rows = self.rows.iter().filter(has).peekable();
@@ -234,7 +235,7 @@ impl DriverState {
         match rows.find(|row| !row.is_given_up) {
             None => Ok(is_early),
             Some(row) => {
-                let what = format!("box {slot}: the driver has it since {} ns", row.issued_ns);
+                let what = format!("box {slot}: at the driver since {} ns", row.issued_ns);
                 Err(Broken { rule: rules::H5, what })
             }
         }
@@ -295,8 +296,8 @@ impl DriverState {
         }
     }
 
-    /// Completes a command of a manual engine, well or not. If its sync has found an error, that
-    /// remains.
+    /// Completes a command of a manual engine, as a success or a failure. If its sync has found an
+    /// error, the command fails with that error.
     pub(crate) fn complete(
         &mut self,
         tag: usize,
@@ -604,7 +605,7 @@ impl Driver for Port<'_> {
     }
 
     fn withdraw(&mut self) {
-        unreachable!("a task withdraws its own call, which has its number");
+        unreachable!("tasks call `withdraw_own` instead");
     }
 
     fn kick(&mut self) {

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_writes_at_once_either_may_be_last() {
+    fn either_of_two_concurrent_writes_may_be_last() {
         let mut image = Image::default();
         image.begin(0, 1);
         image.begin(0, 2);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_may_be_there_and_pushes_nothing_out() {
+    fn failed_write_may_persist_and_replaces_nothing() {
         let mut image = two();
         image.begin(0, 3);
         image.end(0, 3, Outcome::Unsure);

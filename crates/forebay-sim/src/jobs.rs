@@ -81,7 +81,8 @@ pub struct JobDisk {
     pub device: DeviceSpec,
     /// The settings of the layer.
     pub policy: Policy,
-    /// `policy.wake` is [`Wake::StashV1`](crate::Wake::StashV1), which no disk has.
+    /// Whether the wake policy is [`Wake::StashV1`](crate::Wake::StashV1), which real disks do not
+    /// support.
     is_stash_v1: bool,
     /// The largest request, in sectors of 512 bytes, up to the limit of the hardware. `None`: the
     /// device's.

@@ -28,7 +28,7 @@
 #![deny(missing_docs)]
 #![allow(
     clippy::vec_box,
-    reason = "boxes of bios are on their way; nobody owns the memory of a list"
+    reason = "boxes of bios are on their way; the memory of a list has no owner"
 )]
 
 pub mod calibrate;

@@ -1,9 +1,9 @@
 //! Calls that simulated tasks make themselves, as threads of the library do
 //! ([`forebay_core::wait::Host::make_own_call`]).
 //!
-//! A task that is about to wait offers to make one of its commands. The driver leaves the first
-//! command of its next turn that suits to the task. The command begins at the device when the task
-//! has released the token, and its completion wakes the task alone.
+//! A task that is about to wait offers to make one of its commands. In the task's next turn the
+//! driver leaves the first suitable command to it. The command begins at the device after the task
+//! has released the token, and its completion wakes only that task.
 
 use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
 use forebay_model::Random;
@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 struct Left {
     task: usize,
     tag: usize,
-    /// The task runs foreign code before it can begin the command, and so withdraws it.
+    /// The task is assumed to run foreign code before it begins the command, so it withdraws the
+    /// command.
     is_withdrawn: bool,
 }
 
@@ -24,9 +25,9 @@ pub(crate) struct OwnCalls {
     /// The task that turns the context and has offered to make a command.
     offered_by: Option<usize>,
     left: Vec<Left>,
-    /// Done at the device: the task has not returned from its call.
+    /// Calls that are done at the device and from which the task has not returned.
     done: Vec<(usize, Tag, Result<u64, BlockStatus>)>,
-    /// Results that tasks have added, and that are not reaped.
+    /// Results that tasks have added and that no turn has reaped.
     results: Vec<(Tag, Result<u64, BlockStatus>)>,
     /// Tasks whose calls have ended and that are to be woken.
     woken: Vec<usize>,

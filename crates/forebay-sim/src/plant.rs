@@ -85,7 +85,7 @@ pub enum Plant {
     UndeclaredSync,
     /// The limits declare that writes with FUA may run beside other syncs, which get their errors.
     UndeclaredCache,
-    /// No check for errors that were reported before a context opened the file.
+    /// A context that opens the file does not check for errors that were reported before.
     UncheckedOpen,
 }
 
@@ -137,7 +137,7 @@ impl Plant {
         own
     }
 
-    /// Returns the limits that the layer gets for a device with these.
+    /// Returns the limits that the layer receives for a device whose real limits are `limits`.
     pub(crate) fn limits(self, limits: QueueLimits) -> QueueLimits {
         match self {
             Plant::WideLimits => QueueLimits {
@@ -153,8 +153,8 @@ impl Plant {
         }
     }
 
-    /// Returns how the text of the rule begins that the bug breaks and that must find it; `None` if
-    /// any rule may find it.
+    /// Returns the beginning of the text of the rule that must find the bug; `None` if any rule may
+    /// find it.
     pub fn breaks(self) -> Option<&'static str> {
         Some(match self {
             Plant::SkipTagWake | Plant::SkipRetry => rules::T2,

@@ -20,7 +20,7 @@ use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 pub(crate) struct Scenario {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
-    /// `policy.wake` is the first version of `stash`, which can hang.
+    /// Whether `policy.wake` stands for the first version of `stash`, which can hang.
     pub(crate) is_stash_v1: bool,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
     /// How often a task naps between two steps, with the same denominator.
     pub(crate) nap: u32,
     pub(crate) step_ns: u64,
-    /// The costs of wake-ups, if the scenario measures.
+    /// The times of wake-ups, if the scenario is a measurement.
     pub(crate) times: ThreadTimes,
     /// The tag set for which tasks wait, if there is one.
     pub(crate) budget: Option<BudgetSettings>,

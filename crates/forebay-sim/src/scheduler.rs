@@ -7,9 +7,9 @@
 //! need for a whole operation, like a thread whose processor was taken away. That produces rare
 //! races.
 //!
-//! A world that measures has threads with costs instead ([`ThreadTimes`]): their steps take no
-//! time, each has a processor of its own, which [`Cpu::spend`] occupies, and a wake-up takes a
-//! while.
+//! A world for measurements has tasks with costs instead ([`ThreadTimes`]). Their steps take no
+//! time. Each task has a processor of its own, which [`Cpu::spend`] occupies, and a wake-up takes
+//! some time.
 //!
 //! [`Cpu::step`]: crate::coroutine::Cpu::step
 //! [`Cpu::spend`]: crate::coroutine::Cpu::spend
@@ -30,11 +30,11 @@ pub(crate) struct ThreadTimes {
     /// Each wake-up draws a time from this range, ns.
     pub(crate) wake_min_ns: u64,
     pub(crate) wake_max_ns: u64,
-    /// How often a task is late, out of a million wake-ups, and how late it is then, ns.
+    /// The number of late wake-ups per million, and the additional time of each, ns.
     pub(crate) late_per_million: u32,
     pub(crate) late_ns: u64,
-    /// The number of tasks, from the first one on, that stand for interrupts and timers: they are
-    /// never late, and the run does not wait for their ends.
+    /// The number of tasks that stand for interrupts and timers. These are the first tasks. They
+    /// are never late, and the run does not wait for them to end.
     pub(crate) nr_interrupts: usize,
 }
 
@@ -91,7 +91,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns for how many tasks the run does not wait.
+    /// Returns the number of tasks that the run does not wait for.
     pub(crate) fn nr_interrupts(&self) -> usize {
         self.times.nr_interrupts
     }
@@ -174,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// Draws how long the wake-up of a task takes, ns.
+    /// Draws the duration of a task's wake-up, ns.
     fn draw_wake_up(&self, task: usize) -> u64 {
         let ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts } =
             self.times;

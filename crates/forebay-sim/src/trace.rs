@@ -74,7 +74,7 @@ pub(crate) enum Kind {
     Close,
     /// A gate was opened: context.
     Open,
-    /// A freeze was given up, because another gate strands a request: that gate.
+    /// A freeze failed, because another gate strands a request: that gate.
     Strand,
     /// The device was declared available again.
     Revive,
@@ -94,7 +94,7 @@ pub(crate) enum Kind {
     Inject,
     /// A task makes a command itself: context, tag.
     OwnCall,
-    /// A task begins the command that was left to it in another way: context, tag.
+    /// The driver begins a command that was left to a task: context, tag.
     Withdraw,
 }
 

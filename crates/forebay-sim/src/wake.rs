@@ -1,14 +1,15 @@
-//! Wake policies that the simulator runs: those of disks, and one that can hang.
+//! Wake policies of simulated disks: those of real disks, and one that can hang.
 
 use forebay_core::WakePolicy;
 
 /// A tag wait policy of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// One that every disk has.
+    /// A policy that every disk supports.
     OfDisk(WakePolicy),
     /// The first version of stash-and-wake
-    /// ([`TagWaits::stash_v1`](forebay_core::TagWaits::stash_v1)). It can hang, so no disk has it.
+    /// ([`TagWaits::stash_v1`](forebay_core::TagWaits::stash_v1)). It can hang, so real disks do
+    /// not support it.
     StashV1,
 }
 

@@ -34,7 +34,7 @@ const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
 /// How often a planted bug of the runtime shows: once in so many chances.
 const PLANT_OF: u32 = 4;
 
-/// The same for a planted bug of the device.
+/// The same, for a planted bug of the device.
 const DEVICE_PLANT_OF: u32 = 12;
 
 /// The settings that the layer got for the disk.
@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) budget: Option<Budget>,
     pub(crate) holds: Cell<Holds>,
-    /// A task is closing or opening a gate: a lock.
+    /// A lock that a task holds while it closes or opens a gate.
     pub(crate) are_gates_locked: Cell<bool>,
     /// The last task, under `run_queue=always`.
     pub(crate) worker: Option<usize>,
@@ -82,15 +82,15 @@ impl World {
         let makes_own_calls = scenario.makes_own_calls;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
-        let told = plant.map_or(limits, |plant| plant.limits(limits));
+        let layer_limits = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
         let mut checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
-        // Some random scenarios exceed the bound by one; PLAN.md has the question.
+        // Some random scenarios exceed the bound by one; see PLAN.md.
         checks.bounds_flushes = times.nr_interrupts > 0;
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, times, stream(1)),
-            disk: DiskSettings { limits: told, policy, is_stash_v1 },
+            disk: DiskSettings { limits: layer_limits, policy, is_stash_v1 },
             device: RefCell::new(Device::new(
                 engine,
                 stream(2),
@@ -242,7 +242,7 @@ impl World {
     pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
         let mut nr_left = (0..tasks.len()).filter(|&id| self.is_awaited(id)).count();
         let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
-        // The worker finishes its last turn.
+        // Lets the worker finish its last turn.
         while nr_left > 0 || self.hctxs[0].run.is_running() {
             while let Some(event) = self.scheduler.next_event(false) {
                 self.fire(event);

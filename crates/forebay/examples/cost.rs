@@ -51,7 +51,7 @@ impl Load {
         self.bufs.extend(self.done.drain(..).filter_map(|completion| completion.buf));
     }
 
-    /// Random I/O at depth 32, each I/O under a plug of its own.
+    /// Runs random I/O at depth 32, each I/O under a plug of its own.
     fn singly(&mut self, nr: u64) {
         for _ in 0..nr {
             if self.bufs.is_empty() {
@@ -64,7 +64,7 @@ impl Load {
         }
     }
 
-    /// Random I/O under plugs of 32.
+    /// Runs random I/O under plugs of 32.
     fn batches(&mut self, nr: u64) {
         for _ in 0..nr / DEPTH as u64 {
             let plug = plug();
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// Adjacent blocks under plugs of 16, which merge into one request each.
+    /// Submits adjacent blocks under plugs of 16, which merge into one request each.
     fn merges(&mut self, nr: u64) {
         for nth in 0..nr / 16 {
             let plug = plug();

@@ -34,7 +34,7 @@ impl Wal {
     }
 }
 
-/// FNV-1a. A real log may need a stronger checksum.
+/// Returns the FNV-1a checksum. A real log may need a stronger one.
 fn sum(record: &[u8]) -> u32 {
     record.iter().fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "it was taken")]
-    fn what_is_free_cannot_come_back() {
+    fn free_piece_cannot_be_returned() {
         let arena = Arena::new(4 * BUF_ALIGN).expect("memory");
         let part = arena.take(BUF_ALIGN).expect("there is room");
         arena.give_back(part, BUF_ALIGN);

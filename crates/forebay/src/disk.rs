@@ -303,7 +303,7 @@ impl Disk {
 
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
     /// ended. A thread that owns a hardware context has to reap its I/O meanwhile. A request whose
-    /// I/O has ended with its time limit (`io_timeout_ms`) may still be at the device.
+    /// I/O has ended because of its time limit (`io_timeout_ms`) may still be at the device.
     ///
     /// While the hold lives, blocking calls wait, submitted I/O is kept, and I/O with
     /// [`nowait`](Io::nowait) ends with [`BlockStatus::Again`](crate::BlockStatus::Again). This
@@ -386,8 +386,8 @@ impl Disk {
         self.shared.device().failure()
     }
 
-    /// Removes and returns the requests that were over their time limit (`io_timeout_ms`) since
-    /// the last call, oldest first; at most the last 256. For logs.
+    /// Removes and returns the requests that have exceeded their time limit (`io_timeout_ms`) since
+    /// the last call, oldest first. Keeps at most the last 256. For logs.
     pub fn take_late_requests(&self) -> Vec<LateRequest> {
         match self.shared.is_foreign() {
             true => Vec::new(),
@@ -396,8 +396,8 @@ impl Disk {
     }
 
     /// Lets I/O reach the device again after it was gone. Call it when the device is back. A write
-    /// that has ended with its time limit may still be at the device. Until it has completed, I/O
-    /// that overlaps it ends with [`BlockStatus::Offline`](crate::BlockStatus::Offline).
+    /// that has ended because of its time limit may still be at the device. Until it has completed,
+    /// I/O that overlaps it ends with [`BlockStatus::Offline`](crate::BlockStatus::Offline).
     pub fn revive(&self) {
         self.shared.device_state().revive();
     }

@@ -192,7 +192,7 @@ impl Awaited {
     fn end(mut self, toy: &Toy, shared: &Shared) {
         while !self.is_ended {
             let is_readable = shared.hctx(SHARED).alarm.is_set() || toy.has_done();
-            assert!(is_readable || self.woken.0.load(Relaxed), "the loop sleeps for ever");
+            assert!(is_readable || self.woken.0.load(Relaxed), "the loop sleeps forever");
             shared.poll_shared();
             self.poll();
         }

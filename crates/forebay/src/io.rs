@@ -162,9 +162,9 @@ pub struct Completion {
     pub user_data: u64,
     /// The number of bytes moved, fewer than requested only at the end of a file, or the failure.
     pub result: Result<u64, BlockStatus>,
-    /// The buffer of the [`Io`], if it had one. `None` as well if the I/O has ended with
+    /// The buffer of the [`Io`], if it had one. Also `None` if the I/O ended with
     /// [`Timeout`](BlockStatus::Timeout) before the device was done with the buffer
-    /// (`io_timeout_ms`): the layer frees it later.
+    /// (`io_timeout_ms`). The layer then frees the buffer later.
     pub buf: Option<Buf>,
     /// Time that the I/O waited for a tag, in nanoseconds, or `None` if it did not wait. 0 with
     /// `iostats=off` on a disk without a volatile cache.

@@ -149,7 +149,7 @@ impl BioQueue {
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
-        // The caller has its memory again when the bio ends, so it must not end early (H2).
+        // The caller may use its memory again when the bio ends, so it must not end early (H2).
         let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
         // SAFETY: the caller keeps the conditions; dropping the queue waits.
         let submitted = unsafe { self.submit_with(bio, ManuallyDrop::new(None), now) };
@@ -258,7 +258,7 @@ impl BioQueue {
         if let Some(poll) = &self.poll
             && !self.shared.is_foreign()
         {
-            poll.waiter.told();
+            poll.waiter.ack_poll();
             poll.clear();
         }
     }

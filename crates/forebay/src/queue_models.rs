@@ -116,7 +116,7 @@ fn plug_beside_a_gate(how: How, gate: Gate, closes_again: bool) {
     other.join().unwrap();
     while done.is_empty() {
         let is_woken = queue.has_ended() || shared.hctx(ctx.hctx()).alarm.is_set();
-        assert!(is_woken, "the loop sleeps for ever");
+        assert!(is_woken, "the loop sleeps forever");
         queue.reap_untold(1, &mut done);
     }
     assert_eq!(page.nr_written(), 1);

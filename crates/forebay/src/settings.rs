@@ -42,7 +42,7 @@ pub(crate) struct Settings {
 
 /// The end of the error for `wake=stash-v1`.
 const ONLY_SIMULATED: &str =
-    "; stash-v1 can hang, so only the simulator has it: forebay sim --wake=stash-v1";
+    "; stash-v1 can hang, so only the simulator has it: use forebay sim --wake=stash-v1";
 
 impl Settings {
     /// Takes the keys that every disk has.

@@ -65,7 +65,7 @@ use std::str::FromStr;
 /// | `reserved_tags` | below `nr_requests`; 0 | how many of those are for [`Io::reserved`] |
 /// | `async_depth` | 1 to `queue_depth`; all | the most for [`Io::background`] |
 /// | `wake` | the names of [`WakePolicy::ALL`] | what waits for a tag |
-/// | `tag_need` | the names of [`TagNeed`](crate::TagNeed) | tags that a split I/O waits for |
+/// | `tag_need` | the names of [`TagNeed`](crate::TagNeed) | how many tags a split I/O waits for |
 /// | `tag_set` | any name | disks of the process with the same name share tags |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one shared, the others owned by a thread |

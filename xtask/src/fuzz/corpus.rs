@@ -94,7 +94,7 @@ mod tests {
     use super::{inputs, spread, text};
 
     #[test]
-    fn what_is_kept_is_spread_over_all() {
+    fn kept_inputs_are_spread_over_the_corpus() {
         let all: Vec<Vec<u8>> = (0..10).map(|byte| vec![byte]).collect();
         assert_eq!(spread(&all, 5), [[0], [2], [4], [6], [8]]);
         assert_eq!(spread(&all, 20), all);

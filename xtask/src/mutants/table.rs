@@ -179,7 +179,7 @@ pub(super) const UNSEEN: &[Unseen] = &[
     Unseen {
         file: "run_state.rs",
         from: TRY_TAKE,
-        why: "that it releases: who only helps has published nothing",
+        why: "that it releases: a thread that only helps has published nothing",
     },
     Unseen {
         file: "run_state.rs",
@@ -189,24 +189,24 @@ pub(super) const UNSEEN: &[Unseen] = &[
     Unseen {
         file: "run_timer.rs",
         from: DELAY,
-        why: "that it acquires: who asks for a run reads nothing after it; and any change carries \
-              on what those before it have released",
+        why: "that it acquires: a thread that requests a run reads nothing after it; any change \
+              carries on what those before it have released",
     },
     Unseen {
         file: "run_timer.rs",
         from: BEGIN,
-        why: "that it releases: who runs has published nothing by that",
+        why: "that it releases: a thread that runs has published nothing with this step",
     },
     Unseen { file: "run_timer.rs", from: BEGIN_IF_DUE, why: "that it releases: as `begin`" },
     Unseen {
         file: "run_timer.rs",
         from: "self.at_ns.swap(NONE, Ordering::AcqRel);",
-        why: "who cancels reads nothing after it and has published nothing: the gate's own word \
-              orders what a stop is about",
+        why: "a thread that cancels reads nothing after it and has published nothing: the word of \
+              the gate orders the effects of a stop",
     },
     Unseen {
         file: "run_timer.rs",
         from: "self.at_ns.load(Ordering::Acquire)",
-        why: "it says how long to sleep; what is done after the sleep begins with `begin`",
+        why: "it only gives the time to sleep; all work after the sleep begins with `begin`",
     },
 ];

@@ -268,7 +268,7 @@ pub(super) const BUGS: &[Bug] = &[
         test: Test::model(
             "future::models::an_event_loop_submits_while_the_thread_of_the_disk_steps_down",
         ),
-        says: "the loop sleeps for ever",
+        says: "the loop sleeps forever",
     },
     Bug {
         name: "service-not-kicked",
@@ -294,6 +294,6 @@ pub(super) const BUGS: &[Bug] = &[
             "forebay",
             "futures::a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call",
         ),
-        says: "a thread waits for ever",
+        says: "a thread waits forever",
     },
 ];

@@ -28,18 +28,21 @@ pub(super) const BUGS: &[Bug] = &[
             from: "self.lent_bytes + piece <= self.budget_bytes && (more == 0 ||",
             to: "(more <= left || left < more ||",
         }],
-        test: Test::unit("forebay-serve", "pool::tests::greedy_clients_leave_everybody_a_share"),
+        test: Test::unit("forebay-serve", "pool::tests::greedy_clients_leave_every_client_a_share"),
         says: "",
     },
     Bug {
         name: "serve-handshake-never-cut-off",
-        what: "a client may stay in its handshake for ever",
+        what: "a client may stay in its handshake forever",
         edits: &[Edit {
             file: "crates/forebay-serve/src/worker/life.rs",
             from: "conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);",
             to: "conn.deadline_ns = Some(self.disks.now_ns + 1000 * HANDSHAKE_NS);",
         }],
-        test: Test::it("forebay-cli", "serve::hostile::floods::who_chooses_no_export_is_cut_off"),
+        test: Test::it(
+            "forebay-cli",
+            "serve::hostile::floods::client_without_an_export_is_disconnected",
+        ),
         says: "",
     },
     Bug {
@@ -52,7 +55,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay-serve",
-            "metrics::registry::tests::what_a_connection_has_counted_stays_with_its_export",
+            "metrics::registry::tests::counts_of_a_connection_stay_with_its_export",
         ),
         says: "",
     },
@@ -80,7 +83,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay-serve",
-            "tls::tests::peers::with_verification_only_clients_that_the_authority_knows_are_served",
+            "tls::tests::peers::with_verification_only_clients_with_a_valid_certificate_are_served",
         ),
         says: "",
     },

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_device_is_not_in_use() {
+    fn file_that_is_no_block_device_is_not_in_use() {
         assert_eq!(use_of(Path::new("/proc/self/exe")), None);
         assert_eq!(use_of(Path::new("/nowhere/at/all")), None);
     }

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_stays() {
+    fn data_that_another_program_wrote_meanwhile_is_kept() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("old");
         std::fs::write(&path, "kept").expect("a file");

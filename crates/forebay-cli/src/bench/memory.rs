@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn so_do_the_bits_of_verify() {
+    fn bits_of_verify_count() {
         let args = "--filename=ram:1G --name=a --rw=write --bs=512 --verify=crc32c";
         check(args, (1 << 18) + 512, None);
         let message = "a: not enough memory: 257KiB needed, 256KiB available; --verify \

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_the_same_with_the_same_settings_shares_it() {
+    fn jobs_with_the_same_file_and_settings_share_a_disk() {
         check_disks("--filename=ram:1M --name=a --numjobs=3 --name=b --rw=write", &[0, 0, 0, 0]);
         check_disks("--filename=x --name=a --plug=none --name=b --name=c --plug=none", &[0, 1, 0]);
         check_disks("--filename=x --name=a --direct=1 --name=b --filename=y", &[0, 1]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_those_who_share_a_disk_need_is_put_together() {
+    fn needs_of_jobs_that_share_a_disk_are_combined() {
         let args = "--filename=x --name=a --rw=write --name=b --rw=read --iodepth=5000";
         check(args, &["x?nr_bios=5000", "x?nr_bios=5000"]);
         check("--filename=x --name=a --name=b", &["x?read_only=on", "x?read_only=on"]);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_once_and_in_order() {
+    fn written_blocks_are_read_back_once_and_in_order() {
         let region = Region { offset: 8192, len: 100 * 4096 };
         let mut written = Written::Blocks { region, bs: 4096, bits: vec![0; 2] };
         assert!(written.is_empty());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_over_is_not_read_back() {
+    fn overwritten_blocks_are_not_read_back() {
         let mut written = Written::Pieces(BTreeMap::new());
         for (offset, len) in [(0, 4096), (8192, 8192), (4096, 1024), (4096, 5000), (20_000, 10)] {
             written.insert(write(offset, len));

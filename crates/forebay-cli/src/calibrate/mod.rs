@@ -30,7 +30,7 @@ Each load runs alone: random reads of 4k with 1 to 256 in flight, larger random 
 reads. One repetition runs every load once. A file or block device is opened with direct=on, unless
 the spec has that key. Standard output receives a model file: the family and its constants, each
 with the interval of the repetitions or the words 'not determined by this load'. Comments compare
-each load with the model, and one load that was left out of the fit. For example:
+each load with the model, including one load that was left out of the fit. For example:
   forebay calibrate /dev/vdb > my.model
   forebay sim JOB.fio --device my.model --compare plug=none
   forebay bench --filename='model:my.model?data=off' --rw=randread
@@ -55,7 +55,8 @@ pub(crate) struct Args {
     #[arg(value_parser = usage::number::<2, 100>)]
     repetitions: u64,
     /// The family of models: fixed, nvme, virtio-ram, hdd, ssd-sas or, with --write, sata
-    /// [default: the one that fits best; of nearly equal ones that with the fewest constants]
+    /// [default: the one that fits best; if several fit about equally, the one with the fewest
+    /// constants]
     #[arg(long, value_name = "NAME", value_parser = family)]
     family: Option<Family>,
     /// Also measure writes and flushes, which destroys the data of the disk

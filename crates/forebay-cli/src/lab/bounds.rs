@@ -64,7 +64,7 @@ fn stash_and_fair_switch_several_times_less_than_batch_with_every_sleep_counted(
 }
 
 #[test]
-fn fair_starves_nobody_and_makes_nobody_wait_twice_the_fair_share() {
+fn fair_starves_no_job_and_bounds_waits_by_twice_the_fair_share() {
     for table in &TAGS {
         for jobs in [24, 72, 1024] {
             let load = load(table, jobs, WakePolicy::Fair);
@@ -135,7 +135,7 @@ fn a_cell_has_a_row_of_each_metric_beside_what_was_published_of_it() {
 }
 
 #[test]
-fn what_queueing_pending_work_cost_comes_out_with_the_published_gains() {
+fn cost_of_queueing_pending_work_gives_the_published_gains() {
     let rows = virtual_time::run();
     let gains = |part: &str| -> Vec<f64> {
         let of_part = |row: &&Row| row.part.ends_with(part) && row.metric == metric::GAIN;

@@ -1,7 +1,7 @@
 //! Split reads beside small ones, with few tags: the gain of gathering tags (`tag_need`).
 //!
-//! Nothing was published. The reads of 1 MiB are those of `tags`. Small reads between them take
-//! single tags, so a large read often finds fewer free tags than it has parts.
+//! No figures were published for this load. The reads of 1 MiB are those of `tags`. Small reads
+//! between them take single tags, so a large read often finds fewer free tags than it has parts.
 
 use forebay_sim::lab::{Costs, Measured, TagLoad, TagNeed, WakePolicy, Worker, measure_tags};
 
@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "tags-mixed";
 /// The devices of `tags`.
 const DEVICES: [&str; 3] = ["hdd", "ssd-sas", "nvme"];
 
-/// The policies: bios take each freed tag, or gather.
+/// The policies: a split bio takes each freed tag, or gathers tags.
 const NEEDS: [TagNeed; 2] = [TagNeed::One, TagNeed::Parts];
 
 /// Numbers of tags.
@@ -26,7 +26,7 @@ const NR_JOBS: u32 = 24;
 /// Reads in flight for each tag. Half of the reads in flight have four parts.
 const READS_PER_TAG: u32 = 4;
 
-/// Runs it on all devices, or on one.
+/// Runs the experiment on all devices, or on one.
 pub(super) fn rows(only: Option<&str>) -> Vec<Row> {
     let devices = DEVICES.into_iter().filter(|name| only.is_none_or(|only| only == *name));
     devices.flat_map(|name| by_metric(of_device(name))).collect()
@@ -66,7 +66,7 @@ fn of_cell(name: &'static str, need: TagNeed, nr_tags: u32) -> Vec<Row> {
     ]
 }
 
-/// Returns the rate of bytes of large and small reads together.
+/// Returns the throughput of large and small reads together, in MiB per second.
 fn mib_per_s(measured: &Measured) -> f64 {
     let [large, small] = measured.latencies.each_ref().map(|latency| latency.count() as f64);
     (large + small / 256.0) * 1e9 / measured.run_ns as f64
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn gathering_gains_where_there_is_an_arm_and_costs_elsewhere() {
+    fn gathering_gains_on_a_rotational_disk_and_costs_on_flash() {
         let (hdd, nvme) = (gain("hdd", 8), gain("nvme", 8));
         assert!(hdd > 0.005, "{hdd}");
         assert!(nvme < -0.005, "{nvme}");
     }
 
     #[test]
-    fn gathering_changes_nothing_where_tags_are_many() {
+    fn gathering_changes_nothing_with_many_tags() {
         for name in DEVICES {
             let gain = gain(name, 64);
             assert!(gain.abs() < 0.005, "{name}: {gain}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_gather_by_default_where_it_gains() {
+    fn default_gathers_only_on_the_rotational_disk() {
         for name in DEVICES {
             let by_default = iops(name, TagNeed::Auto, 8);
             let need = if name == "hdd" { TagNeed::Parts } else { TagNeed::One };

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_its_bound_has_a_reason_and_what_is_not_has_none() {
+    fn figures_have_a_note_only_if_over_their_bound() {
         let mut rows = [sample(), Row { value: 94.0, ..sample() }];
         add(&mut rows, &TAGS[0], &[1], 1.0);
         assert_eq!(rows[0].note, FITTED_DISK);

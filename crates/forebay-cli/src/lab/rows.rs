@@ -9,8 +9,8 @@ pub(super) struct Row {
     pub(super) part: &'static str,
     /// The model of the device.
     pub(super) device: &'static str,
-    /// The number of jobs (`tags`), of tags (`tags-mixed`), of I/Os in flight (`run`), or of
-    /// threads (`flush`).
+    /// The number of jobs (`tags`), tags (`tags-mixed`), I/Os in flight (`run`) or threads
+    /// (`flush`).
     pub(super) x: u32,
     /// The name of the figure.
     pub(super) metric: &'static str,

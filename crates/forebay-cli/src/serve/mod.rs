@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
     /// Name of an export; repeat it for several disks, in their order [default: a single disk is
-    /// the default export; of several, each has the last part of its path]
+    /// the default export; each of several disks has the last part of its path]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Description of an export, sent to clients; repeat it for several disks, in their order
@@ -85,7 +85,7 @@ pub(crate) struct ServeArgs {
     /// Require client certificates signed by ca-cert.pem
     #[arg(long)]
     tls_verify_peer: bool,
-    /// Most connections at once that have chosen an export
+    /// Maximum number of connections that have chosen an export
     #[arg(long, default_value_t = Limits::default().connections, value_name = "N")]
     max_connections: usize,
     /// Threads that serve connections [default: one per processor]

@@ -78,7 +78,7 @@ const FAST: &str = r#"printf '{\n"jobs": [{"ctx": 1, "read": {"total_ios": 9, "i
     "trim": {"total_ios": 0}}]}\n'"#;
 
 #[test]
-fn what_is_worse_fails_only_if_that_was_asked_for() {
+fn worse_result_fails_only_if_requested() {
     let folder = folder();
     let args = "--name=a --filename=null:1M --compare=fio";
     let output = with_fio(&folder, "fio-3.33", FAST, args);
@@ -153,7 +153,7 @@ fn the_other_device_is_refused_before_the_first_run() {
 }
 
 #[test]
-fn what_is_no_single_group_or_logs_is_refused_before_the_first_run() {
+fn several_groups_or_logs_are_refused_before_the_first_run() {
     let folder = folder();
     let check = |args: &str, message: &str| {
         let args = format!("--filename=disk.img --size=1m --name=a --rw=write {args}");

@@ -23,7 +23,7 @@ fn run_under(calls: &[(i64, i32)], folder: &TempDir, args: &str) -> Output {
 }
 
 #[test]
-fn what_is_used_instead_is_said_once_for_each_disk() {
+fn substitute_is_reported_once_for_each_disk() {
     let folder = folder();
     data_file(&folder, "x.img", 1 << 20);
     data_file(&folder, "y.img", 1 << 20);

@@ -69,7 +69,7 @@ fn after_a_signal_no_stage_begins() {
 }
 
 #[test]
-fn what_is_ignored_is_told_once_and_before_the_report() {
+fn ignored_options_are_listed_once_before_the_report() {
     let folder = folder();
     let text = "[a]\nfilename=ram:1M\nunlink=1\n[b]\nfilename=ram:1M\nunlink=1\n";
     write(folder.path().join("a.fio"), text).expect("a file");

@@ -88,7 +88,7 @@ fn check_refused(args: &str, message: &str) {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     check_refused("", "Usage: forebay lab <COMMAND>");
     check_refused("fly", "forebay: unknown command 'fly'");
     check_refused("tags --sim --real", "forebay: --sim cannot be combined with --real");

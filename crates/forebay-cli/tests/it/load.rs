@@ -45,7 +45,7 @@ fn a_rate_holds_in_each_loop() {
 }
 
 #[test]
-fn what_pauses_takes_at_least_as_long() {
+fn job_with_pauses_takes_at_least_as_long() {
     let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";
     let report = bench_json(&folder(), args);
     assert_eq!(ios(&report, "read"), 16);

@@ -58,7 +58,7 @@ fn check_refused(args: &str, code: i32, message: &str) {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn job_that_cannot_be_simulated_is_refused() {
     let unknown = "wrong.fio:2:1: unknown option iodpth; did you mean iodepth?\n  \
                      2 | iodpth=4\n    | ^^^^^^";
     check_refused("wrong.fio", 2, unknown);

@@ -1,23 +1,24 @@
 //! Gathering of tags for split bios under `wake=fair` (T14).
 //!
-//! Bios take tags in order of arrival. A split bio that is the oldest either takes each tag as it
-//! is freed, or *gathers*: it waits until as many tags are free as it still needs, and then takes
-//! them all. So its parts reach the device together. An arm that serves neighbours one after
-//! another then does not leave between two parts, to return for the second. A device without an arm
-//! gains nothing, and idles while tags are gathered. [`TagNeed`] chooses.
+//! Bios take tags in order of arrival. When a split bio is the oldest, it either takes each tag as
+//! it is freed, or *gathers*: it waits until as many tags are free as it still needs, and then
+//! takes them all. So its parts reach the device together. The arm of a rotational disk then serves
+//! them one after another, and does not move away between two parts. A device without an arm gains
+//! nothing, and is idle while tags are gathered. [`TagNeed`] is the setting.
 //!
 //! Counterpart in Linux: none that was merged. "blk-mq: provide more tags for woken-up process when
 //! tag allocation is busy", 2020, and a series of 2022 on the needs of split bios have the same
 //! aim for threads that wait.
 //!
 //! Gathered tags stay in the set: no other bio of the context takes them, because the oldest goes
-//! first. So nothing has to be given back if the bio ends in another way. Bios behind it wait for
-//! at most `need` completions more than without gathering (T8). It needs at most half of the depth
-//! (T10), so there are always requests in flight that bring the missing tags (T1).
+//! first. So nothing has to be returned if the bio ends without being issued. Bios behind it wait
+//! for at most `need` more completions than without gathering (T8). It needs at most half of the
+//! depth (T10), so the missing tags always belong to requests in flight, which will free them (T1).
 //!
-//! A set that several disks share is different: others take its free tags. So is a set with
-//! reserved or background tags: such bios pass the oldest, and could take each tag that comes free
-//! while it waits for two. There, and where threads wait for tags, each part waits for itself.
+//! If several disks share a set, the other disks take its free tags. In a set with reserved or
+//! background tags, bios of these classes pass the oldest one, and could take each tag that is
+//! freed while it waits for two. In both cases, and where threads wait for tags, a split bio does
+//! not gather.
 
 use crate::hctx::{HardwareContext, Turn};
 use crate::limits::QueueLimits;
@@ -33,7 +34,7 @@ pub(crate) struct Gather {
     is_on: bool,
     /// How many more tags the bio that has gathered takes without another check.
     nr_left: u32,
-    /// The index of that bio among the split ones, once its first part was cut.
+    /// The index of that bio in the list of split bios, once its first part was cut.
     bio: Option<u32>,
 }
 
@@ -68,8 +69,8 @@ pub(crate) enum Gathered {
 }
 
 impl Gather {
-    /// Returns how many tags must be free before a request takes one, if it may have `nr_tags` in
-    /// all (T10). The depth may change at any time, so nothing of this is kept.
+    /// Returns how many tags must be free before a request takes one, if a bio may use at most
+    /// `nr_tags` (T10). The depth may change at any time, so the result must not be stored.
     pub(crate) fn need(
         &self,
         rq: &Request,

@@ -65,8 +65,8 @@ enum State {
 }
 
 impl Lines {
-    /// For a set of `depth` tags that threads can wait for. Returns none for a policy under which
-    /// threads do not wait.
+    /// Creates the queues for a set of `depth` tags that threads can wait for. Returns none for a
+    /// policy under which threads do not wait.
     pub(crate) fn new(policy: WakePolicy, depth: u32) -> Option<Lines> {
         (policy != WakePolicy::Fair).then(|| Lines {
             waits: TagWaits::new(policy, depth),

@@ -150,8 +150,8 @@ impl HardwareContext {
         self.admission.as_mut()?.lines.as_mut()
     }
 
-    /// Makes threads wait for tags by the first version of stash-and-wake, which can hang
-    /// ([`TagWaits::stash_v1`](crate::TagWaits::stash_v1)). For simulators only.
+    /// Sets the policy by which threads wait for tags to the first version of stash-and-wake, which
+    /// can hang ([`TagWaits::stash_v1`](crate::TagWaits::stash_v1)). For simulators only.
     ///
     /// # Panics
     /// Panics if threads wait for tags already.

@@ -13,8 +13,9 @@
 //!   request is pending again, for the next flush. One exception: a request that needs no more than
 //!   the running flush was issued for joins it ([`Durability`](crate::Durability)).
 //! - F3 if it fails, exactly the running requests fail, and the requests that cover lost writes.
-//!   A command that was given up (H5) has failed. Until it completes, pending requests fail, too:
-//!   F1, and it may receive an error of the file that they would not get.
+//!   A command that was given up (H5) counts as failed. Until it completes, pending requests fail,
+//!   too: no other flush may be issued (F1), and the command may receive an error of the file that
+//!   a later flush would not get.
 //! - F4 a PREFLUSH orders its data after the writes that had ended when it arrived, and after
 //!   nothing else.
 //! - F5 some devices execute a flush only while nothing else is in flight. While a flush runs on
@@ -173,14 +174,14 @@ impl FlushMachine {
         self.is_running && !self.is_settling || self.is_given_up()
     }
 
-    /// Returns whether its command is at the device, and the requests that waited for it have ended
-    /// (H5).
+    /// Returns whether its command is at the device although the requests that waited for it have
+    /// ended (H5).
     fn is_given_up(&self) -> bool {
         self.command.is_none() && !self.is_running
     }
 
-    /// Returns whether a flush proves nothing now, because a sync that was given up is at the
-    /// device: it may receive the error that the flush does not get.
+    /// Returns whether a flush would prove nothing now, because a sync that was given up is still
+    /// at the device. That sync may receive the error that the flush should report.
     fn is_blocked(&self) -> bool {
         self.is_given_up() || self.nr_syncs_given_up > 0
     }
@@ -190,12 +191,12 @@ impl FlushMachine {
         self.nr_syncs_given_up += 1;
     }
 
-    /// Takes back what [`sync_given_up`](Self::sync_given_up) has counted: it has completed.
+    /// Undoes [`sync_given_up`](Self::sync_given_up) after the write has completed.
     pub(crate) fn sync_is_back(&mut self) {
         self.nr_syncs_given_up -= 1;
     }
 
-    /// Takes a command back that was given up and has completed.
+    /// Stores the command for the next flush, after it was given up and has completed.
     pub(crate) fn give_back(&mut self, command: Option<Request>) {
         self.command = command;
     }
@@ -250,7 +251,7 @@ impl FlushMachine {
         }
     }
 
-    /// Takes back what [`count_issued`](Self::count_issued) has counted: the request has completed.
+    /// Undoes [`count_issued`](Self::count_issued) after the request has completed.
     #[inline]
     pub(crate) fn count_completed(&mut self, steps: Steps) {
         if steps == Steps::DATA.and(Steps::POST) {

@@ -163,8 +163,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends the bios of a request that stays at the driver (H5), as after a failure. Its tag stays
-    /// taken.
+    /// Ends the bios of a request that stays at the driver (H5), as after a failure. The request
+    /// keeps its tag.
     pub(crate) fn end_given_up(&mut self, mut rq: Request) {
         let hctx = &mut *self.hctx;
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
@@ -210,7 +210,7 @@ impl Turn<'_> {
         }
     }
 
-    /// E1: the first `n` bytes at the driver were moved.
+    /// Handles a completion of which the first `n` bytes at the driver were moved (E1).
     fn progress(&mut self, tag: Tag, mut rq: Request, n: u64) -> After {
         let window = rq.window_len(&self.hctx.splits);
         assert!(n <= window, "a completion of more bytes than were asked for");
@@ -253,7 +253,7 @@ impl Turn<'_> {
         }
     }
 
-    /// E2 and E3.
+    /// Handles a failure (E2, E3).
     #[cold]
     fn fail(&mut self, tag: Tag, mut rq: Request, status: BlockStatus) -> After {
         if status == BlockStatus::Offline {
@@ -284,8 +284,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A1 and A2: enters the request's range among the retries, unless an overlapping write may
-    /// have been issued since. Once the range is entered, no overlapping write is issued. Returns
+    /// Enters the request's range among the retries (A1), unless an overlapping write may have been
+    /// issued since (A2). Once the range is entered, no overlapping write is issued. Returns
     /// whether the request may be tried again.
     #[cold]
     fn may_retry(&mut self, tag: Tag, rq: &mut Request) -> bool {

@@ -35,7 +35,7 @@ impl Turn<'_> {
         let is_busy = if !self.gates.dispatch {
             hctx.keep_incoming();
             if hctx.flush.is_needed {
-                // Otherwise these would wait behind other requests once the gate is open.
+                // Otherwise they would wait behind other requests once the gate is open.
                 self.take_new_flushes();
             }
             false
@@ -168,7 +168,7 @@ impl Turn<'_> {
         if is_write {
             retries.writes().count_write(hctx.count_at);
         }
-        // H6, and A1. A retry does not hold back its own request.
+        // H6 and A1. A retry does not hold back its own request.
         let has_ranges = retries.any();
         let is_refused =
             has_ranges && retries.is_quarantined(rq.ranges(&hctx.splits)) && !plants!(ForgetRange);
@@ -382,8 +382,8 @@ impl Turn<'_> {
         }
     }
 
-    /// H3: ends the oldest request of the backlog if the device is gone, because its tags may never
-    /// come back. Returns whether it did.
+    /// Ends the oldest request of the backlog if the device is gone, because its tags may never
+    /// come back (H3). Returns whether it did.
     #[cold]
     fn end_without_tag(&mut self) -> bool {
         if !self.hctx.device.is_failed() {

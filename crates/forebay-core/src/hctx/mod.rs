@@ -82,7 +82,7 @@ pub struct HardwareContext {
     pub(crate) completions: Completions,
     pub(crate) writes: WriteLog,
     pub(crate) nr_in_flight: u32,
-    /// The number of those that threads make themselves.
+    /// How many of these requests are I/O that threads make themselves ([`SlotState::Begun`]).
     pub(crate) nr_begun: u32,
     /// An upper bound of the bios per request at the driver.
     pub(crate) bios_per_request_max: u32,
@@ -105,14 +105,16 @@ pub(crate) enum SlotState {
     Waiting,
     /// The request is at the driver.
     Issued,
-    /// The same, and the thread that has issued it makes the I/O itself ([`Issue::Begun`]).
+    /// The request is at the driver, and the thread that issued it makes the I/O itself
+    /// ([`Issue::Begun`]).
     Begun,
     /// The request is at the driver, and its bios have ended (H5).
     GivenUp,
 }
 
 impl SlotState {
-    /// Returns the state of a tag whose request the driver has accepted; `None` if it has not.
+    /// Returns the state of a tag after this answer of the driver; `None` if the driver has not
+    /// accepted the request.
     #[inline]
     pub(crate) fn of_accepted(answer: Issue) -> Option<SlotState> {
         match answer {
@@ -340,8 +342,8 @@ impl HardwareContext {
     fn next_at_ns(&self, gates: Gates) -> u64 {
         // An opened gate runs the context by itself.
         let flush_ns = if gates.dispatch { self.flush.due_ns() } else { NO_DEADLINE };
-        // Also with nothing at the driver: the next request is issued before that time, and then
-        // finds this deadline armed, instead of kicking the leader for its own.
+        // The time limit counts even with nothing at the driver. A request that is issued before
+        // that time then finds a deadline armed, and need not kick the leader for its own.
         flush_ns.min(self.timeouts.next_ns())
     }
 

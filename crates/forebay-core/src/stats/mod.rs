@@ -76,7 +76,8 @@ pub enum CounterUnit {
 
 /// Defines the counters that the holder of a token writes, their sums, and the table of both.
 ///
-/// Each has its documentation, its name, its unit, its metric and the help text of that.
+/// Each entry has documentation, a name, a unit, the name of its metric and that metric's help
+/// text.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident, $unit:ident, $metric:literal, $help:literal;)+) => {
         /// All counters of a disk.

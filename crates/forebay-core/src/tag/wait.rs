@@ -25,7 +25,7 @@
 //! - A waiter that gives up takes the steps of one that got its tags without a wake-up:
 //!   `waits.remove`, else `waits.donate`.
 //! - Shrinking: first `waits.resize`, then the set's `resize` (T6). Growing: first the set's.
-//! - A thread that takes tags reports it (`waits.took`) to waits by [`TagWaits::stash_v1`].
+//! - With [`TagWaits::stash_v1`], a thread that takes tags reports it (`waits.took`).
 
 use alloc::collections::VecDeque;
 
@@ -84,8 +84,8 @@ impl TagWaits {
         TagWaits { line, wakes: Wakes::stash_v1(depth) }
     }
 
-    /// Returns whether these are waits by [`TagWaits::stash_v1`]; their
-    /// [`policy`](TagWaits::policy) is [`WakePolicy::Stash`].
+    /// Returns whether [`TagWaits::stash_v1`] created this queue. Its [`policy`](TagWaits::policy)
+    /// is [`WakePolicy::Stash`] in that case.
     pub fn is_stash_v1(&self) -> bool {
         self.wakes.is_stash_v1
     }

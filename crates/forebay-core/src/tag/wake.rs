@@ -111,7 +111,7 @@ pub(super) struct Wakes {
     batch: u32,
     freed: u32,
     woken: u32,
-    /// For that version: the fill level of the stash, and whether the stash has been
+    /// Used by that version only: the fill level of the stash, and whether the stash has been
     /// full since it was last empty.
     stash: (u32, bool),
 }
@@ -153,8 +153,8 @@ impl Wakes {
         self.settle(line, out);
     }
 
-    /// With many waiters, wakes one for each freed tag, unless most tags are in use. Returns how
-    /// many of the freed tags are left for the common counters.
+    /// Wakes one waiter for each freed tag if there are many waiters, unless most tags are in use.
+    /// Returns how many of the freed tags are left for the common counters.
     fn free_by_busy(
         &mut self,
         nr_freed: u32,
@@ -174,8 +174,8 @@ impl Wakes {
         nr_freed - nr
     }
 
-    /// With many waiters, fills the stash, or wakes one for each freed tag once the stash is full.
-    /// Returns how many of the freed tags are left for the common counters.
+    /// Fills the stash if there are many waiters or, once it is full, wakes one of them for each
+    /// freed tag. Returns how many of the freed tags are left for the common counters.
     fn free_by_stash(
         &mut self,
         nr_freed: u32,

@@ -26,7 +26,7 @@ pub enum LateStage {
     Cancelled,
     /// The driver cannot cancel it, and waits for it.
     Awaited,
-    /// It has not completed within the grace period: the device counts as gone because of it.
+    /// It has not completed within the grace period, so the device counts as gone.
     GivenUp,
 }
 

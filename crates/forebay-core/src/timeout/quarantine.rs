@@ -3,9 +3,9 @@
 //!
 //! The slot of such a request stays in the table as [`SlotState::GivenUp`], so its tag is taken and
 //! it counts as in flight. Its bios leave as after a failure. Each bio with memory carries a
-//! [`MemoryHold`], of which the quarantine keeps a second handle until the driver completes the
-//! request. The owner of the bio puts the memory into the hold and drops its handle. So the memory
-//! is freed with the later of the two, on either side, without any other agreement between them.
+//! [`MemoryHold`], and the quarantine keeps a second handle of it until the driver completes the
+//! request. The owner of the bio puts the memory into the hold and drops its handle. The last
+//! handle that is dropped frees the memory, so the two sides need no other synchronization.
 //!
 //! A bio that is split has one hold for all of its parts.
 
@@ -23,14 +23,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 
-/// A shared place for the memory of a bio that has ended while the driver may use that memory. The
-/// layer drops its handle when the driver is done. The layer does not look into it.
+/// A shared place for the memory of a bio that has ended while the driver may still use that
+/// memory. The layer drops its handle when the driver is done, and never accesses the content.
 pub type MemoryHold = Arc<dyn Any + Send + Sync>;
 
 /// Creates an empty [`MemoryHold`], of the type that the owners of bios expect.
 pub type NewMemoryHold = fn() -> MemoryHold;
 
-/// Creates the holds of a context whose owner has set nothing else.
+/// Creates the holds of a context if [`HardwareContext::set_new_hold`] was not called.
 pub(super) fn no_memory() -> MemoryHold {
     Arc::new(())
 }
@@ -42,7 +42,7 @@ pub(super) struct GivenUp {
     flags: BioFlags,
     /// It may still change the device (H6).
     is_change: bool,
-    /// It is a sync of a file (F8), with so many bytes.
+    /// The number of bytes, if it is a write that syncs a file (F8).
     sync_len: Option<u64>,
     /// The memory that the driver may use.
     holds: Vec<MemoryHold>,
@@ -61,7 +61,7 @@ impl Turn<'_> {
             &mut *self.hctx;
         let slot = &mut table[tag.index()];
         let Some(rq) = slot.rq.as_mut().filter(|rq| may_end_early(rq, splits)) else { return };
-        // If a thread makes the I/O itself, that does not end with the bio.
+        // A thread that makes the I/O itself continues its call after the bio has ended.
         *nr_begun -= u32::from(slot.state == SlotState::Begun);
         slot.state = SlotState::GivenUp;
         timeouts.take_overdue(tag);
@@ -72,11 +72,11 @@ impl Turn<'_> {
             return self.give_up_flush();
         }
         let mut rq = slot.rq.take().expect("checked above");
-        // Before a bio ends: a later bio of its submitter finds the range.
+        // This happens before any bio ends, so a later bio of the same submitter finds the range.
         given_up.is_change = rq.op.is_write();
         if given_up.is_change {
             retries.quarantine(rq.ranges(splits));
-            // It is not known whether its data, or a part of them, survive any flush.
+            // Any part of its data may be missing from the device, even after a flush.
             rq.doubt(splits);
         }
         if rq.steps.is_native_fua() && limits.fua_is_sync {
@@ -140,8 +140,8 @@ impl HardwareContext {
         self.timeouts.new_hold = new_hold;
     }
 
-    /// Returns whether requests are at the driver, the bios of all of them have ended before (H5),
-    /// and nothing waits. If the driver never completes them, no turn will change that.
+    /// Returns whether the only requests left are at the driver, and all of their bios have ended
+    /// (H5). If the driver never completes them, no turn will change that.
     pub fn has_only_given_up(&self) -> bool {
         let nr_given_up = self.timeouts.nr_given_up();
         nr_given_up > 0
@@ -174,8 +174,7 @@ impl HardwareContext {
         self.timeouts.given_up.iter().map(|given_up| given_up.holds.len()).sum()
     }
 
-    /// Returns whether a request at the driver may still change the device, although its bios have
-    /// ended (H6).
+    /// Returns whether a request whose bios have ended may still change the device (H6).
     pub fn may_change_late(&self) -> bool {
         self.timeouts.given_up.iter().any(|given_up| given_up.is_change)
     }

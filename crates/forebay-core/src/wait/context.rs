@@ -33,7 +33,7 @@ pub enum Step {
     BecameLeader,
     /// The leader has taken the delayed run.
     TookTimer,
-    /// The leader has announced for what it waits.
+    /// The leader has announced what it waits for.
     AnnouncedLead,
     /// The leader, which does not hold the token, has announced a wait in the driver.
     Blocked,
@@ -87,7 +87,7 @@ pub trait Context {
     /// is foreign code and may block on anything.
     fn runs_wakers(&self, token: &Self::Token) -> bool;
 
-    /// Begins the request that was left to this thread, if there is one, in another way
+    /// Makes the driver begin the request that was left to this thread, if there is one
     /// ([`Driver::withdraw`](crate::Driver::withdraw)). Returns whether that has completed requests
     /// that no wait and no descriptor will report.
     #[inline]
@@ -95,7 +95,7 @@ pub trait Context {
         false
     }
 
-    /// Wakes the threads and tasks that turns were about. Called once the token is released.
+    /// Wakes the threads and tasks that turns have recorded. Called once the token is released.
     fn released(&mut self, token: Self::Token);
 
     /// Removes a thread from the list of followers.
@@ -126,7 +126,8 @@ pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Tok
     release_by(at, token, RunState::release_to_wait)
 }
 
-/// Releases the token by a change of the run state, which returns whether it did.
+/// Releases the token by `change`, which returns whether the run state allowed it. Returns the
+/// token if it did not.
 #[inline]
 fn release_by<C: Context>(
     at: &mut C,
@@ -172,8 +173,8 @@ pub fn run_turn<C: Context>(at: &mut C) {
     }
 }
 
-/// Publishes work by `push`, because another thread holds the token, and requests a turn (R2).
-/// Returns the token if it is free by now.
+/// Publishes work with `push`, because another thread holds the token, and requests a turn (R2).
+/// Returns the token if it has become free.
 pub fn publish<C: Context>(at: &mut C, push: impl FnOnce(&mut C)) -> Option<C::Token> {
     if plants!(RunFirst) {
         let token = at.request_run();

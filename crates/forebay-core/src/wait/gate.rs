@@ -1,19 +1,18 @@
 //! Gates: freezing, quiescing and stopping all hardware contexts of a disk.
 //!
-//! Several threads may hold the same gate closed. The last one that lets go opens it.
+//! Several threads may hold the same gate closed. The end of the last hold opens it.
 //!
-//! A freeze waits for I/O that another hold may keep from ending. An admitted request that is not
-//! at the driver ends only when no other hold quiesces or stops the disk any more. Such a request
-//! is *stranded*. A freeze that finds one fails, because the other hold may belong to its own
-//! caller.
+//! A freeze waits for admitted requests to end. While another hold quiesces or stops the disk, an
+//! admitted request that is not at the driver cannot end. Such a request is *stranded*. A freeze
+//! that finds one fails, because the caller of the freeze may itself own the other hold.
 
 use crate::plant::plants;
 use crate::run_state::{Gate, RunState};
 
 /// The number of holds on each gate of a disk.
 ///
-/// Kept under a lock, under which the gates are closed and opened: otherwise a hold that begins
-/// could find its gate opened by one that ends.
+/// Protected by a lock, which is also held while gates are closed and opened. Otherwise a hold that
+/// ends could open the gate of a hold that has just begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds([u32; 3]);
 
@@ -34,10 +33,10 @@ impl Holds {
     }
 }
 
-/// A disk, as a thread (or a simulated task) that holds its gates uses it. Contexts are numbered
-/// from 0.
+/// A disk as seen by a thread (or a simulated task) that closes and opens its gates. Contexts are
+/// numbered from 0.
 pub trait Gated {
-    /// The reason why a wait until the disk is drained fails.
+    /// The error of a wait until the disk is drained.
     type Error;
 
     /// Returns the number of hardware contexts.
@@ -56,7 +55,7 @@ pub trait Gated {
     /// Cancels the delayed runs of a context.
     fn cancel_runs(&self, at: usize);
 
-    /// Returns whether the contexts belong to another process, which this one was forked from.
+    /// Returns whether the contexts belong to the parent process, before a fork.
     #[inline]
     fn is_foreign(&self) -> bool {
         false
@@ -82,13 +81,13 @@ pub trait Gated {
     /// No turn is in progress.
     fn is_stranded(&self, at: usize) -> bool;
 
-    /// Returns the failure of a freeze that finds a stranded request behind this other gate.
+    /// Returns the error of a freeze that has found a request stranded behind this other gate.
     fn stranded(&self, behind: Gate) -> Self::Error;
 
     /// Lets other threads run, for a short time.
     fn pause(&mut self);
 
-    /// Sleeps before the next look at a context that is not drained.
+    /// Sleeps before the next check of a context that is not drained.
     ///
     /// # Errors
     /// The time limit of the wait has passed.
@@ -136,7 +135,7 @@ fn is_drained<D: Gated>(disk: &mut D, at: usize) -> Result<bool, D::Error> {
     if disk.is_foreign() {
         return Ok(true);
     }
-    // Otherwise the context may have no thread that turns it.
+    // Otherwise there may be no thread that turns the context.
     if disk.is_shared(at) || disk.owns(at) {
         disk.run_turn(at);
     }
@@ -152,8 +151,8 @@ fn is_drained<D: Gated>(disk: &mut D, at: usize) -> Result<bool, D::Error> {
     Ok(disk.is_drained(at))
 }
 
-/// Ends a hold. If it was the last one, opens the gate on all contexts and has them run: no other
-/// thread runs the requests that the gate held back (R4).
+/// Ends a hold. If it was the last one, opens the gate on all contexts and runs them, because no
+/// other thread would run the requests that the gate held back (R4).
 pub fn open<D: Gated>(disk: &mut D, gate: Gate) {
     let is_open = disk.with_holds(|holds| {
         let is_last = holds.end(gate);

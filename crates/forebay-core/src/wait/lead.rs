@@ -74,7 +74,7 @@ pub trait Host: Sleeper {
     }
 
     /// Offers to make the I/O of a request that this thread sends in its next turn. Returns whether
-    /// it does. If so, [`Host::make_own_call`] follows that turn.
+    /// an offer was made. If so, the caller calls [`Host::make_own_call`] after that turn.
     #[inline]
     fn offer(&mut self) -> bool {
         false
@@ -82,7 +82,7 @@ pub trait Host: Sleeper {
 
     /// Ends the offer. If the driver has left a request to this thread
     /// ([`Issue::Begun`](crate::Issue::Begun)), makes its I/O, which may block, and returns true.
-    /// Then a turn of this thread is due, which reaps the result. Called without the token.
+    /// This thread must then make a turn, which reaps the result. Called without the token.
     #[inline]
     fn make_own_call(&mut self) -> bool {
         false

@@ -9,12 +9,12 @@
 //! simulator with tasks in virtual time. None of the functions blocks by itself: only the steps of
 //! a host do.
 //!
-//! | trait | who implements it | file |
+//! | trait | implemented by | file |
 //! |---|---|---|
 //! | [`Turning`] | a token holder, for one turn | `turn.rs` |
 //! | [`Context`] | a thread at a context: it takes, turns and releases | `context.rs` |
-//! | [`Sleeper`] | one that can park | `lead.rs` |
-//! | [`Host`] | one that waits for bios of its own | `lead.rs`, `shared.rs` |
+//! | [`Sleeper`] | a thread that can park | `lead.rs` |
+//! | [`Host`] | a thread that waits for its own bios | `lead.rs`, `shared.rs` |
 //! | [`Owner`] | the owner of a context | `owner.rs` |
 //! | [`Reaper`] | a queue, for the thread that reaps it | `reap.rs` |
 //! | [`Gated`] | a thread that freezes, quiesces or stops a disk | `gate.rs` |

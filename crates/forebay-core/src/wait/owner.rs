@@ -50,8 +50,8 @@ pub fn wait_owned<H: Host + Owner>(host: &mut H, goal: u64) {
     }
 }
 
-/// Turns and waits in an owned context until it has no requests left. Its owner is about to give it
-/// up, and has sent all of its requests.
+/// Turns and waits in an owned context until it has no requests left. Called before the owner gives
+/// the context up, after it has sent all of its requests.
 pub fn drain_owned<H: Owner>(host: &mut H) {
     loop {
         let Some(mut token) = host.request_run() else { continue };

@@ -4,7 +4,7 @@ use crate::hctx::{Commit, Turned};
 use crate::plant::plants;
 use crate::wait::cell::TAGS;
 
-/// A queue of bios, as the thread that owns it reaps it.
+/// A queue of bios, as seen by its owner, the thread that reaps it.
 pub trait Reaper {
     /// Returns whether the hardware context of the queue is shared.
     fn is_shared(&self) -> bool;
@@ -18,16 +18,16 @@ pub trait Reaper {
     /// Returns how many bios have ended and can be reaped.
     fn nr_ready(&self) -> usize;
 
-    /// Returns how many bios were submitted and are not ready.
+    /// Returns how many bios were submitted and are not ready to be reaped.
     fn nr_in_layer(&self) -> usize;
 
     /// Returns how many bios [`Reaper::take_mail`] has taken in total.
     fn nr_mailed(&self) -> u64;
 
-    /// Makes the bios ready that turns of other threads have delivered.
+    /// Takes the bios that turns of other threads have delivered. They are then ready.
     fn take_mail(&mut self);
 
-    /// Returns whether bios of the queue wait for tags, and their thread sleeps for these.
+    /// Returns whether bios of the queue wait for tags, so that their thread has to sleep.
     fn lacks_tags(&self) -> bool;
 
     /// Detaches the requests of this disk from the thread's plug, for the turn that follows, and
@@ -35,7 +35,7 @@ pub trait Reaper {
     fn unplug(&mut self);
 
     /// Runs one or more turns with the requests that were detached. Returns the result of the first
-    /// one; `None` if another thread holds the token and turns in place of this one.
+    /// turn, or `None` if another thread holds the token and makes the turn instead.
     fn turn(&mut self, commit: Commit) -> Option<Turned>;
 
     /// Called instead of a turn, because enough bios are ready.
@@ -54,8 +54,9 @@ pub trait Reaper {
     fn wait_as_owner(&mut self, turned: Turned, nr: u32);
 }
 
-/// Waits until `min` bios of the queue are ready, or all are. `min` = 0 never waits. Unplugs and
-/// turns first, unless enough bios are ready. Returns how many to reap, at most `max`.
+/// Waits until at least `min` bios of the queue are ready, or all of them. With `min` = 0 it never
+/// waits. Unplugs and turns first, unless enough bios are ready. Returns how many bios to reap, at
+/// most `max`.
 ///
 /// # Panics
 /// Panics if `min` is greater than `max`.
@@ -80,7 +81,7 @@ pub fn unplug_and_wait<R: Reaper>(queue: &mut R, min: usize) {
     }
     let is_shared = queue.is_shared();
     loop {
-        // The wait of an owner commits.
+        // In an owned context the wait commits.
         let later = queue.nr_ready() < min && !is_shared;
         let turned = queue.turn(if later { Commit::Later } else { Commit::Now });
         if min > 0 && is_shared {

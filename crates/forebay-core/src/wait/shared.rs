@@ -32,7 +32,7 @@ pub fn wait_shared<H: Host>(host: &mut H, goal: u64, nr_busy: u32) {
                 return;
             }
         }
-        // The I/O of this thread may take long, so it leaves nothing uncommitted.
+        // This thread's own I/O may take long, so it commits everything first.
         let commit = if by_itself { Commit::Now } else { Commit::Unless(nr_busy) };
         // Sends the requests that the thread has detached.
         if let Some((token, _)) = host.turn_with_own(commit) {
@@ -46,7 +46,7 @@ pub fn wait_shared<H: Host>(host: &mut H, goal: u64, nr_busy: u32) {
         if host.is_over(goal) {
             return match by_itself {
                 true => {}
-                // The thread's other bios do not wait for the leader.
+                // The thread's other bios must not wait for the leader to commit.
                 false => commit_all(host),
             };
         }

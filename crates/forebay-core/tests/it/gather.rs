@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// Three bios of four parts, with eight tags, of which one is in use.
+/// Reads three bios of four parts each, with eight tags, one of which is in use.
 fn three_of_four(policy: Policy, limits: QueueLimits) -> Bench {
     let mut bench = Bench::new(limits, policy);
     bench.read(9, 1);

@@ -18,7 +18,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// A map of `blocks` blocks of `unit` bytes.
+    /// Creates a map of `blocks` blocks of `unit` bytes.
     pub(super) fn new(unit: u64, blocks: u64, draws: Xoshiro256) -> Self {
         let mut levels = vec![vec![0; blocks.div_ceil(64) as usize]];
         while let Some(last) = levels.last().filter(|level| level.len() > 1) {
@@ -27,13 +27,13 @@ impl Map {
         Self { unit, blocks, levels, nr_covered: 0, draws }
     }
 
-    /// How much memory a map of so many blocks takes, about.
+    /// Returns the approximate memory of a map of so many blocks.
     pub(super) fn bytes(blocks: u64) -> u64 {
         let lowest = blocks.div_ceil(64) * 8;
         lowest + lowest / 63 + 64
     }
 
-    /// The next block that is not covered, and a length that covers nothing twice.
+    /// Returns the next block that is not covered, and a length that covers no block twice.
     pub(super) fn draw(&mut self, rule: &SizeRule, sizes: &mut Xoshiro256) -> (u64, u32) {
         if self.nr_covered == self.blocks {
             self.levels.iter_mut().for_each(|level| level.fill(0));
@@ -69,7 +69,7 @@ impl Map {
         }
     }
 
-    /// The first block from this one on that is not covered.
+    /// Returns the first block from this one on that is not covered.
     fn next_free(&self, block: u64) -> Option<u64> {
         let (mut at, mut depth) = (block, 0);
         // Up, as long as nothing behind `at` is free below the same word.

@@ -51,7 +51,7 @@ impl SizeRule {
         }
     }
 
-    /// The next size that is at most `room` bytes; `None` if none of them is.
+    /// Draws the next size of at most `room` bytes; `None` if every size is larger.
     pub(super) fn draw(&self, unaligned: bool, room: u64, draws: &mut Xoshiro256) -> Option<u32> {
         /// Draws before the smallest is taken: near the end of the region large ones do not fit.
         const TRIES: u32 = 32;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_drawn_again() {
+    fn size_that_does_not_fit_is_drawn_again() {
         let mut rng = Xoshiro256::new(3, 0);
         let rule = SizeRule::Split(vec![(4096, 1), (65_536, 99)]);
         assert_eq!(rule.draw(false, 4095, &mut rng), None);

@@ -126,13 +126,13 @@ impl Skew {
     }
 }
 
-/// A number from 0 up to, but without, 1.
+/// Draws a number from 0 up to and excluding 1.
 fn unit(draws: &mut Xoshiro256) -> f64 {
     (draws.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The sum of k^-theta for k from 1 to n. Beyond the first thousands of terms it is an integral,
-/// which is right to nine digits there.
+/// Returns the sum of k^-theta for k from 1 to n. Beyond the first thousands of terms it is an
+/// integral, which is right to nine digits there.
 fn zeta(n: u64, theta: f64) -> f64 {
     const EXACT: u64 = 1 << 13;
     let exact = n.min(EXACT);
@@ -145,8 +145,8 @@ fn zeta(n: u64, theta: f64) -> f64 {
     sum
 }
 
-/// Where the zones lie. A rest of the region that no zone has belongs to the last, as do accesses
-/// that none has; a zone beyond the end has the last block.
+/// Returns the positions of the zones. The last zone also gets the rest of the region, and the
+/// accesses that no zone has. A zone beyond the end has the last block.
 fn place(zones: &[Zone], blocks: u64, block_bytes: u64) -> Vec<(u64, u64, u64)> {
     let (mut access, mut first) = (0, 0);
     let mut placed = Vec::with_capacity(zones.len());
@@ -172,7 +172,7 @@ mod tests {
     const BLOCKS: u64 = 1000;
     const DRAWS: usize = 200_000;
 
-    /// How often each block was drawn, by block.
+    /// Returns how often each block was drawn, by block.
     fn counts(distribution: &Distribution) -> Vec<u64> {
         let mut skew = Skew::new(distribution, BLOCKS, 4096, Xoshiro256::new(5, 0));
         let mut counts = vec![0; BLOCKS as usize];

@@ -98,7 +98,7 @@ impl Varied {
         }
     }
 
-    /// Where the I/O goes, from the region's begin, and how long it is.
+    /// Returns the offset of the I/O in the region, and its length.
     fn place(&mut self, direction: Direction) -> (u64, u32) {
         let at = direction.index();
         let percent = self.variety.percentage_random[at];
@@ -181,7 +181,7 @@ impl Stream for Varied {
 }
 
 impl Workload {
-    /// Whether the stream of a variety marks what it has covered.
+    /// Returns whether the stream of a variety marks the blocks that it has covered.
     fn has_map(&self) -> bool {
         let Some(variety) = &self.variety else { return false };
         self.pattern.random

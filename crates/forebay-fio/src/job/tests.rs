@@ -90,7 +90,7 @@ fn the_smallest_io_of_every_direction_must_fit() {
 }
 
 #[test]
-fn what_one_block_size_can_do_is_left_to_the_plain_generator() {
+fn single_block_size_uses_the_plain_generator() {
     let variety = |load: Load, word| {
         let given = Given { rw: Pattern::from_word(word), load, ..Given::default() };
         job(given).variety.is_some()

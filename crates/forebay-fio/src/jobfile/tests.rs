@@ -38,7 +38,7 @@ impl Host for Memory {
     }
 }
 
-/// The one error of these files.
+/// Returns the only error of these files.
 #[track_caller]
 fn error_of(files: &[(&str, &str)]) -> JobFileError {
     let errors = parse_files(files).expect_err(files[0].1);
@@ -127,7 +127,7 @@ fn included_options_belong_to_the_section_and_files_are_looked_for_twice() {
 }
 
 #[test]
-fn what_is_included_is_shown_with_who_includes_it() {
+fn error_in_an_included_file_names_the_including_file() {
     let files = [("a.fio", "[a]\n\ninclude b.fio\n"), ("b.fio", "iodpth=4\n")];
     check_files(
         &files,
@@ -174,7 +174,7 @@ fn an_include_bomb_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_shown_with_its_place() {
+fn errors_show_their_place() {
     let no_job = "no job to run; a job begins with --name=job1, or in a job file with a line such \
                   as [job1]";
     check("", no_job);
@@ -300,7 +300,7 @@ fn a_long_line_is_shown_around_the_caret() {
 }
 
 #[test]
-fn what_is_not_text_or_too_long_is_refused() {
+fn binary_or_oversized_files_are_refused() {
     let mut host = memory(&[]);
     host.files.insert("a".into(), b"[a]\nfilename=\xff\xfe\n".to_vec());
     let error = parse(Path::new("a"), &mut host).expect_err("not UTF-8").to_string();
@@ -362,7 +362,7 @@ fn sections_are_picked_by_name() {
 }
 
 #[test]
-fn what_is_ignored_is_told_once() {
+fn ignored_options_are_reported_once() {
     let files = [("a.fio", "[a]\nunlink=1\n[b]\nunlink=1\nfallocate=none\n")];
     let command = run("--clocksource=cpu a.fio --clocksource=cpu", &files);
     let expected = [
@@ -395,7 +395,7 @@ fn jobs_that_write_are_refused_if_only_reading_is_allowed() {
 }
 
 #[test]
-fn what_is_shown_makes_the_same_jobs() {
+fn printed_job_file_gives_the_same_jobs() {
     let files = [
         ("a.fio", "[global]\nbs=8k\n[a]\nnorandommap\nplug=none\nbs=4k\n[b]\nname=it's b\n"),
         ("c.fio", "[c]\nsize=(2*1m)\nunlink=1\nnew_group=1\n"),

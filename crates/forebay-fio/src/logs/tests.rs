@@ -80,7 +80,7 @@ fn room_is_made_ahead_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_is_not_measured_is_not_logged() {
+fn unmeasured_figures_are_not_logged() {
     let mut measures = Measures::default();
     measures.reduce(true);
     let mut logs = Logs::new(&options(0, false), &measures).expect("logs");

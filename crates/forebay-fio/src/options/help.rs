@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn help_of_one_option_knows_aliases_and_options_of_fio() {
+    fn help_of_one_option_covers_aliases_and_options_of_fio() {
         let expected = "  --rw_sequencer [default: sequential]\n";
         assert!(help_of("rw-sequencer").expect("a row").starts_with(expected));
         assert_eq!(help_of("--blocksize"), help_of("bs"));

@@ -5,8 +5,8 @@ const PREFIX_MIN: usize = 3;
 
 /// Returns the candidate that `name` abbreviates: the shortest that begins with it, if `name` has
 /// three letters or more. If there is none, the candidate with the smallest edit distance, if that
-/// is small enough for a typing error: a third of the name's length, and at least one. Of equals,
-/// the first.
+/// is small enough for a typing error: a third of the name's length, and at least one. The first of
+/// equally near candidates wins.
 pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let candidates: Vec<_> = candidates.collect();
     let is_prefix = |candidate: &&&str| name.len() >= PREFIX_MIN && candidate.starts_with(name);

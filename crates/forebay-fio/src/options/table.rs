@@ -312,7 +312,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("wake", "fair, batch, stash or single",
         "which waiter gets a freed tag; stash starves most threads, for experiments only"),
     policy!("tag_need", "auto, one or parts",
-        "tags that a split I/O waits for; auto: parts on rotational disks, otherwise one"),
+        "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one"),
     policy!("nr_requests", "a number from 1 to queue_depth", "number of tags in use at most"),
     policy!("reserved_tags", "a number below nr_requests (default: queue_depth)",
         "tags kept for reserved I/O, which bench never submits, so its jobs have fewer tags"),

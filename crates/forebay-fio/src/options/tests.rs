@@ -90,7 +90,7 @@ fn unknown_names_get_the_nearest_one() {
 }
 
 #[test]
-fn what_only_fio_knows_is_said_to_be_so_with_what_to_do_instead() {
+fn options_of_fio_alone_are_refused_with_a_remedy() {
     let error =
         UsageError::NotSupported { name: "wait_for".to_owned(), instead: "use --stonewall" };
     let message = "--wait_for: forebay does not support this fio option; use --stonewall";
@@ -110,7 +110,7 @@ fn what_only_fio_knows_is_said_to_be_so_with_what_to_do_instead() {
 }
 
 #[test]
-fn what_changes_nothing_is_found_with_the_reason() {
+fn ignored_options_have_a_reason() {
     let Ok(Found::Ignored(foreign, why)) = lookup("unlink") else { panic!("it is ignored") };
     assert_eq!((foreign.names, why), (&["unlink"][..], "files are not removed"));
     let flags = ["userspace_reap"];

@@ -44,12 +44,12 @@ pub(super) fn block(text: &str) -> Result<u32, String> {
     super::within(units::parse_bytes(text).map_err(say)?, 1, BLOCK_MAX).map(|bytes| bytes as u32)
 }
 
-/// A whole number, perhaps with a suffix.
+/// Parses a whole number, perhaps with a suffix.
 pub(super) fn number(text: &str) -> Result<u64, String> {
     units::parse_bytes(text).map_err(say)
 }
 
-/// A time; a number without a suffix is in microseconds.
+/// Parses a time. A number without a suffix is in microseconds.
 pub(super) fn micros(text: &str) -> Result<Duration, String> {
     match text.trim().parse() {
         Ok(micros) => Ok(Duration::from_micros(micros)),
@@ -57,12 +57,12 @@ pub(super) fn micros(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time that is not zero.
+/// Parses a time that is not zero.
 pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
 }
 
-/// Up to twenty percentiles; in ascending order, whatever the order given.
+/// Parses up to twenty percentiles, and sorts them in ascending order.
 pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     /// As many as fio takes.
     const MAX: usize = 20;
@@ -83,13 +83,13 @@ pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     }
 }
 
-/// A percentage, 0 to 100, with or without its sign.
+/// Parses a percentage, 0 to 100, with or without its sign.
 pub(super) fn percent(text: &str) -> Result<u8, String> {
     let text = text.trim().trim_end_matches('%');
     super::within(units::parse_bytes(text).map_err(say)?, 0, 100).map(|percent| percent as u8)
 }
 
-/// `min-max`.
+/// Parses `min-max`.
 pub(super) fn range(text: &str) -> Result<SizeRule, String> {
     let (min, max) = text.split_once('-').ok_or("not a range min-max")?;
     let (min, max) = (block(min)?, block(max)?);
@@ -116,7 +116,7 @@ pub(super) fn split(text: &str) -> Result<SizeRule, String> {
     Ok(SizeRule::Split(parts.into_iter().map(|(bs, share)| (bs, share.unwrap_or(rest))).collect()))
 }
 
-/// The words of `rw=`, and what may stand behind a colon: bytes, or a number of I/Os.
+/// Parses the value of `rw=`: a word, and after a colon a number of bytes or of I/Os.
 pub(super) fn pattern(text: &str) -> Result<(Pattern, i64), String> {
     let (word, step) = text.split_once(':').unwrap_or((text, ""));
     let pattern = Pattern::from_word(super::one_of(word, PATTERNS)?).ok_or("unknown pattern")?;
@@ -131,7 +131,7 @@ pub(super) fn pattern(text: &str) -> Result<(Pattern, i64), String> {
     Ok((pattern, if negative { -bytes } else { bytes }))
 }
 
-/// `random`, `zipf:theta`, `pareto:h`, `normal:deviation`, `zoned:...`, `zoned_abs:...`.
+/// Parses `random`, `zipf:theta`, `pareto:h`, `normal:deviation`, `zoned:...`, `zoned_abs:...`.
 pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
     let (word, value) = text.split_once(':').unwrap_or((text, ""));
     let number = |default: f64, holds: fn(f64) -> bool, rule: &str| match value {

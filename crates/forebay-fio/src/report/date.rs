@@ -22,7 +22,8 @@ pub fn ctime(seconds: u64) -> String {
     )
 }
 
-/// Year, month (from 0) and day (from 1) of a number of days since 1970, in the Gregorian calendar.
+/// Converts a number of days since 1970 to year, month (from 0) and day (from 1), in the Gregorian
+/// calendar.
 ///
 /// Years are counted from 1 March, so that the leap day is the last one; then every month but the
 /// last begins at a day that a straight line through 153 days per five months gives.

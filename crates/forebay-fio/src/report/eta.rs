@@ -59,7 +59,7 @@ pub fn state_letter(pattern: Pattern) -> char {
     if pattern.random { letter } else { letter.to_ascii_uppercase() }
 }
 
-/// Equal neighbours are counted: `rrw` is `r(2),w(1)`.
+/// Counts equal neighbours: `rrw` becomes `r(2),w(1)`.
 fn runs(states: &[char]) -> String {
     let runs = states.chunk_by(|a, b| a == b);
     runs.map(|run| format!("{}({})", run[0], run.len())).collect::<Vec<_>>().join(",")
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_claimed() {
+    fn unknown_remaining_time_is_not_printed() {
         let progress = Progress { jobs: 1, states: vec!['R'], ..Progress::default() };
         assert_eq!(progress.render(), "Jobs: 1 (f=1): [R(1)][-.-%][eta --]");
     }

@@ -141,7 +141,7 @@ struct GroupTotal {
 }
 
 impl GroupTotal {
-    /// `None` if the group did nothing in this direction.
+    /// Returns `None` if the group did no I/O in this direction.
     fn new(jobs: &[JobReport], group_id: u32, direction: Direction) -> Option<Self> {
         let group = jobs.iter().filter(|job| job.group_id == group_id);
         group
@@ -163,13 +163,13 @@ impl GroupTotal {
             })
     }
 
-    /// All bytes over the longest runtime, bytes per second.
+    /// Returns all bytes divided by the longest runtime, bytes per second.
     fn rate(&self) -> u64 {
         (u128::from(self.bytes) * 1000 / u128::from(self.max_runtime_ms.max(1))) as u64
     }
 }
 
-/// The share of a group's bandwidth that a job's samples make up, percent, 100 at most.
+/// Returns the share of a job's samples in the bandwidth of its group, at most 100 percent.
 fn share_of_group(report: &Report, job: &JobReport, direction: Direction) -> f64 {
     let mean_kib = job.stats.directions[direction.index()].bw.mean();
     match GroupTotal::new(&report.jobs, job.group_id, direction) {
@@ -180,7 +180,7 @@ fn share_of_group(report: &Report, job: &JobReport, direction: Direction) -> f64
     }
 }
 
-/// User and system time as percentages of the job's runtime.
+/// Returns user and system time as percentages of the job's runtime.
 fn cpu_percents(stats: &JobStats) -> (f64, f64) {
     let percent = |us: u64| match stats.job_runtime_ms {
         0 => 0.0,

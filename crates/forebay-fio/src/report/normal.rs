@@ -127,7 +127,7 @@ impl Out {
         self.band_lines("msec", &BAND_LABELS_MS, &ms);
     }
 
-    /// The bands that are not empty, five to a line.
+    /// Formats the bands that are not empty, five to a line.
     fn band_lines(&mut self, unit: &str, labels: &[&str], percents: &[f64]) {
         let used = labels.iter().zip(percents).filter(|&(_, &percent)| percent > 0.0);
         let texts: Vec<_> = used.map(|(label, percent)| format!("{label}={percent:.2}%")).collect();

@@ -91,7 +91,7 @@ pub fn time_unit(min_ns: u64, max_ns: u64) -> (&'static str, u64) {
     }
 }
 
-/// `value / divisor` times ten to the `decimals`, to the nearest whole number.
+/// Returns `value / divisor` times ten to the `decimals`, to the nearest whole number.
 fn round(value: u64, divisor: u64, decimals: usize) -> u64 {
     let ten = 10_u128.pow(decimals as u32);
     let divisor = u128::from(divisor);

@@ -91,7 +91,7 @@ impl Fraction {
         Self::new(self.above.checked_mul(other.below), self.below.checked_mul(other.above))
     }
 
-    /// What is left of whole numbers.
+    /// Returns the remainder of a division of whole numbers.
     fn modulo(self, other: Self) -> Result<Self, NumberError> {
         if (self.below, other.below) != (1, 1) {
             return Err(NumberError::NotWhole);
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The longest beginning whose characters all are such, and the rest.
+/// Splits a text after its longest beginning of such characters.
 fn split(text: &str, is_such: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !is_such(c)).unwrap_or(text.len()))
 }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_evaluated_says_why() {
+    fn expression_that_cannot_be_evaluated_has_a_reason() {
         check_error("(4k", "error in the expression: unexpected end");
         check_error("()", "error in the expression: unexpected ')'");
         check_error("(4k*)", "error in the expression: unexpected ')'");

@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(pattern.first_difference(&block, offset), None, "{text}");
     }
 
-    /// What fio 3.33 has written for them.
+    /// The bytes that fio 3.33 wrote for these patterns.
     #[test]
     fn patterns_are_those_of_fio() {
         check("300", 4096, &[0x2c, 1, 0x2c, 1]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_pattern_is_refused() {
         for text in ["", "abc", "\"abc", "0x", "5000000000", "0x12,3", "-"] {
             assert!(Pattern::parse(text, true).is_err(), "{text}");
         }

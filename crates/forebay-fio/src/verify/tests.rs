@@ -1,4 +1,4 @@
-//! What was filled checks; whatever is changed is found and named.
+//! Tests of verification: filled blocks pass, and each change is found and named.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn check_mismatch(block: &[u8], offset: u64, message: &str) {
 }
 
 #[test]
-fn what_was_filled_checks() {
+fn filled_blocks_pass_verification() {
     for len in [HEADER_LEN, HEADER_LEN + 1, 512, 4096, 65_536 + 3] {
         assert_eq!(check(&block(len, 12_288), 12_288, Some(STAMP)), Ok(()), "{len}");
         assert_eq!(check(&block(len, 12_288), 12_288, None), Ok(()), "{len}");

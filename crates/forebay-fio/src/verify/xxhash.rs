@@ -4,7 +4,7 @@
 
 const PRIMES: [u32; 5] = [2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393];
 
-/// The XXH32 of `data` with the seed 0.
+/// Returns the XXH32 of `data` with the seed 0.
 pub(super) fn xxh32(data: &[u8]) -> u32 {
     let word = |bytes: &[u8]| u32::from_le_bytes(std::array::from_fn(|at| bytes[at]));
     let round = |lane: u32, input: u32| {

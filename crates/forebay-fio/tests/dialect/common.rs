@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 
 use forebay_fio::host::Host;
 
-/// Where the job files are.
+/// Returns the folder of the job files.
 pub(crate) fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
-/// The job files, by name; `.inc` files are only included.
+/// Lists the job files by name. `.inc` files are only included by others.
 pub(crate) fn corpus() -> BTreeMap<String, Vec<u8>> {
     let folder = std::fs::read_dir(corpus_folder()).expect("the corpus");
     let files = folder.map(|entry| entry.expect("an entry").path()).map(|path| {

@@ -52,8 +52,8 @@ fn job_files() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_fio_accepts_or_refuses_we_do_too() {
-    let test = "what_fio_accepts_or_refuses_we_do_too";
+fn corpus_is_accepted_or_refused_as_by_fio() {
+    let test = "corpus_is_accepted_or_refused_as_by_fio";
     for name in job_files() {
         let Some(output) = fio(test, &["--parse-only", &name]) else { return };
         let theirs = if output.status.success() { Accepts } else { Refuses };

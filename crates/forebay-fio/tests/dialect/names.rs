@@ -6,13 +6,13 @@ use forebay_fio::options::{self, UsageError};
 
 use crate::common::fio;
 
-/// What a help page of fio lists: the first words of its lines.
+/// Returns the names that a help page of fio lists: the first words of its lines.
 fn listed(page: &str) -> impl Iterator<Item = &str> {
     let names = page.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
     names.filter(|name| !name.is_empty() && !name.contains(char::is_whitespace))
 }
 
-/// What a help page says of one option behind this word.
+/// Returns the text after this word in the help page of one option.
 fn field<'a>(page: &'a str, word: &str) -> Option<&'a str> {
     let fields = page.lines().filter_map(|line| line.trim_start().strip_prefix(word));
     fields.filter_map(|rest| rest.strip_prefix(':')).map(str::trim).next()

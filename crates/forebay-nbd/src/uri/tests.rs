@@ -114,7 +114,7 @@ fn malformed_uris_are_refused_with_the_expected_form() {
 }
 
 #[test]
-fn keys_of_others_can_be_told_apart() {
+fn keys_of_other_programs_are_distinguished() {
     for key in ["socket", "tls-type", "tls-unheard-of", "x-y"] {
         assert!(Uri::is_key(key), "{key}");
     }

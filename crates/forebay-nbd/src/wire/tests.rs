@@ -1,4 +1,4 @@
-//! Tests of the encoding: what is written can be parsed, and malformed bytes are rejected.
+//! Tests of the encoding: written messages can be parsed, and malformed bytes are rejected.
 
 use std::string::String;
 use std::vec::Vec;

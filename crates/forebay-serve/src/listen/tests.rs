@@ -49,7 +49,7 @@ fn accepted_connections_do_not_block_and_are_not_inherited() {
 }
 
 #[test]
-fn a_socket_that_nobody_listens_at_is_replaced() {
+fn stale_socket_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     drop(UnixListener::bind(folder.path().join("s")).unwrap());
     let listener = Listener::open(&at(&folder, "s")).unwrap();
@@ -82,7 +82,7 @@ fn a_file_that_is_no_socket_is_left_alone_and_named() {
 }
 
 #[test]
-fn what_another_put_in_its_place_is_not_removed() {
+fn replaced_socket_file_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = Listener::open(&at(&folder, "s")).unwrap();
     // Create another file first, so that the new one has a different inode number.
@@ -150,7 +150,7 @@ fn a_uri_is_read_as_what_it_was_made_from() {
 }
 
 #[test]
-fn what_was_adopted_is_not_unlinked() {
+fn adopted_socket_is_not_unlinked() {
     let folder = tempfile::tempdir().unwrap();
     let socket = UnixListener::bind(folder.path().join("s")).unwrap();
     let listener = Listener::adopt(socket.as_fd().try_clone_to_owned().unwrap()).unwrap();

@@ -53,7 +53,7 @@ fn a_flood_is_cut_off_and_counted() {
 }
 
 #[test]
-fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
+fn log_does_not_wait_for_a_stopped_or_closed_reader() {
     let (log, mut reader) = log();
     // More than fits into a pipe.
     for at in 0..1000 {
@@ -70,7 +70,7 @@ fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
 }
 
 #[test]
-fn a_connection_is_told_in_a_line_at_both_ends() {
+fn connection_is_logged_at_its_start_and_end() {
     let peer = Peer::Tcp("127.0.0.1:9".parse().unwrap());
     let opened =
         Opened { id: 3, peer, export: "a\"b", tls: Some("TLSv1_3 X"), mode: "structured replies" };

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_has_counted_stays_with_its_export() {
+    fn counts_of_a_connection_stay_with_its_export() {
         let counters = counters();
         let (one, other) = (counters.open_connection(), counters.open_connection());
         one.set_export(0);

@@ -63,7 +63,7 @@ fn nr_reads(disk: &Disk) -> u64 {
 
 /// The thread ends only after its queues: a disk that hangs must not hide the panic.
 #[test]
-fn a_panic_is_told_before_the_disk_has_answered() {
+fn panic_is_reported_before_the_disk_has_answered() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(&folder, "s");
     options.exports[0].spec = "fault:ram:1M?rule=read:delay=2s".to_owned();
@@ -108,7 +108,7 @@ fn a_socket_that_another_process_shuts_down_ends_the_server_with_an_error() {
 }
 
 #[test]
-fn what_has_not_all_it_needs_is_refused() {
+fn server_without_exports_or_sockets_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = Options { exports: Vec::new(), ..options(&folder, "s") };
     assert!(matches!(Server::open(nothing), Err(ServeError::NoExport)));

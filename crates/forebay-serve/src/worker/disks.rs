@@ -57,7 +57,7 @@ pub(crate) struct Disks {
     /// NBD server connects to it, and no client must wait for that.
     queues: Vec<BioQueue>,
     /// Whether the descriptor of a queue was reported since its last reap.
-    is_told: Vec<bool>,
+    is_readable: Vec<bool>,
     /// Queues whose descriptors are not registered at epoll yet.
     unwatched: Vec<usize>,
     pub(crate) flights: Slots<Flight>,
@@ -81,7 +81,7 @@ impl Disks {
         budget: Budget,
     ) -> Disks {
         let queues = exports.iter().map(|export| export.disk.queue()).collect();
-        let is_told = vec![false; exports.len()];
+        let is_readable = vec![false; exports.len()];
         let unwatched = (0..exports.len()).collect();
         let caching = exports.iter().map(|_| Caching::default()).collect();
         Disks {
@@ -89,7 +89,7 @@ impl Disks {
             asker,
             door,
             queues,
-            is_told,
+            is_readable,
             unwatched,
             flights: Slots::new(),
             to_settle: Vec::new(),
@@ -119,14 +119,14 @@ impl Disks {
     }
 
     /// Records that the descriptor of a queue was reported: it must be reaped, even if it is empty.
-    pub(crate) fn told(&mut self, export: usize) {
-        self.is_told[export] = true;
+    pub(crate) fn note_readable(&mut self, export: usize) {
+        self.is_readable[export] = true;
     }
 
     /// Appends completions of all queues to `done`.
     pub(crate) fn reap(&mut self, done: &mut Vec<Completion>) {
-        for (queue, is_told) in self.queues.iter_mut().zip(&mut self.is_told) {
-            if std::mem::take(is_told) {
+        for (queue, is_readable) in self.queues.iter_mut().zip(&mut self.is_readable) {
+            if std::mem::take(is_readable) {
                 queue.reap(0, usize::MAX, done);
             } else if !queue.is_empty() {
                 queue.reap_untold(usize::MAX, done);

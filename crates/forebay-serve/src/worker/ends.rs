@@ -30,7 +30,7 @@ impl Worker {
         any
     }
 
-    /// Writes a line for each request of the disks that was over its time limit.
+    /// Logs each request of the disks that exceeded its time limit.
     fn log_late(&self) {
         for (export, info) in self.disks.exports.iter().zip(&self.shared.infos) {
             for late in export.disk.take_late_requests() {
@@ -40,13 +40,19 @@ impl Worker {
                 let grace_ms = policy.io_timeout_grace_ns / 1_000_000;
                 let (name, op) = (&info.name, op.name());
                 let done = match stage {
-                    LateStage::Cancelled => format!("over {limit_ms} ms at the disk: cancelled"),
+                    LateStage::Cancelled => {
+                        format!("exceeded the time limit of {limit_ms} ms: cancelling it")
+                    }
                     LateStage::Awaited => {
-                        format!("over {limit_ms} ms at the disk, which cannot cancel it: waiting")
+                        format!(
+                            "exceeded the time limit of {limit_ms} ms: waiting, because the disk \
+                             cannot cancel it"
+                        )
                     }
                     LateStage::GivenUp => {
                         format!(
-                            "not done {grace_ms} ms after its time limit: the disk counts as gone"
+                            "did not complete within {grace_ms} ms after its time limit: the disk \
+                             counts as gone and fails all requests; check it and restart the server"
                         )
                     }
                 };
@@ -203,8 +209,8 @@ pub(super) fn is_one_chunk(rq: &Request) -> bool {
 }
 
 impl Flight {
-    /// Returns the size of the piece that an I/O had, whose completion has none: the disk keeps it
-    /// (`io_timeout_ms`). 0 if it had none.
+    /// Returns the size of the piece of an I/O that completed without its piece, because the disk
+    /// keeps it (`io_timeout_ms`). Returns 0 if the I/O had none.
     fn piece_bytes(&self, user_data: u64) -> usize {
         let mark = (user_data >> MARK_SHIFT) as usize;
         match (&self.wave, self.rq.command) {

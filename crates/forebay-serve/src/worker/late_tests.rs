@@ -1,4 +1,4 @@
-//! Requests of disks that do not answer in time: the memory of their clients, and the log.
+//! Tests of disks that do not answer in time: what happens to the memory of clients.
 
 use super::driven::{Driven, REPLY_LEN, request, send};
 use crate::config::Limits;
@@ -11,8 +11,8 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 const TRIM: u16 = 4;
 
-/// A disk that takes much longer than its time limit and its grace period together. Nothing is
-/// cancelled, because only the report is late.
+/// A disk that takes much longer than its time limit and its grace period together. No request can
+/// be cancelled, because only its completion is delayed.
 const SLOW: &str = "fault:ram:8M?rule=any:delay=20s&io_timeout_ms=20&io_timeout_grace_ms=30";
 
 /// Runs rounds until `nr` bytes have arrived, and returns them.

@@ -210,7 +210,7 @@ impl Worker {
                     OF_DOOR => self.open_door(),
                     OF_TIMER => self.tick(),
                     queue if queue >> MARK_SHIFT != 0 => {
-                        self.disks.told((queue & !OF_QUEUE) as usize);
+                        self.disks.note_readable((queue & !OF_QUEUE) as usize);
                     }
                     conn => {
                         let key = Key::of_u64(conn);

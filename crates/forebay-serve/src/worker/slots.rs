@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_does_not_find_who_came_after() {
+    fn stale_key_does_not_find_a_later_entry() {
         let mut slots = Slots::new();
         let first = slots.insert("first");
         assert_eq!(Key::of_u64(first.to_u64()), first);

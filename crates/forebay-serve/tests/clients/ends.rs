@@ -34,7 +34,7 @@ fn each_disk_whose_last_flush_fails_is_named() {
 
 /// The I/O takes longer than the time limit for the last replies.
 #[test]
-fn what_a_slow_disk_has_begun_is_answered_before_the_server_ends() {
+fn requests_at_a_slow_disk_are_answered_before_the_server_ends() {
     let folder = tempfile::tempdir().unwrap();
     let spec = "fault:ram:1M?rule=read:delay=6s".to_owned();
     let mut server = Running::start(folder.path(), &[spec], Limits::default());

@@ -12,7 +12,7 @@ const NR_REQUESTS: u64 = 9_000;
 const LEN: u32 = 4096;
 
 #[test]
-fn whoever_asks_for_thousands_of_blocks_at_once_keeps_nobody_waiting_for_the_last() {
+fn thousands_of_requests_at_once_delay_no_other_client() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk.img");
     std::fs::write(&disk, vec![1; 1 << 20]).unwrap();

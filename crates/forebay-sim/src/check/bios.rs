@@ -36,7 +36,7 @@ pub(crate) struct Bios {
     /// Whether requests have a time limit.
     has_time_limit: bool,
     /// The number of commands at drivers that were given up and may change the device (H6) or sync
-    /// it, and when the last of those before completed.
+    /// it, and when such a command last completed.
     nr_blocking: u32,
     unblocked_at: u64,
     pub(crate) nr_ended: u64,
@@ -64,7 +64,7 @@ impl Bios {
         }
     }
 
-    /// Frees all boxes, and keeps the allocated memory. Serials start again.
+    /// Frees all boxes and restarts the serials. Keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.rows.iter_mut().for_each(|row| row.stage = Stage::Free);
         self.line.clear();
@@ -229,7 +229,7 @@ impl Bios {
     }
 
     /// Records that a command with blocks of a bio is given up. Returns whether the bio may end
-    /// before it (H5).
+    /// before the command (H5).
     pub(crate) fn give_up(&mut self, slot: u32) -> bool {
         let row = &mut self.rows[slot as usize];
         row.is_given_up |= row.is_owned();
@@ -247,7 +247,8 @@ impl Bios {
         (self.nr_blocking, self.unblocked_at) = (self.nr_blocking - 1, self.clock);
     }
 
-    /// Checks that a bio has ended, after a command for all of it was given up (H5).
+    /// Checks that a bio has ended after its command was given up, if one command had all of it
+    /// (H5).
     pub(crate) fn check_given_up(&self, slot: u32) -> Verdict {
         let row = self.row(slot);
         match row.stage == Stage::Queued && !row.is_cut {

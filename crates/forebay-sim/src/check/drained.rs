@@ -7,7 +7,7 @@ use forebay_core::TagSet;
 /// Checks one hardware context.
 pub(crate) fn hctx(at: usize, hctx: &Hctx) -> Verdict {
     if hctx.run.is_running() {
-        let what = format!("somebody runs context {at}");
+        let what = format!("the token of context {at} is taken");
         return broken(rules::DRAINED, what);
     }
     inner(at, hctx)
@@ -19,7 +19,7 @@ pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
     let Some(inner) = &*inner else { return Ok(()) };
     let nr_bios = inner.core.check_invariants();
     let (free, nr_requests) = (inner.core.nr_free_tags(), inner.nr_requests);
-    // Requests that were given up may be there at a close (H5).
+    // Requests that were given up may be left when a disk is closed (H5).
     let is_left = inner.core.has_only_given_up();
     let is_empty = hctx.inbox.borrow().is_empty() && (is_left || inner.driver.is_idle());
     let free = if is_left { free + inner.core.nr_given_up_tags() } else { free };

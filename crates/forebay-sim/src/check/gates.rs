@@ -7,7 +7,7 @@ use super::{Verdict, broken, rules};
 #[derive(Clone, Debug, Default)]
 struct Door {
     holder: Option<usize>,
-    /// Tasks that have closed a gate, and have seen that no task runs the context (R5).
+    /// Tasks that have closed a gate and then observed that no task runs the context (R5).
     nr_shut: u32,
 }
 
@@ -49,7 +49,7 @@ impl Gatekeeper {
         held
     }
 
-    /// Records that a task has seen a gate in force.
+    /// Records that a task has observed that its gate is in force.
     pub(crate) fn shut(&mut self, hctx: usize) {
         self.doors[hctx].nr_shut += 1;
     }

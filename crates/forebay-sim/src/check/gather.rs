@@ -1,9 +1,9 @@
-//! Gathering of tags: the first part of a split bio is issued when the tags that the bio gathers
-//! are free (T14).
+//! Gathering of tags: the first part of a split bio is issued only when all tags that the bio
+//! gathers are free (T14).
 //!
-//! The check counts parts by size alone, so it may expect fewer than the layer gathers. It skips
-//! disks with tag classes, where no bio gathers, and devices that fail: there a retry may hold back
-//! a part that has its tag.
+//! The check counts parts by size alone, so it may expect fewer tags than the layer gathers. It
+//! skips disks with tag classes, where no bio gathers. It also skips devices that fail, because
+//! there a retry may hold back a part that has its tag.
 
 use super::bios::Bios;
 use super::cover::Piece;
@@ -35,13 +35,13 @@ impl Gathers {
         }
     }
 
-    /// Records the limit of tags in use of a context.
+    /// Records how many tags of a context may be in use.
     pub(crate) fn limited(&mut self, hctx: usize, nr_requests: u32) {
         self.nr_requests[hctx] = nr_requests;
     }
 
-    /// Checks a command that the driver of a context receives while it has `nr_live` others. The
-    /// command consists of these parts of bios.
+    /// Checks a command that the driver of a context receives while it has `nr_live` other
+    /// commands. `pieces` are the parts of bios in the command.
     pub(crate) fn check(
         &self,
         hctx: usize,

@@ -11,7 +11,7 @@ enum Wake {
     /// The policy gave it.
     Given,
     /// The task was notified.
-    Told,
+    Notified,
     /// A turn was to try for the task after that.
     Used,
 }
@@ -29,8 +29,8 @@ impl LineWakes {
     }
 
     /// Records that a task was notified.
-    pub(crate) fn told(&mut self, hctx: usize, task: usize) {
-        self.wakes.insert((hctx, task), Wake::Told);
+    pub(crate) fn notified(&mut self, hctx: usize, task: usize) {
+        self.wakes.insert((hctx, task), Wake::Notified);
     }
 
     /// Records that a turn is to try for a task.
@@ -46,11 +46,11 @@ impl LineWakes {
             |wake| sleepers.iter().find(|&&task| self.wakes.get(&(hctx, task)) == Some(&wake));
         if let Some(task) = find(Wake::Given) {
             let what =
-                format!("context {hctx}: task {task} did not sleep, and nobody tries for it");
+                format!("context {hctx}: task {task} did not sleep, and no turn tries for it");
             return broken(rules::T4, what);
         }
-        if let Some(task) = find(Wake::Told) {
-            let what = format!("context {hctx}: task {task} was told, and has not asked again");
+        if let Some(task) = find(Wake::Notified) {
+            let what = format!("context {hctx}: task {task} was woken and has not tried again");
             return broken(rules::T5, what);
         }
         let what = format!(

@@ -80,7 +80,7 @@ pub(crate) struct Checks {
     pub(crate) bios: Bios,
     pub(crate) register: Register,
     pub(crate) durable: Durable,
-    /// F6 holds for flushes from their arrival at a context on.
+    /// Whether to check F6, for flushes from their arrival at a context on.
     pub(crate) bounds_flushes: bool,
     pub(crate) order: Order,
     pub(crate) retries: Retries,

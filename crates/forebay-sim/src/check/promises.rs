@@ -152,7 +152,7 @@ impl Checks {
         let row = self.bios.row(slot);
         let nr = nr_flushes - row.nr_flushes_before;
         if row.op == Op::Flush && nr > 2 && self.bounds_flushes {
-            let what = format!("{} waited for {nr}", row.name());
+            let what = format!("{} waited for {nr} flushes", row.name());
             self.expect(broken(rules::F6, what));
         }
     }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_writes_at_once_either_may_be_last() {
+    fn either_of_two_concurrent_writes_may_be_last() {
         assert!(read(&mut overlapping(), 1, 40, 50));
         assert!(read(&mut overlapping(), 2, 40, 50));
         assert!(!read(&mut overlapping(), 0, 40, 50));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_to_be_overwritten_is_gone() {
+    fn value_seen_as_overwritten_is_not_legal() {
         let mut register = overlapping();
         assert!(read(&mut register, 2, 40, 50));
         assert!(read(&mut register, 1, 45, 60), "it began before the other read ended");

@@ -1,8 +1,8 @@
 //! Retries of failed writes: none is overtaken by a write of another bio (A1, A2).
 //!
-//! A block of a bio whose last command failed and that is issued again is a retry. The checker
-//! records which bio has last written each block. It begins with the first failure of a run: before
-//! that there is nothing to try again.
+//! A block is retried if its last command failed and its bio issues it again. The checker records
+//! which bio has last written each block. It begins with the first failure of a run: before that
+//! there is nothing to retry.
 
 use super::bios::{Bios, Unit};
 use super::cover::Piece;

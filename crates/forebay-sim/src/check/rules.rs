@@ -3,8 +3,8 @@
 //! The letters: T for tags and tag waits, R for runs of a hardware context, W for waiting tasks and
 //! leaders, I for plugs, K for the driver's contract, F for flushes, A for retries, H for time
 //! limits, P2 for durability (a violation of F2 or F4 shows as one of P2). The other rules have no
-//! letter. The reasons that the rules hold are documented beside the code that keeps them, in
-//! `forebay-core` and in the library's `runtime`.
+//! letter. The code that ensures a rule, in `forebay-core` or in the library's `runtime`, also
+//! documents why the rule holds.
 
 pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
@@ -28,16 +28,16 @@ pub(crate) const R5: &str = "R5: nothing is dispatched behind a closed gate";
 pub(crate) const R6: &str = "R6: turns, empty turns, runs and skipped runs add up";
 
 pub(crate) const W1: &str = "W1: no task parks on a context that has work and no leader";
-pub(crate) const W2: &str = "W2: a sleeping task is woken when what it waits for has come";
+pub(crate) const W2: &str = "W2: a sleeping task is woken when its wait is over";
 pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
-pub(crate) const W4: &str = "W4: a leader that has to come back is kicked";
-pub(crate) const W5: &str = "W5: what a task has deferred is committed before it waits";
-pub(crate) const W7: &str = "W7: a task that waits in the driver comes back for a deadline";
+pub(crate) const W4: &str = "W4: a leader that has to return is kicked";
+pub(crate) const W5: &str = "W5: a task commits its deferred requests before it waits";
+pub(crate) const W7: &str = "W7: a task that waits in the driver returns for a deadline";
 
 pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
-pub(crate) const K2: &str = "K2: nothing ends while the driver has it";
+pub(crate) const K2: &str = "K2: no bio ends while the driver has it";
 pub(crate) const K3: &str = "K3: a request keeps every limit";
-pub(crate) const K8: &str = "K8: nothing is reaped while a kick is on its way";
+pub(crate) const K8: &str = "K8: nothing is reaped while a kick is pending";
 
 pub(crate) const F1: &str = "F1: a hardware context has one flush at the device at most";
 pub(crate) const F3: &str = "F3: a failed flush fails its waiters, and no others";
@@ -51,24 +51,24 @@ pub(crate) const A2: &str = "A2: a write that a later one may have overtaken is 
 pub(crate) const I4: &str = "I4: a task that waits has nothing in its plug";
 
 pub(crate) const H1: &str = "H1: a request over its time limit is counted, once";
-pub(crate) const H5: &str = "H5: owned bios end with the grace, not before; their memory is kept";
+pub(crate) const H5: &str = "H5: owned bios end after the grace period, and their memory is kept";
 pub(crate) const H3: &str = "H3: a device with a request beyond its grace period is given up";
 
-pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
+pub(crate) const P2: &str = "P2: data acknowledged as durable survives a crash";
 
 pub(crate) const ONE_HOLDER: &str = "one task holds the token at a time";
 pub(crate) const NO_LEADER: &str = "an owned context has no leader";
-pub(crate) const DRAINED: &str = "in the end everything is drained";
+pub(crate) const DRAINED: &str = "at the end everything is drained";
 pub(crate) const COMPLETES: &str = "a command that was committed completes";
-pub(crate) const COMMITS: &str = "a driver that is told to commit begins its commands";
+pub(crate) const COMMITS: &str = "a commit begins all commands of the driver";
 pub(crate) const ENDS_ONCE: &str = "every bio ends exactly once";
 pub(crate) const COMES_BACK: &str = "every end comes to its owner, once";
 pub(crate) const OWN_RESULT: &str = "a bio ends with its own status and length";
 pub(crate) const COVERS: &str = "a request covers exactly its bios";
 pub(crate) const ISSUED_ONCE: &str = "each byte is issued until it is moved, by one command";
-pub(crate) const REGISTER: &str = "what is read was written there, and was not overwritten";
+pub(crate) const REGISTER: &str = "a read returns data that was written there and not overwritten";
 pub(crate) const NOT_REFUSED: &str = "no good bio is refused";
-pub(crate) const NOWAIT_UNDONE: &str = "of a NOWAIT bio that ends with Again nothing is done";
+pub(crate) const NOWAIT_UNDONE: &str = "no part of a NOWAIT bio that ends with Again is performed";
 pub(crate) const NOWAIT: &str = "a NOWAIT bio does not wait";
 pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";

@@ -13,7 +13,7 @@ struct Runs {
     unasked: BTreeSet<usize>,
     /// A leader has announced that it blocks, and no task has requested a run since.
     has_blocked: bool,
-    /// Tasks that have opened a gate, since when no task has requested a run.
+    /// Tasks that have opened a gate, if no task has requested a run since.
     opened: BTreeSet<usize>,
     /// The deadline that the last turn has left.
     deadline_ns: Option<u64>,
@@ -95,7 +95,7 @@ impl RunLog {
     /// Checks that a run was requested since this task has opened a gate (R4).
     pub(crate) fn check_opened(&self, task: usize) -> Verdict {
         match self.hctxs[0].opened.contains(&task) {
-            true => broken(rules::R4, format!("task {task} has not, for one of context 0")),
+            true => broken(rules::R4, format!("task {task} opened one of context 0")),
             false => Ok(()),
         }
     }

@@ -39,7 +39,7 @@ fn commands(hctx: &Hctx) -> Verdict {
         return broken(rules::COMPLETES, format!("context {at}: {nr_lost} have not"));
     }
     if nr_queued > 0 && inner.core.nr_uncommitted() > 0 {
-        return broken(rules::W5, format!("context {at}: {nr_queued} commands are not"));
+        return broken(rules::W5, format!("context {at}: {nr_queued} commands are not committed"));
     }
     if nr_queued > 0 {
         return broken(rules::COMMITS, format!("context {at}: {nr_queued} have not begun"));

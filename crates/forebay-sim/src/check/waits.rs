@@ -27,7 +27,7 @@ enum Wake {
     /// The policy gave the wake.
     Given,
     /// The task was notified.
-    Told,
+    Notified,
     /// The task has tried to get tags after the notification.
     Used,
 }
@@ -75,7 +75,7 @@ impl Waits {
         }
         let waiter = &mut self.waiters[task];
         waiter.has_tried = true;
-        if waiter.wake == Wake::Told {
+        if waiter.wake == Wake::Notified {
             waiter.wake = Wake::Used;
         }
         if is_got {
@@ -177,7 +177,7 @@ impl Waits {
     fn check_depth(&self, depth: u32) -> Verdict {
         match depth > self.limit {
             true => {
-                let what = format!("it reckons with {depth} tags, of which {} exist", self.limit);
+                let what = format!("the policy assumes {depth} tags, and {} exist", self.limit);
                 broken(rules::T6, what)
             }
             false => Ok(()),
@@ -185,10 +185,10 @@ impl Waits {
     }
 
     /// Records that a task was notified of free tags.
-    pub(crate) fn told(&mut self, WaitId(wait): WaitId) {
+    pub(crate) fn notified(&mut self, WaitId(wait): WaitId) {
         let waiter = &mut self.waiters[task_of(WaitId(wait))];
         if waiter.wait == wait && waiter.wake == Wake::Given {
-            waiter.wake = Wake::Told;
+            waiter.wake = Wake::Notified;
         }
     }
 
@@ -201,16 +201,16 @@ impl Waits {
         let Some(&(task, first)) = sleepers.first() else { return Ok(()) };
         let find = |is: &dyn Fn(&Waiter) -> bool| sleepers.iter().find(|(_, waiter)| is(waiter));
         if let Some((task, _)) = find(&|waiter| waiter.wake == Wake::Given) {
-            return broken(rules::T4, format!("task {task} was to be woken, and was not told"));
+            return broken(rules::T4, format!("task {task} was to be woken and was not"));
         }
-        if let Some((task, _)) = find(&|waiter| waiter.wake == Wake::Told) {
-            return broken(rules::T5, format!("task {task} was told of tags, and has not tried"));
+        if let Some((task, _)) = find(&|waiter| waiter.wake == Wake::Notified) {
+            return broken(rules::T5, format!("task {task} was woken for tags and has not tried"));
         }
         if let Some((task, _)) = find(&|waiter| !waiter.has_tried) {
             return broken(rules::T2, format!("task {task} joined the line, and has not tried"));
         }
         if let Some((task, _)) = find(&|waiter| waiter.was_missed) {
-            let what = format!("tags were put while task {task} waited, and nobody looked");
+            let what = format!("tags were freed while task {task} waited, and no task checked");
             return broken(rules::T2, what);
         }
         if self.nr_owned > 0 {

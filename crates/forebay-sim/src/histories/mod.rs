@@ -59,11 +59,11 @@ pub struct Setting {
     pub flush_queueable: bool,
     /// The maximum number of requests at the device.
     pub queue_depth: u32,
-    /// A command has one sector, so larger bios are split.
+    /// A command has at most one sector, so larger bios are split.
     pub is_splitting: bool,
     /// How the file is used, if the device is one.
     pub file: Option<FileUse>,
-    /// The planted bug, which shows whenever it can.
+    /// The planted bug. It takes effect at every chance.
     pub bug: Option<Plant>,
 }
 

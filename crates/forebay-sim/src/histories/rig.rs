@@ -1,7 +1,7 @@
-//! The test rig: the real core over the simulated device. It runs one path through a script.
+//! Test rig: the real core over the simulated device. It runs one path through a script.
 //!
-//! The device, its driver and the checkers are those of random scenarios. Only the order of events
-//! comes from the path: the rig completes each command itself.
+//! The device, its driver and the checkers are those of random scenarios. The path determines the
+//! order of events, and the rig completes each command itself.
 
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken, rules};
@@ -113,7 +113,7 @@ pub(crate) struct Rig {
     drivers: Vec<DriverState>,
     device: Device,
     checks: Checks,
-    /// No command has an event of its own, so this is empty.
+    /// Always empty: no command has an event of its own.
     heap: EventHeap<crate::heap::Event>,
     ended: Vec<Box<QueuedBio>>,
     /// The bios of the script so far, and free boxes by number.
@@ -166,7 +166,7 @@ impl Rig {
             iostats: false,
             ..Policy::default()
         };
-        // The path determines the errors of the file.
+        // The path determines when the file has errors.
         let of_file = |file: FileUse| FileSettings {
             has_page_cache: file.page_cache,
             write_back_error: 0,

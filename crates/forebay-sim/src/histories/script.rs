@@ -90,7 +90,7 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    /// Returns the I/O of this bio. A flush up to a durable point has this one.
+    /// Returns the I/O of this bio. `point` is the limit of a flush up to a durable point.
     pub(crate) fn io(&self, point: u64) -> Io {
         let (op, flags, cuts) = (self.kind.op(), self.kind.flags(), Vec::new());
         Io { op, flags, block: self.sector, nr: self.nr, cuts, charge: None, point }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn sectors_that_cannot_be_told_apart_count_once() {
+    fn indistinguishable_sectors_count_once() {
         assert_eq!(count(1, 1, 0), 6);
         // Two bios with a sector: the same one, or different ones.
         assert_eq!(count(2, 1, 0), 25 * 2 + 2 * 5 + 1);

@@ -20,7 +20,7 @@ pub struct Measured {
     /// How long I/Os waited for tags, ns; 0 for those that did not wait. I/Os that still waited at
     /// the end count with their time until then.
     pub tag_waits: Histogram,
-    /// How long I/Os took in all, ns: those of the load's size, and in a mixed load those of 4 KiB.
+    /// Latencies of I/Os, ns: those of the load's size, and in a mixed load those of 4 KiB.
     pub latencies: [Histogram; 2],
 }
 

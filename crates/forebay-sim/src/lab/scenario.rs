@@ -14,20 +14,21 @@ pub(super) const BLOCK: u32 = 4096;
 /// The task that stands for the interrupts of the device.
 pub(super) const INTERRUPTS: usize = 0;
 
-/// The task that reads the layer's counters at the begin and at the end of the measurement.
+/// The task that reads the layer's counters at the beginning and at the end of the measurement.
 pub(super) const METER: usize = 1;
 
 /// The task of the first thread.
 pub(super) const FIRST_THREAD: usize = 2;
 
-/// Returns the times of threads with these costs, which are late so often and by so much.
+/// Returns the times of threads with these costs. They are late `late_per_million` times per
+/// million wake-ups, by `late_ns`.
 pub(super) fn times(costs: &Costs, (late_per_million, late_ns): (u32, u64)) -> ThreadTimes {
     let &Costs { wake_min_ns, wake_max_ns, .. } = costs;
     let nr_interrupts = FIRST_THREAD;
     ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts }
 }
 
-/// Returns the scenario of so many threads on a machine with the limits of a preset.
+/// Returns the scenario of `nr_threads` threads on a machine with the limits of a preset.
 pub(super) fn scenario(
     preset: &Preset,
     machine: Box<dyn Machine>,

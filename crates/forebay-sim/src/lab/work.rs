@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_while_the_worker_is_on_its_way_is_one_run() {
+    fn events_before_the_worker_runs_share_one_run() {
         let mut work = Work::new(Worker::Behind { device_depth: 32 });
         work.plug_left(100, 20, true);
         work.plug_left(110, 20, true);

@@ -31,7 +31,7 @@ pub struct TagLoad {
     pub nr_tags: u32,
     /// The tag wait policy: bios or threads wait for a tag, and which waiter a freed tag wakes.
     pub wake: WakePolicy,
-    /// How many tags a split bio waits for, if bios wait.
+    /// How many tags a split bio waits for, if bios and not threads wait.
     pub tag_need: TagNeed,
     /// Every second job reads 4 KiB at a time, whatever `block_bytes` is.
     pub is_mixed: bool,

@@ -166,7 +166,7 @@ impl Device {
             _ => {}
         }
         let nr_sure = (result.unwrap_or(0) / SECTOR) as usize;
-        let told = cx.mark();
+        let completed_at = cx.mark();
         for &(sector, id) in &running.written {
             // A discard is all or nothing; a command of another kind may be done in part.
             let is_sure = match running.op {
@@ -174,7 +174,7 @@ impl Device {
                 _ => is_within(&running.ranges, nr_sure, sector),
             };
             if is_sure {
-                self.store.told(sector, id, told, running.is_fua || self.is_durable);
+                self.store.completed(sector, id, completed_at, running.is_fua || self.is_durable);
             }
         }
         result

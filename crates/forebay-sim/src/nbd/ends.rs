@@ -66,7 +66,7 @@ impl Server {
     }
 
     pub(super) fn answer(&mut self, id: FlightId, cx: &mut Context) {
-        let flight = self.flights[id].as_mut().expect("who answers has it");
+        let flight = self.flights[id].as_mut().expect("a request that is answered is in flight");
         if std::mem::replace(&mut flight.is_answered, true) {
             return;
         }

@@ -185,7 +185,7 @@ impl Client {
         cx: &mut Context,
     ) -> Result<(), Broken> {
         if !extents.is_empty() {
-            pending.told(extents)?;
+            pending.add_extents(extents)?;
         }
         if let Err(error) = result {
             pending.failed(error.number())?;
@@ -197,8 +197,8 @@ impl Client {
 type AllPending = std::collections::BTreeMap<u64, Pending>;
 
 fn pending_of(all: &mut AllPending, slot: usize) -> Result<&mut Pending, Broken> {
-    let nobody = || Broken { rule: N2, what: format!("nobody has asked in slot {slot}") };
-    all.get_mut(&(slot as u64)).ok_or_else(nobody)
+    let unknown = || Broken { rule: N2, what: format!("slot {slot} has no request") };
+    all.get_mut(&(slot as u64)).ok_or_else(unknown)
 }
 
 /// Returns the rule that the server has broken, by the library's error.

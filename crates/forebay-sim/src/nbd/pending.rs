@@ -93,7 +93,7 @@ impl Pending {
     }
 
     /// Records the extents of a reply.
-    pub(crate) fn told(&mut self, extents: Vec<(u64, bool)>) -> Verdict {
+    pub(crate) fn add_extents(&mut self, extents: Vec<(u64, bool)>) -> Verdict {
         let sum: u64 = extents.iter().map(|(len, _)| len).sum();
         let is_enough = sum == self.len || self.is_one && extents.len() == 1 && sum < self.len;
         if !self.is_status || !self.extents.is_empty() || !is_enough {

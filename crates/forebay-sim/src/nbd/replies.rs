@@ -100,7 +100,7 @@ impl Live {
         let conn = self.conn;
         match self.pending.get_mut(&cookie) {
             Some(pending) => Ok(pending),
-            None => wrong(N2, format!("connection {conn}: nobody has asked {cookie:x}")),
+            None => wrong(N2, format!("connection {conn}: no request has cookie {cookie:x}")),
         }
     }
 
@@ -182,7 +182,7 @@ fn take_payload(
                 Some(status) => {
                     let is_zero = |flags: u64| flags & u64::from(STATE_ZERO) != 0;
                     let extents = status.extents.map(|(len, flags)| (len, is_zero(flags)));
-                    pending.told(extents.collect())
+                    pending.add_extents(extents.collect())
                 }
                 None => wrong(N1, format!("{header:?}")),
             }

@@ -59,7 +59,7 @@ impl Client {
             return self.break_off(cx);
         }
         let wish = cx.random.pick(&shared.load.wishes);
-        let live = self.live.as_ref().expect("who sends is connected");
+        let live = self.live.as_ref().expect("a client that sends is connected");
         let wish = match wish {
             Wish::Status if live.allocation.is_none() => Wish::Read,
             Wish::ReadDf if live.framing == Framing::Simple => Wish::Read,
@@ -87,7 +87,7 @@ impl Client {
             pending.op = Some(shared.log.len());
             shared.log.push(sectors::Op { kind, first, began, end: End::Unknown });
         }
-        let live = self.live.as_mut().expect("who sends is connected");
+        let live = self.live.as_mut().expect("a client that sends is connected");
         let Some(library) = &mut live.library else {
             live.emit(&header);
             live.out.extend(payload);
@@ -104,7 +104,7 @@ impl Client {
 
     /// Returns a cookie that no request in flight has.
     fn cookie(&self, cx: &mut Context) -> u64 {
-        let live = self.live.as_ref().expect("who sends is connected");
+        let live = self.live.as_ref().expect("a client that sends is connected");
         loop {
             let cookie = cx.random.draw();
             if !live.pending.contains_key(&cookie) {
@@ -116,7 +116,7 @@ impl Client {
     fn legal(&mut self, wish: Wish, shared: &Shared, cx: &mut Context) -> Draft {
         let load = &shared.load;
         let cookie = self.cookie(cx);
-        let live = self.live.as_ref().expect("who sends is connected");
+        let live = self.live.as_ref().expect("a client that sends is connected");
         let has_data = matches!(wish, Wish::Read | Wish::ReadDf | Wish::Write | Wish::WriteFua);
         let nr_max = match has_data {
             true => load.nr_blocks_max.min(shared.payload_max / load.block),
@@ -186,7 +186,7 @@ impl Client {
     fn illegal(&mut self, shared: &Shared, cx: &mut Context) -> Draft {
         let (block, size) = (shared.load.block, shared.size_bytes);
         let cookie = self.cookie(cx);
-        let framing = self.live.as_ref().expect("who sends is connected").framing;
+        let framing = self.live.as_ref().expect("a client that sends is connected").framing;
         let is_extended = framing == Framing::Extended;
         let payload_flag = if is_extended { CMD_FLAG_PAYLOAD_LEN } else { 0 };
         let mut payload_len = 0;
@@ -241,7 +241,7 @@ impl Client {
     /// Sends a message after which the server must close the connection.
     fn break_off(&mut self, cx: &mut Context) {
         let cookie = self.cookie(cx);
-        let live = self.live.as_mut().expect("who sends is connected");
+        let live = self.live.as_mut().expect("a client that sends is connected");
         let flags = if live.framing == Framing::Extended { CMD_FLAG_PAYLOAD_LEN } else { 0 };
         let (command, len) = (CMD_WRITE, PAYLOAD_TOO_LONG);
         let header = RequestHeader { flags, command, cookie, offset: 0, len };

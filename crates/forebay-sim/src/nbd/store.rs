@@ -6,13 +6,13 @@ use forebay_model::Random;
 pub(crate) const SECTOR: u64 = 512;
 
 /// The completion time of a version that the layer has no completion of yet.
-const NOT_TOLD: u64 = u64::MAX;
+const NOT_COMPLETED: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Version {
     id: u64,
     /// When the layer got the completion of the write.
-    told: u64,
+    completed_at: u64,
     /// A flush has failed since: no later one makes it durable.
     is_lost: bool,
     bytes: Vec<u8>,
@@ -28,7 +28,8 @@ pub(crate) struct Store {
 impl Store {
     /// Returns sectors of zeroes.
     pub(crate) fn new(nr_sectors: u64) -> Store {
-        let zeroes = || Version { id: 0, told: 0, is_lost: false, bytes: vec![0; SECTOR as usize] };
+        let bytes = || vec![0; SECTOR as usize];
+        let zeroes = || Version { id: 0, completed_at: 0, is_lost: false, bytes: bytes() };
         Store { sectors: (0..nr_sectors).map(|_| vec![zeroes()]).collect(), nr_versions: 0 }
     }
 
@@ -45,16 +46,16 @@ impl Store {
     /// Writes a sector, and returns the number of this version.
     pub(crate) fn write(&mut self, sector: u64, bytes: Vec<u8>) -> u64 {
         self.nr_versions += 1;
-        let (id, told, is_lost) = (self.nr_versions, NOT_TOLD, false);
-        self.sectors[sector as usize].push(Version { id, told, is_lost, bytes });
+        let (id, completed_at, is_lost) = (self.nr_versions, NOT_COMPLETED, false);
+        self.sectors[sector as usize].push(Version { id, completed_at, is_lost, bytes });
         id
     }
 
     /// Records that the layer gets the completion of this version. With FUA it is durable.
-    pub(crate) fn told(&mut self, sector: u64, id: u64, told: u64, is_fua: bool) {
+    pub(crate) fn completed(&mut self, sector: u64, id: u64, completed_at: u64, is_fua: bool) {
         let versions = &mut self.sectors[sector as usize];
         if let Some(at) = versions.iter().position(|version| version.id == id) {
-            versions[at].told = told;
+            versions[at].completed_at = completed_at;
             if is_fua {
                 versions.drain(..at);
             }
@@ -64,7 +65,7 @@ impl Store {
     /// Records that a flush is done that began at that time.
     pub(crate) fn flushed(&mut self, began: u64) {
         for versions in &mut self.sectors {
-            let is_safe = |version: &Version| version.told < began && !version.is_lost;
+            let is_safe = |version: &Version| version.completed_at < began && !version.is_lost;
             if let Some(at) = versions.iter().rposition(is_safe) {
                 versions.drain(..at);
             }

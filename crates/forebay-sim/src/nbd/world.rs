@@ -198,7 +198,7 @@ impl World {
     fn check_quiet(&mut self) -> Verdict {
         for client in &self.clients {
             if !client.is_over() {
-                let what = format!("client {} waits for ever: {:?}", client.id, client.live);
+                let what = format!("client {} waits forever: {:?}", client.id, client.live);
                 return broken(N6, what.chars().take(600).collect());
             }
         }

@@ -46,7 +46,7 @@ impl Budget {
         }
     }
 
-    /// The most that may be needed at once (T10).
+    /// Returns the largest number of tags that may be needed at once (T10).
     pub(crate) fn need_max(&self) -> u32 {
         (self.limit_min / 2).max(1)
     }
@@ -239,7 +239,7 @@ impl Thread<'_> {
             if mailbox.cell.state() == WaitState::Awake && world.plants(Plant::LoseWake) {
                 continue;
             }
-            world.checks().waits.told(wait);
+            world.checks().waits.notified(wait);
             match mailbox.give_tags(wait.0) {
                 Notice::Kick => {
                     // It is published, and a run follows, as with the inbox.

@@ -1,5 +1,5 @@
-//! Freeze, quiesce and stop of the whole disk by a task: the steps of the core's
-//! [`Gated`](forebay_core::wait::Gated), and their checks.
+//! Gates: a task freezes, quiesces or stops the whole disk. The steps of the core's
+//! [`Gated`](forebay_core::wait::Gated), with checks.
 
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
@@ -20,7 +20,7 @@ impl Thread<'_> {
         wait::close(&mut Gates(self), gate);
         let is_in_force = match gate {
             Gate::Frozen => wait::await_drained(&mut Gates(self)).is_ok(),
-            // The program does not wait for the turns of a disk that it stops; the checks do.
+            // The library does not wait for turns when it stops a disk. The checks need to.
             Gate::Quiesced | Gate::Stopped => {
                 wait::await_turns(&mut Gates(self));
                 true

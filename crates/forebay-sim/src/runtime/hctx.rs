@@ -51,11 +51,11 @@ pub(crate) struct Hctx {
     pub(crate) waits_until_ns: Cell<Option<u64>>,
     /// Whether the last turn left no admitted request.
     pub(crate) is_drained: Cell<bool>,
-    /// Whether it left admitted requests, and none at the device.
+    /// Whether the last turn left admitted requests, none of them at the device.
     pub(crate) is_stranded: Cell<bool>,
-    /// The number of tasks that are publishing requests, and will request a run.
+    /// The number of tasks that are publishing requests and have not yet requested a run.
     pub(crate) nr_publishing: Cell<u32>,
-    /// The worker of `run_queue=always` is to run the context.
+    /// The worker of `run_queue=always` has to run the context.
     pub(crate) has_work: Cell<bool>,
     pub(super) nr_turns: Cell<u64>,
     pub(crate) counters: Arc<RunCounters>,

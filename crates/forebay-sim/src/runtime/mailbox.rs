@@ -19,7 +19,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// Returns the goal that the core expresses by this number.
+    /// Returns the goal that this number stands for in the core.
     pub(crate) fn of_number(number: u64) -> Goal {
         match number {
             TAGS => Goal::TagsOfContext,

@@ -1,4 +1,4 @@
-//! Reaping by a task: the steps of the core's reap ([`forebay_core::wait::Reaper`]).
+//! Reaping by a task: the steps of the core's [`Reaper`](forebay_core::wait::Reaper).
 
 use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::{Ended, Thread};
@@ -24,7 +24,7 @@ impl Thread<'_> {
             out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
             let reaped = checks.bios.reap(slot, self.id);
             checks.expect(reaped);
-            // A command may still have the memory that the box stands for (H5).
+            // A command may still use the memory that the box stands for (H5).
             if !checks.bios.row(slot).is_kept {
                 self.free.push(boxed);
             }

@@ -10,7 +10,7 @@ use crate::trace::Kind;
 use forebay_core::{Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Refusal, Segment, Segments};
 use std::rc::Rc;
 
-/// One of so many boxes has borrowed memory, on a disk with a time limit.
+/// On a disk with a time limit, one in `LENT_OF` boxes has borrowed memory.
 const LENT_OF: u32 = 4;
 
 impl Thread<'_> {
@@ -44,7 +44,7 @@ impl Thread<'_> {
             let mut guard = world.checks();
             let checks = &mut *guard;
             let mut bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
-            // Some of the others never end before the driver is done (H2).
+            // The remaining bios must not end before the driver is done (H2).
             if world.disk.policy.io_timeout_ns > 0
                 && !slot.is_multiple_of(LENT_OF)
                 && bio.op.moves_data()

@@ -39,7 +39,7 @@ impl Thread<'_> {
         self.hctx().tags.asking.borrow_mut().push(self.id);
     }
 
-    /// Before a turn: reads which tasks ask for tags again, and the new limit of tags in use.
+    /// Reads, before a turn, which tasks ask for tags again, and the new limit of tags in use.
     pub(super) fn read_tag_calls(&self, hctx: &Hctx) {
         let nr_requests = hctx.tags.nr_requests.take();
         if nr_requests != 0 {
@@ -92,7 +92,7 @@ impl Thread<'_> {
                 Notice::Nothing if world.plants(Plant::LoseWake) => {}
                 Notice::Nothing => hctx.tags.awake.borrow_mut().push(task as usize),
                 notice => {
-                    world.checks().lines.told(hctx.at, task as usize);
+                    world.checks().lines.notified(hctx.at, task as usize);
                     to_leader |= self.pass_on(notice, task as usize);
                 }
             }

@@ -83,7 +83,7 @@ impl<'a> Thread<'a> {
         thread
     }
 
-    /// Creates the state of a task of the disk, which has no bios.
+    /// Creates the state of a task that serves the disk and has no bios of its own.
     pub(crate) fn of_disk(cpu: Cpu<'a>) -> Thread<'a> {
         let (world, id) = (Rc::clone(&cpu.world), cpu.id);
         let counters = Rc::clone(&world).new_plug_counters();
@@ -257,7 +257,7 @@ impl<'a> Thread<'a> {
             return;
         }
         wait::drain_owned(&mut self.at(&hctx));
-        // Not before requests that were given up have completed: their events come.
+        // Wait until requests that were given up have completed. Their events will come.
         while hctx.with_inner(|inner| inner.core.has_only_given_up()) {
             self.cpu.park_for(RESOURCE_DELAY.as_nanos() as u64);
             self.turn(Commit::Now, Own::Mail);

@@ -90,7 +90,7 @@ impl Turning for TaskTurn<'_, '_> {
             let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes);
             let mut outside = hctx.outside.borrow_mut();
             if enter {
-                // The turn reaps before it lets these in.
+                // The turn reaps before it accepts these requests.
                 let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes_after_reap());
                 for slot in outside.drain(..) {
                     checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
@@ -276,7 +276,7 @@ fn turn_core(
         checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);
         let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = world.disk.policy;
         let mut given_up = Vec::new();
-        // A turn that may not reap does not look for overdue requests either.
+        // A turn that may not reap does not check for overdue requests either.
         if io_timeout_ns > 0 && gates.reap {
             let nr = port.state.count_overdue(now, io_timeout_ns);
             let verdict = checks.runs.overdue(hctx.at, nr, &hctx.counters);
@@ -285,7 +285,7 @@ fn turn_core(
             let nr_given_up = port.state.nr_given_up();
             given_up = port.state.give_up(now, io_timeout_grace_ns, checks, is_file);
             if port.state.nr_given_up() > nr_given_up && !world.device_state.is_failed() {
-                checks.expect(broken(rules::H3, format!("context {} has one", hctx.at)));
+                checks.expect(broken(rules::H3, format!("context {} has such a request", hctx.at)));
             }
         }
         for bio in &mut ended[nr_before..] {

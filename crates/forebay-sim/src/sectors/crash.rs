@@ -32,7 +32,7 @@ impl Sectors {
     /// As [`check`](Sectors::check), and if there is not one value for each sector.
     pub fn crash(&mut self, ops: &[Op], crash: Crash, found: &[Value]) -> Result<(), Box<Anomaly>> {
         assert_eq!(found.len(), self.rows.len(), "one value for each sector");
-        let mut rows = self.told(ops);
+        let mut rows = self.rows_after(ops);
         let end = self.end_of(ops);
         for (sector, (row, &value)) in rows.iter_mut().zip(found).enumerate() {
             let sector = sector as u64;
@@ -74,7 +74,7 @@ impl Row {
         }
         let mut candidates = self.writes.iter().filter(|write| write.value == value).peekable();
         if candidates.peek().is_none() {
-            return anomaly(Rule::Written, format!("a crash left {value:?}: nobody wrote that"));
+            return anomaly(Rule::Written, format!("a crash left {value:?}: never written"));
         }
         let has_one_zero = self.has_one_zero();
         let is_legal = |write: &Write| zones.is_followed(write, has_one_zero).is_none();

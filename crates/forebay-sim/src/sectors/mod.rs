@@ -4,7 +4,7 @@
 //! Every write has a unique [`Stamp`]. So a read identifies the write that it saw, and no search is
 //! needed. The times come from any clock that all clients share: an operation takes effect at some
 //! moment between its start and its end. An operation that never ended, or failed, may have taken
-//! effect at any time since it began, or never: it stays open for ever.
+//! effect at any time since it began, or never: it stays open forever.
 //!
 //! The checker does not depend on the core: it serves the simulator, the drivers and the servers.
 //! The simulator also has another register (`check/register.rs`), which checks each event as it
@@ -143,7 +143,7 @@ impl Sectors {
     /// If an operation goes beyond the disk, or a stamp was used twice for a sector.
     pub fn check(&self, ops: &[Op]) -> Result<Tally, Box<Anomaly>> {
         let mut tally = Tally::default();
-        for (sector, (row, before)) in self.told(ops).iter().zip(&self.rows).enumerate() {
+        for (sector, (row, before)) in self.rows_after(ops).iter().zip(&self.rows).enumerate() {
             row.check(sector as u64)?;
             tally.reads += (row.reads.len() - before.reads.len()) as u64;
             tally.writes += (row.writes.len() - before.writes.len()) as u64;
@@ -153,7 +153,7 @@ impl Sectors {
     }
 
     /// Returns the rows with the operations of the log added.
-    fn told(&self, ops: &[Op]) -> Vec<Row> {
+    fn rows_after(&self, ops: &[Op]) -> Vec<Row> {
         let mut rows = self.rows.clone();
         let good_flushes =
             ops.iter().filter(|op| matches!(op.kind, Kind::Flush) && matches!(op.end, End::Ok(_)));

@@ -97,7 +97,7 @@ impl Row {
                 _ => continue,
             };
             let Some((write, zone)) = by_stamp.get_mut(&key) else {
-                return Err((Rule::Written, format!("{read:?}: nobody wrote that")));
+                return Err((Rule::Written, format!("{read:?}: the data was never written")));
             };
             if read.ended < write.began {
                 return Err((Rule::Written, format!("{read:?} ended before {write:?} began")));
@@ -123,7 +123,7 @@ impl Row {
         for read in self.reads.iter().filter(|read| read.value == Value::Zero) {
             let must_see = latest_begins.before(read.began).unwrap_or(0);
             let Some(may_be) = latest_zeroes.before(read.ended.saturating_add(1)) else {
-                return Err(format!("{read:?}: nobody wrote zeroes"));
+                return Err(format!("{read:?}: zeroes were never written"));
             };
             if may_be < must_see {
                 return Err(stale_zero(read, must_see));

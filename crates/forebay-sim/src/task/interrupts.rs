@@ -1,4 +1,4 @@
-//! A task that stands for the interrupts of a device: it leads the shared context.
+//! Interrupt task: it stands for the interrupts of a device, and leads the shared context.
 //!
 //! It is woken without delay when a command completes, and turns the context, as an interrupt does
 //! in Linux. So a completion waits for no thread, and the threads only wait for their own bios.

@@ -5,7 +5,7 @@
 use forebay_sim::Plant;
 use forebay_sim::histories::{Kinds, Report, Scope, Setting, explore};
 
-/// Tries all histories of a scope under these settings, and prints how many there were.
+/// Runs all histories of a scope under these settings, and prints how many there were.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 fn try_these(scope: Scope, settings: &[Setting]) -> Report {
     let report = explore(&scope, settings).unwrap_or_else(|fault| panic!("{fault}"));
@@ -13,7 +13,7 @@ fn try_these(scope: Scope, settings: &[Setting]) -> Report {
     report
 }
 
-/// Tries all histories of a scope under every setting of a device without a file.
+/// Runs all histories of a scope under every setting of a device without a file.
 fn try_all(scope: Scope) -> Report {
     try_these(scope, &Setting::all())
 }

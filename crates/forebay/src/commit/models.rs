@@ -78,7 +78,7 @@ fn write_each(commit: &Commit, nr: u64) -> usize {
 }
 
 #[test]
-fn what_two_threads_commit_is_durable() {
+fn commits_of_two_threads_are_durable() {
     check(|| {
         let commit = commit(0);
         assert_eq!(write_each(&commit, 2), 2);
@@ -90,7 +90,7 @@ fn what_two_threads_commit_is_durable() {
 
 /// The third thread arrives while one syncs and one waits: exactly one waiter is called.
 #[test]
-fn what_three_threads_commit_is_durable() {
+fn commits_of_three_threads_are_durable() {
     check_within(3, || {
         let commit = commit(0);
         assert_eq!(write_each(&commit, 3), 3);
@@ -111,11 +111,11 @@ fn threads_that_commit_again_do_not_wait_for_ever() {
 /// G3: every write that the failed sync may have lost is reported as lost. A write that began later
 /// is not.
 #[test]
-fn nobody_rests_on_a_sync_after_one_that_failed() {
+fn no_commit_relies_on_a_sync_after_a_failed_one() {
     check_within(3, || {
         let commit = commit(1);
         let nr_durable = write_each(&commit, 3);
-        assert!(nr_durable < 3, "the one that led the failed sync was told");
+        assert!(nr_durable < 3, "the leader of the failed sync got the error");
         assert!(commit.acknowledge_loss().is_some());
         assert!(write(&commit, 1 << 3), "what begins later is not lost");
     });
@@ -204,7 +204,7 @@ fn join_running(commit: &GroupCommit<Device>) -> Ticket<'_, Device> {
 #[cfg(blk_loom)]
 #[test]
 #[should_panic(expected = "joined, and not there")]
-fn joining_the_sync_that_runs_is_caught() {
+fn joining_the_running_sync_is_caught() {
     check_within(2, || {
         let commit = commit(0);
         let other = writer(&commit, vec![1]);

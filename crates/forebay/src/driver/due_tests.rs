@@ -29,7 +29,7 @@ fn poll_for_one(queue: &mut DriverQueue) -> (Completed, u32) {
     loop {
         assert!(is_readable(fd, 100_000), "no wake-up");
         nr_wakes += 1;
-        waiter.told();
+        waiter.ack_poll();
         if let [done] = reap(&mut **driver)[..] {
             return (done, nr_wakes);
         }

@@ -278,7 +278,7 @@ impl Driver for FaultDriver {
         delays.end_reap();
     }
 
-    /// Also returns early when the wrapped disk completes a delayed request, which is reaped from
+    /// Returns early, too, when the wrapped disk completes a delayed request, which is reaped from
     /// it before its delay begins.
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         match nr_completions.checked_sub(self.ready.len() as u32) {

@@ -152,15 +152,15 @@ pub(crate) trait Waiter: Send + Sync {
     /// completions that [`Driver::has_ready`] reports.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Returns whether the driver leaves requests to threads that have offered to make them
+    /// Returns whether the driver leaves requests to threads that offer to make them
     /// ([`own_call`]).
     fn leaves_own_calls(&self) -> bool {
         false
     }
 
-    /// Makes a request that the driver has left to the calling thread. The thread requests a turn
-    /// next. Any number of threads may call this at once, also while one waits and another uses the
-    /// driver.
+    /// Makes a request that the driver has left to the calling thread, which then requests a turn.
+    /// Any number of threads may call this at once, even while one thread waits and another uses
+    /// the driver.
     fn make_own_call(&self, call: OwnCall) {
         unreachable!("no {call:?} was left to a thread");
     }
@@ -191,7 +191,7 @@ pub(crate) trait Waiter: Send + Sync {
 
     /// Acknowledges the poll descriptor: the next reap clears it and returns all completions that
     /// it announced. Other reaps may leave it readable. Called by the thread that uses the driver.
-    fn told(&self) {}
+    fn ack_poll(&self) {}
 
     /// Returns the number of system calls made since open, without those of the driver.
     fn nr_syscalls(&self) -> u64 {

@@ -1,19 +1,19 @@
-//! Blocking calls that a thread makes itself: one request, one system call.
+//! System calls that waiting threads make themselves: one request, one call.
 //!
-//! A thread that waits for a single request gains nothing from a ring: the ring only adds a wake-up
-//! and, beside other threads, a second and third system call. So the thread offers to make the I/O
-//! itself. The request passes through the context as any other: merging, gates, tags, retries, time
-//! limits and statistics apply. Where the driver would start the I/O, it leaves a description of it
-//! to the thread, and answers [`Issue::Begun`](forebay_core::Issue::Begun). The thread releases the
-//! context, makes the system call, adds the result to [`OwnCalls`] and requests a turn, whose reap
-//! returns it.
+//! A thread that waits for a single request gains nothing from a ring: the ring adds a wake-up and,
+//! if other threads use the disk, a second and third system call. So the thread offers to make the
+//! I/O itself. The request passes through the context like any other: merging, gates, tags,
+//! retries, time limits and statistics apply. Instead of starting the I/O, the driver leaves a
+//! description of it to the thread and returns [`Issue::Begun`](forebay_core::Issue::Begun). The
+//! thread releases the context, makes the system call, adds the result to [`OwnCalls`] and requests
+//! a turn, which reaps it.
 //!
-//! The offer and the description are state of the thread. So only the thread that offered gets the
-//! request, only in a turn of its own, and no lock is needed. Between that turn and the call the
-//! thread runs no foreign code: before it does, the driver takes the description back and starts
-//! the I/O in its usual way ([`Driver::withdraw`](forebay_core::Driver::withdraw)).
+//! The offer and the description are state of the thread. So only the thread that made the offer
+//! gets the request, only in a turn of its own, and no lock is needed. Between that turn and the
+//! call the thread must run no foreign code. If it has to, the driver first takes the description
+//! back and starts the I/O as usual ([`Driver::withdraw`](forebay_core::Driver::withdraw)).
 //!
-//! Only reads and writes of one bio in one piece of memory, and flushes, are made in this way.
+//! This applies to flushes, and to reads and writes of one bio with one segment of memory.
 // It makes system calls.
 #![allow(unsafe_code)]
 
@@ -25,16 +25,16 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A request that its thread makes itself.
+/// A request that was left to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnCall {
     pub(in crate::driver) tag: Tag,
     pub(in crate::driver) op: Op,
     pub(in crate::driver) fua: bool,
-    /// For a flush: all metadata as well.
+    /// Whether a flush includes all metadata.
     pub(in crate::driver) metadata: bool,
     pub(in crate::driver) start: u64,
-    /// The address and length of the memory, bytes.
+    /// The address of the memory, and its length in bytes.
     pub(in crate::driver) addr: usize,
     pub(in crate::driver) len: usize,
 }
@@ -44,7 +44,7 @@ pub(crate) struct OwnCall {
 pub(crate) struct Offer {
     /// A read or write of this owner.
     pub(crate) data_of: Option<u64>,
-    /// A flush, which any threads may wait for.
+    /// A flush. Other threads may wait for it, too.
     pub(crate) flush: bool,
 }
 
@@ -61,8 +61,9 @@ impl Offer {
         }
     }
 
-    /// Updates the offer after a turn that has left this call to the thread. A thread makes one
-    /// call for its data, and one flush. If a turn has left it nothing, its request waits.
+    /// Updates the offer after a turn that has left `left` to the thread. A thread makes at most
+    /// one call for its data, and then one flush. If a turn has left it no request, its own request
+    /// has to wait, and the offer ends.
     pub(crate) fn made(&mut self, left: Option<&OwnCall>) {
         match left {
             Some(call) if call.op.moves_data() => self.data_of = None,
@@ -76,7 +77,7 @@ thread_local! {
     static LEFT: Cell<Option<OwnCall>> = const { Cell::new(None) };
 }
 
-/// Sets the requests that the calling thread offers to make. [`end_offer`] follows.
+/// Sets the requests that the calling thread offers to make, until [`end_offer`].
 pub(crate) fn offer(offer: Offer) {
     OFFER.set(offer);
 }
@@ -88,15 +89,15 @@ pub(crate) fn offers_flush() -> bool {
 }
 
 /// Ends the offer of the calling thread. Returns the request that was left to it, if there is one.
-/// The thread makes it next ([`crate::driver::Waiter::make_own_call`]), or the driver begins it in
-/// its usual way.
+/// The caller must then make it ([`crate::driver::Waiter::make_own_call`]), or begin it in the
+/// driver as usual.
 pub(crate) fn end_offer() -> Option<OwnCall> {
     OFFER.set(Offer::NONE);
     LEFT.take()
 }
 
-/// Returns the call for a request if the calling thread has offered to make it, and leaves the call
-/// to the thread.
+/// Leaves a request to the calling thread if that thread has offered to make it. Returns whether it
+/// did.
 #[inline]
 fn leave(rq: &IssuedRequest<'_>) -> bool {
     let offer = OFFER.get();
@@ -191,24 +192,24 @@ pub(super) fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
     made(&mut 0, probe) == Err(-answer)
 }
 
-/// The end of the list of results.
+/// The link of the oldest result: the end of the list.
 const NO_TAG: u32 = u32::MAX;
 
-/// The results of the calls that threads have made themselves, for one queue. Many threads add
-/// results; the thread that uses the driver takes them.
+/// Lock-free list of the results of calls that threads have made themselves, for one queue. Many
+/// threads add results; the thread that uses the driver takes them.
 ///
 /// The results are a list of tags that begins at `newest`, linked by `older`. A tag is in the list
-/// at most once, because it is in flight until its result was taken. There is no single pop, and so
-/// no ABA problem. Source: as for the stack of bios (`runtime/stack.rs`).
+/// at most once, because it is in flight until its result was taken. All entries are taken at once,
+/// so there is no ABA problem. Source: as for the stack of bios (`runtime/stack.rs`).
 #[derive(Debug)]
 pub(crate) struct OwnCalls {
     newest: AtomicU32,
     /// For each tag: the next older tag with a result, and the result.
     older: Box<[AtomicU32]>,
     answers: Box<[AtomicU32]>,
-    /// System calls that results took beside one each.
+    /// System calls beyond the first one of each result.
     nr_more_syscalls: AtomicU32,
-    /// The queue has another way to make requests.
+    /// The queue can also make a request without the thread's own call.
     has_other_way: bool,
     /// A call was forbidden.
     is_forbidden: AtomicBool,
@@ -219,7 +220,7 @@ pub(crate) struct OwnCalls {
 pub(in crate::driver) enum Made {
     /// The number of bytes, or a negative errno.
     Answer(i32),
-    /// The call is forbidden (seccomp): the request has to be made in another way.
+    /// The call is forbidden (seccomp), so the driver has to make the request.
     Forbidden,
 }
 
@@ -234,7 +235,7 @@ impl Made {
     }
 }
 
-/// The answer of a call that is forbidden; no system call returns it.
+/// The answer that stands for a forbidden call. No system call returns it.
 const FORBIDDEN: i32 = i32::MIN;
 
 impl OwnCalls {
@@ -251,15 +252,15 @@ impl OwnCalls {
         }
     }
 
-    /// For `queue_rq`: leaves a request to the calling thread if that thread has offered to make
-    /// it. Returns whether it did.
+    /// Leaves a request to the calling thread if that thread has offered to make it. Returns
+    /// whether it did. For [`Driver::queue_rq`](forebay_core::Driver::queue_rq).
     #[inline]
     pub(in crate::driver) fn leave(&self, rq: &IssuedRequest<'_>) -> bool {
-        // Relaxed: a call that is made all the same is forbidden again.
+        // Relaxed: if this misses the store, the call is made and is forbidden again.
         leave(rq) && !(self.is_forbidden.load(Ordering::Relaxed) && end_offer().is_some())
     }
 
-    /// Makes a call that was left to the calling thread, and adds its result. A turn is due.
+    /// Makes a call that was left to the calling thread, and adds its result. A turn must follow.
     pub(in crate::driver) fn make(&self, call: OwnCall, file: &File) {
         let mut nr_syscalls = 0;
         let mut answer = call.make(file, &mut nr_syscalls);
@@ -291,8 +292,8 @@ impl OwnCalls {
         }
     }
 
-    /// Returns whether there may be results. If this misses one, the turn that its thread requests
-    /// afterwards finds it: the run word orders the two.
+    /// Returns whether there may be results. If this misses one, the turn that the result's thread
+    /// requests afterwards finds it: the run word orders the two.
     #[inline]
     pub(in crate::driver) fn has_results(&self) -> bool {
         self.newest.load(Ordering::Relaxed) != NO_TAG

@@ -1,5 +1,5 @@
-//! Models of the results of own calls: each is taken once, with the bytes that its thread has read.
-// It shares cells, to check the happens-before order.
+//! Models of the list of results: each result is taken once, with the bytes that its thread read.
+// The models share cells, to check the happens-before order.
 #![allow(unsafe_code)]
 
 use super::{Made, OwnCalls};
@@ -53,7 +53,7 @@ fn results_of_two_threads_are_taken_once_each_with_their_bytes() {
 }
 
 #[test]
-fn tag_that_is_used_again_while_another_adds_is_taken_again() {
+fn reused_tag_is_taken_again_while_another_thread_adds_a_result() {
     check(|| {
         let memory = [UnsafeCell::new(0), UnsafeCell::new(0)];
         let reads = Arc::new(Reads { own: OwnCalls::new(2, true), memory });

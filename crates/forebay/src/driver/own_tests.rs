@@ -12,7 +12,7 @@ const DRIVERS: [&str; 3] = ["file", "aio", "psync"];
 /// The offer of a thread that waits for data and for a flush. The tests' bios have owner 0.
 const BOTH: Offer = Offer { data_of: Some(0), flush: true };
 
-/// Opens a shared queue of a new disk of 1 MiB on each driver.
+/// Runs a test with a shared queue of a new disk of 1 MiB, on each driver.
 fn each_queue(mut test: impl FnMut(DriverQueue)) {
     for driver in DRIVERS {
         let (spec, _folder) = scratch(driver);
@@ -42,7 +42,7 @@ fn call_of_each_kind_has_its_result_and_costs_one_system_call() {
         for (tag, (bio, result)) in bios.into_iter().enumerate() {
             let before = queue.driver.nr_syscalls();
             let call = left(&mut queue, tag, bio);
-            assert_eq!(reap(&mut *queue.driver), [], "it has not been made");
+            assert_eq!(reap(&mut *queue.driver), [], "the call was not made yet");
             queue.waiter.make_own_call(call);
             let done = reap(&mut *queue.driver);
             assert_eq!((done.len(), done[0].tag.index(), done[0].result), (1, tag, result));
@@ -151,7 +151,7 @@ fn call_that_is_withdrawn_is_made_by_the_driver() {
             }
             assert_eq!((done.len(), done[0].tag.index(), done[0].result), (1, 3, Ok(expected)));
         }
-        // Nothing is left to this thread, which is permitted.
+        // It is permitted although no request is left to this thread.
         queue.driver.withdraw();
     });
 }

@@ -238,7 +238,7 @@ fn an_owner_waits_for_as_many_as_it_asks_for() {
 }
 
 #[test]
-fn a_descriptor_tells_of_every_completion() {
+fn descriptor_signals_every_completion() {
     for driver in POLLED {
         for mode in [Mode::Owned, Mode::Shared] {
             let (spec, _folder) = scratch(driver);
@@ -251,7 +251,7 @@ fn a_descriptor_tells_of_every_completion() {
             let mut nr = 0;
             while nr == 0 {
                 assert!(is_readable(fd, 100_000), "{spec} {mode:?}");
-                waiter.told();
+                waiter.ack_poll();
                 nr = reap(&mut *driver).len();
             }
             assert!(reap(&mut *driver).is_empty());
@@ -259,7 +259,7 @@ fn a_descriptor_tells_of_every_completion() {
                 // A signal may come late, after its completions were reaped.
                 let mut nr_late = 0;
                 while is_readable(fd, 0) {
-                    waiter.told();
+                    waiter.ack_poll();
                     assert!(reap(&mut *driver).is_empty());
                     nr_late += 1;
                     assert!(nr_late < 3, "{spec} {mode:?} {kind}");
@@ -271,7 +271,7 @@ fn a_descriptor_tells_of_every_completion() {
                     // The layer checks `has_ready` after a commit.
                     if !driver.has_ready() {
                         assert!(is_readable(fd, 100_000), "{spec} {mode:?} {kind}");
-                        waiter.told();
+                        waiter.ack_poll();
                     }
                     nr = reap(&mut *driver).len();
                 }
@@ -281,7 +281,7 @@ fn a_descriptor_tells_of_every_completion() {
 }
 
 #[test]
-fn what_a_thread_leaves_behind_is_done() {
+fn requests_of_an_ended_thread_complete() {
     for driver in FILES {
         for keys in ["", "&direct=on"] {
             let (spec, folder) = scratch(driver);

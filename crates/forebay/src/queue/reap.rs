@@ -1,4 +1,4 @@
-//! The steps of a reap, for the core, which fixes their order ([`forebay_core::wait::Reaper`]).
+//! Steps of a reap. The core calls them in order ([`forebay_core::wait::Reaper`]).
 
 use super::BioQueue;
 use crate::driver::Offer;
@@ -8,7 +8,7 @@ use forebay_core::wait::Reaper;
 use forebay_core::{Commit, Turned, UnplugCause};
 use std::sync::Arc;
 
-/// The thread that owns a queue, and reaps it.
+/// A queue, for its owner, the thread that reaps it.
 pub(super) struct QueueReaper<'a>(pub(super) &'a BioQueue);
 
 impl Reaper for QueueReaper<'_> {

@@ -324,14 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn invalid_rate_is_refused() {
         for (ticks, ns) in [(1000, 0), (0, 1_000_000), (1_000_000_000, 1_000_000)] {
             assert_eq!(Rate::of(ticks, ns), None, "{ticks} {ns}");
         }
     }
 
     #[test]
-    fn it_goes_as_the_kernels_clock_goes() {
+    fn clock_agrees_with_the_kernels() {
         let (begin, kernel) = (now_ns(), Instant::now());
         let mut last = begin;
         while kernel.elapsed().as_millis() < 20 {

@@ -75,7 +75,7 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct TimerFd(File);
 
-/// A time of the clock of [`TimerFd`], in nanoseconds.
+/// Returns the time of the clock of [`TimerFd`], in nanoseconds.
 ///
 /// The layer's own clock ([`clock`](crate::runtime::clock)) may run at a slightly other rate, or
 /// stand still for a while after it was found to be ahead. So only this clock shows whether a timer

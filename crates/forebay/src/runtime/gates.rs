@@ -63,7 +63,7 @@ impl fmt::Debug for Hold {
 /// The gates of a disk.
 struct Gates<'a> {
     shared: &'a Arc<Shared>,
-    /// The time limit of a wait, and its end.
+    /// The time limit of a wait, and the time at which it ends.
     limit: Option<(Duration, Instant)>,
 }
 

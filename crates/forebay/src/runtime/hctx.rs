@@ -33,7 +33,7 @@ pub(crate) use token::{Token, run_disks};
 
 /// Initial capacity of the list of bios that one turn ends.
 const NR_ENDS_USUAL: usize = 256;
-/// How often [`Hctx::await_token`] reads the run word: a few turns take as long.
+/// How often [`Hctx::await_token`] reads the run word. That takes as long as a few turns.
 const NR_SPINS: u32 = 200;
 /// Initial capacity of the list of followers.
 const NR_FOLLOWERS_USUAL: usize = 32;
@@ -164,8 +164,8 @@ impl Hctx {
         (!self.origin.is_elsewhere() && self.run.try_take()).then(|| Token::of(self))
     }
 
-    /// Waits for a short time while another thread holds the token. It may be held longer, and
-    /// taken again afterwards: this only saves the detour through the inbox.
+    /// Spins for a short time while another thread holds the token. The token may still be taken
+    /// afterwards. The wait is an optimization: it often avoids the detour through the inbox.
     pub(crate) fn await_token(&self) {
         for _ in 0..NR_SPINS {
             if !self.run.is_running() {

@@ -48,10 +48,10 @@ fn two_send(how: How, nr: u32) {
     };
     let mine = send(&shared, nr);
     let sents = [mine, other.join().unwrap()];
-    assert!(!shared.hctx(SHARED).run.is_running(), "who held the token gave it back");
+    assert!(!shared.hctx(SHARED).run.is_running(), "the holder has released the token");
     // Everything is issued by now. The last turn of each thread did not find its own completion
     // yet.
-    let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+    let mut token = shared.hctx(SHARED).try_take().expect("no other thread is left");
     let turned = token.turn(0, Commit::Now, None, None);
     assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
     token.core.check_invariants();
@@ -67,7 +67,7 @@ fn two_send(how: How, nr: u32) {
 }
 
 #[test]
-fn what_two_threads_send_is_issued_and_ends_once() {
+fn requests_of_two_threads_are_issued_and_end_once() {
     check(|| two_send(AT_ONCE, 1));
 }
 
@@ -87,7 +87,7 @@ fn one_tag_is_shared_by_two_threads() {
             thread::spawn(move || send(&shared, 1))
         };
         let sents = [send(&shared, 1), other.join().unwrap()];
-        let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+        let mut token = shared.hctx(SHARED).try_take().expect("no other thread is left");
         while !token.turn(0, Commit::Now, None, None).is_drained {}
         let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
         assert!(token.is_none());
@@ -99,7 +99,7 @@ fn one_tag_is_shared_by_two_threads() {
 /// reports completions through no wait, so a turn ends the bios: the sender's own, or one after the
 /// kick of the leader, because other threads do not reap while it is kicked (W6).
 #[test]
-fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
+fn request_sent_beside_a_leader_on_a_silent_device_ends() {
     check_within(3, || {
         let shared = Toy::disk(How { by: By::Silence, ..AT_ONCE });
         let hold = Hold::new(&shared, Gate::Stopped);

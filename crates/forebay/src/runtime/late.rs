@@ -1,11 +1,11 @@
-//! Overdue requests of a disk, until its user reads them.
+//! List of a disk's overdue requests that the user has not read yet.
 
 use forebay_core::{LateRequest, LateRequests};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many are kept. Older ones are dropped.
+/// How many requests are kept. Older ones are dropped.
 const NR_KEPT: usize = 256;
 
 /// The list of one disk.

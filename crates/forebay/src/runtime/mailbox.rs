@@ -173,8 +173,8 @@ impl Mailbox {
         }
     }
 
-    /// Frees the mailbox of a dropped future whose bio was delivered. Its buffer may have to stay
-    /// longer (H5).
+    /// Frees the mailbox of a dropped future whose bio was delivered. If the driver may still use
+    /// the buffer, the buffer goes into quarantine (H5).
     fn free(self: Arc<Mailbox>) {
         if let Owner::Task { buf, .. } = &self.owner
             && let Some(hold) = self.take().and_then(|mut ended| ended.next()?.take_hold())

@@ -108,7 +108,7 @@ fn an_owner_that_parks_is_woken_and_may_free_its_mailbox() {
 }
 
 #[test]
-fn two_that_deliver_wake_an_owner_that_waits_for_both() {
+fn two_deliveries_wake_an_owner_that_waits_for_both() {
     check_within(3, || deliver_and_free(2));
 }
 
@@ -160,14 +160,14 @@ fn told_or_baton(goal: u64) {
 }
 
 #[test]
-fn an_owner_is_told_or_gets_the_baton() {
+fn owner_is_woken_or_gets_the_baton() {
     check_within(4, || told_or_baton(1));
 }
 
 /// The baton may come before the owner parks. Then it is refused, and only the delivery wakes the
 /// owner.
 #[test]
-fn a_baton_for_who_is_not_parked_is_refused() {
+fn baton_for_a_thread_that_is_not_parked_is_refused() {
     check(|| {
         let mailbox = Arc::new(Mailbox::of_thread());
         let giver = {
@@ -195,7 +195,7 @@ fn an_owner_that_takes_early_waits_for_the_count() {
             wait_parked(&mailbox, 1);
             nr_taken = mailbox.take().into_iter().flatten().count() as u64;
         }
-        assert!(!mailbox.settle(nr_taken), "nobody gives a baton");
+        assert!(!mailbox.settle(nr_taken), "no thread passes a baton");
         let _memory = free(mailbox);
         assert_eq!(work.nr_done(), 1);
         thread.join().unwrap();
@@ -215,7 +215,7 @@ impl Wake for Woken {
 /// Two threads deliver to a task. The waker that was set before the task announced its wait is not
 /// lost.
 #[test]
-fn two_that_deliver_wake_a_task() {
+fn two_deliveries_wake_a_task() {
     check_within(4, || {
         let (mailbox, woken) = (Arc::new(Mailbox::of_task()), Arc::new(Woken::default()));
         let deliverers = [0, 1].map(|number| deliverer(mailbox.owner(), number).0);
@@ -225,7 +225,7 @@ fn two_that_deliver_wake_a_task() {
         for thread in deliverers {
             thread.join().unwrap();
         }
-        assert!(is_seen || woken.0.load(Ordering::SeqCst), "it sleeps for ever");
+        assert!(is_seen || woken.0.load(Ordering::SeqCst), "it sleeps forever");
         mailbox.cell.end_wait();
     });
 }

@@ -13,7 +13,7 @@ struct Handed {
 unsafe impl Sync for Handed {}
 
 #[test]
-fn what_was_written_before_a_wake_is_seen_after_the_sleep() {
+fn write_before_a_wake_is_visible_after_the_sleep() {
     check(|| {
         let sleeper = Sleeper::of_this_thread();
         let woken = sleeper.clone();

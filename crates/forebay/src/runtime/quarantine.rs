@@ -1,23 +1,23 @@
 //! Quarantine of buffers whose I/O has ended while the driver may still use them (H5 of the core).
 //!
-//! The owner of a bio puts its buffer into the bio's hold, of which the core keeps a second handle
-//! until the driver completes the request. The buffer is freed with the last handle.
+//! The owner of a bio puts its buffer into the bio's hold, and the core keeps a second handle of
+//! the hold until the driver completes the request. Dropping the last handle frees the buffer.
 //!
 //! # Closing
 //! A disk may be closed while its driver has such requests, and they may never complete. Then the
 //! whole hardware context is leaked: the driver with its ring, threads and descriptors, the device,
-//! and the buffers. To close the driver first would free nothing safely, and may block:
+//! and the buffers. Closing the driver first would not make it safe to free them, and could block:
 //!
-//! - io_uring: closing the ring only asks the kernel to cancel. Direct I/O that the device has
-//!   continues after the `close`, into the same pages. If their addresses were free, the allocator
-//!   would use them again, and a late read would overwrite other data.
-//! - aio: `io_destroy` waits for each request. psync: a thread that is in `pread` does not end, and
+//! - io_uring: closing the ring only asks the kernel to cancel. Direct I/O that is at the device
+//!   continues after the `close` and uses the same pages. If their addresses were free, the
+//!   allocator would reuse them, and a late read would overwrite other data.
+//! - aio: `io_destroy` waits for each request. psync: a thread inside `pread` cannot be ended, and
 //!   the call writes to the buffer whenever it returns.
-//! - nbd: a peer that is silent may still send the bytes of a read.
+//! - nbd: a silent peer may still send the bytes of a read.
 //!
 //! If one of the requests may still change the device, the claim of the file is leaked as well. A
-//! disk that is opened on it later in this process shares the place, and with it the ranges that
-//! must not be written yet (H6). Other programs stay excluded.
+//! disk that this process opens on the file later then shares its place, and with it the ranges
+//! where I/O must not be issued yet (H6). Other programs stay excluded.
 
 use crate::buf::Buf;
 use crate::claim::Claim;
@@ -40,11 +40,11 @@ pub(crate) fn new_hold() -> MemoryHold {
     Arc::new(Kept(Mutex::new(None)))
 }
 
-/// Keeps the buffer of a bio that has ended early, until the driver is done with it.
+/// Moves the buffer of a bio that has ended early into its hold, until the driver is done with it.
 #[cold]
 pub(crate) fn keep(hold: &MemoryHold, buf: Option<Buf>) {
     let Some(kept) = hold.downcast_ref::<Kept>() else {
-        // Not freed in any case.
+        // The driver may still use the buffer, so it must not be freed.
         return forget(buf);
     };
     *kept.0.lock().unwrap_or_else(PoisonError::into_inner) = buf;
@@ -53,7 +53,7 @@ pub(crate) fn keep(hold: &MemoryHold, buf: Option<Buf>) {
 /// Leaks a hardware context whose driver still has requests, all of which were given up.
 #[cold]
 pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
-    assert!(inner.core.has_only_given_up(), "no other memory is in use");
+    assert!(inner.core.has_only_given_up(), "only requests that were given up are left");
     // Relaxed: a count.
     NR_LEAKED.fetch_add(inner.core.nr_quarantined() as u64, Ordering::Relaxed);
     if inner.core.may_change_late() {

@@ -17,7 +17,7 @@ fn a_worker_that_sleeps_is_woken() {
         let work = Arc::new(RunWork::default());
         let worker = {
             let work = Arc::clone(&work);
-            thread::spawn(move || assert!(work.take(), "nobody ends it"))
+            thread::spawn(move || assert!(work.take(), "the worker was not ended"))
         };
         work.arm();
         worker.join().unwrap();
@@ -28,7 +28,7 @@ fn a_worker_that_sleeps_is_woken() {
 /// R1, R6: after each completion the worker checks for completions, or the work is queued. The
 /// counts add up even though a stop removes the work.
 #[test]
-fn what_completes_is_looked_at_or_queued_and_counts_add_up() {
+fn completions_are_handled_or_queued_and_counts_add_up() {
     check_within(3, || {
         let shared = Arc::new((RunWork::default(), AtomicU64::new(0)));
         let worker = {

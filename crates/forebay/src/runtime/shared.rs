@@ -173,13 +173,13 @@ impl Shared {
         self.hctxs[SHARED].run_for_tags(woken);
     }
 
-    /// `kick=per-device`: records a turn in a section; `is_first` for the first turn of the
+    /// Records a turn in a section under `kick=per-device`; `is_first` for the first turn of the
     /// section.
     pub(crate) fn note_section(&self, is_first: bool) {
         *lock(&self.nr_sections) += u32::from(is_first);
     }
 
-    /// `kick=per-device`: records the end of a thread's section.
+    /// Records the end of a thread's section under `kick=per-device`.
     pub(crate) fn end_section(&self) {
         *lock(&self.nr_sections) -= 1;
     }
@@ -363,7 +363,7 @@ impl Shared {
         if at == SHARED {
             return;
         }
-        // It may still hold bios of a queue that was leaked, for instance.
+        // The context may still have bios, for example those of a queue that was leaked.
         AbortOnUnwind::guard(|| wait::drain_owned(&self.hctxs[at]));
         self.close_hctx(at);
         self.is_owned[at].store(false, Ordering::Release);
@@ -486,11 +486,11 @@ impl Shared {
         wait::wait(self, ctx, mailbox, goal, offer);
     }
 
-    /// Returns which I/O a thread offers to make itself if it waits for `bio`.
+    /// Returns which I/O a thread offers to make itself when it waits for `bio`.
     fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
         let Policy { wake, io_timeout_ns, .. } = self.info.policy;
         let leaves = ctx.hctx() == SHARED && wake == WakePolicy::Fair;
-        // While the thread is in its own call, another one has to see that it is overdue.
+        // While the thread is in its own call, another thread has to check the time limit.
         if leaves && self.leaves_own_calls && (io_timeout_ns == 0 || self.drive().is_ok()) {
             return Offer::of(bio, blocking.mailbox.owner());
         }

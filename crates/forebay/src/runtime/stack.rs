@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_in_the_order_of_the_pushes() {
+    fn boxes_are_taken_in_the_order_of_the_pushes() {
         let stack = BioStack::new();
         let bio = |number| QueuedBio::new(0, number);
         assert!(stack.is_empty() && stack.take_all().next().is_none());

@@ -58,7 +58,7 @@ fn push_and_take(first: u32, second: u32) {
 }
 
 #[test]
-fn what_two_push_is_taken_once_and_in_order() {
+fn boxes_of_two_pushers_are_taken_once_and_in_order() {
     check(|| push_and_take(1, 2));
 }
 
@@ -103,7 +103,7 @@ fn two_takers_share_what_there_is() {
 
 /// The bios left in a stack are freed with it: Miri and loom would report a leak.
 #[test]
-fn what_is_left_is_freed() {
+fn remaining_boxes_are_freed() {
     check(|| {
         let pushed = Pushed::new();
         let pusher = {

@@ -13,7 +13,7 @@
 //! one with a busy device, so its leader turns every 3 ms all the same. In the models
 //! (`tag_models.rs`) a timeout never ends a wait (`toy.rs`): each turn there follows a submission,
 //! a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
-//! [`TagPool::lost_wake_up`] finds waits that such a retry has ended.
+//! [`TagPool::lost_wake_up`] reports a wait that such a retry has ended.
 
 use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
@@ -256,7 +256,7 @@ impl TagPool {
         act(waits, self.set.nr_busy(), &mut |id| {
             self.count.leave();
             let user = users.iter_mut().find(|user| user.id == id);
-            let user = user.expect("each wait is of a user");
+            let user = user.expect("each wait has a user");
             user.place = Place::Woken;
             *nr_wake_ups += 1;
             if woken.capacity() == 0 {

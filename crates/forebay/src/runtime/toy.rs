@@ -192,7 +192,7 @@ impl Toy {
         while nr_done < nr {
             let mut state = lock(&self.state);
             while state.at_device.len() < self.how.batch {
-                state = self.committed.wait(state).expect("nobody panics under the lock");
+                state = self.committed.wait(state).expect("no thread panics under the lock");
             }
             let nr_before = state.at_device.len();
             self.complete(&mut state);
@@ -204,7 +204,7 @@ impl Toy {
     pub(crate) fn await_request(&self) {
         let mut state = lock(&self.state);
         while state.at_device.is_empty() {
-            state = self.committed.wait(state).expect("nobody panics under the lock");
+            state = self.committed.wait(state).expect("no thread panics under the lock");
         }
     }
 
@@ -361,7 +361,7 @@ impl Waiter for ToyWaiter {
         }
         let nr_reaped = state.nr_reaped;
         while state.nr_posted <= nr_reaped {
-            state = self.0.completed.wait(state).expect("nobody panics under the lock");
+            state = self.0.completed.wait(state).expect("no thread panics under the lock");
         }
     }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// see [`wait::wait_shared`].
 const NR_BUSY: u32 = 16;
 
-/// A thread at a hardware context. `T` has the abilities of the thread that the context uses.
+/// A thread at a hardware context. `T` has the operations of the thread that the context needs.
 pub(crate) struct At<'a, T> {
     hctx: &'a Hctx,
     thread: T,
@@ -42,7 +42,7 @@ impl<'a, T: User> At<'a, T> {
     }
 }
 
-/// The abilities of a thread that a context uses.
+/// The operations of a thread that a context needs.
 pub(crate) trait User {
     /// Runs disks for which tags are available, after the token was released.
     #[inline]
@@ -68,7 +68,7 @@ struct Waiting<'a> {
     mailbox: &'a Arc<Mailbox>,
     /// The I/O that the thread still offers to make itself.
     offer: Offer,
-    /// It has offered some, so it expects to wait for the token only.
+    /// The thread has offered to make I/O, so it expects to wait only for the token.
     by_itself: bool,
     /// It needs a flush, and makes one if it is woken for that.
     makes_flush: bool,

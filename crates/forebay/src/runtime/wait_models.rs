@@ -103,7 +103,7 @@ fn two_threads_share_the_flush_machine() {
 
 /// F5.
 #[test]
-fn what_is_held_while_a_flush_runs_goes_on() {
+fn requests_held_during_a_flush_continue() {
     check_within(3, || beside_flushes(AT_ONCE, 1, Caller::read));
     check_within(2, || beside_flushes(AT_ONCE, 2, Caller::read));
     check_within(2, || beside_flushes(How { by: By::Silence, ..AT_ONCE }, 1, Caller::read));

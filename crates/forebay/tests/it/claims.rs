@@ -218,7 +218,7 @@ fn disks_on_one_file_share_what_is_durable() {
 }
 
 #[test]
-fn a_loss_is_told_to_every_disk_on_the_file() {
+fn loss_is_reported_to_every_disk_on_the_file() {
     let scratch = Scratch::new(1 << 20);
     let one = open(&scratch.spec(""));
     let path = scratch.path.display();

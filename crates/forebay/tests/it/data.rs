@@ -248,9 +248,9 @@ fn device_that_must_wait_to_discard_discards_with_each_engine() {
 }
 
 #[test]
-fn a_block_device_is_told_to_discard() {
+fn discard_reaches_a_block_device() {
     use std::os::unix::fs::MetadataExt;
-    let test = "a_block_device_is_told_to_discard";
+    let test = "discard_reaches_a_block_device";
     let Some(device) = LoopDevice::or_skip(test, LEN) else { return };
     let nr_blocks = || device.scratch.path.metadata().expect("the file").blocks();
     for driver in ["file", "aio", "psync"] {
@@ -258,8 +258,8 @@ fn a_block_device_is_told_to_discard() {
             let disk = open(&format!("{driver}:{}?direct={direct}", device.node));
             let state = feature(disk.info(), "discard");
             let FeatureState::Present(how) = state else { panic!("{state:?}") };
-            let is_told = how.starts_with("BLKDISCARD");
-            assert!(is_told || driver == "file", "{driver}: {how}");
+            let is_discard = how.starts_with("BLKDISCARD");
+            assert!(is_discard || driver == "file", "{driver}: {how}");
             let mut back = Buf::new(LEN as usize);
             back.fill(9);
             assert_eq!(disk.write_at(&back, 0), Ok(LEN));

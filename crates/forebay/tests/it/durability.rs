@@ -30,7 +30,7 @@ fn a_write_is_durable_once_its_point_was_waited_for() {
 }
 
 #[test]
-fn a_completion_tells_the_point_to_wait_for() {
+fn completion_has_the_durable_point_to_wait_for() {
     let image = Scratch::new(1 << 20);
     for spec in ["", "aio:", "psync:"] {
         let disk = open_image(&image, spec, "");
@@ -239,7 +239,7 @@ fn threads_whose_writes_a_running_flush_covers_join_it() {
 }
 
 #[test]
-fn a_flush_that_failed_is_everybodys_until_somebody_says_so() {
+fn failed_flush_fails_all_flushes_until_acknowledged() {
     let image = Scratch::new(1 << 20);
     let disk = open_image(&image, "fault:", "?rule=flush:io:nth=2&fua=on");
     disk.write_at(&[1; PAGE], 0).expect("a write");

@@ -1,4 +1,5 @@
-//! I/O that ends with its time limit while the driver still has the request (H5, H6).
+//! Tests of I/O that ends because of its time limit while the driver still has the request (H5,
+//! H6).
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
@@ -10,8 +11,8 @@ use forebay::{BlockStatus, Buf, Completion, Disk, Io, IoError, leaked_bufs};
 use std::thread;
 use std::time::Instant;
 
-/// Returns the keys of a disk whose requests of an operation to the first block take [`SLOW`]. No
-/// driver gives up a request that only its report delays.
+/// Returns the keys of a disk on which an operation on the first block takes [`SLOW`]. Only its
+/// completion is delayed, so no driver can cancel it.
 fn slow(op: &str) -> String {
     format!("rule={op}:delay={}s:range=0+4096", SLOW.as_secs())
 }
@@ -34,7 +35,7 @@ fn await_completion(begin: Instant, disk: &Disk) {
 }
 
 #[test]
-fn owned_io_of_a_queue_ends_with_the_grace_and_exactly_once() {
+fn owned_io_of_a_queue_ends_once_after_the_grace_period() {
     on_each(&slow("read"), |disk| {
         let (mut queue, mut done) = (disk.queue(), Vec::new());
         let begin = Instant::now();
@@ -48,7 +49,7 @@ fn owned_io_of_a_queue_ends_with_the_grace_and_exactly_once() {
         submit(&mut queue, Io::read(Buf::new(4096), 8192));
         queue.reap(1, 1, &mut done);
         assert_eq!(done[1].result, Err(BlockStatus::Offline));
-        assert!(done[1].buf.is_some(), "the driver never had it");
+        assert!(done[1].buf.is_some(), "the driver never got this request");
         await_completion(begin, disk);
         assert_eq!(queue.reap(0, 9, &mut done), 0, "its result is dropped");
         disk.revive();
@@ -59,7 +60,7 @@ fn owned_io_of_a_queue_ends_with_the_grace_and_exactly_once() {
 }
 
 #[test]
-fn owned_io_of_event_loops_and_futures_ends_with_the_grace() {
+fn owned_io_of_event_loops_and_futures_ends_after_the_grace_period() {
     on_each(&slow("read"), |disk| {
         let (mut queue, mut done) = (disk.queue(), Vec::new());
         queue.poll_fd().expect("a descriptor");
@@ -81,7 +82,7 @@ fn owned_io_of_event_loops_and_futures_ends_with_the_grace() {
 }
 
 #[test]
-fn merged_and_split_io_ends_with_the_grace() {
+fn merged_and_split_io_ends_after_the_grace_period() {
     let keys = format!("{}&max_sectors_kb=8", slow("read"));
     on_each(&keys, |disk| {
         let (mut queue, mut done) = (disk.queue(), Vec::new());
@@ -100,7 +101,7 @@ fn merged_and_split_io_ends_with_the_grace() {
 }
 
 #[test]
-fn tag_of_a_request_that_was_given_up_comes_back_with_its_completion() {
+fn completion_of_a_given_up_request_frees_its_tag() {
     on_each(&format!("{}&queue_depth=1", slow("read")), |disk| {
         let begin = Instant::now();
         let (mut queue, mut done) = (disk.queue(), Vec::new());
@@ -116,7 +117,7 @@ fn tag_of_a_request_that_was_given_up_comes_back_with_its_completion() {
 }
 
 #[test]
-fn range_of_a_write_that_was_given_up_is_blocked_until_its_completion() {
+fn range_of_a_given_up_write_is_blocked_until_it_completes() {
     on_each(&slow("write"), |disk| {
         let (mut queue, mut done) = (disk.queue(), Vec::new());
         let begin = Instant::now();
@@ -145,7 +146,7 @@ fn range_of_a_write_that_was_given_up_is_blocked_until_its_completion() {
 }
 
 #[test]
-fn range_of_a_write_that_was_given_up_is_blocked_for_other_disks_and_after_the_close() {
+fn range_of_a_given_up_write_is_blocked_for_other_disks_and_after_close() {
     let scratch = Scratch::new(1 << 20);
     let begin = Instant::now();
     let spec = specs(&scratch, &slow("write")).swap_remove(0);
@@ -156,7 +157,7 @@ fn range_of_a_write_that_was_given_up_is_blocked_for_other_disks_and_after_the_c
     assert_early(&done[0]);
     let other = open(&scratch.spec(""));
     let check = |other: &Disk| {
-        let error = other.write_at(&[2; 4096], 0).expect_err("the first may come later");
+        let error = other.write_at(&[2; 4096], 0).expect_err("the first write may still happen");
         assert_eq!(error, IoError::Ended(BlockStatus::Offline));
         other.write_at(&[2; 4096], 4096).expect("another range");
     };
@@ -168,7 +169,7 @@ fn range_of_a_write_that_was_given_up_is_blocked_for_other_disks_and_after_the_c
 }
 
 #[test]
-fn flush_that_hangs_ends_with_the_grace() {
+fn hanging_flush_ends_after_the_grace_period() {
     on_each_cached(&format!("rule=flush:delay={}s", SLOW.as_secs()), |disk| {
         let spec = &disk.info().spec;
         disk.write_at(&[1; 4096], 0).expect("no fault");
@@ -278,7 +279,7 @@ fn nbd_server_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn lent_memory_is_kept_until_the_driver_returns_it() {
+fn borrowed_memory_is_kept_until_the_driver_is_done() {
     on_each(&slow("read"), |disk| {
         thread::scope(|scope| {
             let begin = Instant::now();

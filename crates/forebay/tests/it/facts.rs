@@ -53,7 +53,7 @@ fn reads_fill_a_cache_where_there_is_a_page_cache_or_a_server() {
 /// A server that offers fast zeroes may also zero slowly. It refuses a slow request only if the
 /// client sends `FAST_ZERO`.
 #[test]
-fn nobody_knows_whether_a_server_zeroes_fast() {
+fn fast_zeroing_of_a_server_is_unknown() {
     for can_fast_zero in [true, false] {
         let mut export = export(1 << 20);
         (export.can.write_zeroes, export.can.fast_zero) = (true, can_fast_zero);

@@ -93,7 +93,7 @@ fn without_aio_too_a_file_goes_by_blocking_calls_and_says_so() {
 }
 
 #[test]
-fn who_insists_on_an_engine_gets_it_or_an_error() {
+fn requested_engine_is_used_or_refused() {
     let scratch = Scratch::new(1 << 20);
     for engine in ["io_uring", "aio", "psync"] {
         let disk = open(&scratch.spec(&format!("engine={engine}")));
@@ -218,7 +218,7 @@ fn a_durable_write_by_a_blocking_call_says_so() {
 }
 
 #[test]
-fn what_wraps_a_disk_passes_on_what_it_has_to_say() {
+fn wrapping_driver_passes_on_the_inner_notice() {
     under(&[(URING, libc::EPERM)], || {
         let scratch = Scratch::new(1 << 20);
         let disk = open(&format!("fault:{}?rule=discard:io", scratch.path.display()));

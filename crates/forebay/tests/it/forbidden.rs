@@ -51,7 +51,7 @@ fn blocking_call_through_the_ring_ends_as_offline_and_reads_and_flushes_work() {
         let read = || disk.read_at(&mut Buf::new(4096), 0);
         let before = || assert_eq!(read(), Ok(4096));
         let zero = || {
-            // The thread makes these itself.
+            // The thread makes these calls itself.
             assert_eq!((read(), disk.flush()), (Ok(4096), Ok(())), "{keys}");
             until_offline(keys, || match disk.write_zeroes(0, 4096) {
                 Ok(()) => vec![Ok(0)],

@@ -265,7 +265,7 @@ impl Wake for Locks {
     }
 }
 
-/// A waker that waits until another thread has read, if it runs on the thread of a blocking call.
+/// A waker that waits for a read of another thread, if it runs on the thread of a blocking call.
 struct AwaitsRead {
     caller: ThreadId,
     began: Sender<()>,
@@ -390,7 +390,7 @@ fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {
                     call_with_the_lock(&open(&spec), &spec, ends);
                     end.send(()).expect("the test waits");
                 });
-                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{case}: a thread waits for ever");
+                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{case}: a thread waits forever");
             }
         }
     }

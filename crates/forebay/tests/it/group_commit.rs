@@ -14,28 +14,29 @@ use std::thread;
 
 /// A file without data. Each sync reports that it has begun, and returns the result it then
 /// receives.
-struct Told {
+struct ControlledFile {
     begun: Mutex<Sender<SyncKind>>,
-    told: Mutex<Receiver<io::Result<()>>>,
+    results: Mutex<Receiver<io::Result<()>>>,
 }
 
-/// The test's end of the channels of [`Told`].
-struct Teller {
+/// The test's end of the channels of [`ControlledFile`].
+struct Control {
     begun: Receiver<SyncKind>,
-    tell: Sender<io::Result<()>>,
+    send_result: Sender<io::Result<()>>,
 }
 
-impl SyncFile for Told {
+impl SyncFile for ControlledFile {
     fn sync(&self, kind: SyncKind) -> io::Result<()> {
         self.begun.lock().unwrap().send(kind).expect("a test");
-        self.told.lock().unwrap().recv().expect("a test")
+        self.results.lock().unwrap().recv().expect("a test")
     }
 }
 
-fn told() -> (Told, Teller) {
+fn controlled_file() -> (ControlledFile, Control) {
     let (begin, begun) = channel();
-    let (tell, told) = channel();
-    (Told { begun: Mutex::new(begin), told: Mutex::new(told) }, Teller { begun, tell })
+    let (send_result, results) = channel();
+    let file = ControlledFile { begun: Mutex::new(begin), results: Mutex::new(results) };
+    (file, Control { begun, send_result })
 }
 
 fn bad() -> io::Result<()> {
@@ -63,17 +64,17 @@ fn wait_for_tickets<F: SyncFile>(commit: &GroupCommit<F>, nr: u64) {
 }
 
 #[test]
-fn all_who_come_while_one_syncs_share_the_next_sync() {
+fn commits_during_a_sync_share_the_next_one() {
     const THREADS: u64 = if cfg!(miri) { 8 } else { 64 };
-    let (file, teller) = told();
+    let (file, control) = controlled_file();
     let commit = GroupCommit::new(file);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| commit.commit().expect("a sync that succeeds"));
         }
-        teller.begun.recv().expect("a sync");
+        control.begun.recv().expect("a sync");
         wait_for_tickets(&commit, THREADS);
-        (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+        (0..2).for_each(|_| control.send_result.send(Ok(())).expect("a sync"));
     });
     let stats = commit.stats();
     assert_eq!((stats.commits, stats.syncs, stats.losses), (THREADS, 2, 0));
@@ -81,35 +82,35 @@ fn all_who_come_while_one_syncs_share_the_next_sync() {
 
 #[test]
 fn a_ticket_that_is_taken_while_a_sync_runs_is_not_covered_by_it() {
-    let (file, teller) = told();
+    let (file, control) = controlled_file();
     let commit = GroupCommit::new(file);
     thread::scope(|scope| {
         let before = commit.ticket();
         let first = scope.spawn(|| commit.commit());
-        teller.begun.recv().expect("a sync");
+        control.begun.recv().expect("a sync");
         let during = commit.ticket();
-        teller.tell.send(Ok(())).expect("a sync");
+        control.send_result.send(Ok(())).expect("a sync");
         first.join().expect("a thread").expect("it led the sync");
         assert!(matches!(before.outcome(), Some(Ok(()))), "it was there when the sync began");
         assert!(during.outcome().is_none(), "the sync may have passed its write");
-        teller.tell.send(Ok(())).expect("a sync");
+        control.send_result.send(Ok(())).expect("a sync");
         during.wait().expect("a sync of its own");
     });
     assert_eq!(commit.stats().syncs, 2);
 }
 
 #[test]
-fn a_sync_that_fails_fails_all_who_came_before_it_ended() {
-    let (file, teller) = told();
+fn failed_sync_fails_all_commits_before_its_end() {
+    let (file, control) = controlled_file();
     let commit = GroupCommit::new(file);
     thread::scope(|scope| {
         let first = scope.spawn(|| commit.commit());
-        teller.begun.recv().expect("a sync");
+        control.begun.recv().expect("a sync");
         let point = commit.point();
         let during = commit.ticket_since(point);
         let second = scope.spawn(|| commit.commit());
         wait_for_tickets(&commit, 3);
-        teller.tell.send(bad()).expect("a sync");
+        control.send_result.send(bad()).expect("a sync");
         for thread in [first, second] {
             let error = thread.join().expect("a thread").expect_err("the sync failed");
             assert_eq!(error.io_error().raw_os_error(), Some(libc::EIO));
@@ -122,12 +123,12 @@ fn a_sync_that_fails_fails_all_who_came_before_it_ended() {
 }
 
 #[test]
-fn a_loss_is_told_until_it_is_acknowledged_and_its_tickets_stay_lost() {
+fn loss_is_reported_until_acknowledged_and_its_tickets_stay_lost() {
     let commit = scripted(|nth| if nth == 0 { bad() } else { Ok(()) });
     let (lost, before) = (commit.ticket(), commit.point());
     assert!(commit.loss().is_none());
     assert!(commit.commit().is_err());
-    assert!(commit.commit().is_err(), "nobody knows when its write began");
+    assert!(commit.commit().is_err(), "it is not known when the write began");
     assert!(commit.loss().is_some());
     commit.commit_since(commit.point()).expect("it began after the failed sync");
     assert!(commit.acknowledge_loss().is_some());
@@ -152,16 +153,16 @@ fn an_error_says_what_to_do_and_becomes_one_of_io() {
 }
 
 #[test]
-fn a_sync_that_panics_is_a_loss_and_nobody_hangs() {
-    let (file, teller) = told();
+fn panic_in_a_sync_is_a_loss_and_no_thread_hangs() {
+    let (file, control) = controlled_file();
     let commit = GroupCommit::new(file);
     thread::scope(|scope| {
         let first = scope.spawn(|| commit.commit());
-        teller.begun.recv().expect("a sync");
+        control.begun.recv().expect("a sync");
         let second = scope.spawn(|| commit.commit());
         wait_for_tickets(&commit, 2);
         // The sync waits for its result. The closed channel makes it panic.
-        drop(teller);
+        drop(control);
         assert!(first.join().is_err(), "the panic goes on in the thread that made the sync");
         let error = second.join().expect("a thread").expect_err("the sync panicked");
         assert_eq!(error.io_error().to_string(), "the sync panicked");
@@ -170,7 +171,7 @@ fn a_sync_that_panics_is_a_loss_and_nobody_hangs() {
 }
 
 #[test]
-fn a_ticket_that_is_dropped_costs_no_sync_and_holds_up_nobody() {
+fn dropped_ticket_costs_no_sync_and_delays_no_other() {
     let commit = scripted(|_| Ok(()));
     drop(commit.ticket());
     assert_eq!(commit.stats().syncs, 0);
@@ -186,10 +187,10 @@ fn the_sync_is_of_the_kind_that_was_asked_for() {
         (SyncKind::Data, GroupCommit::new as fn(_) -> _),
         (SyncKind::All, |file| GroupCommit::with_kind(file, SyncKind::All)),
     ] {
-        let (file, teller) = told();
-        teller.tell.send(Ok(())).expect("a sync");
+        let (file, control) = controlled_file();
+        control.send_result.send(Ok(())).expect("a sync");
         GroupCommit::commit(&commit(file)).expect("a sync");
-        assert_eq!(teller.begun.recv(), Ok(kind));
+        assert_eq!(control.begun.recv(), Ok(kind));
     }
 }
 
@@ -222,16 +223,16 @@ where
 
 #[test]
 fn futures_and_threads_share_syncs_and_wakers_run_under_no_lock() {
-    let (file, teller) = told();
+    let (file, control) = controlled_file();
     let commit = Arc::new(GroupCommit::new(file));
     let server = CommitThread::start(&commit).expect("a thread");
     let first = server.commit();
-    teller.begun.recv().expect("a sync of the thread's");
+    control.begun.recv().expect("a sync of the thread's");
     let futures = [server.commit(), server.commit(), server.commit_since(commit.point())];
     thread::scope(|scope| {
         let waiting = scope.spawn(|| commit.commit());
         wait_for_tickets(&commit, 5);
-        (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+        (0..2).for_each(|_| control.send_result.send(Ok(())).expect("a sync"));
         block_on(&commit, first).expect("the first sync");
         futures.into_iter().for_each(|future| block_on(&commit, future).expect("the second"));
         waiting.join().expect("a thread").expect("the second");
@@ -248,7 +249,7 @@ fn a_future_is_woken_by_its_last_waker_and_one_that_is_dropped_is_not() {
             self.0.fetch_add(1, SeqCst);
         }
     }
-    let (file, teller) = told();
+    let (file, control) = controlled_file();
     let commit = Arc::new(GroupCommit::new(file));
     let server = CommitThread::start(&commit).expect("a thread");
     let (mut future, mut dropped) = (Box::pin(server.commit()), Box::pin(server.commit()));
@@ -259,7 +260,7 @@ fn a_future_is_woken_by_its_last_waker_and_one_that_is_dropped_is_not() {
     }
     assert!(dropped.as_mut().poll(&mut Context::from_waker(&wakers[2])).is_pending());
     drop(dropped);
-    (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+    (0..2).for_each(|_| control.send_result.send(Ok(())).expect("a sync"));
     drop(server);
     assert_eq!(counts.map(|count| count.0.load(SeqCst)), [0, 1, 0]);
     let ready = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -274,7 +275,7 @@ fn a_thread_whose_sync_panics_serves_on() {
     }));
     let server = CommitThread::start(&commit).expect("a thread");
     assert!(block_on(&commit, server.commit()).is_err());
-    assert!(block_on(&commit, server.commit()).is_err(), "nobody has acknowledged the loss");
+    assert!(block_on(&commit, server.commit()).is_err(), "the loss is not acknowledged");
     commit.acknowledge_loss();
     block_on(&commit, server.commit()).expect("the second sync");
 }
@@ -289,12 +290,12 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_a_failed_syncs_news_from_nobody() {
-    let (file, teller) = told();
+fn failed_sync_is_reported_despite_a_panicking_waker() {
+    let (file, control) = controlled_file();
     let commit = Arc::new(GroupCommit::new(file));
     let thread = CommitThread::start(&commit).expect("a thread");
     let mut future = Box::pin(thread.commit());
-    teller.begun.recv().expect("a sync");
+    control.begun.recv().expect("a sync");
     let waker = Waker::from(Arc::new(Panics));
     assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     // This commit waits for the next sync; the end of the current sync fails it with the loss.
@@ -304,12 +305,12 @@ fn a_waker_that_panics_keeps_a_failed_syncs_news_from_nobody() {
     };
     wait_for_tickets(&commit, 2);
     (0..1000).for_each(|_| thread::yield_now());
-    teller.tell.send(bad()).expect("a sync");
+    control.send_result.send(bad()).expect("a sync");
     next.join().expect("a thread").expect_err("the sync failed");
 }
 
 #[test]
-fn what_threads_append_to_a_file_is_there() {
+fn records_appended_by_threads_are_in_the_file() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = if cfg!(miri) { 2 } else { 50 };
     let scratch = Scratch::new(0);

@@ -325,7 +325,7 @@ fn a_child_of_a_fork_takes_no_signal_from_its_parent() {
     submit(&mut queue, Io::read(Buf::new(512), 0));
     assert!(is_readable(fd.as_fd()));
     assert!(in_child(|| queue.reap(0, 1, &mut Vec::new()) == 0));
-    assert!(is_readable(fd.as_fd()), "its bio is in the layer, and nobody else tells");
+    assert!(is_readable(fd.as_fd()), "its bio is in the layer, and only this signals it");
     assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
 }
 

@@ -116,7 +116,7 @@ fn exercise(disk: &Disk, file: &Path) {
     disk.flush().expect("a flush");
     let (model, mut extents) = (models.concat(), Vec::new());
     assert!(std::fs::read(file).expect("the file") == model, "other bytes in the file");
-    disk.block_status(0, LEN, 100_000, &mut extents).expect("it tells");
+    disk.block_status(0, LEN, 100_000, &mut extents).expect("block status");
     let mut at = 0;
     for extent in extents {
         let bytes = &model[at as usize..(at + extent.len) as usize];
@@ -242,7 +242,7 @@ mod tls {
     }
 
     #[test]
-    fn who_is_not_known_is_refused_and_nothing_goes_in_the_clear() {
+    fn unknown_peer_is_refused_and_nothing_is_sent_in_plain_text() {
         let (folder, others) = (certificates(), certificates());
         let Some(peer) = server(&folder, &[]) else { return };
         let (uri, folder) = (peer.uri("nbds"), folder.path().display());

@@ -143,7 +143,7 @@ fn a_full_layer_gives_the_io_back() {
 }
 
 #[test]
-fn completions_that_nobody_reaps_count_against_the_limit() {
+fn unreaped_completions_count_against_the_limit() {
     let disk = open("ram:1M?nr_bios=8");
     let mut queue = disk.queue();
     for page in 0..8 {
@@ -216,7 +216,7 @@ fn a_section_kicks_once_by_the_policy() {
 }
 
 #[test]
-fn who_waits_in_a_section_kicks_first() {
+fn wait_in_a_section_kicks_first() {
     for keys in ["nr_hw_queues=1", "nr_hw_queues=2", "kick=loop-end"] {
         let (one, other) = (open(&format!("ram:1M?{keys}")), open(&format!("ram:1M?{keys}")));
         let (mut first, mut second) = (one.queue(), other.queue());

@@ -172,7 +172,7 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
 /// The loop of a server: it submits, reaps without waiting for the descriptor, and then waits for
 /// the rest.
 #[test]
-fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
+fn loop_that_reaps_before_it_waits_is_signalled_for_all_later_completions() {
     let scratch = Scratch::new(1 << 20);
     let keys = ["direct=on", "direct=on&nr_hw_queues=1", "", "direct=on&sqpoll=on"];
     let specs = keys
@@ -238,7 +238,7 @@ fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
 }
 
 #[test]
-fn a_thread_of_the_disk_tells_an_event_loop_of_ends_alone_where_the_driver_cannot() {
+fn service_thread_signals_completions_if_the_driver_cannot() {
     let disk = open("model:nvme?size=1M&latency_ns=20000000");
     let mut queue = disk.queue();
     let (mut done, mut least_looks) = (Vec::new(), usize::MAX);
@@ -291,8 +291,8 @@ fn event_loop_sleeps_until_a_request_of_a_timed_disk_is_due() {
 fn event_loop_makes_futures_of_a_timed_disk_progress() {
     for spec in ["ram:1M?req_ns=300000", "fault:null:1M?rule=any:delay=300us"] {
         let disk = open(spec);
-        // Before the first future, which would start a thread. That thread would step down, and
-        // the loop would wake until it has given the token back.
+        // Called before the first future, which would start the service thread. That thread would
+        // step down, and the loop would wake up repeatedly until it has released the token.
         disk.poll_fd().expect("a descriptor");
         let nr_wakes = std::cell::Cell::new(0);
         let ios = async {
@@ -313,7 +313,7 @@ fn event_loop_makes_futures_of_a_timed_disk_progress() {
 /// A deferred commit may complete the I/O that it issues, as with buffered writes in an owned
 /// queue.
 #[test]
-fn a_descriptor_tells_of_what_a_commit_at_the_end_of_a_section_completes() {
+fn descriptor_signals_completions_of_a_commit_at_the_end_of_a_section() {
     let scratch = Scratch::new(1 << 20);
     for driver in ["file", "aio", "psync", "null", "ram"] {
         let spec = match driver {

@@ -155,7 +155,7 @@ fn settings_of_tags() {
     check_open(
         "ram:1M?wake=stash-v1",
         "wake=stash-v1: expected fair, batch, stash or single; stash-v1 can hang, so only the \
-         simulator has it: forebay sim --wake=stash-v1",
+         simulator has it: use forebay sim --wake=stash-v1",
     );
 }
 

@@ -26,7 +26,7 @@ fn read(disk: &Disk, nr_threads: u64, nr_reads: u64) -> DiskStats {
 fn a_run_is_made_or_skipped_and_its_turns_are_counted_apart() {
     let disk = open("ram:1M?nr_hw_queues=1");
     let stats = read(&disk, 1, 100);
-    assert_eq!(stats.skipped_runs, 0, "nobody else was there");
+    assert_eq!(stats.skipped_runs, 0, "no other thread ran the context");
     assert_eq!(stats.runs(), stats.queue.runs_made);
     assert!(stats.queue.runs_made >= 100, "each read asks for one: {stats:?}");
     assert!(stats.queue.turns > stats.queue.empty_turns);

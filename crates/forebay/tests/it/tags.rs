@@ -158,7 +158,7 @@ fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, Bl
 }
 
 #[test]
-fn reserved_tags_are_for_those_who_ask() {
+fn reserved_tags_are_for_reserved_io_only() {
     let spec = "ram:1M?queue_depth=4&reserved_tags=1&nr_hw_queues=1&req_ns=5000000";
     assert_eq!(beside(spec, |io| io, Io::reserved), Ok(4096));
     assert_eq!(beside(spec, |io| io, |io| io), Err(BlockStatus::Again));
@@ -293,7 +293,7 @@ fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
 }
 
 #[test]
-fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
+fn waiting_for_tags_after_each_submission_leaves_no_bio_without_one() {
     for wake in ["batch", "stash", "single"] {
         let disk = scarce(wake, "");
         let mut queue = disk.queue();
@@ -306,7 +306,7 @@ fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
 }
 
 #[test]
-fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
+fn wait_for_tags_unplugs_other_disks() {
     let disk = open("ram:64M?wake=batch&queue_depth=1&nr_hw_queues=1&req_ns=5000000");
     let other = open("null:1M");
     let (mut queue, mut queue_of_other) = (disk.queue(), other.queue());
@@ -324,7 +324,7 @@ fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
 }
 
 #[test]
-fn where_bios_wait_for_tags_nobody_else_does() {
+fn no_thread_waits_for_tags_if_bios_do() {
     let disk = scarce("fair", "");
     let mut queue = disk.queue();
     // While the disk is quiesced, no bio gets a tag: a thread that waited for one would block

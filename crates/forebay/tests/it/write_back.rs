@@ -40,7 +40,7 @@ fn flush_fails_after_a_fua_write_that_got_the_error_of_an_earlier_write() {
             disk.acknowledge_loss().expect("a loss");
             disk.write_at(&A, 0).expect("a write");
             if disk.flush().is_err() {
-                // A busy machine may fail the storage's own sync later, and report that as well.
+                // On a busy machine the storage's own sync may fail later. That is reported, too.
                 disk.acknowledge_loss().expect("a second loss");
                 disk.write_at(&A, 0).expect("a write");
                 disk.flush().unwrap_or_else(|error| panic!("{what}: {error}"));

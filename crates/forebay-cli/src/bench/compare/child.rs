@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_prints_and_how_it_ends_is_kept() {
+    fn output_and_exit_status_of_a_child_are_kept() {
         let ended = sh("echo out; echo err >&2; exit 3", &Stop::default());
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("out\n", "err\n"));
         assert_eq!((ended.status.code(), ended.was_stopped), (Some(3), false));

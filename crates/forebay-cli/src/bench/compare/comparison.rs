@@ -173,7 +173,7 @@ impl Comparison {
             ));
         }
         if self.nr_pairs < PAIRS_THAT_DECIDE {
-            all.push(format!("Fewer than {PAIRS_THAT_DECIDE} pairs decide nothing."));
+            all.push(format!("Fewer than {PAIRS_THAT_DECIDE} pairs allow no verdict."));
         }
         for row in self.rows.iter().filter(|row| row.metric == Metric::Iops) {
             if let Some(ratio) = row.ratio.filter(|ratio| ratio.max > 1.25 * ratio.min) {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_does_not_know_has_no_ratio() {
+    fn figure_missing_on_one_side_has_no_ratio() {
         let rows = rows(&Measured { before: Default::default(), ..measured() });
         let calls = rows.iter().find(|row| row.metric == Metric::Syscalls).expect("a row");
         assert_eq!((calls.medians[1], calls.ratio, calls.verdict), (None, None, None));

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_twin_is_refused() {
+    fn option_without_a_counterpart_in_fio_is_refused() {
         let error = |args: &str| twin(args).expect_err(args);
         assert_eq!(
             error("--name=a --filename=ram:1G?plug=none"),

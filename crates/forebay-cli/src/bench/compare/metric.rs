@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_starting_costs_is_no_cost_of_an_io() {
+    fn startup_cost_is_not_counted_per_io() {
         let before = Before { start_cpu_us: 140_000.0, start_ios: 100, syscalls: None };
         let run = run(1.0, 1100, 142_000.0);
         assert_eq!(Metric::Cpu.of_run(&run, &before), Some(2.0));

@@ -214,7 +214,7 @@ A, B: the median of the runs of each side. ";
     }
 
     #[test]
-    fn what_a_reader_should_know_comes_first() {
+    fn notes_for_the_reader_come_first() {
         let mut comparison = comparison();
         comparison.nr_asked = 7;
         comparison.rows[0].ratio = comparison.rows[0].ratio.map(|mut ratio| {
@@ -248,7 +248,7 @@ A, B: the median of the runs of each side. ";
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn unknown_figure_is_a_dash() {
         let mut comparison = comparison();
         comparison.rows.retain(|row| row.title() == "system calls per I/O");
         comparison.rows[0].medians[1] = None;

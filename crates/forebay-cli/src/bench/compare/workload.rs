@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_jobs_the_first_are_named() {
+    fn only_the_first_of_many_jobs_are_named() {
         let job = |bs: &str| format!("rw=read, bs={bs}, iodepth=1, direct=0, numjobs=1, one pass");
         let expected = format!("{}; {} and 1 more", job("1k"), job("2k"));
         let args = "--filename=ram:1M --name=a --bs=1k --name=b --bs=2k --name=c --bs=4k";

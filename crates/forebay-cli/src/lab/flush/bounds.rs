@@ -56,7 +56,7 @@ fn tail_stands_beside_the_published_fifth_and_what_is_off_has_a_reason() {
 }
 
 #[test]
-fn what_more_threads_gain_is_what_was_computed() {
+fn gain_of_more_threads_is_the_computed_one() {
     let rows = all();
     let of = |metric| rows.iter().filter(move |row| row.metric == metric);
     let mut nr = 0;

@@ -59,7 +59,7 @@ fn a_unix_socket_without_a_name_is_taken_over_and_stays() {
 }
 
 #[test]
-fn a_tcp_socket_with_a_name_is_told_from_a_unix_one() {
+fn named_tcp_and_unix_sockets_are_distinguished() {
     let folder = folder();
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("its address").port();
@@ -70,7 +70,7 @@ fn a_tcp_socket_with_a_name_is_told_from_a_unix_one() {
 }
 
 #[test]
-fn what_is_no_listening_socket_is_refused_by_its_number() {
+fn descriptor_that_does_not_listen_is_refused_by_number() {
     let folder = folder();
     let file = std::fs::File::open("/dev/null").expect("a file");
     let (connected, _other) = UnixStream::pair().expect("a pair");

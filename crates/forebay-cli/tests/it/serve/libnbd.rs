@@ -51,7 +51,7 @@ fn several_exports_are_listed_and_each_has_its_name() {
         assert_eq!(said.trim(), size.to_string());
     }
     let output = try_run(&folder, "nbdinfo", &["--size", &server.uri("medium")]);
-    assert!(!output.status.success(), "nobody has that name");
+    assert!(!output.status.success(), "no export has that name");
     assert!(stderr(&output).contains("medium") || stderr(&output).contains("export"));
 }
 
@@ -82,8 +82,8 @@ fn the_map_shows_data_and_holes() {
 }
 
 #[test]
-fn what_is_copied_in_is_there_and_what_is_copied_out_is_the_same() {
-    let test = "what_is_copied_in_is_there_and_what_is_copied_out_is_the_same";
+fn copies_into_and_out_of_an_export_match() {
+    let test = "copies_into_and_out_of_an_export_match";
     if !is_there("nbdcopy", test) {
         return;
     }
@@ -113,8 +113,8 @@ fn what_is_copied_in_is_there_and_what_is_copied_out_is_the_same() {
 }
 
 #[test]
-fn what_is_zero_is_copied_out_as_holes() {
-    let test = "what_is_zero_is_copied_out_as_holes";
+fn zeroes_are_copied_out_as_holes() {
+    let test = "zeroes_are_copied_out_as_holes";
     if !is_there("nbdcopy", test) {
         return;
     }

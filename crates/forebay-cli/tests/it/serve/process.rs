@@ -44,7 +44,7 @@ fn no_thread_gains_privileges_and_no_socket_is_left_behind() {
 }
 
 #[test]
-fn clients_that_take_all_descriptors_end_nobody_elses_requests() {
+fn clients_that_take_all_descriptors_end_no_other_requests() {
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), vec![1; 1 << 20]).expect("a file");
     // More connections than descriptors. Clients that have not chosen an export have a separate
@@ -65,7 +65,7 @@ fn clients_that_take_all_descriptors_end_nobody_elses_requests() {
         let _ = greedy.last_mut().expect("just pushed").read(&mut [0; 18]).expect("one of both");
     }
     // A client without a place is disconnected.
-    let mut last = greedy.last().expect("somebody took the last descriptor");
+    let mut last = greedy.last().expect("a client took the last descriptor");
     assert_eq!(last.read(&mut [0]).ok(), Some(0), "it is closed");
     // This is the first request of all: for it, the worker must start to watch the disk's queue.
     assert_eq!(client.ask((command::WRITE, 0), 4096, 4096, &[2; 4096]).ok(), Some(0));

@@ -55,7 +55,7 @@ fn names_must_be_such_as_clients_can_ask_for() {
 }
 
 #[test]
-fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
+fn problem_of_a_disk_or_socket_is_reported_once_with_the_remedy() {
     check(&["nosuch.img"], 1, "nosuch.img: no such file; create it first");
     check(&["disk.img?foo=1"], 1, "disk.img?foo=1: unknown key `foo`");
     check(&["disk.img", "--metrics=foo"], 2, "--metrics: cannot listen at `foo`: an address");

@@ -103,8 +103,8 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
 /// The server's disk is another server that keeps unflushed data in memory and is killed, as in a
 /// power failure.
 #[test]
-fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
-    let test = "what_was_flushed_is_there_when_the_cache_below_is_lost";
+fn flushed_data_survives_the_loss_of_the_cache_below() {
+    let test = "flushed_data_survives_the_loss_of_the_cache_below";
     if !is_there("nbdkit", test) {
         return;
     }
@@ -154,7 +154,7 @@ fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
 fn await_socket(socket: &Path) {
     let start = Instant::now();
     while UnixStream::connect(socket).is_err() {
-        assert!(start.elapsed().as_secs() < 30, "nobody listens at {}", socket.display());
+        assert!(start.elapsed().as_secs() < 30, "no server listens at {}", socket.display());
         for_ms(5)();
     }
 }

@@ -88,7 +88,7 @@ fn clients_that_leave_with_io_in_flight_leak_nothing() {
 
 /// The replies fill the client's socket, and the client receives none.
 #[test]
-fn a_client_that_reads_no_replies_delays_nobody() {
+fn client_that_reads_no_replies_delays_no_other() {
     let folder = folder();
     let server = Server::start(&folder, "ram:16m?queue_depth=16");
     let slow: Vec<_> = (0..4)
@@ -118,7 +118,7 @@ fn a_client_that_reads_no_replies_delays_nobody() {
 
 /// Half of a payload, and then nothing: the payload has its own memory, and holds no tag.
 #[test]
-fn clients_that_stop_in_the_middle_of_a_write_delay_nobody() {
+fn clients_that_stop_in_the_middle_of_a_write_delay_no_others() {
     let folder = folder();
     let server = Server::start(&folder, "ram:16m?queue_depth=4");
     let slow: Vec<_> = (0..64)
@@ -165,7 +165,7 @@ fn hundreds_of_stalled_payloads_leave_another_client_its_memory() {
 }
 
 #[test]
-fn what_was_asked_before_a_disconnect_is_done() {
+fn requests_before_a_disconnect_are_performed() {
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
     let server = Server::start(&folder, "disk.img");

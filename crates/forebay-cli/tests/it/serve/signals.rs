@@ -44,7 +44,7 @@ impl Managed {
     }
 
     /// Returns the next notification, except watchdog messages.
-    fn told(&self) -> String {
+    fn next_message(&self) -> String {
         loop {
             let message = self.message();
             if message != "WATCHDOG=1" {
@@ -55,7 +55,7 @@ impl Managed {
 
     fn message(&self) -> String {
         let mut bytes = [0; 256];
-        let len = self.notify.recv(&mut bytes).expect("it tells something");
+        let len = self.notify.recv(&mut bytes).expect("a message");
         String::from_utf8_lossy(&bytes[..len]).trim_end().to_owned()
     }
 
@@ -72,7 +72,7 @@ impl Drop for Managed {
 }
 
 #[test]
-fn a_manager_is_told_that_it_serves_lives_and_ends() {
+fn manager_is_notified_of_start_watchdog_and_end() {
     let folder = folder();
     let mut managed = Managed::start(&folder, "ram:1m");
     assert_eq!(managed.message(), "READY=1\nSTATUS=1 exports");
@@ -80,22 +80,22 @@ fn a_manager_is_told_that_it_serves_lives_and_ends() {
         assert_eq!(managed.message(), "WATCHDOG=1");
     }
     managed.send(Signal::INT);
-    assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
+    assert_eq!(managed.next_message(), "STOPPING=1\nSTATUS=draining");
     assert!(managed.server.wait().expect("its end").success());
 }
 
 #[test]
-fn a_manager_is_told_of_a_reload_and_its_end() {
+fn manager_is_notified_of_a_reload_and_its_end() {
     let folder = folder();
     let mut managed = Managed::start(&folder, "ram:1m");
-    assert_eq!(managed.told(), "READY=1\nSTATUS=1 exports");
+    assert_eq!(managed.next_message(), "READY=1\nSTATUS=1 exports");
     managed.send(Signal::HUP);
-    let began = managed.told();
+    let began = managed.next_message();
     let time = began.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload");
     assert!(time.parse::<u64>().is_ok(), "{began}");
-    assert_eq!(managed.told(), "READY=1");
+    assert_eq!(managed.next_message(), "READY=1");
     managed.send(Signal::TERM);
-    assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
+    assert_eq!(managed.next_message(), "STOPPING=1\nSTATUS=draining");
     assert!(managed.server.wait().expect("its end").success());
 }
 
@@ -105,14 +105,14 @@ fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
     for number in [Signal::TERM, Signal::INT] {
         let folder = folder();
         let mut managed = Managed::start(&folder, "fault:ram:1m?rule=write:delay=40s");
-        managed.told();
+        managed.next_message();
         let mut client = Client::connect(&managed.socket, "").expect("a connection");
         client.send((command::WRITE, 0), 0, 4096, &[1; 4096]).expect("it is sent");
         assert!(client.read(4096, 512).is_ok(), "and it has begun what came before");
         // Some senders send every signal twice.
         managed.send(number);
         managed.send(number);
-        assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
+        assert_eq!(managed.next_message(), "STOPPING=1\nSTATUS=draining");
         let start = Instant::now();
         while managed.server.try_wait().expect("a child").is_none() {
             assert!(start.elapsed() < PATIENCE, "it does not end");

@@ -1,4 +1,5 @@
-//! Disks that do not answer within `io_timeout_ms`: the server answers its clients, and logs it.
+//! Disks that do not answer within `io_timeout_ms`: the server answers its clients and logs the
+//! requests.
 
 use super::client::{Client, command};
 use super::server::Server;
@@ -15,18 +16,19 @@ fn requests_over_their_time_limit_are_answered_and_logged() {
     let mut client = Client::connect(server.socket(), "").expect("a connection");
     let written = client.ask((command::WRITE, 0), 4096, 512, &[1; 512]).expect("a reply");
     assert!(ETIMEDOUT_OR_EIO.contains(&written), "{written}");
-    let line = "write of 512 bytes at 4096 over 20 ms at the disk: cancelled";
+    let line = "write of 512 bytes at 4096 exceeded the time limit of 20 ms: cancelling it";
     server.await_lines(&format!("export \"\": {line}"), 1);
     let read = client.read(8192, 4096).expect_err("the disk does not answer");
     assert!(!read.to_string().is_empty());
-    let line = "read of 4096 bytes at 8192 over 20 ms at the disk, which cannot cancel it: waiting";
+    let line = "read of 4096 bytes at 8192 exceeded the time limit of 20 ms: waiting, because the \
+                disk cannot cancel it";
     server.await_lines(&format!("export \"\": {line}"), 1);
-    let line = "read of 4096 bytes at 8192 not done 500 ms after its time limit: the disk counts \
-                as gone";
+    let line = "read of 4096 bytes at 8192 did not complete within 500 ms after its time limit: \
+                the disk counts as gone and fails all requests; check it and restart the server";
     server.await_lines(&format!("export \"\": {line}"), 1);
     // The server ends although the read is still at the disk.
     drop(client);
     server.signal("TERM");
     server.wait();
-    assert_eq!(server.log().matches("over 20 ms at the disk").count(), 2, "{}", server.log());
+    assert_eq!(server.log().matches("exceeded the time limit").count(), 2, "{}", server.log());
 }

@@ -45,8 +45,8 @@ pub(super) fn free_port() -> u16 {
 }
 
 #[test]
-fn tls_lets_in_whom_it_should_and_nobody_else() {
-    let test = "tls_lets_in_whom_it_should_and_nobody_else";
+fn tls_admits_only_permitted_clients() {
+    let test = "tls_admits_only_permitted_clients";
     if !is_there("nbdcopy", test) || !is_there("certtool", test) {
         return;
     }
@@ -85,8 +85,8 @@ fn tls_lets_in_whom_it_should_and_nobody_else() {
 }
 
 #[test]
-fn where_tls_is_required_nothing_is_told_without_it() {
-    let test = "where_tls_is_required_nothing_is_told_without_it";
+fn required_tls_reveals_nothing_in_plain_text() {
+    let test = "required_tls_reveals_nothing_in_plain_text";
     if !is_there("certtool", test) {
         return;
     }

@@ -21,9 +21,9 @@
 //! ([`counts`]).
 //!
 //! A request that was given up and may still change the device (H6 of [`crate::timeout`]) keeps
-//! later overlapping requests from the device, too. But they end, because that request may never
-//! complete. One range covers all such requests. It grows while one of them exists, and is never
-//! reset, so it may be wider than needed: another atomic step would be needed to shrink it.
+//! later overlapping requests from the device, too. But these end instead of waiting, because that
+//! request may never complete. One range covers all such requests. It only grows, and may be wider
+//! than necessary: another atomic step would be needed to shrink it.
 //!
 //! # Two contexts at once
 //! The context whose request fails enters the range (A), then reads the counts of the others (B).
@@ -33,8 +33,8 @@
 //! presence when it is opened, and this mark takes the place of (C).
 //!
 //! A range in quarantine needs no such pair of steps. It is entered before the bios of its request
-//! end. Requests that other contexts issue at the same time were submitted before that, and are
-//! concurrent with it in any case.
+//! end. Requests that other contexts issue at the same time were submitted earlier, so they are
+//! concurrent with that request in any case.
 
 mod counts;
 
@@ -112,9 +112,10 @@ pub(crate) struct Retries {
     nr: AtomicU32,
     /// The first byte, and the byte after the last; both 0 in a free slot.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
-    /// The ranges that were given up and are at the driver (H6), which also count in `nr`.
+    /// The number of given-up requests whose ranges are in quarantine (H6). They also count in
+    /// `nr`.
     nr_quarantined: AtomicU32,
-    /// Valid while there are some: the first byte of all of them, and the byte after the last.
+    /// The first byte of these ranges, and the byte after the last. Valid only while there are any.
     quarantine: (AtomicU64, AtomicU64),
     writes: WriteCounts,
 }
@@ -198,7 +199,7 @@ impl Retries {
         self.nr.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes back one [`quarantine`](Retries::quarantine): the driver has completed the request.
+    /// Undoes one [`quarantine`](Retries::quarantine) after the driver has completed the request.
     /// Release: as in [`leave`](Retries::leave).
     pub(crate) fn release(&self) {
         self.nr.fetch_sub(1, Ordering::Release);

@@ -45,22 +45,22 @@ pub fn all() -> impl Iterator<Item = &'static Foreign> {
     generic::OPTIONS.iter().chain(command::OPTIONS).chain(engines::OPTIONS)
 }
 
-/// A row that is ignored.
+/// Returns the row of an option that is ignored.
 const fn ignored(names: &'static [&'static str], why: &'static str) -> Foreign {
     Foreign { names, is_flag: false, verdict: Verdict::Ignored(why), off: &[] }
 }
 
-/// A row that is refused.
+/// Returns the row of an option that is refused.
 const fn refused(names: &'static [&'static str], instead: &'static str) -> Foreign {
     Foreign { names, is_flag: false, verdict: Verdict::Refused(instead), off: &[] }
 }
 
-/// A row whose value is optional.
+/// Makes the value of a row optional.
 const fn flag(row: Foreign) -> Foreign {
     Foreign { is_flag: true, ..row }
 }
 
-/// A refused row that is accepted with these values.
+/// Makes a refused row accept these values.
 const fn unless(off: &'static [&'static str], row: Foreign) -> Foreign {
     Foreign { off, ..row }
 }

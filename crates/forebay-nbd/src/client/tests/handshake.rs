@@ -74,7 +74,7 @@ fn shake(name: &str, tls: TlsPolicy, declined: &[u32]) -> Result<Next, Handshake
 }
 
 #[test]
-fn what_is_offered_is_taken_and_what_is_declined_gone_without() {
+fn client_uses_offered_options_and_works_without_declined_ones() {
     let options = [
         wire::OPT_STRUCTURED_REPLY,
         wire::OPT_EXTENDED_HEADERS,
@@ -149,7 +149,7 @@ fn tls_is_insisted_on_or_gone_without() {
 }
 
 #[test]
-fn what_stands_behind_the_begin_of_tls_is_not_taken() {
+fn bytes_after_the_start_of_tls_are_not_consumed() {
     let mut client = Handshake::new("disk", true);
     let (mut server, greeting) = Server::new(TlsPolicy::On, &[]);
     let mut out = Vec::new();

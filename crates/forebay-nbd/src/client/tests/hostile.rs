@@ -22,7 +22,7 @@ fn greeting(flags: u16) -> Vec<u8> {
 const FIXED: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
 /// Feeds these replies to a client: the option, type and data of each.
-fn told(answers: &[(u32, u32, &[u8])]) -> Result<Next, HandshakeError> {
+fn negotiate(answers: &[(u32, u32, &[u8])]) -> Result<Next, HandshakeError> {
     let mut client = Handshake::new("disk", false);
     let mut out = Vec::new();
     let mut bytes = greeting(FIXED);
@@ -64,7 +64,7 @@ fn a_greeting_that_is_none_is_refused() {
 
 #[test]
 fn answers_that_do_not_fit_are_refused() {
-    let malformed = |answers: &[(u32, u32, &[u8])], problem: &str| match told(answers) {
+    let malformed = |answers: &[(u32, u32, &[u8])], problem: &str| match negotiate(answers) {
         Err(HandshakeError::Malformed { problem: found, .. }) => assert_eq!(found, problem),
         other => panic!("{problem}: {other:?}"),
     };
@@ -133,7 +133,7 @@ fn sizes_are_positive_numbers_of_64_bits() {
     let with = |size_bytes| {
         let flags = wire::FLAG_HAS_FLAGS;
         let size = info(Info::Export { size_bytes, flags });
-        told(&[SIMPLE, (wire::OPT_GO, wire::REP_INFO, &size), GONE])
+        negotiate(&[SIMPLE, (wire::OPT_GO, wire::REP_INFO, &size), GONE])
     };
     for size in [1 << 63, u64::MAX] {
         assert_eq!(with(size), Err(HandshakeError::Size(size)));
@@ -153,7 +153,7 @@ fn sizes_are_positive_numbers_of_64_bits() {
 fn a_servers_words_do_not_reach_the_terminal_raw() {
     let words = [b"\x1b[31mno\n\xff".as_slice(), &[b'x'; 5000]].concat();
     let Err(HandshakeError::Refused { message, .. }) =
-        told(&[SIMPLE, (wire::OPT_GO, wire::REP_ERR_POLICY, &words)])
+        negotiate(&[SIMPLE, (wire::OPT_GO, wire::REP_ERR_POLICY, &words)])
     else {
         panic!("it is refused")
     };
@@ -230,7 +230,7 @@ fn replies_begin_as_was_agreed_on() {
 }
 
 #[test]
-fn nobody_else_is_answered() {
+fn reply_with_an_unknown_cookie_is_an_error() {
     for cookie in [2, 3, 1 << 32, u64::MAX] {
         for framing in CHUNKED {
             let bytes = chunk(framing, DONE, wire::REPLY_NONE, cookie, &[]);
@@ -354,7 +354,7 @@ fn errors_are_whole_and_have_a_number() {
 }
 
 #[test]
-fn extents_are_of_the_context_and_told_once() {
+fn extents_are_of_the_context_and_reported_once() {
     for framing in CHUNKED {
         let is_wide = framing == Framing::Extended;
         let kinds = [wire::REPLY_BLOCK_STATUS, wire::REPLY_BLOCK_STATUS_EXT];

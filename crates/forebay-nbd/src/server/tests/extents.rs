@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use crate::server::extents::each;
 
-fn told(extents: &[(u64, u32)], end: u64, mask: u64, nr_max: usize) -> Vec<(u64, u32)> {
-    let mut told = Vec::new();
-    each(extents, end, mask, nr_max, |len, flags| told.push((len, flags)));
-    told
+fn merged(extents: &[(u64, u32)], end: u64, mask: u64, nr_max: usize) -> Vec<(u64, u32)> {
+    let mut merged = Vec::new();
+    each(extents, end, mask, nr_max, |len, flags| merged.push((len, flags)));
+    merged
 }
 
 /// Returns the flags of each block that is covered completely: those that all its bytes have.
@@ -33,16 +33,16 @@ proptest! {
     ) {
         let block = 1_u64 << shift;
         let end = nr_blocks * block;
-        let told = told(&extents, end, block - 1, nr_max);
-        prop_assert!(!told.is_empty() && told.len() <= nr_max);
-        prop_assert!(told.iter().all(|&(len, _)| len > 0 && len % block == 0));
-        prop_assert!(told.iter().map(|&(len, _)| len).sum::<u64>() <= end);
-        prop_assert!(told.windows(2).all(|pair| pair[0].1 != pair[1].1), "joined: {told:?}");
+        let merged = merged(&extents, end, block - 1, nr_max);
+        prop_assert!(!merged.is_empty() && merged.len() <= nr_max);
+        prop_assert!(merged.iter().all(|&(len, _)| len > 0 && len % block == 0));
+        prop_assert!(merged.iter().map(|&(len, _)| len).sum::<u64>() <= end);
+        prop_assert!(merged.windows(2).all(|pair| pair[0].1 != pair[1].1), "joined: {merged:?}");
         let expected = by_block(&extents, end, block);
-        let found = by_block(&told, end, block);
+        let found = by_block(&merged, end, block);
         if expected.is_empty() {
-            prop_assert_eq!(told, [(end, 0)]);
-        } else if told.len() < nr_max {
+            prop_assert_eq!(merged, [(end, 0)]);
+        } else if merged.len() < nr_max {
             prop_assert_eq!(found, expected);
         } else {
             prop_assert!(expected.starts_with(&found), "{expected:?} {found:?}");
@@ -54,10 +54,10 @@ proptest! {
 fn lengths_at_the_limit_do_not_overflow() {
     let all = !511;
     let wanted = [(all, 3)];
-    assert_eq!(told(&[(u64::MAX, 3), (u64::MAX, 1), (1, 0)], all, 511, 9), wanted);
-    assert_eq!(told(&[(u64::MAX - 1, 3), (u64::MAX, 3)], all, 511, 9), wanted);
+    assert_eq!(merged(&[(u64::MAX, 3), (u64::MAX, 1), (1, 0)], all, 511, 9), wanted);
+    assert_eq!(merged(&[(u64::MAX - 1, 3), (u64::MAX, 3)], all, 511, 9), wanted);
     assert_eq!(
-        told(&[(u64::MAX - 513, 3), (u64::MAX, 1)], all, 511, 9),
+        merged(&[(u64::MAX - 513, 3), (u64::MAX, 1)], all, 511, 9),
         [(all - 512, 3), (512, 1)]
     );
 }

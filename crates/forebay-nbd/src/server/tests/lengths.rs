@@ -1,6 +1,6 @@
 //! Every length field of the handshake, with every boundary value.
 //!
-//! Whatever the value, a connection stores no more than it has received, and no more than its
+//! For any value, a connection stores no more than it has received, and no more than its
 //! limit.
 
 use std::vec::Vec;
@@ -62,7 +62,7 @@ fn data_that_come_slowly_take_no_more_than_the_limit() {
 }
 
 #[test]
-fn where_tls_is_required_nothing_is_kept_before_it() {
+fn required_tls_stores_nothing_before_it() {
     let mut client = Client::new(TlsPolicy::Require);
     for opt in 2..=12 {
         client.ask(&header(opt, 1000));

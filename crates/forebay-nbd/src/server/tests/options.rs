@@ -148,7 +148,7 @@ fn extended_headers_win_over_structured_replies() {
 }
 
 #[test]
-fn where_tls_is_required_nothing_else_is_granted() {
+fn required_tls_grants_no_other_option() {
     let table = [
         option(OPT_LIST, b""),
         option(OPT_LIST, &[0; 100_000]),
@@ -176,14 +176,14 @@ fn where_tls_is_required_nothing_else_is_granted() {
 }
 
 #[test]
-fn where_tls_is_required_export_name_closes() {
+fn required_tls_closes_on_export_name() {
     let mut client = Client::new(TlsPolicy::Require);
     let (out, end) = client.send(&option(OPT_EXPORT_NAME, b"a"));
     assert_eq!((out, end), (Vec::new(), End::Close(CloseReason::TlsRequired)));
 }
 
 #[test]
-fn what_was_agreed_on_before_tls_is_forgotten() {
+fn negotiation_before_tls_is_discarded() {
     let mut client = Client::new(TlsPolicy::On);
     client.ask(&option(OPT_STRUCTURED_REPLY, b""));
     client.ask(&contexts(OPT_SET_META_CONTEXT, "a", &[BASE_ALLOCATION]));
@@ -233,7 +233,7 @@ fn closed(reason: CloseReason) -> End {
 }
 
 #[test]
-fn what_cannot_be_answered_closes_in_silence() {
+fn request_without_a_legal_reply_closes_the_connection() {
     let header = |option, len| {
         let mut out = Vec::new();
         OptionHeader { option, len }.emit(&mut out);
@@ -296,7 +296,7 @@ fn a_handshake_has_an_end() {
 }
 
 #[test]
-fn so_much_is_skipped_and_no_more() {
+fn skipped_option_bytes_are_limited() {
     let mut client = Client::new(TlsPolicy::Off);
     let half = option(99, &std::vec![0; SKIPPED_MAX as usize / 2]);
     assert_eq!(client.ask(&half), [UNSUP]);

@@ -135,7 +135,7 @@ fn every_flag_elsewhere_is_refused() {
 }
 
 #[test]
-fn what_was_not_offered_is_refused() {
+fn command_that_was_not_offered_is_refused() {
     let table: [(Change, u16, u16, u64); 7] = [
         (|can| can.flush = false, CMD_FLUSH, 0, 0),
         (|can| can.fua = false, CMD_WRITE, FUA, 512),
@@ -183,7 +183,7 @@ fn a_read_only_export_is_not_written_to() {
 }
 
 #[test]
-fn what_is_beyond_the_end_is_told_by_its_kind() {
+fn requests_beyond_the_end_fail_by_kind() {
     let places = [
         (SIZE, 512),
         (SIZE - 512, 1024),
@@ -399,7 +399,7 @@ fn only_fast_zeroes_are_not_supported() {
 }
 
 #[test]
-fn a_write_that_is_done_is_told_shortly() {
+fn completed_write_has_a_short_reply() {
     for (framing, len) in
         [(Framing::Simple, 16), (Framing::Structured, 16), (Framing::Extended, 32)]
     {

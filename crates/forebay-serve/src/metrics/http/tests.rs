@@ -56,7 +56,7 @@ fn ask(path: &std::path::Path) -> String {
 }
 
 #[test]
-fn who_says_nothing_holds_nobody_up_and_the_end_waits_for_no_one() {
+fn silent_client_delays_neither_others_nor_shutdown() {
     let disk = Disk::open("null:1M").unwrap();
     let counters = Counters::new(vec![CountedExport { name: "x".into(), disk }]);
     let folder = tempfile::tempdir().unwrap();

@@ -127,7 +127,7 @@ fn the_names_are_those_of_node_exporter() {
 }
 
 #[test]
-fn traffic_and_failures_are_told_with_their_labels() {
+fn traffic_and_failures_are_reported_with_labels() {
     let disks = ["null:1M", "null:2M"].map(|spec| Disk::open(spec).unwrap());
     let [one, two] = disks;
     let counters = Counters::new(vec![

@@ -5,7 +5,7 @@ use crate::tls::server_config;
 use super::certificates::{Authority, write};
 
 #[test]
-fn what_is_missing_or_broken_is_named_by_its_file() {
+fn missing_or_invalid_file_is_named() {
     let authority = Authority::new("ours");
     let no_text = "";
     let no_pem = "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n";

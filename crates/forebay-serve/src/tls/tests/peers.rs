@@ -76,7 +76,7 @@ fn a_client_that_trusts_the_authority_is_served_by_both_versions() {
 }
 
 #[test]
-fn a_client_of_another_authority_leaves_and_the_server_knows_why() {
+fn client_of_another_authority_leaves_and_the_reason_is_logged() {
     let folder = Authority::new("ours").folder();
     for version in VERSIONS {
         let theirs = Authority::new("theirs");
@@ -101,7 +101,7 @@ fn a_server_whose_certificate_has_expired_is_left() {
 }
 
 #[test]
-fn with_verification_only_clients_that_the_authority_knows_are_served() {
+fn with_verification_only_clients_with_a_valid_certificate_are_served() {
     let authority = Authority::new("ours");
     let folder = authority.folder();
     let known = authority.issue(CLIENT);

@@ -88,7 +88,7 @@ fn megabytes_come_back_as_they_were_sent() {
 }
 
 #[test]
-fn what_is_decrypted_and_not_read_is_told_though_the_socket_is_empty() {
+fn decrypted_bytes_are_reported_while_the_socket_is_empty() {
     let mut pair = Pair::new();
     // More than one record, and more than one call decrypts.
     let sent = pattern(60_000);
@@ -117,7 +117,7 @@ fn half_a_record_is_nothing_to_read() {
 }
 
 #[test]
-fn a_clean_end_is_told_from_one_that_cuts_off() {
+fn clean_end_is_distinguished_from_a_truncation() {
     let mut pair = Pair::new();
     pair.send(b"bye");
     pair.client.conn.send_close_notify();
@@ -137,7 +137,7 @@ fn a_clean_end_is_told_from_one_that_cuts_off() {
 }
 
 #[test]
-fn what_is_no_tls_is_refused_and_the_peer_is_told() {
+fn non_tls_bytes_are_refused_with_an_alert() {
     let mut pair = Pair::new();
     (&pair.client.sock).write_all(b"IHAVEOPT in plain text, after the handshake").unwrap();
     for _ in 0..2 {
@@ -202,7 +202,7 @@ fn nothing_is_written_before_the_handshake_is_over() {
 }
 
 #[test]
-fn the_end_is_told_to_the_peer() {
+fn end_is_sent_to_the_peer() {
     let mut pair = Pair::new();
     let written = pair.stream.write_vectored(&pair.socket, &[IoSlice::new(b"bye")]).unwrap();
     assert_eq!(written, 3);

@@ -199,7 +199,7 @@ fn client_that_leaves_within_a_large_read_leaves_no_cache_request_behind() {
 }
 
 #[test]
-fn where_a_read_fills_no_cache_it_ends_at_once() {
+fn cache_request_ends_at_once_if_reads_fill_no_cache() {
     let mut driven = Driven::new("ram:8M", Limits::default(), |_| {});
     let mut client = driven.connect();
     send(&mut client, CACHE, 0, LEN);

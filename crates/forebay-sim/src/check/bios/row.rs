@@ -50,9 +50,9 @@ pub(crate) struct BioRow {
     pub(crate) values: Vec<u64>,
     /// A command had only a part of the bio.
     pub(crate) is_cut: bool,
-    /// The layer may end it although a command that was given up has it (H5).
+    /// The layer may end the bio although it is in a command that was given up (H5).
     pub(crate) is_given_up: bool,
-    /// A command had it when it ended, so its box must not be used again.
+    /// The bio was in a command when it ended, so its box must not be used again.
     pub(crate) is_kept: bool,
     /// A driver was offered a command with a part of the bio.
     pub(crate) is_tried: bool,

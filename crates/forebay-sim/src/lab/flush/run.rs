@@ -103,7 +103,7 @@ impl Run {
         Io { op, flags: BioFlags::NONE, block, nr, cuts: Vec::new(), charge: None, point: 0 }
     }
 
-    /// Counts an action of a thread that goes on now.
+    /// Records that a thread has finished an action, and continues.
     fn record(&self, task: FsyncTask, begun_ns: u64, now: u64) {
         let end_ns = self.load.warm_up_ns + self.load.run_ns;
         if now < self.load.warm_up_ns || now >= end_ns {

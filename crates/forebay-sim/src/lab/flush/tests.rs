@@ -40,7 +40,7 @@ fn tail_loses_a_tenth_to_three_tenths_against_hold_with_16_threads() {
 }
 
 #[test]
-fn what_is_measured_is_what_was_computed() {
+fn measured_figures_are_the_computed_ones() {
     for nr_threads in [1, 16, 64] {
         let without = FlushPolicy::ALL.map(|flush| (flush, false));
         for (flush, elide) in without.into_iter().chain([(FlushPolicy::Hold, true)]) {
@@ -76,7 +76,7 @@ fn flushes_that_are_asked_for_are_issued_or_joined_or_elided() {
         }
     }
     let one = measure(1, FsyncShape::EachWrite, FlushPolicy::Hold);
-    assert_eq!(one.counts.joined, 0, "nobody is there to join");
+    assert_eq!(one.counts.joined, 0, "no other thread can join");
 }
 
 #[test]

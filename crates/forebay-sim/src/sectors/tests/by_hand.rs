@@ -44,7 +44,7 @@ fn a_read_brings_the_last_write() {
 }
 
 #[test]
-fn nobody_sees_an_old_value_after_somebody_has_seen_a_new_one() {
+fn no_read_returns_an_old_value_after_a_new_one() {
     let writes = [write(1, 10, End::Ok(100)), write(2, 10, End::Ok(100))];
     let reads = [read(value(1), 20, 30), read(value(2), 31, 40), read(value(1), 41, 50)];
     assert_eq!(rule(&[&writes[..], &reads[..2]].concat()), None);
@@ -52,7 +52,7 @@ fn nobody_sees_an_old_value_after_somebody_has_seen_a_new_one() {
 }
 
 #[test]
-fn what_failed_may_come_late_and_what_was_refused_may_not() {
+fn failed_write_may_be_late_and_a_refused_one_may_not() {
     let lost = write(1, 10, End::Unknown);
     let other = write(2, 20, End::Ok(30));
     let late = [lost, other.clone(), read(value(2), 40, 50), read(value(1), 60, 70)];

@@ -234,7 +234,7 @@ fn check(seed: u64, lie: Option<Lie>) -> Option<Rule> {
 }
 
 #[test]
-fn a_disk_that_is_right_is_believed() {
+fn correct_disk_is_accepted() {
     for seed in 0..300 {
         assert_eq!(check(seed, None), None, "seed {seed}");
         let (ops, found) = run(seed, None, Crash::Server);

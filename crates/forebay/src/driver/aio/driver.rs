@@ -49,7 +49,7 @@ pub(super) struct AioDriver {
     /// The number of those whose completion does not signal the eventfd.
     nr_quiet: usize,
     nr_helped: usize,
-    /// The requests that threads make themselves.
+    /// Results of the requests that threads make themselves.
     nr_own: usize,
     /// New requests signal the eventfd on completion.
     tells: bool,
@@ -108,7 +108,7 @@ impl AioDriver {
         }
     }
 
-    /// Adds the request that the slot of a tag describes to those to be submitted.
+    /// Adds the request in the slot of a tag to those to be submitted.
     fn push_pending(&mut self, tag: Tag) {
         self.slots[tag.index()].is_quiet = !self.tells;
         let mut iocb = self.iocb(tag);
@@ -119,8 +119,8 @@ impl AioDriver {
         self.pending.push(iocb);
     }
 
-    /// Takes the results of requests that threads have made themselves. Submits those that they
-    /// may not make.
+    /// Takes the results of requests that threads have made themselves. A request whose call was
+    /// forbidden is submitted instead.
     fn take_own(&mut self, done: &mut Completions) {
         let Some(own) = &self.waiter.own else { return };
         let mut forbidden = Vec::new();
@@ -137,7 +137,7 @@ impl AioDriver {
         }
     }
 
-    /// Returns the control block of the request that the slot of a tag describes.
+    /// Returns the control block of the request in the slot of a tag.
     fn iocb(&self, tag: Tag) -> Iocb {
         let slot = &self.slots[tag.index()];
         let vectors = slot.vectors.as_ref().expect("not at the helper").as_slice();
@@ -388,7 +388,7 @@ impl Drop for AioDriver {
     fn drop(&mut self) {
         let nr_elsewhere = self.nr_helped + self.nr_own;
         let is_idle = (self.nr_in_kernel, nr_elsewhere, self.pending.len()) == (0, 0, 0);
-        assert!(is_idle || std::thread::panicking(), "a driver is drained first");
+        assert!(is_idle || std::thread::panicking(), "a driver is drained before it is dropped");
         if self.nr_helped > 0 {
             self.waiter.helper.begin(&self.pool);
             self.waiter.helper.wait_until_idle();

@@ -98,7 +98,7 @@ fn a_kernel_without_room_is_asked_again() {
 }
 
 #[test]
-fn what_the_kernel_refuses_fails_alone_and_a_flush_is_made_otherwise() {
+fn refused_request_fails_alone_and_a_flush_uses_another_call() {
     for mode in [Mode::Owned, Mode::Shared] {
         let (mut driver, waiter) = driver(mode, picky);
         let mut bufs: Vec<Buf> = (0..8).map(|_| Buf::new(512)).collect();

@@ -21,7 +21,7 @@ pub(super) struct AioWaiter {
     pub(super) event: Arc<Event>,
     /// Makes the calls that the context does not support.
     pub(super) helper: Arc<Queue>,
-    /// The calls that threads make themselves.
+    /// Results of the requests that threads make themselves.
     pub(super) own: Option<OwnCalls>,
     /// A caller polls the event. The event never blocks then, and each full reap clears it first.
     is_polled: AtomicBool,

@@ -176,8 +176,8 @@ impl Waiter for FaultWaiter {
         self.any.get().map(AnyOf::fd)
     }
 
-    fn told(&self) {
-        self.inner.told();
+    fn ack_poll(&self) {
+        self.inner.ack_poll();
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -28,7 +28,7 @@ fn all_queues_count_together() {
 }
 
 #[test]
-fn what_fails_is_ready_at_once_whatever_the_inner_driver_does() {
+fn injected_failure_is_ready_at_once() {
     let spec = "fault:ram:1M?req_ns=1000000000&rule=read:io";
     let DriverQueue { mut driver, waiter } = queue(spec, Mode::Shared);
     issue(&mut *driver, 0, Bio::range(Op::WriteZeroes, 0, 512));
@@ -85,7 +85,7 @@ fn recorded(text: &str) -> (FaultDriver, Seen) {
 }
 
 #[test]
-fn what_no_rule_speaks_of_goes_through_as_it_is() {
+fn request_without_a_rule_passes_unchanged() {
     let (mut driver, seen) = recorded("read:io");
     let mut buf = [0; 512];
     issue(&mut driver, 0, Bio { flags: BioFlags::FUA, ..data(Op::Write, 0, &mut buf, 512) });
@@ -102,7 +102,7 @@ fn what_no_rule_speaks_of_goes_through_as_it_is() {
 }
 
 #[test]
-fn a_flush_that_lies_succeeds_and_the_device_does_not_hear_of_it() {
+fn lying_flush_succeeds_without_reaching_the_device() {
     let (mut driver, seen) = recorded("flush:lie:nth=2");
     for tag in 0..4 {
         issue(&mut driver, tag, Bio::flush());
@@ -162,7 +162,7 @@ fn a_completion_that_is_late_keeps_no_other_back() {
 }
 
 #[test]
-fn what_is_late_is_late_by_its_own_delay() {
+fn each_request_has_its_own_delay() {
     let spec = "fault:ram:1M?rule=write_zeroes:delay=30ms&rule=discard:delay=10ms";
     let DriverQueue { mut driver, waiter } = queue(spec, Mode::Shared);
     let begin = Instant::now();

@@ -67,9 +67,10 @@ impl FileDevice {
             Feature::present("io_uring", "a ring for each queue, restricted to its file"),
             match self.defers {
                 _ if polls => Feature::missing("defer_taskrun", "sqpoll=on: the kernel's thread"),
-                true => {
-                    Feature::present("defer_taskrun", "completions run when they are asked for")
-                }
+                true => Feature::present(
+                    "defer_taskrun",
+                    "completions run when the thread asks for them",
+                ),
                 false => Feature::missing("defer_taskrun", "needs Linux 6.1"),
             },
         ];
@@ -140,7 +141,7 @@ impl Device for FileDevice {
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
-        // With `sqpoll=on` the kernel's thread makes all system calls.
+        // With `sqpoll=on` the kernel's thread starts all I/O.
         let has_own_calls = mode == Mode::Shared && !ring.params().is_setup_sqpoll();
         let own = has_own_calls.then(|| Arc::new(OwnCalls::new(depth, true)));
         let own_file = own.clone().map(|own| (own, Arc::clone(&file)));

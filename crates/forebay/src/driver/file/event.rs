@@ -23,8 +23,8 @@
 //! signal is suppressed, and an event loop may wake once in vain.
 //!
 //! A signal may arrive after its completions were reaped. A caller that finds the descriptor
-//! readable reports that (`told` of [`Waiter`](crate::driver::Waiter)), and the next reap clears
-//! it.
+//! readable reports that (`ack_poll` of [`Waiter`](crate::driver::Waiter)), and the next reap
+//! clears it.
 // It makes system calls that the ring's library makes only together with the ring.
 #![allow(unsafe_code)]
 
@@ -45,7 +45,7 @@ pub(super) const IS_HUSHED: bool = cfg!(target_arch = "x86_64");
 pub(super) struct Event {
     file: OnceLock<File>,
     /// The descriptor was found readable. Relaxed: only the thread that uses the ring accesses it.
-    is_told: AtomicBool,
+    is_signalled: AtomicBool,
 }
 
 impl Event {
@@ -65,16 +65,16 @@ impl Event {
     }
 
     /// Records that the descriptor was found readable.
-    pub(super) fn told(&self) {
-        self.is_told.store(true, Ordering::Relaxed);
+    pub(super) fn note_readable(&self) {
+        self.is_signalled.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the descriptor was found readable since the last call.
     #[inline]
-    pub(super) fn was_told(&self) -> bool {
-        let is_told = self.is_told.load(Ordering::Relaxed);
-        self.is_told.store(false, Ordering::Relaxed);
-        is_told
+    pub(super) fn take_signalled(&self) -> bool {
+        let is_signalled = self.is_signalled.load(Ordering::Relaxed);
+        self.is_signalled.store(false, Ordering::Relaxed);
+        is_signalled
     }
 
     /// Makes the descriptor unreadable again.

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_or_is_asked_of_others_is_left_to_the_ring() {
+    fn writes_use_the_ring_unless_inline_writes_are_known_to_work() {
         let file = tempfile::tempfile().expect("a scratch file");
         for nowait in [Nowait::Tried, Nowait::Unknown] {
             assert!(matches!(of_file(&file, 4096, nowait), Writes::Ring(_)));

@@ -117,7 +117,7 @@ fn how_to_zero(way: Option<Way>) -> (bool, &'static str) {
         Some(Way::PunchHole) => {
             (true, "fallocate, punching a hole, since its file system zeroes no ranges")
         }
-        Some(Way::Write) => (false, "zeroes are written, since its file system has nothing else"),
+        Some(Way::Write) => (false, "zeroes are written: the file system has no other way"),
         None => {
             let how =
                 "fallocate, zeroing the range, or else punching a hole, or else writing zeroes";
@@ -130,7 +130,7 @@ fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Result<Disc
     let to_zeroes = false;
     match (discards, zeroes, engine_discards) {
         (true, _, true) => {
-            let how = "BLKDISCARD; what it reads as is the device's choice";
+            let how = "BLKDISCARD; the device decides what discarded blocks read as";
             Ok(Discard { mode: zeroing::DISCARD, to_zeroes, how })
         }
         (_, true, _) => {

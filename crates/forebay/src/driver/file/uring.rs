@@ -60,7 +60,7 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// Tags queued since the last commit; their entries are not in the ring yet.
     queued: Vec<Tag>,
     nr_in_flight: u32,
-    /// The requests that threads make themselves; not in `nr_in_flight`.
+    /// Results of the requests that threads make themselves, which `nr_in_flight` does not count.
     pub(super) own: Option<Arc<OwnCalls>>,
     nr_own: u32,
     /// A kick's entry is in the submission or completion queue.
@@ -345,8 +345,8 @@ impl<E: Enter> UringDriver<E> {
     /// for work that arrived while signals were suppressed. So the second call does not suppress
     /// them, and later work signals the event.
     fn look_for_poll(&mut self) {
-        let is_told = self.event.as_ref().is_some_and(|event| event.was_told());
-        if is_told || self.ring.submission().taskrun() {
+        let is_signalled = self.event.as_ref().is_some_and(|event| event.take_signalled());
+        if is_signalled || self.ring.submission().taskrun() {
             self.clear_event();
         }
         if !self.needs_enter() {
@@ -567,7 +567,7 @@ impl<E: Enter> Drop for UringDriver<E> {
     fn drop(&mut self) {
         assert!(
             self.nr_in_flight + self.nr_own == 0 || std::thread::panicking(),
-            "a driver is drained first"
+            "a driver is drained before it is dropped"
         );
         // The kernel destroys a ring asynchronously. This closes the file and unlocks the memory
         // now. If it fails, the kernel does so later.

@@ -33,7 +33,7 @@ pub(super) struct UringWaiter {
     /// Eventfd for completions that the kernel defers.
     event: Option<Arc<Event>>,
     left: Arc<Left>,
-    /// The calls that threads make themselves, and their file.
+    /// Results of the requests that threads make themselves, and the file of these.
     own: Option<(Arc<OwnCalls>, Arc<File>)>,
     nr_syscalls: AtomicU64,
 }
@@ -55,7 +55,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// For the driver: leaves `nr` entries to the next wait.
+    /// Leaves `nr` entries to the next wait. Called by the driver.
     #[inline]
     pub(super) fn leave(&self, nr: u32) {
         self.nr.store(nr, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Left {
         self.nr.swap(0, Ordering::SeqCst) > 0
     }
 
-    /// For the driver: records that the ring has ended, so waits no longer submit to it.
+    /// Records that the ring has ended, so waits no longer submit to it. Called by the driver.
     pub(super) fn end_ring(&self) {
         // Release, with the acquire in `is_over`: the driver has made its last system call.
         self.is_over.store(true, Ordering::Release);
@@ -89,7 +89,7 @@ impl Left {
         self.is_submitting.load(Ordering::SeqCst)
     }
 
-    /// For a wait: returns the number of entries to submit. [`Left::end_submit`] is due.
+    /// Returns the number of entries that a wait submits. [`Left::end_submit`] must follow.
     pub(super) fn begin_submit(&self) -> u32 {
         if self.is_none() {
             return 0;
@@ -98,7 +98,7 @@ impl Left {
         self.nr.swap(0, Ordering::SeqCst)
     }
 
-    /// For a wait: records that the submission is over.
+    /// Records that the submission of a wait is over.
     pub(super) fn end_submit(&self) {
         // Only this thread sets it.
         if self.is_submitting.load(Ordering::Relaxed) {
@@ -204,9 +204,9 @@ impl Waiter for UringWaiter {
         }
     }
 
-    fn told(&self) {
+    fn ack_poll(&self) {
         if let Some(event) = &self.event {
-            event.told();
+            event.note_readable();
         }
     }
 

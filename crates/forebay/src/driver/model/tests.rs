@@ -37,7 +37,7 @@ fn check_block(driver: &mut dyn Driver, at: u64, expected: u8) {
 }
 
 #[test]
-fn a_wrong_name_is_told_all_names() {
+fn error_for_a_wrong_name_lists_all_names() {
     let names: Vec<&str> = machines::ALL.iter().map(|preset| preset.name).collect();
     assert!(NAMES.starts_with(&format!("one of {}, or", names.join(", "))), "{NAMES}");
 }
@@ -76,7 +76,7 @@ fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
 }
 
 #[test]
-fn who_waits_for_several_sleeps_until_the_next_when_the_first_is_done() {
+fn wait_for_several_sleeps_again_after_the_first() {
     let preset = machines::named("hdd").expect("a preset");
     for seed in 0..50 {
         let state = State::new(preset.machine_of(&preset.defaults()), Random::new(1, seed));
@@ -177,7 +177,7 @@ fn without_data_reads_leave_their_buffers() {
 }
 
 #[test]
-fn what_was_written_is_read_and_all_else_is_zero() {
+fn written_blocks_are_read_back_and_others_are_zero() {
     // The device tracks ranges of 2 MiB, and the disk ends within one.
     let len = 9 * MIB + 4096;
     let mut driver = queue(&format!("model:nvme?latency_ns=0&size={len}"), Mode::Owned).driver;

@@ -75,7 +75,7 @@ pub(super) fn handshake(
         }
         let broken = |error: io::Error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
-                "the server does not answer within {} s: is it one of NBD, and is it free?",
+                "no answer within {} s: check that it is an NBD server, and not busy with others",
                 TIMEOUT.as_secs()
             ),
             io::ErrorKind::UnexpectedEof => format!(

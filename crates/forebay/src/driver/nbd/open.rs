@@ -157,7 +157,7 @@ fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature
             "block_status",
             export.allocation.is_some(),
             "base:allocation",
-            "the server does not tell where data is",
+            "the server does not report where data is",
         ),
     ]
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_in_pieces_is_marked_when_it_is_whole() {
+    fn message_sent_in_pieces_is_marked_when_complete() {
         let bytes = [1u8; 100];
         let mut out = Outgoing::default();
         let mut marks = Vec::new();

@@ -268,7 +268,10 @@ impl Drop for NbdDriver {
     /// abandoned: only calls of this driver use their memory.
     fn drop(&mut self) {
         let mut link = self.shared.lock();
-        assert!(link.nr_in_flight() == 0 || std::thread::panicking(), "a driver is drained first");
+        assert!(
+            link.nr_in_flight() == 0 || std::thread::panicking(),
+            "a driver is drained before it is dropped"
+        );
         // In a child of a fork the connection belongs to the parent.
         if link.nr_in_flight() == 0 && !self.origin.is_elsewhere() {
             link.disconnect();

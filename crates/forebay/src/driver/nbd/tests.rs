@@ -32,7 +32,7 @@ fn greeted_with(says: &[u8]) -> String {
 
 #[test]
 fn a_server_that_says_nothing_more_is_given_up() {
-    let silent = "the server does not answer within 10 s: is it one of NBD, and is it free?";
+    let silent = "no answer within 10 s: check that it is an NBD server, and not busy with others";
     assert_eq!(greeted_with(b""), silent);
     assert_eq!(greeted_with(b"NBDMAGICIHAVE"), silent);
     assert_eq!(greeted_with(b"NBDMAGICIHAVEOPT\0\x03"), silent);
@@ -40,7 +40,7 @@ fn a_server_that_says_nothing_more_is_given_up() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_told_from_one_that_is_slow() {
+fn server_that_hangs_up_is_distinguished_from_a_slow_one() {
     let (mut server, client) = UnixStream::pair().expect("two sockets");
     server.write_all(b"NBDMAGICIHAVEOPT\0\x03").expect("room for it");
     drop(server);

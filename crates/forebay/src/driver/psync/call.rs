@@ -74,7 +74,7 @@ impl Call {
         Call { tag, op: Op::Flush, fua: false, metadata, start: 0, len: 0, vectors }
     }
 
-    /// Returns the call for a request that was left to a thread and is made in another way.
+    /// Returns the call for a request that was left to a thread and then withdrawn.
     pub(in crate::driver) fn of_own(own: &OwnCall, mut vectors: Vectors) -> Call {
         let &OwnCall { tag, op, fua, metadata, start, addr, len } = own;
         let segment = Segment { addr, len: len as u32 };

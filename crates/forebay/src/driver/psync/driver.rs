@@ -65,7 +65,7 @@ impl Device for PsyncDevice {
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let queue = Arc::new(Queue::new(Target::for_queue(&self.target, mode)?, depth, None));
         let max_segments = self.limits.max_segments;
-        // There is no other way to make a call than to make it.
+        // There is no other way to make a forbidden call: the pool makes the same calls.
         let own = (mode == Mode::Shared).then(|| Arc::new(OwnCalls::new(depth, false)));
         let driver = PsyncDriver {
             queue: Arc::clone(&queue),
@@ -92,7 +92,7 @@ struct PsyncDriver {
     /// Empty between reaps.
     done: Vec<Done>,
     nr_in_flight: usize,
-    /// The requests that threads make themselves; not in `nr_in_flight`.
+    /// Results of the requests that threads make themselves, which `nr_in_flight` does not count.
     own: Option<Arc<OwnCalls>>,
     nr_own: usize,
     nr_own_syscalls: u64,
@@ -165,7 +165,7 @@ impl Drop for PsyncDriver {
     fn drop(&mut self) {
         assert!(
             self.nr_in_flight + self.nr_own == 0 || std::thread::panicking(),
-            "a driver is drained first"
+            "a driver is drained before it is dropped"
         );
         if self.nr_in_flight > 0 {
             self.queue.begin(&self.pool);

@@ -99,7 +99,7 @@ impl Threads {
         }
     }
 
-    /// The main function of a thread.
+    /// Runs a thread of the pool.
     fn work(self: Arc<Threads>) {
         block_signals();
         while let Some(queue) = self.next_queue() {

@@ -130,7 +130,7 @@ impl Queue {
         }
     }
 
-    /// For a thread of the pool: returns a finished call and takes the oldest pending one. Also
+    /// Returns a finished call of a pool thread and takes the oldest pending one. Also
     /// returns whether the caller must list the queue again. `is_new`: the thread has just taken
     /// this queue off the pool's list.
     pub(super) fn next(&self, ran: Option<Ran>, is_new: bool) -> (Option<Call>, bool) {
@@ -148,7 +148,7 @@ impl Queue {
         (call, more)
     }
 
-    /// For a thread of the pool: returns a finished call and takes none. Returns whether the caller
+    /// Returns a finished call of a pool thread and takes none. Returns whether the caller
     /// must list the queue again.
     pub(super) fn put(&self, ran: Ran) -> bool {
         let mut state = self.lock();
@@ -298,7 +298,7 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
 #[derive(Debug)]
 pub(super) struct PsyncWaiter {
     pub(super) queue: Arc<Queue>,
-    /// The calls that threads make themselves.
+    /// Results of the requests that threads make themselves.
     pub(super) own: Option<Arc<OwnCalls>>,
 }
 

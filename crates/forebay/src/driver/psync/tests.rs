@@ -1,4 +1,4 @@
-//! Tests of which thread makes a call, the owner or one of the pool, and of the number of threads.
+//! Tests of which thread makes a call, the owner or a pool thread, and of the number of threads.
 
 use super::driver::PsyncDevice;
 use crate::buf::Buf;

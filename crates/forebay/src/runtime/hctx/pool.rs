@@ -73,7 +73,7 @@ impl Token<'_> {
         }
     }
 
-    /// After a turn: returns unused tags to the set, for other disks. If the context wants more
+    /// Returns unused tags to the set after a turn, for other disks. If the context wants more
     /// tags, it joins the wait queue, then tries once more (T2).
     #[cold]
     pub(super) fn share_tags(

@@ -86,7 +86,7 @@ impl Hctx {
 }
 
 impl Token<'_> {
-    /// Before a turn: reads which threads ask for tags again, and the new limit on tags in use.
+    /// Reads, before a turn, which threads ask for tags again, and the new limit of tags in use.
     #[inline]
     pub(super) fn read_tag_calls(&mut self) {
         if self.hctx.tags.nr_requests.load(Ordering::Relaxed) != 0 {

@@ -181,7 +181,7 @@ tests! {
         threads_share_a_context
         a_queue_that_is_dropped_has_written
         a_future_that_is_dropped_has_written
-        who_waits_is_told_of_a_hold_that_ends
+        waiters_continue_after_the_end_of_a_hold
         a_descriptor_is_readable_when_a_reap_is_due
         a_freeze_waits_for_what_is_in
         a_thread_of_the_disk_makes_progress

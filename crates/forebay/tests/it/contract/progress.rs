@@ -107,7 +107,7 @@ pub(super) fn a_future_that_is_dropped_has_written(subject: &Subject) {
 }
 
 /// No I/O is in flight, so only a kick ends the wait of the leader.
-pub(super) fn who_waits_is_told_of_a_hold_that_ends(subject: &Subject) {
+pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject) {
     let disk = subject.open("nr_hw_queues=1");
     for round in 0..10u64 {
         let held = disk.quiesce();

@@ -54,7 +54,7 @@ fn lost_by(
 }
 
 #[test]
-fn a_server_that_hangs_up_fails_the_device_and_nobody_waits() {
+fn server_that_hangs_up_fails_the_device_and_all_waits() {
     assert_eq!(lost_by(&[], |_, _, _| Ok(())), "the server has closed the connection");
     let half_a_reply = |reader: &mut Reader<'_>, transmission: &Transmission, rq: &Request| {
         let head = transmission.data(rq, rq.offset, 4096, true, true);

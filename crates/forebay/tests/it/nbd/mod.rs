@@ -36,7 +36,7 @@ fn write(reader: &Reader<'_>, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 #[test]
-fn what_the_server_says_becomes_the_disks_limits() {
+fn limits_of_the_server_become_the_disks_limits() {
     let mut told = export(LEN + 100);
     told.can.rotational = true;
     told.can.fua = false;
@@ -138,7 +138,7 @@ fn threads_for_which_the_server_has_no_connection_share_one() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_by_name() {
+fn unavailable_export_or_feature_is_refused_by_name() {
     let server = NbdServer::new(export(LEN), &[]);
     let socket = server.socket.display().to_string();
     let single = {
@@ -182,12 +182,12 @@ fn what_cannot_be_had_is_refused_by_name() {
 }
 
 #[test]
-fn an_answer_that_who_waits_beside_has_received_reaches_who_asked() {
+fn reply_received_by_the_waiting_thread_reaches_its_caller() {
     let server = NbdServer::new(export(LEN), &[]);
     let disk = open(&format!("{}&service=on", server.uri()));
     for _ in 0..3000 {
         // No other I/O is in flight, so the disk's thread may also receive the reply.
-        disk.block_status(0, LEN, 10, &mut Vec::new()).expect("it tells");
+        disk.block_status(0, LEN, 10, &mut Vec::new()).expect("block status");
     }
 }
 
@@ -214,7 +214,7 @@ fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
                     for _ in 0..100 {
                         let mut extents = Vec::new();
                         // The range begins and ends in the middle of a block.
-                        disk.block_status(100, LEN - 200, 100, &mut extents).expect("it tells");
+                        disk.block_status(100, LEN - 200, 100, &mut extents).expect("block status");
                         let sum: u64 = extents.iter().map(|extent| extent.len).sum();
                         assert_eq!(sum, LEN - 200);
                         let part = 64u64 << 10;
@@ -234,7 +234,7 @@ fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
                             true => assert_eq!(extents, all),
                             false => assert_eq!(extents, [Extent { len: LEN - 200, kind: data }]),
                         }
-                        disk.block_status(0, LEN, 2, &mut extents).expect("it tells");
+                        disk.block_status(0, LEN, 2, &mut extents).expect("block status");
                         assert!(extents.len() <= 2);
                     }
                 });

@@ -70,7 +70,7 @@ fn more_than_a_socket_holds_is_submitted_without_waiting_and_sent_later() {
 }
 
 #[test]
-fn an_event_loop_is_told_of_room_to_send_as_well() {
+fn event_loop_is_signalled_when_there_is_room_to_send() {
     const NR: u64 = 16;
     let (go, gone) = channel();
     let server = stubborn(gone, move |reader, transmission, rq| {
@@ -147,7 +147,7 @@ fn an_event_loop_without_io_is_left_alone_whatever_the_server_does() {
 
 /// Waits until a descriptor is readable: a plain `poll(2)` with `POLLIN` only.
 fn wait_readable(fd: BorrowedFd<'_>) {
-    assert!(poll(fd, 60_000), "it is told");
+    assert!(poll(fd, 60_000), "the descriptor is signalled");
 }
 
 fn is_readable(fd: BorrowedFd<'_>) -> bool {

@@ -133,7 +133,8 @@ fn file_through_psync_keeps_acknowledged_durability() {
     check_file("file_through_psync_keeps_acknowledged_durability", 60, ENGINES[2]);
 }
 
-/// Runs up to 20 scripts on a disk that breaks a rule of the model. One must fail for this reason.
+/// Runs up to 20 scripts on a disk that breaks a rule of the model. Asserts that one of them fails
+/// for this reason.
 #[track_caller]
 fn check_found(fault: &'static str, reason: &str) {
     let run = |seed| {

@@ -53,7 +53,7 @@ fn each_failure_has_its_reply_and_the_next_request_works() {
 
 /// The flush of one connection covers the writes of another, and its failure is reported.
 #[test]
-fn a_flush_that_fails_is_told() {
+fn failed_flush_is_reported() {
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
     let target = Target::start(&folder, "fault:disk.img?rule=flush:io:after=2");
@@ -137,7 +137,7 @@ fn poison(target: &Target, name: &str) {
 }
 
 #[test]
-fn nobody_reads_what_was_in_memory_before() {
+fn no_client_reads_stale_memory() {
     let folder = folder();
     let path = folder.path().join("disk.img");
     let file = File::create(&path).expect("a file");

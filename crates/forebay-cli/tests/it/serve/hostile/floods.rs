@@ -91,7 +91,7 @@ fn one_connection_too_many_is_refused_and_the_others_are_served() {
 
 /// The limit is ten seconds, during which this test sleeps.
 #[test]
-fn who_chooses_no_export_is_cut_off() {
+fn client_without_an_export_is_disconnected() {
     let folder = folder();
     let mut target = Target::start(&folder, "ram:1m");
     let mut silent = UnixStream::connect(target.server.socket()).expect("a connection");

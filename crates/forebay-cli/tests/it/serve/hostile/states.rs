@@ -172,7 +172,7 @@ fn bytes_may_come_one_by_one() {
 }
 
 #[test]
-fn who_is_out_of_step_is_cut_off() {
+fn client_out_of_step_is_disconnected() {
     let folder = folder();
     let mut target = Target::start(&folder, "ram:1m");
     // Requests before an export was chosen, options after it, noise, another protocol.

@@ -42,7 +42,7 @@ fn ends(bio: Bio, answer: i32) -> (u32, Result<u64, BlockStatus>) {
 /// A kernel worker that blocks on behalf of a thread is interrupted when that thread ends (EINTR),
 /// or its work is cancelled (ECANCELED), or the thread's memory is gone (EFAULT).
 #[test]
-fn what_the_end_of_a_thread_has_interrupted_is_sent_again() {
+fn request_interrupted_by_the_end_of_a_thread_is_sent_again() {
     let mut buf = Buf::new(BUF_ALIGN);
     for errno in [libc::EINTR, libc::ECANCELED, libc::EFAULT] {
         for bio in [data(Op::Read, 0, &mut buf, 4096), data(Op::Write, 0, &mut buf, 4096)] {

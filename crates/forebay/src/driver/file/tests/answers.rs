@@ -207,7 +207,7 @@ fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
 /// The kernel may want completions reaped first. A leader that waits beside the driver would then
 /// wait forever for entries left in the ring.
 #[test]
-fn what_the_kernel_left_in_the_ring_is_submitted_by_who_takes_the_completions() {
+fn entries_left_in_the_ring_are_submitted_by_the_next_reap() {
     for errno in [libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
         let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
         issue(&mut driver, 0, Bio::flush());
@@ -283,7 +283,7 @@ fn a_ring_is_filled_to_the_last_completion_and_loses_none() {
 }
 
 #[test]
-fn what_is_left_to_a_wait_is_submitted_by_it_with_one_call() {
+fn requests_left_to_a_wait_are_submitted_with_one_call() {
     let (mut driver, waiter, _, _file) = scripted(DEPTH + 1, Mode::Shared);
     for round in 1..100 {
         issue(&mut driver, 0, Bio::flush());
@@ -295,7 +295,7 @@ fn what_is_left_to_a_wait_is_submitted_by_it_with_one_call() {
 }
 
 #[test]
-fn what_was_left_and_is_taken_back_or_committed_by_another_is_not_forgotten() {
+fn requests_left_to_a_wait_are_not_lost_if_taken_back_or_committed() {
     let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
     for round in 0..100 {
         issue(&mut driver, 0, Bio::flush());
@@ -498,7 +498,7 @@ fn a_ring_whose_call_is_forbidden_ends_what_the_kernel_has_not_taken_as_offline(
 /// A waiting thread without the filter submits the entries left to it, while another thread has the
 /// filter and cannot.
 #[test]
-fn what_a_wait_may_submit_is_not_ended_beside_it() {
+fn request_that_a_wait_may_submit_is_not_ended_meanwhile() {
     let (mut driver, _waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
     let mut buf = Buf::new(256);
     let (bio, len) = bio_of(1, &mut buf);

@@ -52,13 +52,13 @@ fn check(commands: Commands, bio: Bio, opcode: u8) -> u32 {
     check_mode(commands, libc::FALLOC_FL_ZERO_RANGE, bio, opcode)
 }
 
-/// The same, with ranges changed by `mode`.
+/// Does the same, with ranges changed by `mode`.
 #[track_caller]
 fn check_mode(commands: Commands, mode: i32, bio: Bio, opcode: u8) -> u32 {
     check_flags(commands, mode, bio, opcode, FIXED_FILE).flags
 }
 
-/// The same, with these flags of the entry.
+/// Does the same, with these flags of the entry.
 #[track_caller]
 fn check_flags(commands: Commands, mode: i32, bio: Bio, opcode: u8, flags: u8) -> Entries {
     let mut entries = Entries { commands, mode, shown: String::new(), flags: 0 };

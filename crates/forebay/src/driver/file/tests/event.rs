@@ -9,15 +9,15 @@ use crate::driver::{DriverQueue, Mode};
 use forebay_core::{Bio, Op};
 
 #[test]
-fn what_completes_within_the_call_that_begins_it_signals_nobody() {
-    let test = "what_completes_within_the_call_that_begins_it_signals_nobody";
+fn completion_within_the_submitting_call_signals_no_descriptor() {
+    let test = "completion_within_the_submitting_call_signals_no_descriptor";
     if !IS_HUSHED {
         return skip(test, "on this architecture the ring signals such completions");
     }
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
     let fd = waiter.poll_fd().expect("a descriptor");
     assert!(is_readable(fd, 0), "it begins readable");
-    waiter.told();
+    waiter.ack_poll();
     assert!(reap(&mut *driver).is_empty() && !is_readable(fd, 0));
     let mut buf = Buf::new(4096);
     let mut nr_at_once = 0;
@@ -34,7 +34,7 @@ fn what_completes_within_the_call_that_begins_it_signals_nobody() {
             continue;
         }
         assert!(is_readable(fd, 100_000));
-        waiter.told();
+        waiter.ack_poll();
         assert_eq!(reap(&mut *driver).len(), 1);
     }
     if nr_at_once == 0 {
@@ -44,7 +44,7 @@ fn what_completes_within_the_call_that_begins_it_signals_nobody() {
 
 /// A kernel worker makes a flush.
 #[test]
-fn what_completes_elsewhere_is_told_until_it_is_taken_back() {
+fn later_completion_is_signalled_until_acknowledged() {
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
     let fd = waiter.poll_fd().expect("a descriptor");
     for _ in 0..100 {
@@ -53,7 +53,7 @@ fn what_completes_elsewhere_is_told_until_it_is_taken_back() {
         let mut nr = 0;
         while nr == 0 {
             assert!(driver.has_ready() || is_readable(fd, 100_000));
-            waiter.told();
+            waiter.ack_poll();
             nr = reap(&mut *driver).len();
         }
     }

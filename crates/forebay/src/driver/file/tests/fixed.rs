@@ -75,7 +75,7 @@ fn registered_memory_and_other_mix_in_merged_requests() {
 }
 
 #[test]
-fn what_does_not_fit_in_is_from_the_heap() {
+fn buffer_beyond_the_arena_is_from_the_heap() {
     let (disk, _folder) = disk("fixed_buffers=16k");
     let registered: Vec<Buf> = (0..4).map(|_| disk.buf(100)).collect();
     assert!(registered.iter().all(Buf::is_registered));
@@ -158,7 +158,7 @@ fn a_disk_without_it_says_how_to_ask_for_it() {
     assert!(!disk.buf(4096).is_registered());
     let said = |name: &str| {
         let feature = disk.info().features.iter().find(|feature| feature.name == name);
-        format!("{:?}", feature.expect("it is told of").state)
+        format!("{:?}", feature.expect("the feature is listed").state)
     };
     assert_eq!(said("fixed_buffers"), "Missing(\"not asked for: fixed_buffers=64M\")");
     assert_eq!(said("sqpoll"), "Missing(\"not asked for: sqpoll=on\")");

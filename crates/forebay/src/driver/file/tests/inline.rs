@@ -133,7 +133,7 @@ fn a_shared_queue_makes_none_itself() {
 }
 
 #[test]
-fn what_is_said_of_writes_is_what_is_done() {
+fn reported_write_method_is_the_one_in_use() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");

@@ -131,7 +131,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_file_iter(file).map_err(|error| bad(file, &error))?;
     let all = all.collect::<Result<Vec<_>, _>>().map_err(|error| bad(file, &error))?;
     match all.is_empty() {
-        true => Err(format!("{}: there is no certificate in it", file.display())),
+        true => Err(format!("{}: the file has no certificate", file.display())),
         false => Ok(all),
     }
 }
@@ -139,7 +139,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 fn bad(file: &Path, error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => format!("{}: {error}", file.display()),
-        _ => format!("{}: this is no PEM file of the kind: {error}", file.display()),
+        _ => format!("{}: not a PEM file of the expected kind: {error}", file.display()),
     }
 }
 
