@@ -169,13 +169,27 @@ fn serve_tag_waits<T: Turning>(
 /// itself. A ring would wake a thread of the kernel, and that thread the waiting one. If no such
 /// thread is parked, a second turn issues the flush. So does any turn before that of the woken
 /// thread.
-#[inline]
+// Always inlined: in an owned context it is one call.
+#[inline(always)]
 fn make_progress<T: Turning>(at: &mut T, gates: Gates, commit: Commit) -> Turned {
     let turned = at.turn_core(gates, commit);
-    if at.is_shared() && at.takes_left_flush() && !at.wake_for_flush() && !plants!(LeaveFlush) {
-        return at.turn_core(gates, commit);
+    if at.is_shared() && at.takes_left_flush() {
+        return issue_left_flush(at, gates, commit, turned);
     }
     turned
+}
+
+#[cold]
+fn issue_left_flush<T: Turning>(
+    at: &mut T,
+    gates: Gates,
+    commit: Commit,
+    turned: Turned,
+) -> Turned {
+    match at.wake_for_flush() || plants!(LeaveFlush) {
+        true => turned,
+        false => at.turn_core(gates, commit),
+    }
 }
 
 #[inline(never)]
