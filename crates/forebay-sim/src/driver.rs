@@ -209,7 +209,8 @@ impl DriverState {
             if std::mem::replace(&mut row.is_given_up, true) {
                 continue;
             }
-            if row.command.op == Op::Flush || is_file && row.is_fua {
+            checks.bios.failed(row.command.op, BlockStatus::Timeout);
+            if is_file && row.is_fua {
                 checks.bios.flush_failed(BlockStatus::Timeout);
             }
             if row.command.op != Op::Read {
@@ -594,6 +595,8 @@ impl Driver for Port<'_> {
         self.state.own.take_results(&mut self.state.ready);
         while let Some((tag, result)) = self.state.ready.pop_front() {
             self.checks.note(Kind::Complete, tag.index() as u64, code(result));
+            let row = &self.state.rows[tag.index()];
+            self.state.nr_flushes += u64::from(row.is_live && row.command.op == Op::Flush);
             self.hand_over(tag.index(), result);
             done.push(tag, result);
         }
@@ -656,7 +659,6 @@ impl Port<'_> {
             (Ok(_), _) => Unit::Idle,
         };
         checks.complete_units(&row.pieces, nr_moved, rest);
-        state.nr_flushes += u64::from(row.command.op == Op::Flush);
         match row.command.op {
             Op::Flush if row.is_synced => {}
             Op::Flush => complete_flush(row, result, device, checks),
