@@ -6,8 +6,8 @@
 //! these steps.
 //!
 //! Fault rules act where the `fault` driver of the library has them, above the device: a command
-//! that fails never reaches it, one that comes back short reaches it with less, and a delay begins
-//! when the device is done.
+//! that fails or hangs never reaches it, one that comes back short reaches it with less, and a
+//! delay begins when the device is done. Only a command that hangs can be cancelled.
 
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
@@ -67,9 +67,12 @@ pub(crate) struct Running<'a> {
 }
 
 impl Row {
-    /// Returns whether the command reaches the device: no rule completes it before.
+    /// Returns whether the command reaches the device: no rule completes it before, or keeps it.
     fn is_for_device(&self) -> bool {
-        !matches!(self.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(0)))
+        !matches!(
+            self.fault,
+            Some(FaultEffect::Fail(_) | FaultEffect::Short(0) | FaultEffect::Hang)
+        )
     }
 
     /// Returns how long the completion is delayed.
@@ -401,7 +404,8 @@ fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
     }
     let block_size = u64::from(checks.limits.logical_block_size);
     let nr_sure = row.result.unwrap_or(0) / block_size;
-    let is_exact = matches!(row.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(_)));
+    let is_exact =
+        matches!(row.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(_) | FaultEffect::Hang));
     device.apply(row.command.op, &row.pieces, (nr_sure, is_exact), &mut checks.bios);
 }
 
@@ -507,6 +511,8 @@ impl Port<'_> {
                 state.waiting.pop_front();
                 row.result = match row.fault {
                     Some(FaultEffect::Fail(status)) => Err(status),
+                    // Until it is cancelled.
+                    Some(FaultEffect::Hang) => continue,
                     _ => Ok(0),
                 };
                 heap.add(*now, done);
@@ -544,7 +550,9 @@ impl Driver for Port<'_> {
         let Device { engine, random, .. } = &mut *self.device;
         let admission = match fault {
             Some(FaultEffect::Busy) => Admission::Busy,
-            Some(FaultEffect::Fail(_) | FaultEffect::Short(0)) => Admission::Taken,
+            Some(FaultEffect::Fail(_) | FaultEffect::Short(0) | FaultEffect::Hang) => {
+                Admission::Taken
+            }
             _ if is_busy => Admission::Busy,
             _ => engine.admit(&command, self.now, random),
         };
@@ -604,6 +612,21 @@ impl Driver for Port<'_> {
 
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("a task waits between turns, not in one");
+    }
+
+    /// Completes a command that hangs by a rule. The device cancels no other one.
+    fn cancel(&mut self, tag: Tag) -> bool {
+        self.begin();
+        let Port { state, heap, now, .. } = self;
+        let (hctx, tag) = (state.hctx, tag.index());
+        let row = &mut state.rows[tag];
+        let hangs = row.fault == Some(FaultEffect::Hang) && row.own.is_none();
+        if hangs {
+            row.result = Err(BlockStatus::Timeout);
+            state.waiting.retain(|&waiting| waiting != tag);
+            heap.add(*now, Event::Done { hctx, tag });
+        }
+        hangs
     }
 
     fn withdraw(&mut self) {

@@ -9,6 +9,7 @@ use crate::coroutine::Task;
 use crate::device::{Device, Planted};
 use crate::file::SwarmFile;
 use crate::heap::Event;
+use crate::late::LateLog;
 use crate::plant::Plant;
 use crate::runtime::budget::Budget;
 use crate::runtime::hctx::Hctx;
@@ -66,6 +67,7 @@ pub(crate) struct World {
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
     pub(crate) tally: RefCell<Tally>,
+    pub(crate) late: LateLog,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
     current: Cell<usize>,
@@ -107,6 +109,7 @@ impl World {
             worker,
             makes_own_calls,
             tally: RefCell::default(),
+            late: LateLog::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
             plant,
@@ -370,6 +373,8 @@ impl World {
             counts: checks.trace.counts,
             tally: self.tally.take(),
             faults: self.faults(),
+            late: self.late.get(),
+            is_device_gone: self.device_state.is_failed(),
             stats,
             skipped_runs,
         }
