@@ -11,6 +11,7 @@ mod report;
 mod rows;
 mod run;
 mod scenario;
+mod seeds;
 mod settings;
 mod svg;
 mod table;
@@ -29,7 +30,8 @@ use forebay_fio::jobfile;
 use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
 use self::run::JobFile;
-use self::scenario::Described;
+use self::scenario::ScenarioFile;
+use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
 use self::total::Total;
 use crate::failure::Failure;
@@ -55,7 +57,7 @@ run a modelled device in real time:
   forebay bench --filename=model:nvme --compare='?wake=batch' ...";
 
 /// The arguments after `sim`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
     /// A fio job file, or a scenario: a file whose name ends with .toml
@@ -88,9 +90,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as
-    /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, any:offline:after=1000
-    /// or flush:delay=5ms (devices with a cache: fixed, flaky, sata); may be repeated. The first
-    /// rule that matches a request applies
+    /// read:medium:rate=0.01, write:short=4k:nth=10, any:busy:rate=0.2, any:offline:after=1000,
+    /// flush:delay=5ms (devices with a cache: fixed, flaky, sata), or, with --set
+    /// io_timeout_ms=30, read:hang:nth=100; may be repeated. The first rule that matches a request
+    /// applies
     #[arg(long, value_name = "OPS:EFFECT[:WHEN...]", conflicts_with_all = ["random", "nbd"])]
     faults: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated
@@ -121,8 +124,7 @@ pub(crate) struct Args {
 #[derive(Debug)]
 pub(crate) struct Plan {
     load: Load,
-    first_seed: u64,
-    nr_seeds: u64,
+    seeds: Seeds,
 }
 
 /// The scenarios.
@@ -133,33 +135,33 @@ enum Load {
     /// Random bios.
     Random(Options),
     /// The scenario of a file.
-    Described(Box<Described>),
+    Scenario(Box<ScenarioFile>),
     /// The bios of a job file.
     Jobs(Box<JobFile>),
 }
 
 /// Runs the simulation that the arguments select.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let Plan { load, first_seed, nr_seeds } = plan(args)?;
+    let Plan { load, seeds } = plan(args)?;
     match load {
-        Load::Nbd => nbd::run(first_seed, nr_seeds),
-        Load::Random(options) => run_random(args, &options, first_seed, nr_seeds),
-        Load::Described(described) => scenario::main(args, &described, first_seed, nr_seeds),
-        Load::Jobs(file) => run::main(args, &file, first_seed, nr_seeds),
+        Load::Nbd => nbd::main(args, seeds),
+        Load::Random(options) => run_random(args, &options, seeds),
+        Load::Scenario(file) => scenario::main(args, &file, seeds),
+        Load::Jobs(file) => run::main(args, &file, seeds),
     }
 }
 
 /// Returns the simulation that the arguments select.
 pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
-    let first_seed = args.seed.unwrap_or_else(new_seed);
+    let seeds = Seeds::new(args.seed.unwrap_or_else(new_seed), args.seeds.unwrap_or(1));
     if args.nbd {
-        return Ok(Plan { load: Load::Nbd, first_seed, nr_seeds: args.seeds.unwrap_or(1) });
+        return Ok(Plan { load: Load::Nbd, seeds });
     }
     let Some(path) = &args.job else {
-        return random_plan(args, first_seed);
+        return Ok(Plan { load: Load::Random(random_options(args)?), seeds });
     };
     if scenario::is_scenario(path) {
-        return described_plan(path, args);
+        return scenario_plan(path, args);
     }
     if let Some(figure) =
         args.svg.as_ref().filter(|_| args.compare.is_empty() && args.sweep.is_none())
@@ -174,12 +176,11 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
     let (is_json, svg) = (args.json, args.svg.clone());
     let file = JobFile { path: path.clone(), command, variants, is_json, svg };
-    let nr_seeds = args.seeds.unwrap_or(1);
-    Ok(Plan { load: Load::Jobs(Box::new(file)), first_seed, nr_seeds })
+    Ok(Plan { load: Load::Jobs(Box::new(file)), seeds })
 }
 
 /// Returns the scenario of a file. Seeds of the command line override those of the file.
-fn described_plan(path: &Path, args: &Args) -> Result<Plan, Failure> {
+fn scenario_plan(path: &Path, args: &Args) -> Result<Plan, Failure> {
     let given = [
         ("--compare", !args.compare.is_empty()),
         ("--sweep", args.sweep.is_some()),
@@ -190,14 +191,14 @@ fn described_plan(path: &Path, args: &Args) -> Result<Plan, Failure> {
         let why = "a scenario measures no job of fio; leave it out, or give a job file";
         return Err(Failure::Usage(format!("{option}: {why}")));
     }
-    let described = scenario::read(path, args, fault_rules(&args.faults)?)?;
-    let first_seed = args.seed.or(described.first_seed).unwrap_or_else(new_seed);
-    let nr_seeds = args.seeds.or(described.nr_seeds).unwrap_or(1);
-    Ok(Plan { load: Load::Described(Box::new(described)), first_seed, nr_seeds })
+    let file = scenario::read(path, args, fault_rules(&args.faults)?)?;
+    let first_seed = args.seed.or(file.first_seed).unwrap_or_else(new_seed);
+    let seeds = Seeds::new(first_seed, args.seeds.or(file.nr_seeds).unwrap_or(1));
+    Ok(Plan { load: Load::Scenario(Box::new(file)), seeds })
 }
 
-/// Returns the random scenarios that the arguments select.
-fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
+/// Returns the settings of the random scenarios that the arguments select.
+fn random_options(args: &Args) -> Result<Options, Failure> {
     if !args.random {
         let what = "nothing to simulate: give a fio job file, a scenario, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
@@ -206,12 +207,11 @@ fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
         .wake
         .as_deref()
         .map(|name| settings::wake_policy(name).map_err(|error| format!("--wake={name}: {error}")));
-    let options = Options {
+    Ok(Options {
         wake: wake.transpose().map_err(Failure::Usage)?,
         queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
-    };
-    Ok(Plan { load: Load::Random(options), first_seed, nr_seeds: args.seeds.unwrap_or(1) })
+    })
 }
 
 /// Returns the settings of the command line.
@@ -270,23 +270,19 @@ fn fault_rules(texts: &[String]) -> Result<Vec<FaultRule>, Failure> {
 }
 
 /// Runs a random scenario for each seed, and prints the sums.
-fn run_random(
-    args: &Args,
-    options: &Options,
-    first_seed: u64,
-    nr_seeds: u64,
-) -> Result<(), Failure> {
-    let mut total = Total::new(nr_seeds);
-    for nth in 0..nr_seeds {
-        let seed = first_seed.wrapping_add(nth);
-        let summary = run_seed(seed, options).map_err(|violation| {
-            total.clear_line();
-            run::broken(&violation, &replay(args, seed, 1))
-        })?;
-        total.add(&summary);
-    }
+fn run_random(args: &Args, options: &Options, seeds: Seeds) -> Result<(), Failure> {
+    let mut total = Total::new(seeds);
+    let outcome = seeds.for_each(
+        args,
+        |seed| Ok(run_seed(seed, options)),
+        |summary| {
+            total.add(&summary);
+            Ok(())
+        },
+    );
     total.clear_line();
-    output::stdout(&total.report(first_seed, "", &replay(args, first_seed, nr_seeds)))
+    outcome?;
+    output::stdout(&total.report("", &seeds.replay(args)))
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.
@@ -306,6 +302,7 @@ fn new_seed() -> u64 {
 /// Returns the command that repeats the runs of these seeds.
 fn replay(args: &Args, seed: u64, nr_seeds: u64) -> String {
     let mut text = match &args.job {
+        None if args.nbd => String::from("forebay sim --nbd"),
         None => String::from("forebay sim --random"),
         Some(path) => format!("forebay sim {}", quoted(&path.display().to_string())),
     };

@@ -124,6 +124,8 @@ mod chosen {
         FailFlush: "a bio ends with its own status",
         /// The queue is still held after its flush has ended.
         KeepHold: "F5:",
+        /// A flush is issued for one of the requests that wait for it.
+        FlushSingly: "F6:",
         /// A request that overlaps a retry is issued.
         PassRetry: "A1:",
         /// A write is tried again although a later one may have overtaken it.

@@ -6,8 +6,8 @@
 //! these steps.
 //!
 //! Fault rules act where the `fault` driver of the library has them, above the device: a command
-//! that fails never reaches it, one that comes back short reaches it with less, and a delay begins
-//! when the device is done.
+//! that fails or hangs never reaches it, one that comes back short reaches it with less, and a
+//! delay begins when the device is done. Only a command that hangs can be cancelled.
 
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
@@ -67,9 +67,12 @@ pub(crate) struct Running<'a> {
 }
 
 impl Row {
-    /// Returns whether the command reaches the device: no rule completes it before.
+    /// Returns whether the command reaches the device: no rule completes it before, or keeps it.
     fn is_for_device(&self) -> bool {
-        !matches!(self.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(0)))
+        !matches!(
+            self.fault,
+            Some(FaultEffect::Fail(_) | FaultEffect::Short(0) | FaultEffect::Hang)
+        )
     }
 
     /// Returns how long the completion is delayed.
@@ -209,7 +212,8 @@ impl DriverState {
             if std::mem::replace(&mut row.is_given_up, true) {
                 continue;
             }
-            if row.command.op == Op::Flush || is_file && row.is_fua {
+            checks.bios.failed(row.command.op, BlockStatus::Timeout);
+            if is_file && row.is_fua {
                 checks.bios.flush_failed(BlockStatus::Timeout);
             }
             if row.command.op != Op::Read {
@@ -401,7 +405,8 @@ fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
     }
     let block_size = u64::from(checks.limits.logical_block_size);
     let nr_sure = row.result.unwrap_or(0) / block_size;
-    let is_exact = matches!(row.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(_)));
+    let is_exact =
+        matches!(row.fault, Some(FaultEffect::Fail(_) | FaultEffect::Short(_) | FaultEffect::Hang));
     device.apply(row.command.op, &row.pieces, (nr_sure, is_exact), &mut checks.bios);
 }
 
@@ -507,6 +512,8 @@ impl Port<'_> {
                 state.waiting.pop_front();
                 row.result = match row.fault {
                     Some(FaultEffect::Fail(status)) => Err(status),
+                    // Until it is cancelled.
+                    Some(FaultEffect::Hang) => continue,
                     _ => Ok(0),
                 };
                 heap.add(*now, done);
@@ -544,7 +551,9 @@ impl Driver for Port<'_> {
         let Device { engine, random, .. } = &mut *self.device;
         let admission = match fault {
             Some(FaultEffect::Busy) => Admission::Busy,
-            Some(FaultEffect::Fail(_) | FaultEffect::Short(0)) => Admission::Taken,
+            Some(FaultEffect::Fail(_) | FaultEffect::Short(0) | FaultEffect::Hang) => {
+                Admission::Taken
+            }
             _ if is_busy => Admission::Busy,
             _ => engine.admit(&command, self.now, random),
         };
@@ -595,6 +604,8 @@ impl Driver for Port<'_> {
         self.state.own.take_results(&mut self.state.ready);
         while let Some((tag, result)) = self.state.ready.pop_front() {
             self.checks.note(Kind::Complete, tag.index() as u64, code(result));
+            let row = &self.state.rows[tag.index()];
+            self.state.nr_flushes += u64::from(row.is_live && row.command.op == Op::Flush);
             self.hand_over(tag.index(), result);
             done.push(tag, result);
         }
@@ -602,6 +613,21 @@ impl Driver for Port<'_> {
 
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
         unreachable!("a task waits between turns, not in one");
+    }
+
+    /// Completes a command that hangs by a rule. The device cancels no other one.
+    fn cancel(&mut self, tag: Tag) -> bool {
+        self.begin();
+        let Port { state, heap, now, .. } = self;
+        let (hctx, tag) = (state.hctx, tag.index());
+        let row = &mut state.rows[tag];
+        let hangs = row.fault == Some(FaultEffect::Hang) && row.own.is_none();
+        if hangs {
+            row.result = Err(BlockStatus::Timeout);
+            state.waiting.retain(|&waiting| waiting != tag);
+            heap.add(*now, Event::Done { hctx, tag });
+        }
+        hangs
     }
 
     fn withdraw(&mut self) {
@@ -657,7 +683,6 @@ impl Port<'_> {
             (Ok(_), _) => Unit::Idle,
         };
         checks.complete_units(&row.pieces, nr_moved, rest);
-        state.nr_flushes += u64::from(row.command.op == Op::Flush);
         match row.command.op {
             Op::Flush if row.is_synced => {}
             Op::Flush => complete_flush(row, result, device, checks),

@@ -125,6 +125,10 @@ impl JobDisk {
         for rule in &self.faults {
             let why = match not_injected(rule.effect()) {
                 Some(why) => Some(format!("not simulated: {why}")),
+                None if rule.effect() == FaultEffect::Hang && self.policy.io_timeout_ns == 0 => {
+                    let why = "without a time limit, a run with a request that hangs does not end";
+                    Some(format!("expected io_timeout_ms: {why}"))
+                }
                 None => rule.check(limits, false).err().map(|needed| format!("expected {needed}")),
             };
             if let Some(why) = why {
@@ -184,13 +188,11 @@ fn not_injected(effect: FaultEffect) -> Option<&'static str> {
         FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => {
             Some("the simulated disk of a job is no file; `forebay sim --random` has files")
         }
-        FaultEffect::Hang => {
-            Some("the simulated device does not cancel requests, so the run would not end")
-        }
         FaultEffect::Fail(_)
         | FaultEffect::Short(_)
         | FaultEffect::Busy
-        | FaultEffect::Delay(_) => None,
+        | FaultEffect::Delay(_)
+        | FaultEffect::Hang => None,
     }
 }
 

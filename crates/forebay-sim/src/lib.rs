@@ -22,8 +22,7 @@
 //! another one, which has no checkers.
 //!
 //! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
-//! the time that real processors take, reopening a disk after a crash (except in [`nbd`]), and, so
-//! far, request timeouts.
+//! the time that real processors take, and reopening a disk after a crash (except in [`nbd`]).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![allow(
@@ -34,7 +33,6 @@
 pub mod calibrate;
 mod check;
 mod coroutine;
-mod described;
 mod device;
 mod device_spec;
 mod driver;
@@ -45,11 +43,13 @@ pub mod histories;
 mod image;
 mod jobs;
 pub mod lab;
+mod late;
 pub mod nbd;
 mod own_call;
 mod plant;
 mod runtime;
 mod scenario;
+mod scenario_spec;
 mod scheduler;
 pub mod sectors;
 mod sparse;
@@ -61,12 +61,15 @@ mod wake;
 mod world;
 
 pub use check::rules::RULES;
-pub use described::{EventSpec, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario};
 pub use device_spec::{DeviceSpec, MachineSpec};
-pub use forebay_core::{Gate, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
+pub use forebay_core::{
+    Gate, LateRequest, LateStage, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size,
+};
 pub use forebay_model::{FaultRule, machines, parse_time_ns};
 pub use jobs::{JobDisk, JobError, run_jobs};
+pub use late::Late;
 pub use plant::Plant;
+pub use scenario_spec::{EventSpec, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario};
 pub use summary::{CrashPoint, Reached, Summary, Tally};
 pub use task::figures::CloneFigures;
 pub use violation::Violation;

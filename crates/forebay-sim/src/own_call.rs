@@ -44,7 +44,9 @@ impl OwnCalls {
         let task = self.offered_by?;
         let is_own = rq.op.moves_data() && rq.owner() == task as u64;
         let suits = rq.op == Op::Flush || is_own && rq.nr_bios == 1 && rq.nr_segments == 1;
-        if !suits {
+        // An earlier turn of the same run may have left one to the task, which makes it first.
+        let has_one = self.left.iter().any(|left| left.task == task);
+        if !suits || has_one {
             return None;
         }
         self.offered_by = None;

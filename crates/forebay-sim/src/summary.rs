@@ -1,6 +1,7 @@
 //! Summary of a run that broke no rule.
 
 use crate::lab::jain;
+use crate::late::Late;
 use crate::runtime::thread::Ended;
 use crate::task::figures::CloneFigures;
 use crate::trace::{Kind, NR_KINDS};
@@ -34,6 +35,10 @@ pub struct Summary {
     pub tally: Tally,
     /// The fault rules of the disk, and the number of commands that each of them changed.
     pub faults: Vec<(String, u64)>,
+    /// Requests over their time limit.
+    pub late: Late,
+    /// The device counts as gone at the end.
+    pub is_device_gone: bool,
     /// The layer's statistics.
     pub stats: QueueStats,
     /// Runs that were left to the holder of the token.
@@ -245,6 +250,8 @@ impl Summary {
             ("crash points", self.nr_crash_points),
             ("writes promised to be durable", self.nr_promises),
             ("failed bios", self.tally.nr_failed),
+            ("requests over their time limit", stats.timeouts),
+            ("devices given up", self.late.nr_given_up),
         ]);
         counts
     }

@@ -9,6 +9,7 @@ use crate::coroutine::Task;
 use crate::device::{Device, Planted};
 use crate::file::SwarmFile;
 use crate::heap::Event;
+use crate::late::LateLog;
 use crate::plant::Plant;
 use crate::runtime::budget::Budget;
 use crate::runtime::hctx::Hctx;
@@ -66,6 +67,7 @@ pub(crate) struct World {
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
     pub(crate) tally: RefCell<Tally>,
+    pub(crate) late: LateLog,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
     current: Cell<usize>,
@@ -84,9 +86,7 @@ impl World {
         let nr_hctxs = policy.nr_hw_queues as usize;
         let layer_limits = plant.map_or(limits, |plant| plant.limits(limits));
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
-        let mut checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
-        // Some random scenarios exceed the bound by one; see PLAN.md.
-        checks.bounds_flushes = times.nr_interrupts > 0;
+        let checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, times, stream(1)),
@@ -109,6 +109,7 @@ impl World {
             worker,
             makes_own_calls,
             tally: RefCell::default(),
+            late: LateLog::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
             plant,
@@ -372,6 +373,8 @@ impl World {
             counts: checks.trace.counts,
             tally: self.tally.take(),
             faults: self.faults(),
+            late: self.late.get(),
+            is_device_gone: self.device_state.is_failed(),
             stats,
             skipped_runs,
         }

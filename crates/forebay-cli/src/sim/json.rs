@@ -7,9 +7,10 @@
 use forebay::IoError;
 use forebay_fio::cmdline::CommandLine;
 use forebay_fio::report::{JobError, JobReport, Report, json};
-use forebay_sim::{CloneFigures, JobDisk, Summary};
+use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Summary};
 use serde_json::{Map, Value, json};
 
+use super::report::stage_name;
 use super::rows::{Figure, Row};
 use super::run::Run;
 use super::variants::Variant;
@@ -159,6 +160,8 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "fairness": Figure::Fairness.of(run),
         "failed_bios": Map::from_iter(failures),
         "faults": faults.collect::<Vec<_>>(),
+        "late_requests": late_requests(&summary.late),
+        "device_gone": summary.is_device_gone,
         "runs": summary.stats.runs_made + summary.skipped_runs,
         "skipped_runs": summary.skipped_runs,
         "policy": policy_of(disk),
@@ -176,6 +179,19 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         object = figures.into_iter().chain(object).collect();
     }
     object
+}
+
+/// Returns the requests over their time limit, by the layer's reaction, and the first of them.
+fn late_requests(late: &Late) -> Value {
+    let first = late.first.iter().map(|&LateRequest { op, start, len, stage }| {
+        json!({ "op": op.name(), "start": start, "len": len, "stage": stage_name(stage) })
+    });
+    json!({
+        "cancelled": late.nr_cancelled,
+        "awaited": late.nr_awaited,
+        "given_up": late.nr_given_up,
+        "first": first.collect::<Vec<_>>(),
+    })
 }
 
 /// Returns the settings of the layer.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_sim::Summary;
+use forebay_sim::{LateRequest, LateStage, Summary};
 
 use super::run::Run;
 
@@ -27,6 +27,7 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
     for (rule, nr) in &summary.faults {
         let _ = writeln!(text, "  faults       : {nr} by {rule}");
     }
+    text += &late(summary);
     text += &match run.has_times() {
         true => speed(&run),
         false => "  speed        : not shown: this device has random latencies\n".to_owned(),
@@ -71,6 +72,36 @@ pub(super) fn statuses(failures: impl Iterator<Item = (&'static str, u64)>) -> S
     match failures.is_empty() {
         true => String::new(),
         false => format!(" ({})", failures.join(", ")),
+    }
+}
+
+/// Returns the lines of requests over their time limit, and of a device that is gone.
+fn late(summary: &Summary) -> String {
+    let (late, mut text) = (&summary.late, String::new());
+    // Writing into a String does not fail.
+    if summary.stats.timeouts > 0 {
+        let _ = writeln!(
+            text,
+            "  timeouts     : {} over the time limit, {} cancelled, {} bios ended early",
+            summary.stats.timeouts, late.nr_cancelled, summary.stats.early_ends,
+        );
+    }
+    for LateRequest { op, start, len, stage } in &late.first {
+        let stage = stage_name(*stage);
+        let _ = writeln!(text, "  late         : {} of {len} bytes at {start}: {stage}", op.name());
+    }
+    if summary.is_device_gone {
+        text += "  device       : gone at the end: new I/O ends with offline\n";
+    }
+    text
+}
+
+/// Returns the layer's reaction to a late request.
+pub(super) fn stage_name(stage: LateStage) -> &'static str {
+    match stage {
+        LateStage::Cancelled => "cancelled",
+        LateStage::Awaited => "awaited",
+        LateStage::GivenUp => "given up",
     }
 }
 

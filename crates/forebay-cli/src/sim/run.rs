@@ -7,9 +7,10 @@ use forebay_fio::stats::Latency;
 use forebay_sim::{JobError, Summary, Violation, run_jobs};
 
 use super::rows::Row;
+use super::seeds::Seeds;
 use super::svg::{self, About};
 use super::variants::Variant;
-use super::{Args, json, replay, report, settings, table};
+use super::{Args, json, report, settings, table};
 use crate::failure::Failure;
 use crate::output;
 
@@ -34,16 +35,14 @@ impl JobFile {
     }
 
     /// Runs the jobs on a disk.
-    fn run(&self, variant: &Variant, seed: u64, replay: &str) -> Result<Summary, Failure> {
-        let run = run_jobs(&self.command.jobs, seed, &variant.disk, None);
-        let summary = match run {
-            Ok(run) => run.map_err(|violation| broken(&violation, replay)),
-            Err(error @ JobError::Fault { .. }) => Err(Failure::Usage(format!("--faults={error}"))),
-            Err(error) => Err(Failure::Usage(format!("{}: {error}", self.path.display()))),
-        };
-        summary.map_err(|failure| match &variant.name {
-            Some(name) => failure.with_context(&format!("{name}: ")),
-            None => failure,
+    fn run(
+        &self,
+        variant: &Variant,
+        seed: u64,
+    ) -> Result<Result<Summary, Box<Violation>>, Failure> {
+        run_jobs(&self.command.jobs, seed, &variant.disk, None).map_err(|error| match error {
+            JobError::Fault { .. } => Failure::Usage(format!("--faults={error}")),
+            _ => Failure::Usage(format!("{}: {error}", self.path.display())),
         })
     }
 }
@@ -99,27 +98,26 @@ impl Run<'_> {
 }
 
 /// Runs the jobs, and prints the results.
-pub(super) fn main(
-    args: &Args,
-    file: &JobFile,
-    first_seed: u64,
-    nr_seeds: u64,
-) -> Result<(), Failure> {
+pub(super) fn main(args: &Args, file: &JobFile, seeds: Seeds) -> Result<(), Failure> {
     let is_timed = file.is_timed();
     let is_compared = file.variants.len() > 1 || args.sweep.is_some();
     let mut summaries = Vec::new();
     for variant in &file.variants {
         let mut of_variant = Vec::new();
-        for nth in 0..nr_seeds {
-            let seed = first_seed.wrapping_add(nth);
-            let replay = replay(args, seed, 1);
-            let summary = file.run(variant, seed, &replay)?;
+        let run = |seed| file.run(variant, seed);
+        let outcome = seeds.for_each(args, run, |summary| {
             if !is_compared && !file.is_json {
                 let run = Run { variant, summary: &summary, is_timed };
+                let replay = Seeds::new(summary.seed, 1).replay(args);
                 output::stdout(&report::text(run, &replay))?;
             }
             of_variant.push(summary);
-        }
+            Ok(())
+        });
+        outcome.map_err(|failure| match &variant.name {
+            Some(name) => failure.with_context(&format!("{name}: ")),
+            None => failure,
+        })?;
         summaries.push((variant, of_variant));
     }
     let rows = summaries.iter().map(|(variant, summaries)| {
@@ -133,14 +131,14 @@ pub(super) fn main(
             false => json::of_runs(&file.command, &rows[0].runs),
         })?;
     } else if is_compared {
-        let replay = replay(args, first_seed, nr_seeds);
+        let replay = seeds.replay(args);
         output::stdout(&format!("{}replay with: {replay}\n", table::render(&rows)))?;
     }
     // After the results, which a failure must not lose.
     if let Some(path) = &file.svg {
         let about = About {
             load: file.path.display().to_string(),
-            nr_seeds,
+            nr_seeds: seeds.nr(),
             key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
         };
         std::fs::write(path, svg::render(&about, &rows)).map_err(|error| {
@@ -148,9 +146,4 @@ pub(super) fn main(
         })?;
     }
     Ok(())
-}
-
-/// Returns the failure of a run that broke a rule.
-pub(super) fn broken(violation: &Violation, replay: &str) -> Failure {
-    Failure::Run(format!("{violation}\nreplay with: {replay}"))
 }

@@ -15,7 +15,6 @@ const WAKE: &str = "wake";
 /// Keys of a disk spec that have no effect in virtual time: the reason, and the remedy.
 const NOT_SIMULATED: &[(&str, &str)] = &[
     ("kick", "committing a batch takes no virtual time; leave it out"),
-    ("run_queue", "use `forebay lab run`"),
     ("async_depth", "jobs submit no background I/O; leave it out"),
     ("iostats", "the report has no latencies inside the layer; leave it out"),
     ("nr_bios", "iodepth limits the I/Os of a job; leave it out"),
@@ -23,8 +22,6 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("service", "the jobs' threads complete all I/O; leave it out"),
     ("fua", "jobs write without FUA; leave it out"),
     ("flush_pending_ms", "no flush waits for writes to join it; leave it out"),
-    ("io_timeout_ms", "a modelled device completes every request; leave it out"),
-    ("io_timeout_grace_ms", "a modelled device completes every request; leave it out"),
     ("exclusive", "no other program is simulated; leave it out"),
     ("lock", "no other program is simulated; leave it out"),
     ("read_only", "use rw=read"),
@@ -33,10 +30,10 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("logical_block_size", "it follows from the block sizes of the jobs; leave it out"),
 ];
 
-/// Keys of [`NOT_SIMULATED`] that have an effect on the tasks of a described scenario.
-const OF_DESCRIBED_TASKS: [&str; 2] = ["async_depth", "flush_pending_ms"];
+/// Keys of [`NOT_SIMULATED`] that have an effect on the tasks of a scenario file.
+const ONLY_IN_SCENARIOS: [&str; 2] = ["async_depth", "flush_pending_ms"];
 
-/// Keys of [`NOT_SIMULATED`] for which a described scenario has another reason.
+/// Keys of [`NOT_SIMULATED`] for which a scenario file has another reason.
 const NOT_IN_SCENARIOS: &[(&str, &str)] = &[
     ("nr_bios", "`max_burst` limits the I/Os of a task; leave it out"),
     ("service", "the tasks' threads complete all I/O; leave it out"),
@@ -51,8 +48,8 @@ const NOT_IN_SCENARIOS: &[(&str, &str)] = &[
 pub(super) enum Tasks {
     /// Jobs of fio.
     Jobs,
-    /// The tasks of a described scenario, which also submit background I/O and durable writes.
-    Described,
+    /// The tasks of a scenario file, which also submit background I/O and durable writes.
+    Scenario,
 }
 
 /// Settings in the order in which they were given; a later one replaces an earlier one.
@@ -168,8 +165,8 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(),
 /// Returns why a key of a disk spec has no effect; `None` if it has one, or is no key.
 fn not_simulated(key: &str, tasks: Tasks) -> Option<&'static str> {
     let of_tasks = match tasks {
-        Tasks::Described if OF_DESCRIBED_TASKS.contains(&key) => return None,
-        Tasks::Described => NOT_IN_SCENARIOS,
+        Tasks::Scenario if ONLY_IN_SCENARIOS.contains(&key) => return None,
+        Tasks::Scenario => NOT_IN_SCENARIOS,
         Tasks::Jobs => &[],
     };
     let mut reasons = of_tasks.iter().chain(NOT_SIMULATED);
@@ -207,7 +204,7 @@ fn keys(tasks: Tasks) -> String {
     let knobs = KNOBS.iter().map(|knob| knob.key).filter(is_simulated);
     let keys: Vec<_> = [DEVICE].into_iter().chain(knobs).chain([MAX_SECTORS_KB]).collect();
     let of_files = match tasks {
-        Tasks::Described => " and, in a scenario file, size and block_size",
+        Tasks::Scenario => " and, in a scenario file, size and block_size",
         Tasks::Jobs => "",
     };
     keys.join(", ") + of_files
@@ -296,7 +293,7 @@ mod tests {
         assert!(
             refused(&["kick=loop-end"]).starts_with("kick=loop-end: not simulated: committing")
         );
-        assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, wake"));
+        assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, run_queue, wake"));
         assert!(refused(&["device=floppy"]).starts_with("device=floppy: unknown device"));
         assert!(refused(&["latency_ns=3"]).ends_with("use --device NAME:latency_ns=3"));
         assert!(refused(&["device=nvme", "size=2g"]).ends_with("use --device NAME:size=2g"));
@@ -349,19 +346,19 @@ mod tests {
             ("read_only", "give tasks without writes"),
             ("logical_block_size", "use block_size"),
         ] {
-            let error = check(key, "7", Tasks::Described).expect_err(key);
+            let error = check(key, "7", Tasks::Scenario).expect_err(key);
             assert!(error.starts_with(&format!("not simulated: {why}")), "{error}");
         }
         for key in KNOBS.iter().map(|knob| knob.key).chain(["seed", "data"]) {
-            if let Err(error) = check(key, "?", Tasks::Described) {
+            if let Err(error) = check(key, "?", Tasks::Scenario) {
                 assert!(!error.contains("job"), "{key}: {error}");
             }
         }
-        let unknown = check("colour", "red", Tasks::Described).expect_err("no such key");
+        let unknown = check("colour", "red", Tasks::Scenario).expect_err("no such key");
         for key in ["async_depth", "flush_pending_ms", "size and block_size"] {
             assert!(unknown.contains(key), "{unknown}");
         }
-        check("async_depth", "4", Tasks::Described).expect("it has an effect");
+        check("async_depth", "4", Tasks::Scenario).expect("it has an effect");
     }
 
     #[test]

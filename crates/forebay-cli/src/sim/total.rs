@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use forebay_sim::Summary;
 
+use super::seeds::Seeds;
 use crate::output::ProgressLine;
 
 /// Between two updates of the progress line.
@@ -13,7 +14,7 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 /// The sums over all seeds, and the progress line.
 #[derive(Debug)]
 pub(super) struct Total {
-    nr_seeds: u64,
+    seeds: Seeds,
     nr_done: u64,
     nr_bios: u64,
     nr_steps: u64,
@@ -29,9 +30,9 @@ pub(super) struct Total {
 }
 
 impl Total {
-    pub(super) fn new(nr_seeds: u64) -> Total {
+    pub(super) fn new(seeds: Seeds) -> Total {
         Total {
-            nr_seeds,
+            seeds,
             nr_done: 0,
             nr_bios: 0,
             nr_steps: 0,
@@ -57,7 +58,7 @@ impl Total {
         let last = self.shown.unwrap_or(self.started);
         if self.is_terminal && last.elapsed() >= PROGRESS_PERIOD {
             self.shown = Some(Instant::now());
-            let percent = self.nr_done * 100 / self.nr_seeds;
+            let percent = self.nr_done * 100 / self.seeds.nr();
             let (nr, bios) = (self.nr_done, self.nr_bios);
             self.line.show(&format!("{nr} seeds ({percent} %), {bios} bios checked"));
         }
@@ -68,18 +69,15 @@ impl Total {
     }
 
     /// Returns the report, with further lines before the command that repeats the runs.
-    pub(super) fn report(&self, first: u64, lines: &str, replay: &str) -> String {
-        let which = match self.nr_seeds {
-            1 => format!("seed {first}"),
-            nr => format!("{nr} seeds from {first}"),
-        };
+    pub(super) fn report(&self, lines: &str, replay: &str) -> String {
         format!(
-            "{which}: no rule is broken\n  \
+            "{}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
                power cuts   : checked at {} moments, {} writes durable\n\
              {lines}  \
                trace hash   : {:016x}\n  \
                replay with  : {replay}\n",
+            self.seeds,
             self.nr_bios,
             self.nr_steps,
             self.nr_blocks_read,

@@ -88,6 +88,51 @@ fn jobs_end_when_the_device_is_gone() {
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["offline"]);
 }
 
+/// Runs a read at a time, of which the fifth hits the rule, with a time limit of 30 ms.
+fn run_with_time_limit(rule: &str, more: &[&str]) -> Value {
+    let limit = ["--json", "--device", "fixed", "--set", "io_timeout_ms=30"];
+    let args = [&limit[..], &["--faults", rule], more].concat();
+    let output = sim(&folder(), "rw=randread\nsize=1m\nnumber_ios=20", &args);
+    serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+}
+
+#[test]
+fn request_that_hangs_ends_exactly_with_its_time_limit() {
+    let value = run_with_time_limit("read:hang:nth=5", &[]);
+    let layer = &value["forebay"][0];
+    assert_eq!(layer["faults"][0]["injected"], 4);
+    assert_eq!((&layer["timeouts"], &layer["failed_bios"]["timeout"]), (&4.into(), &4.into()));
+    let late = &layer["late_requests"];
+    assert_eq!((&late["cancelled"], &late["given_up"]), (&4.into(), &0.into()));
+    assert_eq!((&late["first"][0]["op"], &late["first"][0]["len"]), (&"read".into(), &4096.into()));
+    assert_eq!(layer["device_gone"], false);
+    // Sixteen reads of 80 us, and four that take 30 ms, with a few steps of the task each.
+    let time_ns = number(&layer["virtual_time_ns"]);
+    assert!((121_280_000.0..121_380_000.0).contains(&time_ns), "{time_ns}");
+}
+
+#[test]
+fn device_that_cancels_nothing_is_gone_after_the_grace_period() {
+    let value = run_with_time_limit("read:delay=1s:nth=5", &["--set", "io_timeout_grace_ms=20"]);
+    let layer = &value["forebay"][0];
+    let late = &layer["late_requests"];
+    assert_eq!((&late["awaited"], &late["given_up"]), (&1.into(), &1.into()));
+    assert_eq!(layer["device_gone"], true);
+    // A job's memory is borrowed, so its read ends with the device's own result (H2, H4).
+    let failed = layer["failed_bios"].as_object().expect("statuses");
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["offline"]);
+    assert!(number(&layer["virtual_time_ns"]) > 1e9);
+    let job = "rw=randread\nsize=1m\nnumber_ios=20\nio_timeout_ms=30\nio_timeout_grace_ms=20";
+    let text = stdout(&sim(&folder(), job, &["--faults", "read:delay=1s:nth=5"]));
+    for line in [
+        "  timeouts     : 1 over the time limit, 0 cancelled, 0 bios ended early\n",
+        "  late         : read of 4096 bytes at ",
+        "  device       : gone at the end: new I/O ends with offline",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
 #[test]
 fn same_seed_injects_the_same_faults() {
     let once = |seed: &str| {
@@ -110,7 +155,7 @@ fn rules_without_an_effect_in_the_simulator_are_refused_by_name() {
             "rate=2: expected rate=P with a number from 0 to 1, not 'rate=2'",
         ),
         (&["--faults", "flush:lie"], "--faults=flush:lie: not simulated: the checkers would"),
-        (&["--faults", "read:hang"], "--faults=read:hang: not simulated: the simulated device"),
+        (&["--faults", "read:hang"], "--faults=read:hang: expected io_timeout_ms: without a time"),
         (&["--faults", "write:nofua"], "--faults=write:nofua: not simulated: the checkers would"),
         (&["--faults", "write:writeback=io"], "not simulated: the simulated disk of a job is no"),
         (&["--faults", "read:again"], "--faults=read:again: not simulated: only the layer itself"),

@@ -71,6 +71,7 @@ fn every_key_changes_the_run() {
         ("disk", "nomerges = 2"),
         ("disk", "nr_requests = 2"),
         ("disk", "elide = true"),
+        ("disk", "run_queue = \"always\""),
         ("file", "write_back_errors = 100"),
         ("file", "write_back_errors = 100\nforeign_syncs = 1000"),
         ("interleaving", "switches = 1024"),
@@ -137,6 +138,27 @@ fn check_refused(text: &str, message: &str) {
     assert_eq!(output.status.code(), Some(2), "{text}: {}", stderr(&output));
     assert!(stderr(&output).contains(message), "{text}: {}", stderr(&output));
     assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn time_limits_change_the_run() {
+    let slow = |keys: &str| {
+        let text = with("none", "").replacen("\"fixed\"", "\"fixed:latency_ns=3000000\"", 1);
+        report(&text.replacen("queue_depth = 6", &format!("queue_depth = 6\n{keys}"), 1), &[])
+    };
+    assert_ne!(slow("io_timeout_ms = 1"), slow(""));
+    let with_grace = slow("io_timeout_ms = 1\nio_timeout_grace_ms = 1");
+    assert_ne!(with_grace, slow("io_timeout_ms = 1"));
+    assert!(with_grace.contains("devices given up="), "{with_grace}");
+}
+
+#[test]
+fn request_of_a_scenario_may_hang_if_there_is_a_time_limit() {
+    let text = with("top", "faults = [\"read:hang:nth=9\"]");
+    check_refused(&text, "faults: read:hang:nth=9: expected io_timeout_ms: without a time limit");
+    let text =
+        report(&text.replacen("queue_depth = 6", "queue_depth = 6\nio_timeout_ms = 2", 1), &[]);
+    assert!(text.contains("timeouts=") && !text.contains("devices given up="), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::admission::classes::Classes;
 use crate::admission::lines::Lines;
 use crate::bio::BioFlags;
 use crate::ctx::SoftwareQueue;
+use crate::flush::Steps;
 use crate::hctx::{HardwareContext, Turn};
 use crate::plant::plants;
 use crate::policy::Policy;
@@ -83,6 +84,10 @@ impl HardwareContext {
             self.has_special |= !rq.is_whole_data();
             return self.incoming.push(rq);
         };
+        if rq.steps.current() == Some(Steps::PRE) {
+            // A flush takes no tag, so it waits for none (F6). This turn moves it to the machine.
+            return self.backlog.push_back(rq);
+        }
         let Some(rq) = admission.classes.keep_reserved(rq) else { return };
         match &mut admission.lines {
             None => self.backlog.push_back(rq),

@@ -22,9 +22,13 @@
 //!   such a device, the policy decides what happens to other requests. They are held as long as
 //!   there is a running list, so its end releases them: there is no second flag that could be
 //!   forgotten.
-//! - F6 pending flushes wait for writes at the device that will need one as well, but no longer
-//!   than `flush_pending_ns`, which is a deadline of the context (W7). And flushes do not starve
-//!   other requests, however many flushes come ([`NR_IN_A_ROW`]).
+//! - F6 a request waits for two flushes of its context at most: the one that is at the device when
+//!   the context lets the request in, and the next one. Therefore the turn that lets requests in
+//!   moves all that need a flush to the machine before it issues one, whatever their class, their
+//!   thread and NOWAIT. (A flush that the driver refuses at once is not counted.) Pending flushes
+//!   wait for writes at the device that will need one as well, but no longer than
+//!   `flush_pending_ns`, which is a deadline of the context (W7). And flushes do not starve other
+//!   requests, however many flushes come ([`NR_IN_A_ROW`]).
 //! - F7 a bio ends once: with the last step of its request.
 //! - F8 where a FUA write is a sync of the file, a failed FUA write is a failed flush, and a flush
 //!   that was at the device with it ends after it ([`fua`]).

@@ -31,6 +31,9 @@ impl Turn<'_> {
     /// Moves new flushes from the backlog to the machine, so that they do not wait behind other
     /// requests. They need no tag, and order nothing that came before them. The next flush may
     /// follow the running one while the others are held.
+    ///
+    /// New NOWAIT flushes as well, unless a gate is closed: the flush that this turn issues is for
+    /// them, too (F6).
     #[inline]
     pub(crate) fn take_new_flushes(&mut self) {
         let is_flush = |rq: &Request| rq.steps.current() == Some(Steps::PRE);
@@ -43,6 +46,17 @@ impl Turn<'_> {
                 self.park(rq);
                 // If it needs no flush after all, its data are at the front.
                 at += self.hctx.backlog.len() - nr_left;
+            }
+        }
+        if !self.hctx.nowait.is_empty() && self.gates.enter && self.gates.dispatch {
+            let mut at = 0;
+            while let Some(rq) = self.hctx.nowait.get(at) {
+                if !is_flush(rq) {
+                    at += 1;
+                } else if let Some(rq) = self.hctx.nowait.remove(at) {
+                    // If it needs no flush after all, its data come behind the others.
+                    self.park(rq);
+                }
             }
         }
     }
@@ -207,6 +221,9 @@ impl Turn<'_> {
                 flush.is_running = true;
                 flush.nr_in_a_row += 1;
                 core::mem::swap(&mut flush.pending, &mut flush.running);
+                if plants!(FlushSingly) {
+                    flush.pending.extend(flush.running.drain(1..));
+                }
                 let nr_joined = flush.running.len() as u64 - 1;
                 let tag = flush.tag;
                 let state = SlotState::of_accepted(answer).expect("the driver has accepted it");

@@ -27,8 +27,14 @@ impl Turn<'_> {
             let mut outside = core::mem::take(&mut hctx.outside);
             outside.drain(..).for_each(|rq| hctx.let_in(rq));
             hctx.keep_incoming();
-            (hctx.outside, hctx.nr_waited) = (outside, hctx.backlog.len());
+            hctx.outside = outside;
+            if hctx.flush.is_needed {
+                // F6: before these requests count as waiting.
+                self.take_new_flushes();
+            }
+            self.hctx.nr_waited = self.hctx.backlog.len();
         }
+        let hctx = &mut *self.hctx;
         while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
@@ -46,7 +52,8 @@ impl Turn<'_> {
                 Incoming::Issued if self.hctx.nowait.is_empty() => return true,
                 Incoming::Issued => {
                     self.has_issued = true;
-                    false
+                    // All NOWAIT flushes at once (F6).
+                    self.hctx.flush.is_needed && self.dispatch_waiting(driver)
                 }
                 Incoming::Waiting => self.dispatch_waiting(driver),
                 Incoming::Busy => true,
@@ -317,10 +324,10 @@ impl Turn<'_> {
                 // others.
                 self.end_all(rq);
             } else if rq.steps.current() != Some(Steps::DATA) {
-                // Its flush takes no tag. Its data returns here later.
-                match is_closed {
-                    true => self.answer(rq, BlockStatus::Again),
-                    false => self.park(rq),
+                // Its flush takes no tag, and is for all who wait. Its data returns here later.
+                match self.gates.enter && self.gates.dispatch {
+                    true => self.park(rq),
+                    false => self.answer(rq, BlockStatus::Again),
                 }
                 is_busy = is_busy || self.gates.dispatch && self.dispatch_waiting(driver);
             } else if parts > depth {

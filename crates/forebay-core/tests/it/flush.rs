@@ -2,7 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, FlushPolicy, Issue, LostWrites, Op, Policy, QueueLimits,
+    Bio, BioFlags, BlockStatus, FlushPolicy, Gates, Issue, LostWrites, Op, Policy, QueueLimits,
+    WakePolicy,
 };
 
 const K4: u64 = 4096;
@@ -273,6 +274,73 @@ fn the_queue_is_held_while_a_flush_runs_that_the_device_takes_only_by_itself() {
     let (bench, ops) = alone(FlushPolicy::Tail);
     assert_eq!(ops, [Op::Flush, Op::Write, Op::Flush]);
     assert_eq!(bench.queue.stats().requeues, 2);
+}
+
+/// Queues flushes of all kinds behind a write that finds no tag, while a flush runs, and completes
+/// that flush. Returns how many of these flushes the next one ends.
+fn flushes_ended_by_the_next_one(wake: WakePolicy, is_frozen: bool) -> usize {
+    let policy = Policy { queue_depth: 2, nr_reserved: 1, wake, ..Policy::default() };
+    let mut bench = Bench::new(cached(), policy);
+    bench.write(1);
+    bench.write(2);
+    bench.flush(3);
+    assert_eq!(bench.ops(), [Op::Write, Op::Flush]);
+    bench.queue.gates = Gates { enter: !is_frozen, ..Gates::OPEN };
+    let kinds = [NONE, BioFlags::RESERVED, BioFlags::BACKGROUND, BioFlags::FSYNC];
+    for (flags, user_data) in kinds.into_iter().zip(4..) {
+        let bio = Bio { flags, ..bench.bio(Op::Flush, 0, 0, user_data) };
+        assert!(bench.queue_bio(bio, 0));
+        if is_frozen {
+            bench.turn();
+        }
+    }
+    bench.queue.gates = Gates::OPEN;
+    for user_data in 8..10 {
+        let bio = Bio { flags: BioFlags::NOWAIT, ..bench.bio(Op::Flush, 0, 0, user_data) };
+        assert!(bench.queue_bio(bio, 0));
+    }
+    bench.complete(1, Ok(0));
+    assert_eq!(bench.ends(), [(3, Ok(0))], "F2");
+    bench.complete(1, Ok(0));
+    let ends = bench.ends();
+    assert!(ends.iter().all(|end| *end == (end.0, Ok(0)) && end.0 > 3), "{ends:?}");
+    ends.len()
+}
+
+#[test]
+fn flushes_of_all_kinds_share_the_next_flush() {
+    for wake in [WakePolicy::Fair, WakePolicy::Single, WakePolicy::Batch] {
+        for is_frozen in [false, true] {
+            assert_eq!(flushes_ended_by_the_next_one(wake, is_frozen), 6, "F6: {wake:?}");
+        }
+    }
+}
+
+#[test]
+fn a_nowait_flush_does_not_miss_the_one_that_its_turn_issues() {
+    let mut bench = bench();
+    bench.flush(1);
+    for (flags, user_data) in [(NONE, 2), (BioFlags::NOWAIT, 3), (BioFlags::NOWAIT, 4)] {
+        let bio = Bio { flags, ..bench.bio(Op::Flush, 0, 0, user_data) };
+        assert!(bench.queue_bio(bio, 0));
+    }
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(1, Ok(0))]);
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(2, Ok(0)), (3, Ok(0)), (4, Ok(0))], "F6");
+}
+
+#[test]
+fn a_nowait_flush_waits_behind_a_queue_that_is_held_for_a_flush() {
+    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.flush(1);
+    bench.write(2);
+    bench.issue(Op::Flush, BioFlags::NOWAIT, 0, 0, 3);
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ops(), [Op::Flush, Op::Flush]);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(0)), (3, Ok(0)), (2, Ok(K4))]);
 }
 
 #[test]

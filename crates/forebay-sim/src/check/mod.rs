@@ -80,8 +80,6 @@ pub(crate) struct Checks {
     pub(crate) bios: Bios,
     pub(crate) register: Register,
     pub(crate) durable: Durable,
-    /// Whether to check F6, for flushes from their arrival at a context on.
-    pub(crate) bounds_flushes: bool,
     pub(crate) order: Order,
     pub(crate) retries: Retries,
     pub(crate) gates: Gatekeeper,
@@ -109,7 +107,6 @@ impl Checks {
             bios: Bios::new(limits.logical_block_size, policy.io_timeout_ns > 0),
             register: Register::default(),
             durable: Durable::default(),
-            bounds_flushes: true,
             order: Order::new(policy, bound),
             retries: Retries::default(),
             gates: Gatekeeper::new(nr_hctxs),

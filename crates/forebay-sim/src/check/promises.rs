@@ -151,7 +151,7 @@ impl Checks {
     pub(crate) fn check_flush_wait(&mut self, slot: u32, nr_flushes: u64) {
         let row = self.bios.row(slot);
         let nr = nr_flushes - row.nr_flushes_before;
-        if row.op == Op::Flush && nr > 2 && self.bounds_flushes {
+        if row.op == Op::Flush && nr > 2 {
             let what = format!("{} waited for {nr} flushes", row.name());
             self.expect(broken(rules::F6, what));
         }

@@ -110,6 +110,9 @@ impl Hctx {
         if world.disk.is_stash_v1 {
             core.emulate_stash_v1();
         }
+        if world.disk.policy.io_timeout_ns > 0 {
+            core.set_late_requests(Arc::new(world.late.clone()));
+        }
         let driver = DriverState::new(self.at, depth + 1);
         let device = &mut *world.device.borrow_mut();
         if let Some(file) = &mut device.file {

@@ -1,8 +1,8 @@
-//! A task that performs the timed events of a described scenario.
+//! A task that performs the timed events of a scenario file.
 
 use crate::coroutine::Cpu;
-use crate::described::EventSpec;
 use crate::runtime::thread::Thread;
+use crate::scenario_spec::EventSpec;
 use crate::summary::CrashPoint;
 use crate::trace::Kind;
 use std::rc::Rc;

@@ -68,6 +68,8 @@ fn every_option_changes_the_simulation_or_is_refused() {
         ("nomerges", "rw=read iodepth_batch=4", "2"),
         ("plug", "rw=read iodepth_batch=4", "none"),
         ("max_sectors_kb", "bs=64k", "4"),
+        ("io_timeout_ms", "filename=model:nvme?latency_ns=5000000", "1"),
+        ("io_timeout_grace_ms", "filename=model:nvme?latency_ns=5000000 io_timeout_ms=1", "1"),
         ("tag_need", "bs=16k queue_depth=5 max_sectors_kb=4", "parts"),
     ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";

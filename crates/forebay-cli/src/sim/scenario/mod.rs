@@ -19,14 +19,15 @@ use toml::{Spanned, Value};
 
 use self::fields::{Event, File, FileTable, InterleavingTable, Number, Size, Task, Time};
 use self::report::Report;
+use super::seeds::Seeds;
 use super::settings::{self, Settings, Tasks};
-use super::{Args, given, replay, run};
+use super::{Args, given};
 use crate::failure::Failure;
 use crate::output;
 
-/// A scenario of a file, and its seeds.
+/// The scenario of a file, and its seeds.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct ScenarioFile {
     spec: ScenarioSpec,
     pub(super) first_seed: Option<u64>,
     pub(super) nr_seeds: Option<u64>,
@@ -45,7 +46,7 @@ pub(super) fn read(
     path: &Path,
     args: &Args,
     more_faults: Vec<FaultRule>,
-) -> Result<Described, Failure> {
+) -> Result<ScenarioFile, Failure> {
     let name = path.display().to_string();
     let text = read_to_string(path)
         .map_err(|error| Failure::Run(format!("{name}: cannot read the file: {error}")))?;
@@ -55,35 +56,27 @@ pub(super) fn read(
         None => Failure::Usage(format!("{name}: {}", error.message())),
     })?;
     let (first_seed, nr_seeds) = (file.seed, file.seeds.map(|Number(nr)| nr.into()));
-    let mut spec = source.spec(file, &given(args, Tasks::Described)?)?;
+    let mut spec = source.spec(file, &given(args, Tasks::Scenario)?)?;
     spec.disk.faults.extend(more_faults);
-    Ok(Described { spec, first_seed, nr_seeds })
+    Ok(ScenarioFile { spec, first_seed, nr_seeds })
 }
 
 /// Runs a scenario with each seed, and prints the sums.
-pub(super) fn main(
-    args: &Args,
-    described: &Described,
-    first_seed: u64,
-    nr_seeds: u64,
-) -> Result<(), Failure> {
-    let mut report = Report::new(nr_seeds);
-    for nth in 0..nr_seeds {
-        let seed = first_seed.wrapping_add(nth);
-        let run = run_scenario(&described.spec, seed).map_err(|why| {
+pub(super) fn main(args: &Args, file: &ScenarioFile, seeds: Seeds) -> Result<(), Failure> {
+    let mut report = Report::new(seeds);
+    let run = |seed| {
+        run_scenario(&file.spec, seed).map_err(|why| {
             let name = args.job.as_ref().map_or(String::new(), |path| path.display().to_string());
             Failure::Usage(format!("{name}: {why}"))
-        })?;
-        match run {
-            Ok(summary) => report.add(&summary),
-            Err(violation) => {
-                report.clear_line();
-                return Err(run::broken(&violation, &replay(args, seed, 1)));
-            }
-        }
-    }
+        })
+    };
+    let outcome = seeds.for_each(args, run, |summary| {
+        report.add(&summary);
+        Ok(())
+    });
     report.clear_line();
-    output::stdout(&report.text(first_seed, &replay(args, first_seed, nr_seeds)))
+    outcome?;
+    output::stdout(&report.text(&seeds.replay(args)))
 }
 
 /// The text of a file.
@@ -129,13 +122,13 @@ impl Source<'_> {
                     let text = text_of(value.get_ref()).ok_or_else(|| {
                         wrong("expected a number, text, true or false".to_owned())
                     })?;
-                    settings::check(name, &text, Tasks::Described)
+                    settings::check(name, &text, Tasks::Scenario)
                         .map_err(|why| self.refuse(key.span(), format!("{name}: {why}")))?;
                     settings.add(name, &text);
                 }
             }
         }
-        let disk = settings.then(more).disk(Tasks::Described);
+        let disk = settings.then(more).disk(Tasks::Scenario);
         let mut disk = disk.map_err(|why| {
             let wrong =
                 why.split_once('=').map(|(key, _)| key).filter(|key| more.get(key).is_none());

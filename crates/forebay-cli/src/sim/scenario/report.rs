@@ -1,4 +1,4 @@
-//! The report of a described scenario: the sums over its seeds.
+//! The report of a scenario file: the sums over its seeds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,11 +7,12 @@ use forebay_sim::{Reached, Summary};
 
 use crate::range::Range;
 use crate::sim::report::statuses;
+use crate::sim::seeds::Seeds;
 use crate::sim::total::Total;
 
 /// The kinds of events that are printed if they happened.
 /// Their names in [`Reached`] and in the report.
-const SHOWN: [(&str, &str); 10] = [
+const SHOWN: [(&str, &str); 12] = [
     ("refusals", "refusals"),
     ("numbers of tags changed", "resizes"),
     ("gates opened", "gates reopened"),
@@ -22,6 +23,8 @@ const SHOWN: [(&str, &str); 10] = [
     ("retries", "retries"),
     ("waits for tags", "waits for tags"),
     ("flushes joined", "flushes joined"),
+    ("requests over their time limit", "timeouts"),
+    ("devices given up", "devices given up"),
 ];
 
 /// The sums over the seeds.
@@ -40,9 +43,9 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(nr_seeds: u64) -> Report {
+    pub(super) fn new(seeds: Seeds) -> Report {
         Report {
-            total: Total::new(nr_seeds),
+            total: Total::new(seeds),
             reached: Reached::default(),
             nr_bios: 0,
             failures: BTreeMap::new(),
@@ -79,7 +82,7 @@ impl Report {
     }
 
     /// Returns the text, which ends with the command that repeats the runs.
-    pub(super) fn text(&self, first_seed: u64, replay: &str) -> String {
+    pub(super) fn text(&self, replay: &str) -> String {
         let mut lines = String::new();
         let failed: u64 = self.failures.values().sum();
         let statuses = statuses(self.failures.iter().map(|(status, nr)| (*status, *nr)));
@@ -111,7 +114,7 @@ impl Report {
                 "  at risk      : at {us} us, {unsure} of {written} written blocks"
             );
         }
-        self.total.report(first_seed, &lines, replay)
+        self.total.report(&lines, replay)
     }
 }
 

@@ -20,12 +20,14 @@ const HONOURED: &[(&str, &str, &str)] = &[
     ("flush", "device=sata", "tail"),
     ("elide", "device=sata", "on"),
     ("max_sectors_kb", "", "16"),
+    ("run_queue", "", "always"),
+    ("io_timeout_ms", "device=fixed:latency_ns=5000000", "1"),
+    ("io_timeout_grace_ms", "device=fixed:latency_ns=5000000 io_timeout_ms=1", "1"),
 ];
 
 /// Values that are not the default, of keys that are refused.
 const REFUSED: &[(&str, &str)] = &[
     ("kick", "per-request"),
-    ("run_queue", "always"),
     ("async_depth", "3"),
     ("iostats", "off"),
     ("nr_bios", "7"),
