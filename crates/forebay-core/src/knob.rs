@@ -294,7 +294,7 @@ mod tests {
                 Values::Number { min, max, .. } => [min, max].map(|n| n.to_string()).into(),
             };
             for value in values {
-                let mut policy = Policy { queue_depth: QUEUE_DEPTH_MAX, ..Policy::default() };
+                let mut policy = Policy::default().queue_depth(QUEUE_DEPTH_MAX);
                 assert!(knob.set(&mut policy, &value), "{}={value}", knob.key);
                 assert_eq!(knob.get(&policy), value, "{}", knob.key);
             }
@@ -324,12 +324,12 @@ mod tests {
 
     #[test]
     fn policy_that_gives_out_more_tags_than_exist_is_bad() {
-        let few = Policy { queue_depth: 4, ..Policy::default() };
+        let few = Policy::default().queue_depth(4);
         assert_eq!(few.check(), Ok(()));
         let key = |policy: Policy| policy.check().expect_err("too many").knob.key;
-        assert_eq!(key(Policy { nr_requests: Some(5), ..few }), "nr_requests");
-        assert_eq!(key(Policy { async_depth: 5, ..few }), "async_depth");
-        assert_eq!(key(Policy { nr_reserved: 4, ..few }), "reserved_tags");
-        assert_eq!(key(Policy { nr_requests: Some(2), nr_reserved: 2, ..few }), "reserved_tags");
+        assert_eq!(key(few.nr_requests(Some(5))), "nr_requests");
+        assert_eq!(key(few.async_depth(5)), "async_depth");
+        assert_eq!(key(few.nr_reserved(4)), "reserved_tags");
+        assert_eq!(key(few.nr_requests(Some(2)).nr_reserved(2)), "reserved_tags");
     }
 }

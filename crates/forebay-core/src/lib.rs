@@ -43,6 +43,7 @@ mod queued;
 mod request;
 mod run_state;
 mod run_timer;
+mod setters;
 mod size;
 mod split;
 mod stats;
