@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn defaults_are_no_experiments_and_stash_is_a_warning() {
         assert!(of(&Policy::default()).is_empty());
-        let stash = Policy { wake: WakePolicy::Stash, ..Policy::default() };
+        let stash = Policy::default().wake(WakePolicy::Stash);
         assert_eq!(of(&stash), [("wake", STASH)]);
         assert!(starvation(&stash).is_some_and(|text| text.contains("starves most threads")));
-        assert_eq!(starvation(&Policy { wake: WakePolicy::Batch, ..Policy::default() }), None);
+        assert_eq!(starvation(&Policy::default().wake(WakePolicy::Batch)), None);
     }
 }

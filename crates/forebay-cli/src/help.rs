@@ -5,7 +5,8 @@
 
 use std::ffi::OsString;
 
-use forebay_fio::options::nearest;
+use forebay::{SETTINGS, Setting};
+use forebay_fio::options::{lines_of, nearest};
 
 use crate::failure::Failure;
 use crate::output;
@@ -42,8 +43,9 @@ pub(crate) fn main(
 /// Returns the page that these words select.
 pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failure> {
     let Some(first) = words.first() else { return Ok(Page::Command(Vec::new())) };
-    if let Some((_, text)) = TOPICS.iter().find(|(name, _)| name == first) {
-        return Ok(Page::Topic(plain(text)));
+    if let Some((name, text)) = TOPICS.iter().find(|(name, _)| name == first) {
+        let keys = if *name == "specs" { keys_of_every_disk() } else { String::new() };
+        return Ok(Page::Topic(plain(text) + &keys));
     }
     if !commands.contains(first) {
         let topics = TOPICS.map(|(name, _)| name);
@@ -54,6 +56,17 @@ pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failur
         return Err(Failure::Usage(format!("help {first}: unknown topic; {hint}")));
     }
     Ok(Page::Command(words.iter().map(OsString::from).collect()))
+}
+
+/// Returns the settings of every disk, from the library's table.
+fn keys_of_every_disk() -> String {
+    let lines = |setting: &Setting| {
+        let Setting { key, values, help, when, .. } = setting;
+        let when = if when.is_empty() { String::new() } else { format!(" (needs {when})") };
+        let default = setting.default_value().to_string();
+        lines_of(key, &default, &format!("{help}{when}"), &values.expected())
+    };
+    "\nKeys of every disk\n\n".to_owned() + &SETTINGS.iter().map(lines).collect::<String>()
 }
 
 /// Returns Markdown as plain text: without marks of headings and code, with blocks of code
@@ -79,7 +92,7 @@ fn plain(markdown: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forebay::{KNOBS, Knob, Values};
+    use forebay::{DefaultValue, Values};
     use forebay_fio::options::{Kind, OPTIONS};
 
     use super::*;
@@ -102,7 +115,7 @@ mod tests {
     #[test]
     fn every_policy_is_explained() {
         let text = topic("policies");
-        for Knob { key, values, .. } in &KNOBS {
+        for Setting { key, values, .. } in SETTINGS.iter().filter(|it| it.knob().is_some()) {
             let Values::Words(words) = values else { continue };
             for word in *words {
                 let is_named = text.contains(&format!("`{word}`"))
@@ -116,19 +129,60 @@ mod tests {
         assert!(text.contains("starves most threads"), "wake=stash has its warning");
     }
 
-    /// The dialect does not depend on the block layer, so it repeats the accepted values.
+    /// The dialect does not depend on the block layer, so it repeats values and descriptions.
     #[test]
-    fn options_of_the_dialect_accept_what_the_settings_do() {
-        let mut nr = 0;
+    fn options_of_the_dialect_are_those_of_the_table() {
+        let mut keys = Vec::new();
         for option in OPTIONS {
-            let (Kind::Policy { accepts }, Some(knob)) = (&option.kind, Knob::named(option.name))
-            else {
-                continue;
-            };
-            nr += 1;
-            assert_eq!(*accepts, knob.values.expected(), "{}", option.name);
+            let Kind::Policy { accepts } = &option.kind else { continue };
+            let setting = Setting::named(option.name).expect(option.name);
+            assert_eq!(*accepts, setting.values.expected(), "{}", option.name);
+            assert!(option.help.starts_with(setting.help), "{}: {}", option.name, setting.help);
+            keys.push(option.name);
         }
-        assert_eq!(nr, KNOBS.len() - 1, "all but nr_bios");
+        let others = SETTINGS.iter().map(|setting| setting.key).filter(|key| !keys.contains(key));
+        let others: Vec<_> = others.collect();
+        assert_eq!(others, ["nr_bios", "lock", "read_only", "fua", "service"]);
+    }
+
+    /// Returns the lines of a topic that explain a key.
+    fn entry(topic: &str, key: &str) -> Option<String> {
+        let start = topic.find(&format!("- `{key}`"))?;
+        let entry = &topic[start..];
+        let end = entry[1..].find("\n- `").or_else(|| entry[1..].find("\n\n"));
+        Some(entry[..end.map_or(entry.len(), |end| end + 1)].replace("\n  ", " "))
+    }
+
+    #[test]
+    fn every_setting_is_explained_with_its_range_and_default() {
+        for setting in &SETTINGS {
+            let entry = ["policies", "specs"].iter().find_map(|it| entry(topic(it), setting.key));
+            let entry = entry.unwrap_or_else(|| panic!("no topic explains {}", setting.key));
+            let values = match setting.values {
+                // Other settings narrow the ranges of the rest.
+                Values::Number { min, max, what } if what.is_empty() || what.contains(" of ") => {
+                    format!("{min} to {max}")
+                }
+                Values::Switch => "on or off".to_owned(),
+                _ => continue,
+            };
+            assert!(entry.contains(&values), "{entry}: the values are {values}");
+            if let DefaultValue::Fixed(default) = setting.default_value() {
+                assert!(
+                    entry.contains(&format!("[{default}")),
+                    "{entry}: the default is {default}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn specs_end_with_the_keys_of_every_disk() {
+        let Ok(Page::Topic(text)) = page(&["specs".to_owned()], &[]) else { panic!("a topic") };
+        let (_, keys) = text.split_once("\nKeys of every disk\n").expect("a heading");
+        assert!(keys.contains("\n  fua [default: as the device]\n"), "{keys}");
+        assert!(keys.contains("\n      values: on, shared or off\n"), "{keys}");
+        assert!(keys.lines().all(|line| line.len() <= 100), "{keys}");
     }
 
     #[test]

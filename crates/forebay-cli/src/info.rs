@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use forebay::{Disk, DiskInfo, FeatureState, KNOBS, Knob, OpenError, Policy, Spec};
+use forebay::{
+    Disk, DiskInfo, FeatureState, KNOBS, OpenError, Policy, SETTINGS, Setting, Spec, Values,
+};
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
 
@@ -84,21 +86,24 @@ pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
 
 /// Returns the settings in force, by their keys in a spec.
 pub(crate) fn policy_of(info: &DiskInfo) -> Value {
-    let mut settings = settings_of(&info.policy, info.limits.max_sectors);
-    let exclusive = if info.exclusive { "on" } else { "off" };
-    settings.insert("exclusive".to_owned(), exclusive.into());
-    Value::Object(settings)
+    let known = SETTINGS.iter().filter_map(|it| Some((it.key.to_owned(), value_of(it, info)?)));
+    Value::Object(known.collect())
 }
 
-/// Returns the settings of the layer, and the largest request, which is in sectors of 512 bytes.
+/// Returns the value of a setting as JSON.
+fn value_of(setting: &Setting, info: &DiskInfo) -> Option<Value> {
+    let value = setting.get(info)?;
+    Some(if setting.values == Values::Name { value.into() } else { json_value(value) })
+}
+
+/// Returns the settings of a policy, and the largest request, which is in sectors of 512 bytes.
 pub(crate) fn settings_of(policy: &Policy, max_sectors: u32) -> Map<String, Value> {
-    let knobs = KNOBS.iter().map(|knob| (knob.key.to_owned(), value_of(knob, policy)));
+    let knobs = KNOBS.iter().map(|knob| (knob.key.to_owned(), json_value(knob.get(policy))));
     knobs.chain([("max_sectors_kb".to_owned(), (max_sectors / 2).into())]).collect()
 }
 
 /// Returns a setting's value as JSON: a number if it is one, else text.
-fn value_of(knob: &Knob, policy: &Policy) -> Value {
-    let text = knob.get(policy);
+fn json_value(text: String) -> Value {
     text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
@@ -155,7 +160,12 @@ fn text_of(info: &DiskInfo) -> String {
         for (name, value) in &policy {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let why = experimental.iter().find(|(key, _)| key == name);
-            let why = why.map_or(String::new(), |(_, why)| format!(" ({why})"));
+            let idle = Setting::named(name).filter(|setting| !setting.applies(info));
+            let why = match (why, idle) {
+                (_, Some(setting)) => format!(" (no effect: needs {})", setting.when),
+                (Some((_, why)), None) => format!(" ({why})"),
+                (None, None) => String::new(),
+            };
             line(&format!("  {name}"), &format!("{shown}{why}"));
         }
     }

@@ -45,8 +45,8 @@ struct Path {
 
 impl Path {
     fn new() -> Path {
-        let limits = QueueLimits { capacity_bytes: Some(1 << 30), ..QueueLimits::default() };
-        let policy = Policy { iostats: false, ..Policy::default() };
+        let limits = QueueLimits::default().capacity_bytes(Some(1 << 30));
+        let policy = Policy::default().iostats(false);
         let device = Arc::new(DeviceState::new(1));
         let tags = Arc::new(TagSet::new(policy.queue_depth));
         Path {

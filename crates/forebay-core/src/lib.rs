@@ -43,6 +43,7 @@ mod queued;
 mod request;
 mod run_state;
 mod run_timer;
+mod setters;
 mod size;
 mod split;
 mod stats;
@@ -60,7 +61,7 @@ pub use driver::{
 pub use durability::{Durability, LostWrites};
 pub use hctx::device::{Backing, DeviceState};
 pub use hctx::{Commit, Gates, HardwareContext, Turned};
-pub use knob::{BadKnob, KNOBS, Knob, Values, parse_switch};
+pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
 pub use limits::refusal::Refusal;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;

@@ -1,5 +1,6 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
+use crate::setters::with_setters;
 use crate::tag::WakePolicy;
 
 /// The largest queue depth, as in Linux (`BLK_MQ_MAX_DEPTH`).
@@ -116,80 +117,66 @@ impl FlushPolicy {
 /// The default of [`Policy::io_timeout_grace_ns`].
 pub(crate) const IO_TIMEOUT_GRACE_NS: u64 = 10_000_000_000;
 
-/// The settings of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// When plugged bios are unplugged.
-    pub plug: PlugPolicy,
-    /// Which merges are tried.
-    pub nomerges: MergePolicy,
-    /// When the driver is kicked.
-    pub kick: KickPolicy,
-    /// When a hardware context runs for completions.
-    pub run_queue: RunQueuePolicy,
-    /// The maximum number of requests of a hardware context at the driver: 1 to
-    /// [`QUEUE_DEPTH_MAX`].
-    pub queue_depth: u32,
-    /// How many of these tags may be in use initially: 1 to `queue_depth`. `None` means all. It can
-    /// change while the disk is in use ([`HardwareContext::set_nr_requests`]).
+with_setters! {
+    /// The settings of a queue. [`Policy::check`] checks them against each other.
     ///
-    /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
-    pub nr_requests: Option<u32>,
-    /// How many of those are kept for [`RESERVED`](crate::BioFlags::RESERVED) bios; at least one is
-    /// left for other bios.
-    pub nr_reserved: u32,
-    /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
-    pub async_depth: u32,
-    /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed tag
-    /// wakes.
-    pub wake: WakePolicy,
-    /// How many tags a split bio waits for. Only with [`WakePolicy::Fair`].
-    pub tag_need: TagNeed,
-    /// Order of flushes on a device that executes a flush only alone.
-    pub flush: FlushPolicy,
-    /// How long a flush waits at most for writes at the device that will need a flush themselves,
-    /// in nanoseconds. Linux uses 5 s (`FLUSH_PENDING_TIMEOUT`).
-    pub flush_pending_ns: u64,
-    /// How long a request may be at the driver, in nanoseconds; 0 means without a limit. A request
-    /// that takes longer is counted and, where the driver can, cancelled.
-    pub io_timeout_ns: u64,
-    /// How much longer it may take after that before the device is marked as gone, in nanoseconds.
-    pub io_timeout_grace_ns: u64,
-    /// Whether a flush ends at once if no write has ended since the last flush. The creator of the
-    /// queue promises that there is no other writer to the device.
-    pub elide: bool,
-    /// How many bios a completion queue may have in the layer, or ended and not reaped. One more is
-    /// refused with `WouldBlock`.
-    pub nr_bios: u32,
-    /// The number of hardware contexts: one shared by threads, and others owned by one thread each,
-    /// in the order in which threads request one.
-    pub nr_hw_queues: u32,
-    /// Whether latencies are recorded.
-    pub iostats: bool,
-}
-
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
-            plug: PlugPolicy::default(),
-            nomerges: MergePolicy::default(),
-            kick: KickPolicy::default(),
-            run_queue: RunQueuePolicy::default(),
-            queue_depth: 256,
-            nr_requests: None,
-            nr_reserved: 0,
-            async_depth: QUEUE_DEPTH_MAX,
-            wake: WakePolicy::default(),
-            tag_need: TagNeed::default(),
-            flush: FlushPolicy::default(),
-            flush_pending_ns: 5_000_000_000,
-            io_timeout_ns: 0,
-            io_timeout_grace_ns: IO_TIMEOUT_GRACE_NS,
-            elide: false,
-            nr_bios: 4096,
-            nr_hw_queues: 1,
-            iostats: true,
-        }
+    /// ```
+    /// use forebay_core::{Policy, QUEUE_DEPTH_MAX};
+    ///
+    /// let policy = Policy::default().queue_depth(64).nr_requests(Some(32));
+    /// assert_eq!((policy.queue_depth, policy.async_depth), (64, QUEUE_DEPTH_MAX));
+    /// assert!(policy.nr_requests(Some(65)).check().is_err());
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Policy {
+        /// When plugged bios are unplugged.
+        pub plug: PlugPolicy = PlugPolicy::default(),
+        /// Which merges are tried.
+        pub nomerges: MergePolicy = MergePolicy::default(),
+        /// When the driver is kicked.
+        pub kick: KickPolicy = KickPolicy::default(),
+        /// When a hardware context runs for completions.
+        pub run_queue: RunQueuePolicy = RunQueuePolicy::default(),
+        /// The maximum number of requests of a hardware context at the driver: 1 to
+        /// [`QUEUE_DEPTH_MAX`].
+        pub queue_depth: u32 = 256,
+        /// How many of these tags may be in use initially: 1 to `queue_depth`. `None` means all. It
+        /// can change while the disk is in use ([`HardwareContext::set_nr_requests`]).
+        ///
+        /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
+        pub nr_requests: Option<u32> = None,
+        /// How many of those are kept for [`RESERVED`](crate::BioFlags::RESERVED) bios; at least
+        /// one is left for other bios.
+        pub nr_reserved: u32 = 0,
+        /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
+        pub async_depth: u32 = QUEUE_DEPTH_MAX,
+        /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed
+        /// tag wakes.
+        pub wake: WakePolicy = WakePolicy::default(),
+        /// How many tags a split bio waits for. Only with [`WakePolicy::Fair`].
+        pub tag_need: TagNeed = TagNeed::default(),
+        /// Order of flushes on a device that executes a flush only alone.
+        pub flush: FlushPolicy = FlushPolicy::default(),
+        /// How long a flush waits at most for writes at the device that will need a flush
+        /// themselves, in nanoseconds. Linux uses 5 s (`FLUSH_PENDING_TIMEOUT`).
+        pub flush_pending_ns: u64 = 5_000_000_000,
+        /// How long a request may be at the driver, in nanoseconds; 0 means without a limit. A
+        /// request that takes longer is counted and, where the driver can, cancelled.
+        pub io_timeout_ns: u64 = 0,
+        /// How much longer it may take after that before the device is marked as gone, in
+        /// nanoseconds.
+        pub io_timeout_grace_ns: u64 = IO_TIMEOUT_GRACE_NS,
+        /// Whether a flush ends at once if no write has ended since the last flush. The creator of
+        /// the queue promises that there is no other writer to the device.
+        pub elide: bool = false,
+        /// How many bios a completion queue may have in the layer, or ended and not reaped. One
+        /// more is refused with `WouldBlock`.
+        pub nr_bios: u32 = 4096,
+        /// The number of hardware contexts: one shared by threads, and others owned by one thread
+        /// each, in the order in which threads request one.
+        pub nr_hw_queues: u32 = 1,
+        /// Whether latencies are recorded.
+        pub iostats: bool = true,
     }
 }
 

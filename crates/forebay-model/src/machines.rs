@@ -132,14 +132,12 @@ impl Preset {
 
     /// Returns `limits` with those that the device sets: its largest request and its cache.
     pub fn limits(&self, limits: QueueLimits) -> QueueLimits {
-        QueueLimits {
-            max_hw_sectors: limits.max_hw_sectors.max(self.max_sectors),
-            max_sectors: self.max_sectors,
-            rotational: self.rotational,
-            volatile_cache: self.volatile_cache,
-            flush_queueable: self.flush_queueable,
-            ..limits
-        }
+        limits
+            .max_hw_sectors(limits.max_hw_sectors.max(self.max_sectors))
+            .max_sectors(self.max_sectors)
+            .rotational(self.rotational)
+            .volatile_cache(self.volatile_cache)
+            .flush_queueable(self.flush_queueable)
     }
 
     /// Returns the index of the parameter with this name.

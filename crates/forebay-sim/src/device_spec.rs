@@ -129,7 +129,7 @@ impl DeviceSpec {
         let default = Policy::default();
         match self {
             DeviceSpec::Machine(MachineSpec { preset, .. }) => {
-                Policy { queue_depth: preset.queue_depth, ..default }
+                default.queue_depth(preset.queue_depth)
             }
             _ => default,
         }
@@ -156,22 +156,18 @@ impl DeviceSpec {
 
     /// Returns the limits of a disk on it, of this size and logical block size.
     pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
-        let limits = QueueLimits {
-            capacity_bytes: Some(capacity_bytes),
-            logical_block_size: block,
-            physical_block_size: block,
-            discard_granularity: block,
-            max_discard_sectors: 1 << 16,
-            max_discard_segments: 256,
-            max_write_zeroes_sectors: 1 << 16,
-            volatile_cache: true,
-            fua: true,
-            ..QueueLimits::default()
-        };
+        let limits = QueueLimits::default()
+            .capacity_bytes(Some(capacity_bytes))
+            .logical_block_size(block)
+            .physical_block_size(block)
+            .discard_granularity(block)
+            .max_discard_sectors(1 << 16)
+            .max_discard_segments(256)
+            .max_write_zeroes_sectors(1 << 16)
+            .volatile_cache(true)
+            .fua(true);
         match self {
-            DeviceSpec::Machine(MachineSpec { preset, .. }) => {
-                preset.limits(QueueLimits { fua: false, ..limits })
-            }
+            DeviceSpec::Machine(MachineSpec { preset, .. }) => preset.limits(limits.fua(false)),
             _ => limits,
         }
     }

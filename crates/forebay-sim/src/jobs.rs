@@ -117,7 +117,7 @@ impl JobDisk {
     pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
         let limits = self.device.limits(capacity_bytes, block);
         let max_sectors = self.max_sectors.map(|max| max.min(limits.max_hw_sectors));
-        QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits }
+        limits.max_sectors(max_sectors.unwrap_or(limits.max_sectors))
     }
 
     /// Checks that each fault rule is simulated and can have its effect on a disk of these limits.

@@ -140,15 +140,13 @@ impl Plant {
     /// Returns the limits that the layer receives for a device whose real limits are `limits`.
     pub(crate) fn limits(self, limits: QueueLimits) -> QueueLimits {
         match self {
-            Plant::WideLimits => QueueLimits {
-                max_hw_sectors: limits.max_hw_sectors * 2,
-                max_sectors: limits.max_sectors * 2,
-                max_segments: limits.max_segments + 1,
-                chunk_sectors: 0,
-                ..limits
-            },
-            Plant::UndeclaredSync => QueueLimits { fua_is_sync: false, ..limits },
-            Plant::UndeclaredCache => QueueLimits { fua_queueable: true, ..limits },
+            Plant::WideLimits => limits
+                .max_hw_sectors(limits.max_hw_sectors * 2)
+                .max_sectors(limits.max_sectors * 2)
+                .max_segments(limits.max_segments + 1)
+                .chunk_sectors(0),
+            Plant::UndeclaredSync => limits.fua_is_sync(false),
+            Plant::UndeclaredCache => limits.fua_queueable(true),
             _ => limits,
         }
     }

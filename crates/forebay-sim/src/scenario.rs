@@ -127,26 +127,24 @@ fn limits(random: &mut Random) -> QueueLimits {
     let discard_blocks = u64::from(granularity / block) * random.pick(&[1, 2, 16]);
     let nr_blocks = random.pick(&[8, 64, 512]);
     let volatile_cache = random.chance(1, 2);
-    QueueLimits {
-        capacity_bytes: Some(nr_blocks * u64::from(block)),
-        logical_block_size: block,
-        physical_block_size: block * random.pick(&[1, 1, 8]),
-        max_hw_sectors: max_sectors,
-        max_sectors,
-        max_segments: random.pick(&[2, 4, 64, 128]),
-        max_segment_size: random.pick(&[block, block * 2, u32::MAX, u32::MAX]),
-        seg_boundary_mask: random.pick(&[u64::MAX, u64::MAX, 4095, 65_535]),
-        virt_boundary_mask: random.pick(&[0, 0, 0, 4095]),
-        chunk_sectors: sectors(random.pick(&[0, 0, 4, 7])),
-        discard_granularity: if has_discard { granularity } else { 0 },
-        max_discard_sectors: if has_discard { sectors(discard_blocks) } else { 0 },
-        max_discard_segments: random.pick(&[1, 4, 256]),
-        max_write_zeroes_sectors: sectors(random.pick(&[0, 1, 3, 64])),
-        volatile_cache,
-        fua: volatile_cache && random.chance(1, 2),
-        flush_queueable: random.chance(1, 2),
-        ..QueueLimits::default()
-    }
+    QueueLimits::default()
+        .capacity_bytes(Some(nr_blocks * u64::from(block)))
+        .logical_block_size(block)
+        .physical_block_size(block * random.pick(&[1, 1, 8]))
+        .max_hw_sectors(max_sectors)
+        .max_sectors(max_sectors)
+        .max_segments(random.pick(&[2, 4, 64, 128]))
+        .max_segment_size(random.pick(&[block, block * 2, u32::MAX, u32::MAX]))
+        .seg_boundary_mask(random.pick(&[u64::MAX, u64::MAX, 4095, 65_535]))
+        .virt_boundary_mask(random.pick(&[0, 0, 0, 4095]))
+        .chunk_sectors(sectors(random.pick(&[0, 0, 4, 7])))
+        .discard_granularity(if has_discard { granularity } else { 0 })
+        .max_discard_sectors(if has_discard { sectors(discard_blocks) } else { 0 })
+        .max_discard_segments(random.pick(&[1, 4, 256]))
+        .max_write_zeroes_sectors(sectors(random.pick(&[0, 1, 3, 64])))
+        .volatile_cache(volatile_cache)
+        .fua(volatile_cache && random.chance(1, 2))
+        .flush_queueable(random.chance(1, 2))
 }
 
 /// Makes some of the devices with a volatile cache files.
@@ -166,28 +164,26 @@ fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
 fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
     let queue_depth = random.pick(&[1, 2, 3, 8, 32, 70]);
     let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
-    Policy {
-        plug: if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) },
-        nomerges: random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]),
-        queue_depth,
-        nr_requests: random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32),
-        nr_reserved: random.pick(&[0, 0, 0, 1, 4]),
-        async_depth: random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]),
-        wake: wake(random),
-        flush: random.pick(&FlushPolicy::ALL),
-        flush_pending_ns: random.pick(&[0, 10_000, 5_000_000_000]),
-        io_timeout_ns: random.pick(&[0, 0, 0, 5_000, 30_000]),
-        io_timeout_grace_ns: random.pick(&[0, 20_000, 5_000_000_000]),
-        elide: random.chance(1, 2),
-        nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
-        iostats: random.chance(1, 2),
-        run_queue: random.pick(&[
+    Policy::default()
+        .plug(if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) })
+        .nomerges(random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]))
+        .queue_depth(queue_depth)
+        .nr_requests(random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32))
+        .nr_reserved(random.pick(&[0, 0, 0, 1, 4]))
+        .async_depth(random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]))
+        .wake(wake(random))
+        .flush(random.pick(&FlushPolicy::ALL))
+        .flush_pending_ns(random.pick(&[0, 10_000, 5_000_000_000]))
+        .io_timeout_ns(random.pick(&[0, 0, 0, 5_000, 30_000]))
+        .io_timeout_grace_ns(random.pick(&[0, 20_000, 5_000_000_000]))
+        .elide(random.chance(1, 2))
+        .nr_hw_queues(random.pick(&[1, 1, 2, nr_tasks as u32 + 1]))
+        .iostats(random.chance(1, 2))
+        .run_queue(random.pick(&[
             RunQueuePolicy::Dedupe,
             RunQueuePolicy::Dedupe,
             RunQueuePolicy::Always,
-        ]),
-        ..Policy::default()
-    }
+        ]))
 }
 
 fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {

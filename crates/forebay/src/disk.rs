@@ -73,6 +73,7 @@ impl Disk {
         let tags = settings.tag_set(&policy)?;
         let mut features = opened.features;
         settings.amend(&mut features);
+        let service = settings.service(opened.defaults);
         let info = DiskInfo {
             spec: spec.to_string(),
             driver: spec.driver(),
@@ -81,9 +82,11 @@ impl Disk {
             facts: opened.facts.within(&limits),
             features,
             exclusive: settings.exclusive(),
+            lock: opened.claim.lock(),
+            service,
+            tag_set: settings.tag_set_name().map(str::to_owned),
             notice: opened.notice,
         };
-        let service = settings.service(opened.defaults);
         Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }
 

@@ -16,6 +16,12 @@ pub struct DiskInfo {
     pub policy: Policy,
     /// Whether the file or block device was opened for this disk exclusively.
     pub exclusive: bool,
+    /// The byte locks on the file or block device. `None` if the disk has neither.
+    pub lock: Option<ImageLock>,
+    /// Whether the disk has had a thread of its own since it was opened.
+    pub service: bool,
+    /// The name of the tag set that the disk shares with others.
+    pub tag_set: Option<String>,
     /// Properties that programs may depend on.
     pub facts: DiskFacts,
     /// Features beyond reading and writing, with the reason for each that is missing. The text is
@@ -23,6 +29,31 @@ pub struct DiskInfo {
     pub features: Vec<Feature>,
     /// A one-line message for the operator: the disk works, but not in the usual way.
     pub notice: Option<String>,
+}
+
+/// The byte locks of a disk on its file or block device: the key `lock` of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageLock {
+    /// Other programs may read the file, but not write to it.
+    On,
+    /// Other programs may write too.
+    Shared,
+    /// No locks.
+    Off,
+}
+
+impl ImageLock {
+    /// All values of the key.
+    pub const ALL: [ImageLock; 3] = [ImageLock::On, ImageLock::Shared, ImageLock::Off];
+
+    /// Returns the name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ImageLock::On => "on",
+            ImageLock::Shared => "shared",
+            ImageLock::Off => "off",
+        }
+    }
 }
 
 /// Known properties of a disk, as reported by its driver. They do not change while it is open.

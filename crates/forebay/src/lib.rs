@@ -85,20 +85,21 @@ pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
-    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, FlushPolicy,
-    Histogram, KNOBS, KickPolicy, Knob, LateRequest, LateStage, LimitsError, LostWrites, MergeKind,
-    MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats,
-    Refusal, RunQueuePolicy, Segment, Segments, StageStats, TagNeed, UnplugCause, Values,
-    WakePolicy,
+    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
+    FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest, LateStage, LimitsError,
+    LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
+    QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment, Segments, StageStats, TagNeed,
+    UnplugCause, Values, WakePolicy,
 };
 pub use future::IoFuture;
-pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};
+pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock, RunQueueStats};
 pub use io::{Completion, Io};
 pub use queue::BioQueue;
 pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use runtime::quarantine::leaked_bufs;
+pub use settings::table::{SETTINGS, Setting};
 pub use spec::Spec;
 
 /// Runs the examples of the README as doctests.

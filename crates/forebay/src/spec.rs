@@ -52,38 +52,13 @@ use std::str::FromStr;
 /// 256 KiB, and the number of requests in flight from the table. `sata` accepts a flush only by
 /// itself, and has one hardware context.
 ///
-/// Every disk has these keys:
+/// Every disk has these keys ([`SETTINGS`](crate::SETTINGS)):
 ///
-/// | key | values | effect |
-/// |---|---|---|
-/// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
-/// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
-/// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
-/// | `run_queue` | the names of [`RunQueuePolicy`](crate::RunQueuePolicy) | when it is run again |
-/// | `queue_depth` | 1 to 10240; 256, except `model` | requests of a context at the driver |
-/// | `nr_requests` | 1 to `queue_depth`; all | how many of these may be in use |
-/// | `reserved_tags` | below `nr_requests`; 0 | how many of those are for [`Io::reserved`] |
-/// | `async_depth` | 1 to `queue_depth`; all | the most for [`Io::background`] |
-/// | `wake` | the names of [`WakePolicy::ALL`] | what waits for a tag |
-/// | `tag_need` | the names of [`TagNeed`](crate::TagNeed) | how many tags a split I/O waits for |
-/// | `tag_set` | any name | disks of the process with the same name share tags |
-/// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
-/// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one shared, the others owned by a thread |
-/// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off`, except `model` | a thread of the disk; `off`: futures start it |
-/// | `iostats` | switch; `on` | latencies are recorded |
-/// | `fua` | switch | durable writes: `off` by a shared flush, `on` by RWF_DSYNC if available |
-/// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
-/// | `flush_pending_ms` | 0 to 3600000; 5000 | the longest wait of a flush for writes, ms |
-/// | `io_timeout_ms` | 0 to 3600000; 0 | a slower request is cancelled if possible; 0: no limit |
-/// | `io_timeout_grace_ms` | 0 to 3600000; 10000 | after that time more the device counts as gone |
-/// | `elide` | switch; `on` for `ram`, `null` | a flush with nothing to do ends at once |
-/// | `exclusive` | switch; `off` | no other user may have the file or block device open |
-/// | `read_only` | switch; `off` | everything that changes the disk is refused |
+#[doc = include_str!("settings/table.md")]
 ///
-/// The value after a semicolon is the default. Switches are `on` or `off`. Sizes take `k`, `m`, `g`
-/// and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written `%25` if `3F` or
-/// `25` follows it.
+/// Numbers take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is
+/// written `%25` if `3F` or `25` follows it. [`Io::reserved`] takes the tags of `reserved_tags`,
+/// and `async_depth` limits [`Io::background`].
 ///
 /// A disk on a file or block device takes QEMU's byte locks (`lock=on`; `shared` lets other
 /// programs write, `off` takes none), so that a virtual machine and the disk do not write at once.
@@ -110,7 +85,6 @@ use std::str::FromStr;
 ///
 /// [`Io::reserved`]: crate::Io::reserved
 /// [`Io::background`]: crate::Io::background
-/// [`WakePolicy::ALL`]: crate::WakePolicy::ALL
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     driver: &'static str,

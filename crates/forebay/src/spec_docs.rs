@@ -3,8 +3,9 @@
 use crate::driver;
 use crate::keys::Keys;
 use crate::settings::Settings;
+use crate::settings::table::SETTINGS;
 use crate::spec::Spec;
-use forebay_core::{BlockStatus, KNOBS, Op, Values};
+use forebay_core::{BlockStatus, DefaultValue, Op, Values};
 use forebay_model::machines;
 use std::collections::BTreeSet;
 
@@ -82,11 +83,36 @@ fn docs_name_every_constant_with_its_default() {
 }
 
 #[test]
+fn rows_of_settings_have_their_range_and_default() {
+    let mut nr = 0;
+    for setting in &SETTINGS {
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{}` ", setting.key)));
+        let row = row.unwrap_or_else(|| panic!("docs/specs.md has no row for `{}`", setting.key));
+        let values = match setting.values {
+            // Other settings narrow the ranges of the rest.
+            Values::Number { min, max, what } if what.is_empty() || what.contains(" of ") => {
+                format!("{min} to {max}; ")
+            }
+            Values::Switch => "switch; ".to_owned(),
+            _ => continue,
+        };
+        assert!(row.contains(&format!("| {values}")), "{row}: the values are {values}");
+        if let DefaultValue::Fixed(default) = setting.default_value() {
+            let is_there = [format!("; {default} |"), format!("; `{default}` |")]
+                .iter()
+                .any(|cell| row.contains(cell));
+            assert!(is_there, "{row}: the default is {default}");
+        }
+        nr += 1;
+    }
+    assert!(nr > 12, "{nr} rows were checked");
+}
+
+#[test]
 fn docs_name_every_policy_and_every_part_of_a_rule() {
-    for knob in &KNOBS {
-        match knob.values {
-            Values::Words(words) => words.iter().copied().for_each(assert_named),
-            Values::Switch | Values::Number { .. } => {}
+    for setting in &SETTINGS {
+        if let Values::Words(words) = setting.values {
+            words.iter().copied().for_each(assert_named);
         }
     }
     Op::ALL.map(Op::name).into_iter().for_each(assert_named);

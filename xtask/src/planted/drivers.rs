@@ -93,7 +93,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "exclusive-ignored",
         what: "exclusive=on has no effect",
         edits: &[Edit {
-            file: "crates/forebay/src/settings.rs",
+            file: "crates/forebay/src/settings/mod.rs",
             from: "        self.exclusive == Some(true)\n",
             to: "        false\n",
         }],

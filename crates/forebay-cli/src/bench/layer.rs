@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
-    DiskInfo, DiskStats, Histogram, Knob, MergeKind, Op, OpStats, Policy, RunQueuePolicy,
-    RunQueueStats, Spec, StageStats, UnplugCause, WakePolicy,
+    DefaultValue, DiskInfo, DiskStats, Histogram, MergeKind, Op, OpStats, RunQueuePolicy,
+    RunQueueStats, Setting, Spec, StageStats, UnplugCause, WakePolicy,
 };
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
@@ -205,20 +205,14 @@ fn requests(stats: &DiskStats) -> Vec<String> {
     ]
 }
 
-/// Settings whose default depends on the driver or on other settings.
-const WITHOUT_FIXED_DEFAULT: [&str; 5] =
-    ["queue_depth", "nr_requests", "async_depth", "nr_hw_queues", "elide"];
-
-/// Returns the settings that differ from the defaults. Some defaults depend on the driver: such a
+/// Returns the settings that differ from the defaults. Some defaults depend on the disk: such a
 /// setting is listed if the spec gives it.
 fn settings(info: &DiskInfo) -> String {
     let Value::Object(policy) = info::policy_of(info) else { return String::new() };
-    let default = Policy::default();
     let spec = Spec::parse(&info.spec).ok();
     let is_given = |key: &str| spec.as_ref().is_some_and(|spec| spec.get(key).is_some());
-    let is_shown = |key: &str, value: &str| match Knob::named(key) {
-        Some(knob) if !WITHOUT_FIXED_DEFAULT.contains(&key) => value != knob.get(&default),
-        None if key == "exclusive" => value != "off",
+    let is_shown = |key: &str, value: &str| match Setting::named(key).map(Setting::default_value) {
+        Some(DefaultValue::Fixed(default)) => value != default,
         _ => is_given(key),
     };
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -58,7 +58,7 @@ fn values_in_the_help_of_settings_are_those_of_specs() {
     let mut nr_values = 0;
     for option in OPTIONS {
         let Kind::Policy { accepts } = option.kind else { continue };
-        if accepts.starts_with("a number") || accepts == "any name" {
+        if accepts.starts_with("a number") || accepts == "a name" {
             continue;
         }
         for value in accepts.split([',', ' ']).filter(|word| !word.is_empty() && *word != "or") {

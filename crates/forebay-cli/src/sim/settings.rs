@@ -2,8 +2,8 @@
 //!
 //! Keys are those of a disk spec, and `device`. Each takes effect or is refused by name.
 
-use forebay::{BadKnob, KNOBS, Knob, Policy, Spec};
-use forebay_sim::{DeviceSpec, JobDisk, Wake, machines, parse_size};
+use forebay::{BadKnob, SETTINGS, Setting, Spec};
+use forebay_sim::{DeviceSpec, JobDisk, Wake, machines};
 
 use super::device;
 
@@ -140,24 +140,20 @@ pub(super) fn wake_policy(name: &str) -> Result<Wake, String> {
 
 fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
     if let Some(why) = not_simulated(key, tasks) {
-        let is_as_it_is = is_default(key, value);
-        return if is_as_it_is { Ok(()) } else { Err(format!("not simulated: {why}")) };
+        let is_default = Setting::named(key).is_some_and(|setting| setting.is_default(value));
+        return if is_default { Ok(()) } else { Err(format!("not simulated: {why}")) };
     }
-    match (key, Knob::named(key)) {
+    let unknown = || format!("unknown setting; the simulated disk has {}", keys(tasks));
+    let setting = Setting::named(key).ok_or_else(unknown)?;
+    let bad = || format!("expected {}", setting.values.expected());
+    match (key, setting.knob()) {
         (WAKE, _) => disk.set_wake(wake_policy(value)?),
         (MAX_SECTORS_KB, _) => {
-            let kib = parse_size(value).filter(|kib| (1..=1 << 20).contains(kib));
-            let kib = kib.ok_or("expected a number of KiB from 1 to 1048576")?;
+            let kib = setting.values.number(value).ok_or_else(bad)?;
             disk.max_sectors = Some(kib as u32 * 2);
         }
-        (_, Some(knob)) => {
-            if !knob.set(&mut disk.policy, value) {
-                return Err(format!("expected {}", knob.values.expected()));
-            }
-        }
-        (_, None) => {
-            return Err(format!("unknown setting; the simulated disk has {}", keys(tasks)));
-        }
+        (_, Some(knob)) if knob.set(&mut disk.policy, value) => {}
+        _ => return Err(bad()),
     }
     Ok(())
 }
@@ -179,19 +175,6 @@ fn is_constant(key: &str) -> bool {
         || machines::ALL.iter().any(|preset| preset.place_of(key).is_some())
 }
 
-/// Returns whether the value of a key is the default, which needs no simulation.
-fn is_default(key: &str, value: &str) -> bool {
-    let default = Policy::default();
-    let mut policy = default;
-    match Knob::named(key) {
-        Some(knob) => knob.set(&mut policy, value) && policy == default,
-        None => {
-            ["exclusive", "read_only"].contains(&key)
-                && matches!(value, "0" | "off" | "no" | "false")
-        }
-    }
-}
-
 /// Returns whether a key is one of a modelled disk that is not simulated.
 #[cfg(test)]
 pub(super) fn is_known(key: &str) -> bool {
@@ -201,8 +184,8 @@ pub(super) fn is_known(key: &str) -> bool {
 /// Returns the keys that have an effect, separated by commas.
 fn keys(tasks: Tasks) -> String {
     let is_simulated = |key: &&str| not_simulated(key, tasks).is_none();
-    let knobs = KNOBS.iter().map(|knob| knob.key).filter(is_simulated);
-    let keys: Vec<_> = [DEVICE].into_iter().chain(knobs).chain([MAX_SECTORS_KB]).collect();
+    let settings = SETTINGS.iter().map(|setting| setting.key).filter(is_simulated);
+    let keys: Vec<_> = [DEVICE].into_iter().chain(settings).collect();
     let of_files = match tasks {
         Tasks::Scenario => " and, in a scenario file, size and block_size",
         Tasks::Jobs => "",
@@ -349,7 +332,7 @@ mod tests {
             let error = check(key, "7", Tasks::Scenario).expect_err(key);
             assert!(error.starts_with(&format!("not simulated: {why}")), "{error}");
         }
-        for key in KNOBS.iter().map(|knob| knob.key).chain(["seed", "data"]) {
+        for key in SETTINGS.iter().map(|setting| setting.key).chain(["seed", "data"]) {
             if let Err(error) = check(key, "?", Tasks::Scenario) {
                 assert!(!error.contains("job"), "{key}: {error}");
             }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn check(op: Op, flags: BioFlags, len: u64, cache: bool, fua: bool, expected: u8) {
-        let limits = QueueLimits { volatile_cache: cache, fua, ..QueueLimits::default() };
+        let limits = QueueLimits::default().volatile_cache(cache).fua(fua);
         assert_eq!(Steps::of(op, flags, len, &limits), Steps(expected));
     }
 

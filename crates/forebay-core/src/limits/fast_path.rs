@@ -69,18 +69,16 @@ mod tests {
     use crate::split;
 
     fn kinds() -> [QueueLimits; 4] {
-        let plain = QueueLimits {
-            capacity_bytes: Some(1 << 20),
-            logical_block_size: 512,
-            max_sectors: 64,
-            max_segment_size: 1 << 15,
-            ..QueueLimits::default()
-        };
+        let plain = QueueLimits::default()
+            .capacity_bytes(Some(1 << 20))
+            .logical_block_size(512)
+            .max_sectors(64)
+            .max_segment_size(1 << 15);
         [
             plain,
-            QueueLimits { read_only: true, volatile_cache: true, ..plain },
-            QueueLimits { dma_alignment: 511, max_segment_size: 4096, ..plain },
-            QueueLimits { chunk_sectors: 8, capacity_bytes: None, ..plain },
+            plain.read_only(true).volatile_cache(true),
+            plain.dma_alignment(511).max_segment_size(4096),
+            plain.chunk_sectors(8).capacity_bytes(None),
         ]
     }
 

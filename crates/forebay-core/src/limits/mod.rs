@@ -8,109 +8,81 @@ pub(crate) mod refusal;
 
 use crate::bio::{Bio, Op, Segment};
 use crate::limits::refusal::Refusal;
+use crate::setters::with_setters;
 use core::fmt;
 
 /// Base-2 logarithm of the sector size. A sector is always 512 bytes: `1 << SECTOR_SHIFT`.
 pub const SECTOR_SHIFT: u32 = 9;
 
-/// The limits of a disk. They do not change while the disk is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// The size of the device in bytes, or `None` for a file that grows. With `None` no range is
-    /// refused, and the driver decides about access beyond the end.
-    pub capacity_bytes: Option<u64>,
-    /// The unit of addresses and lengths in bytes: 512 or 4096 for disks, 1 for files.
-    pub logical_block_size: u32,
-    /// The unit that the device writes without reading first, in bytes.
-    pub physical_block_size: u32,
-    /// The smallest efficient I/O, in bytes.
-    pub io_min: u32,
-    /// The best I/O size in bytes; 0 if the device reports none.
-    pub io_opt: u32,
-    /// The largest read or write that the driver accepts, in sectors.
-    pub max_hw_sectors: u32,
-    /// The largest read or write that the layer issues, in sectors; at most `max_hw_sectors`.
-    pub max_sectors: u32,
-    /// The maximum number of segments of a request.
-    pub max_segments: u32,
-    /// The largest segment in bytes. A longer one counts as several.
-    pub max_segment_size: u32,
-    /// No segment crosses a multiple of this value plus one. `u64::MAX` means no boundary.
-    pub seg_boundary_mask: u64,
-    /// Segments of one request may join only at addresses where these bits are 0. 0 means no
-    /// restriction.
-    pub virt_boundary_mask: u64,
-    /// The bits of a memory address and of a segment's length that must be 0. If any bit is set,
-    /// segments must also be whole logical blocks.
-    pub dma_alignment: u32,
-    /// No read or write crosses a multiple of this, in sectors; 0 for none.
-    pub chunk_sectors: u32,
-    /// The unit of a discard in bytes; 0 if discard is not supported.
-    pub discard_granularity: u32,
-    /// The largest discard in sectors; 0 if discard is not supported.
-    pub max_discard_sectors: u32,
-    /// The maximum number of ranges of one discard.
-    pub max_discard_segments: u32,
-    /// The largest write-zeroes in sectors; 0 if it is not supported.
-    pub max_write_zeroes_sectors: u32,
-    /// Whether completed writes may be lost before the next flush.
-    pub volatile_cache: bool,
-    /// Whether the driver can make a single write durable. If not, and with a volatile cache, the
-    /// layer issues a flush after such a write.
-    pub fua: bool,
-    /// Whether such a write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may then be
-    /// that of an earlier write, and no flush reports it again. The layer therefore treats a failed
-    /// one as a failed flush.
-    pub fua_is_sync: bool,
-    /// Whether the success of such a write proves its own data durable while another sync is in
-    /// flight. If not (a page cache reports a failed write-back to one of several syncs), the layer
-    /// issues one sync at a time, and a flush follows the other writes with FUA.
-    pub fua_queueable: bool,
-    /// Whether a flush may be in flight together with other commands. If not, the device refuses
-    /// either as busy while the other runs.
+with_setters! {
+    /// The limits of a disk. They do not change while the disk is open.
     ///
-    /// Source: "block: hold queue if flush is running for non-queueable flush drive", 2011.
-    pub flush_queueable: bool,
-    /// Whether a short write has written nothing beyond its count (K6 of
-    /// [`Driver`](crate::Driver)). If not, the rest is resent only if no overlapping write can have
-    /// been issued since.
-    pub exact_counts: bool,
-    /// Whether the device is rotational.
-    pub rotational: bool,
-    /// Whether the device refuses writes.
-    pub read_only: bool,
-}
-
-impl Default for QueueLimits {
-    /// Returns the limits of an ideal disk of capacity 0: 512-byte blocks, 1280 KiB requests.
-    fn default() -> QueueLimits {
-        QueueLimits {
-            capacity_bytes: Some(0),
-            logical_block_size: 512,
-            physical_block_size: 512,
-            io_min: 512,
-            io_opt: 0,
-            max_hw_sectors: 1280 * 2,
-            max_sectors: 1280 * 2,
-            max_segments: 128,
-            max_segment_size: u32::MAX,
-            seg_boundary_mask: u64::MAX,
-            virt_boundary_mask: 0,
-            dma_alignment: 0,
-            chunk_sectors: 0,
-            discard_granularity: 0,
-            max_discard_sectors: 0,
-            max_discard_segments: 1,
-            max_write_zeroes_sectors: 0,
-            volatile_cache: false,
-            fua: false,
-            fua_is_sync: false,
-            fua_queueable: true,
-            flush_queueable: true,
-            exact_counts: true,
-            rotational: false,
-            read_only: false,
-        }
+    /// The default is an ideal disk of capacity 0: 512-byte blocks, 1280 KiB requests.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct QueueLimits {
+        /// The size of the device in bytes, or `None` for a file that grows. With `None` no range
+        /// is refused, and the driver decides about access beyond the end.
+        pub capacity_bytes: Option<u64> = Some(0),
+        /// The unit of addresses and lengths in bytes: 512 or 4096 for disks, 1 for files.
+        pub logical_block_size: u32 = 512,
+        /// The unit that the device writes without reading first, in bytes.
+        pub physical_block_size: u32 = 512,
+        /// The smallest efficient I/O, in bytes.
+        pub io_min: u32 = 512,
+        /// The best I/O size in bytes; 0 if the device reports none.
+        pub io_opt: u32 = 0,
+        /// The largest read or write that the driver accepts, in sectors.
+        pub max_hw_sectors: u32 = 1280 * 2,
+        /// The largest read or write that the layer issues, in sectors; at most `max_hw_sectors`.
+        pub max_sectors: u32 = 1280 * 2,
+        /// The maximum number of segments of a request.
+        pub max_segments: u32 = 128,
+        /// The largest segment in bytes. A longer one counts as several.
+        pub max_segment_size: u32 = u32::MAX,
+        /// No segment crosses a multiple of this value plus one. `u64::MAX` means no boundary.
+        pub seg_boundary_mask: u64 = u64::MAX,
+        /// Segments of one request may join only at addresses where these bits are 0. 0 means no
+        /// restriction.
+        pub virt_boundary_mask: u64 = 0,
+        /// The bits of a memory address and of a segment's length that must be 0. If any bit is
+        /// set, segments must also be whole logical blocks.
+        pub dma_alignment: u32 = 0,
+        /// No read or write crosses a multiple of this, in sectors; 0 for none.
+        pub chunk_sectors: u32 = 0,
+        /// The unit of a discard in bytes; 0 if discard is not supported.
+        pub discard_granularity: u32 = 0,
+        /// The largest discard in sectors; 0 if discard is not supported.
+        pub max_discard_sectors: u32 = 0,
+        /// The maximum number of ranges of one discard.
+        pub max_discard_segments: u32 = 1,
+        /// The largest write-zeroes in sectors; 0 if it is not supported.
+        pub max_write_zeroes_sectors: u32 = 0,
+        /// Whether completed writes may be lost before the next flush.
+        pub volatile_cache: bool = false,
+        /// Whether the driver can make a single write durable. If not, and with a volatile cache,
+        /// the layer issues a flush after such a write.
+        pub fua: bool = false,
+        /// Whether such a write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may
+        /// then be that of an earlier write, and no flush reports it again. The layer therefore
+        /// treats a failed one as a failed flush.
+        pub fua_is_sync: bool = false,
+        /// Whether the success of such a write proves its own data durable while another sync is in
+        /// flight. If not (a page cache reports a failed write-back to one of several syncs), the
+        /// layer issues one sync at a time, and a flush follows the other writes with FUA.
+        pub fua_queueable: bool = true,
+        /// Whether a flush may be in flight together with other commands. If not, the device
+        /// refuses either as busy while the other runs.
+        ///
+        /// Source: "block: hold queue if flush is running for non-queueable flush drive", 2011.
+        pub flush_queueable: bool = true,
+        /// Whether a short write has written nothing beyond its count (K6 of
+        /// [`Driver`](crate::Driver)). If not, the rest is resent only if no overlapping write can
+        /// have been issued since.
+        pub exact_counts: bool = true,
+        /// Whether the device is rotational.
+        pub rotational: bool = false,
+        /// Whether the device refuses writes.
+        pub read_only: bool = false,
     }
 }
 

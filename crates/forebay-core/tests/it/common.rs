@@ -236,7 +236,7 @@ pub(crate) struct Bench {
 
 /// Returns the limits of a disk of 1 GiB.
 pub(crate) fn limits() -> QueueLimits {
-    QueueLimits { capacity_bytes: Some(1 << 30), ..QueueLimits::default() }
+    QueueLimits::default().capacity_bytes(Some(1 << 30))
 }
 
 impl Bench {

@@ -11,12 +11,8 @@ const GONE: Result<u64, BlockStatus> = Err(BlockStatus::Offline);
 const PAGE: u64 = 4096;
 
 fn bench(limits: QueueLimits) -> Bench {
-    let policy = Policy {
-        queue_depth: 4,
-        io_timeout_ns: LIMIT_NS,
-        io_timeout_grace_ns: GRACE_NS,
-        ..Policy::default()
-    };
+    let policy =
+        Policy::default().queue_depth(4).io_timeout_ns(LIMIT_NS).io_timeout_grace_ns(GRACE_NS);
     Bench::new(limits, policy)
 }
 
@@ -67,7 +63,7 @@ fn owned_and_lent_bios_do_not_merge() {
 
 #[test]
 fn split_bio_ends_once_with_the_last_of_its_parts() {
-    let mut bench = bench(QueueLimits { max_sectors: 8, ..limits() });
+    let mut bench = bench(limits().max_sectors(8));
     // Its last two parts find no tag.
     bench.issue(Op::Write, BioFlags::OWNED, 0, 6 * PAGE, 1);
     assert_eq!(bench.toy.running.len(), 4);
@@ -88,7 +84,7 @@ fn split_bio_ends_once_with_the_last_of_its_parts() {
 
 #[test]
 fn tags_of_late_requests_are_not_gathered() {
-    let limits = QueueLimits { max_sectors: 8, rotational: true, ..limits() };
+    let limits = limits().max_sectors(8).rotational(true);
     let mut bench = bench(limits);
     for page in 10..13 {
         bench.issue(Op::Read, BioFlags::OWNED, page * PAGE, PAGE, page);
@@ -143,7 +139,7 @@ fn range_of_a_late_write_is_blocked_until_it_completes() {
 
 #[test]
 fn late_write_counts_as_lost() {
-    let mut bench = bench(QueueLimits { volatile_cache: true, ..limits() });
+    let mut bench = bench(limits().volatile_cache(true));
     bench.issue(Op::Write, BioFlags::OWNED, 0, PAGE, 1);
     give_up(&mut bench);
     assert_eq!(bench.ends(), [(1, LATE)]);
@@ -161,7 +157,7 @@ fn late_write_counts_as_lost() {
 
 #[test]
 fn flush_that_was_given_up_blocks_others_until_it_completes() {
-    let mut bench = bench(QueueLimits { volatile_cache: true, ..limits() });
+    let mut bench = bench(limits().volatile_cache(true));
     bench.issue(Op::Write, BioFlags::NONE, 0, PAGE, 1);
     bench.finish();
     assert_eq!(bench.ends(), [(1, Ok(PAGE))]);

@@ -235,14 +235,12 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, is_direct: bool, plant: Plant) -> Run {
-        let limits = QueueLimits {
-            capacity_bytes: Some(NR_PAGES * PAGE),
-            volatile_cache: true,
-            fua: true,
-            fua_is_sync: !plant.fua_is_no_sync,
-            fua_queueable: is_direct || plant.fua_is_queueable,
-            ..QueueLimits::default()
-        };
+        let limits = QueueLimits::default()
+            .capacity_bytes(Some(NR_PAGES * PAGE))
+            .volatile_cache(true)
+            .fua(true)
+            .fua_is_sync(!plant.fua_is_no_sync)
+            .fua_queueable(is_direct || plant.fua_is_queueable);
         let mut world = World {
             file: File { stored: vec![false; 1 << 14], ..File::default() },
             cursors: [Cursor::default(); NR_CONTEXTS],
@@ -283,7 +281,7 @@ impl Run {
             self.device.durability().flush_failed();
         }
         drop(world);
-        let policy = Policy { queue_depth: 8, flush_pending_ns: 50, ..Policy::default() };
+        let policy = Policy::default().queue_depth(8).flush_pending_ns(50);
         let queue = TestQueue::with_device(self.limits, policy, at as u32, &self.device);
         let port = Port { world: Arc::clone(&self.world), context: at };
         self.contexts[at] = Some((queue, port));

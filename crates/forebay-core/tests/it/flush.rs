@@ -10,7 +10,7 @@ const K4: u64 = 4096;
 const NONE: BioFlags = BioFlags::NONE;
 
 fn cached() -> QueueLimits {
-    QueueLimits { volatile_cache: true, ..limits() }
+    limits().volatile_cache(true)
 }
 
 fn bench() -> Bench {
@@ -71,7 +71,7 @@ fn flushes_that_come_while_one_runs_share_the_next() {
 
 #[test]
 fn a_flush_takes_no_tag_of_others() {
-    let policy = Policy { queue_depth: 1, ..Policy::default() };
+    let policy = Policy::default().queue_depth(1);
     let mut bench = Bench::new(cached(), policy);
     bench.write(1);
     (2..=4).for_each(|n| bench.flush(n));
@@ -113,7 +113,7 @@ fn a_point_from_elsewhere_stands_for_now() {
 #[test]
 fn a_flush_is_elided_only_by_permission_and_only_if_nothing_has_ended_since() {
     for (elide, expected) in [(false, [4, 4, 0, 0, 0]), (true, [4, 3, 0, 1, 0])] {
-        let mut bench = Bench::new(cached(), Policy { elide, ..Policy::default() });
+        let mut bench = Bench::new(cached(), Policy::default().elide(elide));
         bench.wrote(1);
         bench.flush(2);
         bench.finish();
@@ -134,7 +134,7 @@ fn a_flush_is_elided_only_by_permission_and_only_if_nothing_has_ended_since() {
 
 #[test]
 fn what_ends_while_a_flush_runs_is_not_durable_by_it() {
-    let mut bench = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
+    let mut bench = Bench::new(cached(), Policy::default().elide(true));
     bench.flush(1);
     let late = bench.wrote(2);
     bench.complete(0, Ok(0));
@@ -145,7 +145,7 @@ fn what_ends_while_a_flush_runs_is_not_durable_by_it() {
 
 #[test]
 fn a_write_that_is_durable_as_it_ends_has_no_point() {
-    let mut bench = Bench::new(QueueLimits { fua: true, ..cached() }, Policy::default());
+    let mut bench = Bench::new(cached().fua(true), Policy::default());
     bench.issue(Op::Write, BioFlags::FUA, 0, K4, 1);
     bench.complete(0, Ok(K4));
     let before = bench.queue.device.durability().point();
@@ -226,7 +226,7 @@ fn a_flush_that_never_reaches_the_device_fails_as_one_that_did() {
 
 #[test]
 fn a_flush_waits_for_writes_that_need_one_but_not_for_ever() {
-    let policy = Policy { flush_pending_ns: 100, ..Policy::default() };
+    let policy = Policy::default().flush_pending_ns(100);
     let mut bench = Bench::new(cached(), policy);
     bench.issue(Op::Write, BioFlags::FUA, 0, K4, 1);
     bench.flush(2);
@@ -244,8 +244,8 @@ fn a_flush_waits_for_writes_that_need_one_but_not_for_ever() {
 /// Issues writes and flushes to a device that executes a flush only alone. Returns the operations
 /// that it received, in order.
 fn alone(flush: FlushPolicy) -> (Bench, Vec<Op>) {
-    let limits = QueueLimits { flush_queueable: false, ..cached() };
-    let mut bench = Bench::new(limits, Policy { flush, ..Policy::default() });
+    let limits = cached().flush_queueable(false);
+    let mut bench = Bench::new(limits, Policy::default().flush(flush));
     bench.flush(1);
     bench.flush(2);
     bench.toy.answers.push_back(Issue::Busy);
@@ -279,7 +279,7 @@ fn the_queue_is_held_while_a_flush_runs_that_the_device_takes_only_by_itself() {
 /// Queues flushes of all kinds behind a write that finds no tag, while a flush runs, and completes
 /// that flush. Returns how many of these flushes the next one ends.
 fn flushes_ended_by_the_next_one(wake: WakePolicy, is_frozen: bool) -> usize {
-    let policy = Policy { queue_depth: 2, nr_reserved: 1, wake, ..Policy::default() };
+    let policy = Policy::default().queue_depth(2).nr_reserved(1).wake(wake);
     let mut bench = Bench::new(cached(), policy);
     bench.write(1);
     bench.write(2);
@@ -332,7 +332,7 @@ fn a_nowait_flush_does_not_miss_the_one_that_its_turn_issues() {
 
 #[test]
 fn a_nowait_flush_waits_behind_a_queue_that_is_held_for_a_flush() {
-    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(1);
     bench.write(2);
@@ -345,7 +345,7 @@ fn a_nowait_flush_waits_behind_a_queue_that_is_held_for_a_flush() {
 
 #[test]
 fn who_does_nothing_but_flush_does_not_keep_others_from_the_device() {
-    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(0);
     bench.write(1);
@@ -361,7 +361,7 @@ fn who_does_nothing_but_flush_does_not_keep_others_from_the_device() {
 
 #[test]
 fn a_preflush_goes_before_its_data_however_large_that_is() {
-    let limits = QueueLimits { max_sectors: 8, max_hw_sectors: 8, ..cached() };
+    let limits = cached().max_sectors(8).max_hw_sectors(8);
     let mut bench = Bench::new(limits, Policy::default());
     let both = BioFlags::FUA.union(BioFlags::PREFLUSH);
     bench.issue(Op::Write, both, 0, 5 * K4, 7);
@@ -375,7 +375,7 @@ fn a_preflush_goes_before_its_data_however_large_that_is() {
 
 #[test]
 fn a_nowait_write_with_a_preflush_is_answered_after_that_if_there_is_no_tag() {
-    let policy = Policy { queue_depth: 1, ..Policy::default() };
+    let policy = Policy::default().queue_depth(1);
     let mut bench = Bench::new(cached(), policy);
     let flags = BioFlags::NOWAIT.union(BioFlags::PREFLUSH);
     bench.issue(Op::Write, flags, 0, K4, 1);
@@ -394,11 +394,10 @@ fn a_nowait_write_with_a_preflush_is_answered_after_that_if_there_is_no_tag() {
 #[test]
 fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
     use crate::common::TestQueue;
-    let mut one = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
-    let mut other = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
+    let mut one = Bench::new(cached(), Policy::default().elide(true));
+    let mut other = Bench::new(cached(), Policy::default().elide(true));
     let device = std::sync::Arc::clone(&one.queue.device);
-    other.queue =
-        TestQueue::with_device(cached(), Policy { elide: true, ..Policy::default() }, 0, &device);
+    other.queue = TestQueue::with_device(cached(), Policy::default().elide(true), 0, &device);
     let point = one.wrote(1);
     other.flush(2);
     other.finish();
@@ -418,7 +417,7 @@ fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
 
 #[test]
 fn a_flush_does_not_wait_behind_what_is_held_for_another() {
-    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(1);
     bench.write(2);
@@ -431,7 +430,7 @@ fn a_flush_does_not_wait_behind_what_is_held_for_another() {
 
 #[test]
 fn others_that_find_the_device_busy_do_not_keep_a_flush_for_ever() {
-    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(0);
     bench.write(1);

@@ -12,12 +12,12 @@ const IO: Result<u64, BlockStatus> = Err(BlockStatus::Io);
 
 /// Returns the limits of a file with direct I/O.
 fn direct() -> QueueLimits {
-    QueueLimits { volatile_cache: true, fua: true, fua_is_sync: true, ..limits() }
+    limits().volatile_cache(true).fua(true).fua_is_sync(true)
 }
 
 /// Returns the limits of a file in the page cache.
 fn buffered() -> QueueLimits {
-    QueueLimits { fua_queueable: false, ..direct() }
+    direct().fua_queueable(false)
 }
 
 fn bench(limits: QueueLimits) -> Bench {
@@ -83,7 +83,7 @@ fn failed_fua_write_is_a_failed_flush_whatever_its_status() {
 
 #[test]
 fn failed_fua_write_of_a_device_with_fua_of_its_own_loses_nothing_else() {
-    let mut bench = bench(QueueLimits { fua_is_sync: false, ..direct() });
+    let mut bench = bench(direct().fua_is_sync(false));
     wrote(&mut bench, 1);
     write(&mut bench, FUA, 2);
     bench.complete(0, IO);
@@ -220,7 +220,7 @@ fn short_fua_write_fails_since_its_first_bytes_may_be_lost() {
 fn part_of_a_fua_write_that_fails_is_a_failed_flush() {
     for limits in [direct(), buffered()] {
         for failing in 0..3 {
-            let limits = QueueLimits { max_sectors: 8, max_hw_sectors: 8, ..limits };
+            let limits = limits.max_sectors(8).max_hw_sectors(8);
             let mut bench = bench(limits);
             let lost = wrote(&mut bench, 1);
             bench.issue(Op::Write, FUA, 0, 3 * K4, 7);
@@ -282,12 +282,10 @@ fn fua_writes_that_are_followed_by_a_flush_fail_with_the_native_one() {
 #[test]
 fn fua_of_other_operations_fails_with_its_flush() {
     for op in [Op::Discard, Op::WriteZeroes] {
-        let limits = QueueLimits {
-            discard_granularity: 512,
-            max_discard_sectors: 1 << 10,
-            max_write_zeroes_sectors: 1 << 10,
-            ..direct()
-        };
+        let limits = direct()
+            .discard_granularity(512)
+            .max_discard_sectors(1 << 10)
+            .max_write_zeroes_sectors(1 << 10);
         let mut bench = bench(limits);
         let lost = wrote(&mut bench, 1);
         bench.issue(op, FUA, 0, K4, 2);

@@ -1,14 +1,14 @@
 //! Tests of NOWAIT bios, and of bios that wait behind a gate.
 
 use crate::common::{Bench, limits};
-use forebay_core::{BioFlags, BlockStatus, Gates, Issue, Op, Policy, QueueLimits};
+use forebay_core::{BioFlags, BlockStatus, Gates, Issue, Op, Policy};
 
 const K4: u64 = 4096;
 const AGAIN: Result<u64, BlockStatus> = Err(BlockStatus::Again);
 
 fn bench(depth: u32) -> Bench {
-    let limits = QueueLimits { max_sectors: 8, ..limits() };
-    Bench::new(limits, Policy { queue_depth: depth, ..Policy::default() })
+    let limits = limits().max_sectors(8);
+    Bench::new(limits, Policy::default().queue_depth(depth))
 }
 
 #[test]

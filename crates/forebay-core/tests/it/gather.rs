@@ -10,11 +10,11 @@ const PART: u64 = 8192;
 
 /// Returns a rotational disk of small requests.
 fn rotational() -> QueueLimits {
-    QueueLimits { max_sectors: (PART / 512) as u32, rotational: true, ..limits() }
+    limits().max_sectors((PART / 512) as u32).rotational(true)
 }
 
 fn with_depth(queue_depth: u32) -> Policy {
-    Policy { queue_depth, ..Policy::default() }
+    Policy::default().queue_depth(queue_depth)
 }
 
 impl Bench {
@@ -64,7 +64,7 @@ fn parts_of_a_bio_are_issued_together() {
 
 #[test]
 fn disk_without_an_arm_issues_each_part_at_once() {
-    let limits = QueueLimits { rotational: false, ..rotational() };
+    let limits = rotational().rotational(false);
     let mut bench = three_of_four(with_depth(8), limits);
     assert_eq!(bench.places(), [9, 1, 1, 1, 1, 2, 2, 2]);
     assert_eq!(bench.next_places(), [2]);
@@ -73,16 +73,16 @@ fn disk_without_an_arm_issues_each_part_at_once() {
 
 #[test]
 fn setting_goes_before_the_kind_of_the_disk() {
-    let one = Policy { tag_need: TagNeed::One, ..with_depth(8) };
+    let one = with_depth(8).tag_need(TagNeed::One);
     assert_eq!(three_of_four(one, rotational()).places().len(), 8);
-    let limits = QueueLimits { rotational: false, ..rotational() };
-    let parts = Policy { tag_need: TagNeed::Parts, ..with_depth(8) };
+    let limits = rotational().rotational(false);
+    let parts = with_depth(8).tag_need(TagNeed::Parts);
     assert_eq!(three_of_four(parts, limits).places().len(), 5);
 }
 
 #[test]
 fn threads_that_wait_for_tags_gather_none() {
-    let policy = Policy { tag_need: TagNeed::Parts, wake: WakePolicy::Batch, ..with_depth(8) };
+    let policy = with_depth(8).tag_need(TagNeed::Parts).wake(WakePolicy::Batch);
     assert_eq!(three_of_four(policy, rotational()).places().len(), 8);
 }
 
@@ -147,7 +147,7 @@ fn need_follows_the_number_of_tags() {
 
 #[test]
 fn split_bios_beside_classes_take_each_tag_that_is_free() {
-    let reserved = Policy { nr_reserved: 4, async_depth: QUEUE_DEPTH_MAX, ..with_depth(8) };
+    let reserved = with_depth(8).nr_reserved(4).async_depth(QUEUE_DEPTH_MAX);
     let mut bench = Bench::new(rotational(), reserved);
     for id in 0..4 {
         bench.read_with(BioFlags::RESERVED, 10 + id, 1);
@@ -157,7 +157,7 @@ fn split_bios_beside_classes_take_each_tag_that_is_free() {
     // Each reserved bio that ends is followed by another, so there are never two free tags for all.
     assert_eq!(bench.next_places(), [1]);
     bench.finish();
-    let background = Policy { async_depth: 4, ..with_depth(16) };
+    let background = with_depth(16).async_depth(4);
     let mut bench = Bench::new(rotational(), background);
     bench.read_with(BioFlags::BACKGROUND, 1, 3);
     bench.read_with(BioFlags::BACKGROUND, 2, 4);

@@ -21,7 +21,7 @@ struct Lines {
 
 impl Lines {
     fn new() -> Lines {
-        let policy = Policy { queue_depth: 1, wake: WakePolicy::Single, ..Policy::default() };
+        let policy = Policy::default().queue_depth(1).wake(WakePolicy::Single);
         Lines::with(limits(), policy)
     }
 
@@ -103,8 +103,8 @@ fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
 
 #[test]
 fn what_is_left_of_a_bio_that_did_not_want_to_wait_waits_in_its_owners_line() {
-    let limits = QueueLimits { max_sectors: 8, ..limits() };
-    let policy = Policy { queue_depth: 3, wake: WakePolicy::Single, ..Policy::default() };
+    let limits = limits().max_sectors(8);
+    let policy = Policy::default().queue_depth(3).wake(WakePolicy::Single);
     let mut lines = Lines::with(limits, policy);
     lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 3 * 4096);
     lines.toy.answers.extend([Issue::Queued, Issue::Busy, Issue::Busy]);

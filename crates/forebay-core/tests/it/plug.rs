@@ -3,7 +3,7 @@
 use crate::common::{Bench, limits};
 use forebay_core::{
     Bio, BioFlags, MergeKind, MergePolicy, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
-    Policy, QueueLimits, UnplugCause,
+    Policy, UnplugCause,
 };
 
 const K4: u64 = 4096;
@@ -56,13 +56,11 @@ fn what_must_not_merge_does_not() {
         (Op::Write, BioFlags::PREFLUSH),
         (Op::Write, BioFlags::NOMERGE),
     ] {
-        let limits = QueueLimits {
-            discard_granularity: 512,
-            max_discard_sectors: 1 << 20,
-            volatile_cache: true,
-            fua: true,
-            ..limits()
-        };
+        let limits = limits()
+            .discard_granularity(512)
+            .max_discard_sectors(1 << 20)
+            .volatile_cache(true)
+            .fua(true);
         let mut bench = Bench::new(limits, Policy::default());
         bench.plug(Op::Write, 0, K4, 0);
         let bio = Bio { op, ..flagged(flags) };
@@ -78,12 +76,10 @@ fn what_must_not_merge_does_not() {
 #[test]
 fn discards_join_as_ranges_if_the_device_takes_several() {
     for (max_discard_segments, requests) in [(1, 3), (2, 2), (8, 1)] {
-        let limits = QueueLimits {
-            discard_granularity: 512,
-            max_discard_sectors: 1 << 20,
-            max_discard_segments,
-            ..limits()
-        };
+        let limits = limits()
+            .discard_granularity(512)
+            .max_discard_sectors(1 << 20)
+            .max_discard_segments(max_discard_segments);
         let mut bench = Bench::new(limits, Policy::default());
         bench.plug_each(Op::Discard, [9, 4, 20]);
         bench.unplug();
@@ -115,7 +111,7 @@ fn a_large_newest_request_is_let_through_unless_merging_is_off() {
     for (nomerges, due) in
         [(MergePolicy::All, true), (MergePolicy::OneShot, true), (MergePolicy::Never, false)]
     {
-        let mut bench = Bench::new(limits(), Policy { nomerges, ..Policy::default() });
+        let mut bench = Bench::new(limits(), Policy::default().nomerges(nomerges));
         bench.plug(Op::Read, 0, PLUG_FLUSH_BYTES, 0);
         assert_eq!(bench.plug(Op::Read, 1 << 24, K4, 1), due);
     }
@@ -131,8 +127,7 @@ fn the_size_trigger_waits_for_a_request_that_does_not_merge() {
 
 #[test]
 fn per_level_lets_through_what_its_level_queued() {
-    let mut bench =
-        Bench::new(limits(), Policy { plug: PlugPolicy::PerLevel, ..Policy::default() });
+    let mut bench = Bench::new(limits(), Policy::default().plug(PlugPolicy::PerLevel));
     bench.plug(Op::Read, 0, K4, 0);
     let inner = bench.bio(Op::Read, K4, K4, 1);
     bench.queue_bio(inner, 2);
@@ -145,10 +140,8 @@ fn per_level_lets_through_what_its_level_queued() {
 
 #[test]
 fn nomerges_and_plug_none_keep_bios_apart() {
-    let policies = [
-        Policy { nomerges: MergePolicy::Never, ..Policy::default() },
-        Policy { plug: PlugPolicy::None, ..Policy::default() },
-    ];
+    let policies =
+        [Policy::default().nomerges(MergePolicy::Never), Policy::default().plug(PlugPolicy::None)];
     for policy in policies {
         let mut bench = Bench::new(limits(), policy);
         bench.plug_each(Op::Read, 0..4);
@@ -159,8 +152,8 @@ fn nomerges_and_plug_none_keep_bios_apart() {
 
 #[test]
 fn no_merge_crosses_a_chunk_or_passes_the_size_limit() {
-    let two_pages = QueueLimits { chunk_sectors: 16, ..limits() };
-    let small = QueueLimits { max_sectors: 16, ..limits() };
+    let two_pages = limits().chunk_sectors(16);
+    let small = limits().max_sectors(16);
     for (limits, pages, requests) in [
         (two_pages, [1, 0], 1),
         (two_pages, [2, 1], 2),

@@ -1,7 +1,7 @@
 //! Tests that merging, splitting and steps do not change a result: short counts, failures, flushes.
 
 use crate::common::{Bench, limits};
-use forebay_core::{BioFlags, BlockStatus, Issue, Op, Policy, QueueLimits, Tag};
+use forebay_core::{BioFlags, BlockStatus, Issue, Op, Policy, Tag};
 
 const K4: u64 = 4096;
 const NONE: BioFlags = BioFlags::NONE;
@@ -78,7 +78,7 @@ fn failures_that_are_of_no_single_bio_are_not_tried_again() {
 
 /// Issues a bio of three parts.
 fn split(op: Op, flags: BioFlags) -> Bench {
-    let limits = QueueLimits { max_sectors: 8, volatile_cache: true, ..limits() };
+    let limits = limits().max_sectors(8).volatile_cache(true);
     let mut bench = Bench::new(limits, Policy::default());
     bench.issue(op, flags, 0, 3 * K4, 7);
     bench
@@ -113,8 +113,8 @@ fn a_split_bio_ends_once_with_the_result_of_its_lowest_failure() {
 
 #[test]
 fn a_bio_of_more_parts_than_tags_is_cut_as_tags_come_free() {
-    let limits = QueueLimits { max_sectors: 8, ..limits() };
-    let mut bench = Bench::new(limits, Policy { queue_depth: 2, ..Policy::default() });
+    let limits = limits().max_sectors(8);
+    let mut bench = Bench::new(limits, Policy::default().queue_depth(2));
     bench.issue(Op::Write, NONE, 0, 1000 * K4, 7);
     assert_eq!(bench.toy.running.len(), 2);
     bench.finish();
@@ -127,7 +127,7 @@ fn a_bio_of_more_parts_than_tags_is_cut_as_tags_come_free() {
 fn a_durable_write_takes_its_steps_in_order() {
     let all = BioFlags::FUA.union(BioFlags::PREFLUSH);
     let ops = |cache, fua, flags| {
-        let limits = QueueLimits { volatile_cache: cache, fua, ..limits() };
+        let limits = limits().volatile_cache(cache).fua(fua);
         let mut bench = Bench::new(limits, Policy::default());
         bench.issue(Op::Write, flags, 0, K4, 7);
         bench.finish();
@@ -161,7 +161,7 @@ fn a_short_durable_write_is_flushed_after_its_last_byte() {
 #[test]
 fn a_failed_flush_fails_the_bio_before_and_after_its_data() {
     for failing in 0..3 {
-        let limits = QueueLimits { volatile_cache: true, ..limits() };
+        let limits = limits().volatile_cache(true);
         let mut bench = Bench::new(limits, Policy::default());
         bench.issue(Op::Write, BioFlags::FUA.union(BioFlags::PREFLUSH), 0, K4, 7);
         for _ in 0..failing {
@@ -177,14 +177,14 @@ fn a_failed_flush_fails_the_bio_before_and_after_its_data() {
 #[test]
 fn a_flush_reaches_the_device_only_if_there_is_a_cache() {
     for (volatile_cache, flushes) in [(true, 1), (false, 0)] {
-        let limits = QueueLimits { volatile_cache, ..limits() };
+        let limits = limits().volatile_cache(volatile_cache);
         let mut bench = Bench::new(limits, Policy::default());
         bench.issue(Op::Flush, NONE, 0, 0, 7);
         bench.finish();
         assert_eq!(bench.toy.seen.len(), flushes);
         assert_eq!(bench.ends(), [(7, Ok(0))]);
     }
-    let limits = QueueLimits { volatile_cache: true, ..limits() };
+    let limits = limits().volatile_cache(true);
     let mut bench = Bench::new(limits, Policy::default());
     bench.issue(Op::Flush, NONE, 0, 0, 7);
     bench.complete(0, Err(BlockStatus::Io));
@@ -226,7 +226,7 @@ fn an_empty_bio_ends_without_the_driver() {
 
 #[test]
 fn a_wait_asks_for_as_many_completions_as_are_needed_and_can_come() {
-    let mut bench = Bench::new(limits(), Policy { queue_depth: 8, ..Policy::default() });
+    let mut bench = Bench::new(limits(), Policy::default().queue_depth(8));
     (0..8).for_each(|n| bench.issue(Op::Read, NONE, n * 2 * K4, K4, n));
     assert_eq!(bench.queue.hctx.prepare_wait(5), 5);
     assert_eq!(bench.queue.hctx.prepare_wait(50), 8, "no more than are in flight");
@@ -242,7 +242,7 @@ fn a_wait_asks_for_as_many_completions_as_are_needed_and_can_come() {
     bench.issue(Op::Read, NONE, 1 << 20, K4, 9);
     assert_eq!(bench.queue.hctx.prepare_wait(5), 2, "four bios may end at once");
     bench.finish();
-    let limits = QueueLimits { volatile_cache: true, ..limits() };
+    let limits = limits().volatile_cache(true);
     let mut bench = Bench::new(limits, Policy::default());
     bench.issue(Op::Read, NONE, 0, K4, 1);
     bench.issue(Op::Write, BioFlags::FUA, K4, K4, 2);

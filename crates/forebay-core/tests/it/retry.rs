@@ -174,7 +174,7 @@ fn retry_of_one_disk_does_not_undo_a_newer_write_of_another_on_the_same_file() {
 
 #[test]
 fn a_device_that_is_gone_stays_gone_until_told_otherwise() {
-    let mut bench = Bench::new(limits(), Policy { queue_depth: 4, ..Policy::default() });
+    let mut bench = Bench::new(limits(), Policy::default().queue_depth(4));
     for n in 0..1000 {
         let bio = bench.bio(Op::Read, n * 2 * K4, K4, n);
         bench.queue_bio(bio, 0);

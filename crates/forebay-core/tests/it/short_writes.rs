@@ -13,7 +13,7 @@ const IO: Result<u64, BlockStatus> = Err(BlockStatus::Io);
 
 /// Returns the limits of a device that may have written more than it counts.
 fn doubtful() -> QueueLimits {
-    QueueLimits { exact_counts: false, ..limits() }
+    limits().exact_counts(false)
 }
 
 fn bench(limits: QueueLimits) -> Bench {
@@ -123,7 +123,7 @@ fn a_rest_that_fails_is_tried_bio_by_bio_in_the_place_that_it_has() {
 
 #[test]
 fn a_flush_that_follows_the_data_holds_nothing_back() {
-    let limits = QueueLimits { volatile_cache: true, ..doubtful() };
+    let limits = doubtful().volatile_cache(true);
     let mut bench = bench(limits);
     bench.issue(Op::Write, BioFlags::FUA, 0, 2 * K4, 0);
     bench.complete(0, Ok(K4));
@@ -137,7 +137,7 @@ fn a_flush_that_follows_the_data_holds_nothing_back() {
 
 #[test]
 fn a_part_of_a_bio_that_was_overtaken_fails_the_whole() {
-    let limits = QueueLimits { max_sectors: 16, ..doubtful() };
+    let limits = doubtful().max_sectors(16);
     let mut bench = bench(limits);
     bench.issue(Op::Write, NONE, 0, 4 * K4, 0);
     assert_eq!(bench.toy.running.len(), 2);
@@ -203,7 +203,7 @@ const NR_PAGES: usize = 8;
 impl Liar {
     /// Creates the contexts of these disks. Each disk has the given number of contexts.
     fn new(disks: Vec<(DeviceState, u32)>, limits: QueueLimits) -> Liar {
-        let policy = Policy { queue_depth: 8, ..Policy::default() };
+        let policy = Policy::default().queue_depth(8);
         let contexts = disks.into_iter().flat_map(|(state, nr)| {
             let state = Arc::new(state);
             (0..nr).map(move |nth| TestQueue::with_device(limits, policy, nth, &state))

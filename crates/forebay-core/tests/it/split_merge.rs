@@ -67,34 +67,29 @@ fn any_limits() -> impl Strategy<Value = QueueLimits> {
     let discard = (1..4u32, 8..256u32, 1..5u32, 1..200u32);
     let cache = (any::<bool>(), any::<bool>());
     (sizes, masks, shape, discard, cache).prop_map(|(sizes, masks, shape, discard, cache)| {
-        QueueLimits {
-            capacity_bytes: Some(NR_BLOCKS * BLOCK),
-            max_sectors: sizes.0,
-            max_segments: sizes.1,
-            max_segment_size: sizes.2,
-            seg_boundary_mask: masks.0,
-            virt_boundary_mask: if masks.1 { 0xFFF } else { 0 },
-            chunk_sectors: shape.0,
-            physical_block_size: shape.1,
-            discard_granularity: discard.0 * 512,
-            max_discard_sectors: discard.1,
-            max_discard_segments: discard.2,
-            max_write_zeroes_sectors: discard.3,
-            volatile_cache: cache.0,
-            fua: cache.1,
-            ..QueueLimits::default()
-        }
+        QueueLimits::default()
+            .capacity_bytes(Some(NR_BLOCKS * BLOCK))
+            .max_sectors(sizes.0)
+            .max_segments(sizes.1)
+            .max_segment_size(sizes.2)
+            .seg_boundary_mask(masks.0)
+            .virt_boundary_mask(if masks.1 { 0xFFF } else { 0 })
+            .chunk_sectors(shape.0)
+            .physical_block_size(shape.1)
+            .discard_granularity(discard.0 * 512)
+            .max_discard_sectors(discard.1)
+            .max_discard_segments(discard.2)
+            .max_write_zeroes_sectors(discard.3)
+            .volatile_cache(cache.0)
+            .fua(cache.1)
     })
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {
     let plugs = [PlugPolicy::Outermost, PlugPolicy::PerLevel, PlugPolicy::None];
     let merges = [MergePolicy::All, MergePolicy::OneShot, MergePolicy::Never];
-    (0..3usize, 0..3usize, 1..40u32).prop_map(move |(plug, nomerges, queue_depth)| Policy {
-        plug: plugs[plug],
-        nomerges: merges[nomerges],
-        queue_depth,
-        ..Policy::default()
+    (0..3usize, 0..3usize, 1..40u32).prop_map(move |(plug, nomerges, queue_depth)| {
+        Policy::default().plug(plugs[plug]).nomerges(merges[nomerges]).queue_depth(queue_depth)
     })
 }
 

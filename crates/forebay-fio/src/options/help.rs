@@ -81,13 +81,23 @@ fn named(name: &str) -> Option<&'static OptionSpec> {
 /// Returns the lines of an option: names and default, description, values.
 fn entry(spec: &OptionSpec) -> String {
     let names: Vec<_> = spec.names().map(|name| format!("--{name}")).collect();
-    let default = match spec.default {
+    let values = match spec.kind {
+        Kind::Help => String::new(),
+        _ => spec.kind.accepted(),
+    };
+    lines_of(&names.join(", "), spec.default, spec.help, &values)
+}
+
+/// Returns the lines of help of one name: name and default, description, values. An empty default
+/// is left out, and so are empty values.
+pub fn lines_of(name: &str, default: &str, help: &str, values: &str) -> String {
+    let default = match default {
         "" => String::new(),
         default => format!(" [default: {default}]"),
     };
-    let mut text = format!("  {}{default}\n{}", names.join(", "), wrapped(spec.help));
-    if !matches!(spec.kind, Kind::Help) {
-        text += &wrapped(&format!("values: {}", spec.kind.accepted()));
+    let mut text = format!("  {name}{default}\n{}", wrapped(help));
+    if !values.is_empty() {
+        text += &wrapped(&format!("values: {values}"));
     }
     text
 }

@@ -16,7 +16,7 @@ use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
 pub use self::error::UsageError;
-pub use self::help::{help, help_of};
+pub use self::help::{help, help_of, lines_of};
 use self::known::{Foreign, Verdict};
 pub use self::nearest::nearest;
 pub use self::table::OPTIONS;

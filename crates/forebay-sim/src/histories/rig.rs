@@ -140,32 +140,28 @@ pub(crate) struct Rig {
 fn limits(setting: &Setting) -> QueueLimits {
     let plain = QueueLimits::default();
     let max_sectors = if setting.is_splitting { 1 } else { plain.max_sectors };
-    QueueLimits {
-        max_sectors,
-        capacity_bytes: Some(1 << 20),
-        discard_granularity: 512,
-        max_discard_sectors: 1 << 10,
-        max_discard_segments: 4,
-        volatile_cache: true,
-        fua: setting.fua,
-        fua_is_sync: setting.file.is_some(),
-        fua_queueable: !setting.file.is_some_and(|file| file.page_cache),
-        flush_queueable: setting.flush_queueable,
-        ..plain
-    }
+    plain
+        .max_sectors(max_sectors)
+        .capacity_bytes(Some(1 << 20))
+        .discard_granularity(512)
+        .max_discard_sectors(1 << 10)
+        .max_discard_segments(4)
+        .volatile_cache(true)
+        .fua(setting.fua)
+        .fua_is_sync(setting.file.is_some())
+        .fua_queueable(!setting.file.is_some_and(|file| file.page_cache))
+        .flush_queueable(setting.flush_queueable)
 }
 
 impl Rig {
     pub(crate) fn new(setting: &Setting, nr_hctxs: usize) -> Rig {
         let limits = limits(setting);
-        let policy = Policy {
-            queue_depth: setting.queue_depth,
-            nr_hw_queues: nr_hctxs as u32,
-            flush: setting.flush,
-            elide: setting.elide,
-            iostats: false,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .queue_depth(setting.queue_depth)
+            .nr_hw_queues(nr_hctxs as u32)
+            .flush(setting.flush)
+            .elide(setting.elide)
+            .iostats(false);
         // The path determines when the file has errors.
         let of_file = |file: FileUse| FileSettings {
             has_page_cache: file.page_cache,

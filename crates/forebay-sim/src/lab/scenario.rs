@@ -37,10 +37,9 @@ pub(super) fn scenario(
     nr_threads: u32,
 ) -> Scenario {
     let capacity_bytes = Some(preset.capacity_bytes);
-    let blocks =
-        QueueLimits { logical_block_size: BLOCK, physical_block_size: BLOCK, ..Default::default() };
+    let blocks = QueueLimits::default().logical_block_size(BLOCK).physical_block_size(BLOCK);
     Scenario {
-        limits: preset.limits(QueueLimits { capacity_bytes, ..blocks }),
+        limits: preset.limits(blocks.capacity_bytes(capacity_bytes)),
         policy,
         engine: Engine::Machine(machine),
         nr_tasks: FIRST_THREAD + nr_threads as usize,

@@ -97,7 +97,7 @@ impl<'a> World<'a> {
     pub(super) fn new(load: &'a TagLoad) -> World<'a> {
         assert!(load.nr_jobs > 0 && load.run_ns > 0, "there is something to measure");
         let capacity_bytes = Some(load.device.capacity_bytes);
-        let limits = load.device.limits(QueueLimits { capacity_bytes, ..QueueLimits::default() });
+        let limits = load.device.limits(QueueLimits::default().capacity_bytes(capacity_bytes));
         // A thread that waits for tags takes them one by one, with some time in between, so that
         // other threads can take tags too: it submits an I/O request by request. If the bios wait,
         // the layer splits them.
@@ -111,7 +111,7 @@ impl<'a> World<'a> {
         assert!(!(load.is_mixed && is_thread_waiting), "each job has its own number of parts");
         let parts = (load.block_bytes / part_bytes) as u32;
         let &TagLoad { nr_tags: queue_depth, wake, tag_need, .. } = load;
-        let policy = Policy { queue_depth, wake, tag_need, ..Policy::default() };
+        let policy = Policy::default().queue_depth(queue_depth).wake(wake).tag_need(tag_need);
         let depth = (load.depth / load.nr_jobs).max(1);
         let stream = |nr| Random::new(load.seed, nr);
         let job = |id: usize| {

@@ -169,36 +169,32 @@ fn limits(random: &mut Random) -> QueueLimits {
     let max_sectors = sectors(random.pick(&[1, 3, 8, 256]));
     let nr_blocks = random.pick(&[4, 16, 48]);
     let (volatile_cache, has_discard) = (random.chance(5, 6), random.chance(2, 3));
-    QueueLimits {
-        capacity_bytes: Some(nr_blocks * u64::from(block)),
-        logical_block_size: block,
-        physical_block_size: block,
-        max_hw_sectors: max_sectors,
-        max_sectors,
-        max_segments: random.pick(&[2, 4, 128]),
-        discard_granularity: if has_discard { block } else { 0 },
-        max_discard_sectors: if has_discard { sectors(64) } else { 0 },
-        max_discard_segments: random.pick(&[1, 4, 256]),
-        max_write_zeroes_sectors: sectors(random.pick(&[0, 3, 64, 64])),
-        volatile_cache,
-        fua: volatile_cache && random.chance(1, 2),
-        flush_queueable: random.chance(1, 2),
-        ..QueueLimits::default()
-    }
+    QueueLimits::default()
+        .capacity_bytes(Some(nr_blocks * u64::from(block)))
+        .logical_block_size(block)
+        .physical_block_size(block)
+        .max_hw_sectors(max_sectors)
+        .max_sectors(max_sectors)
+        .max_segments(random.pick(&[2, 4, 128]))
+        .discard_granularity(if has_discard { block } else { 0 })
+        .max_discard_sectors(if has_discard { sectors(64) } else { 0 })
+        .max_discard_segments(random.pick(&[1, 4, 256]))
+        .max_write_zeroes_sectors(sectors(random.pick(&[0, 3, 64, 64])))
+        .volatile_cache(volatile_cache)
+        .fua(volatile_cache && random.chance(1, 2))
+        .flush_queueable(random.chance(1, 2))
 }
 
 fn policy(random: &mut Random, nr_hw_queues: u32) -> Policy {
     let merges = [MergePolicy::All, MergePolicy::All, MergePolicy::Never];
-    Policy {
-        plug: random.pick(&[PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::None]),
-        nomerges: random.pick(&merges),
-        queue_depth: random.pick(&[1, 2, 8, 32]),
-        flush: random.pick(&FlushPolicy::ALL),
-        elide: random.chance(1, 2),
-        nr_hw_queues,
-        iostats: false,
-        ..Policy::default()
-    }
+    Policy::default()
+        .plug(random.pick(&[PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::None]))
+        .nomerges(random.pick(&merges))
+        .queue_depth(random.pick(&[1, 2, 8, 32]))
+        .flush(random.pick(&FlushPolicy::ALL))
+        .elide(random.chance(1, 2))
+        .nr_hw_queues(nr_hw_queues)
+        .iostats(false)
 }
 
 fn faults(random: &mut Random) -> Faults {

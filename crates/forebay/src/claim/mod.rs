@@ -24,6 +24,7 @@ mod place;
 mod report;
 
 use crate::error::OpenError;
+use crate::info::ImageLock;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
 use place::{Name, Place};
@@ -50,29 +51,6 @@ pub(crate) struct Use {
     /// A write beyond the end of the file extends it.
     pub(crate) grows: bool,
     pub(crate) image_lock: ImageLock,
-}
-
-/// The byte locks of a disk: the key `lock`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImageLock {
-    /// Other programs may read the file, but not write to it.
-    On,
-    /// Other programs may write too.
-    Shared,
-    /// No locks.
-    Off,
-}
-
-impl ImageLock {
-    /// Parses the value of the key.
-    pub(crate) fn parse(value: &str) -> Option<ImageLock> {
-        match value {
-            "on" => Some(ImageLock::On),
-            "shared" => Some(ImageLock::Shared),
-            "off" => Some(ImageLock::Off),
-            _ => None,
-        }
-    }
 }
 
 impl Use {

@@ -3,7 +3,7 @@
 use super::image_lock::Access;
 use super::place::{Name, Place};
 use super::{Claim, Locks};
-use crate::info::Feature;
+use crate::info::{Feature, ImageLock};
 
 impl Claim {
     /// Describes exclusive use for `forebay info`.
@@ -43,6 +43,15 @@ impl Claim {
                 Feature::missing("lock", format!("the file system has no byte locks: {why}"))
             }
         }
+    }
+
+    /// Returns the byte locks that the disk holds. `None` if it has no file.
+    pub(crate) fn lock(&self) -> Option<ImageLock> {
+        Some(match &self.seat.as_deref()?.locks {
+            Locks::Held(Access { shares_writes: true, .. }) => ImageLock::Shared,
+            Locks::Held(_) => ImageLock::On,
+            Locks::NotAsked | Locks::Unsupported(_) => ImageLock::Off,
+        })
     }
 
     /// Returns a warning if the disk asked for byte locks, and the file system has none.

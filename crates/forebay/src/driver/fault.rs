@@ -101,7 +101,7 @@ fn limits(inner: QueueLimits, rules: &[FaultRule]) -> QueueLimits {
     // The part that a rule cuts off never reaches the device, so these counts are exact. The
     // device's own short counts cannot be distinguished from them, and count as exact too.
     let exact_counts = inner.exact_counts || rules.iter().any(FaultRule::shortens);
-    let limits = QueueLimits { exact_counts, ..inner };
+    let limits = inner.exact_counts(exact_counts);
     match rules.iter().any(FaultRule::strikes) {
         true => write_back::limits(limits),
         false => limits,

@@ -275,15 +275,13 @@ fn take_ns(keys: &mut Keys, key: &'static str) -> Result<u64, SpecError> {
 
 /// Returns the limits of a device in memory: all operations, and no volatile cache.
 fn ideal_limits(capacity: u64, block: u32) -> QueueLimits {
-    QueueLimits {
-        capacity_bytes: Some(capacity),
-        logical_block_size: block,
-        physical_block_size: block.max(512),
-        io_min: block,
-        discard_granularity: block.max(512),
-        max_discard_sectors: 1 << 22,
-        max_discard_segments: 256,
-        max_write_zeroes_sectors: 1 << 22,
-        ..QueueLimits::default()
-    }
+    QueueLimits::default()
+        .capacity_bytes(Some(capacity))
+        .logical_block_size(block)
+        .physical_block_size(block.max(512))
+        .io_min(block)
+        .discard_granularity(block.max(512))
+        .max_discard_sectors(1 << 22)
+        .max_discard_segments(256)
+        .max_write_zeroes_sectors(1 << 22)
 }

@@ -46,11 +46,7 @@ pub(super) fn ranges() -> Ranges {
 pub(super) fn target() -> (Target, QueueLimits) {
     let file = tempfile::tempfile().expect("a scratch file");
     file.set_len(1 << 20).expect("room for it");
-    let limits = QueueLimits {
-        capacity_bytes: Some(1 << 20),
-        volatile_cache: true,
-        ..QueueLimits::default()
-    };
+    let limits = QueueLimits::default().capacity_bytes(Some(1 << 20)).volatile_cache(true);
     (Target::new(Arc::new(file), ranges()), limits)
 }
 
@@ -68,12 +64,7 @@ pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
 /// Only this function of the drivers' tests depends on the layer.
 pub(super) fn issue(driver: &mut dyn Driver, tag: usize, bio: Bio) -> Issue {
     // Every bio reaches the driver, and memory may be anywhere: the layer is not under test.
-    let limits = QueueLimits {
-        volatile_cache: true,
-        fua: true,
-        dma_alignment: 0,
-        ..super::ideal_limits(1 << 40, 1)
-    };
+    let limits = super::ideal_limits(1 << 40, 1).volatile_cache(true).fua(true).dma_alignment(0);
     let policy = Policy::default();
     let mut ctx = SoftwareQueue::new(limits, policy, Arc::default());
     let device = Arc::new(DeviceState::new(1));

@@ -163,13 +163,21 @@ impl Toy {
         let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
         let iostats = false;
         let default = Policy::default();
-        let policy = Policy { nr_hw_queues, queue_depth, wake, run_queue, iostats, ..default };
+        let policy = default
+            .nr_hw_queues(nr_hw_queues)
+            .queue_depth(queue_depth)
+            .wake(wake)
+            .run_queue(run_queue)
+            .iostats(iostats);
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",
             limits: toy.limits(),
             policy,
             exclusive: false,
+            lock: None,
+            service: false,
+            tag_set: None,
             facts: DiskFacts::default(),
             features: Vec::new(),
             notice: None,
@@ -254,12 +262,10 @@ impl Toy {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits {
-            capacity_bytes: None,
-            volatile_cache: self.how.flushes_alone,
-            flush_queueable: !self.how.flushes_alone,
-            ..QueueLimits::default()
-        }
+        QueueLimits::default()
+            .capacity_bytes(None)
+            .volatile_cache(self.how.flushes_alone)
+            .flush_queueable(!self.how.flushes_alone)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::process::Command;
 
-use forebay::{Knob, Spec};
+use forebay::{Setting, Spec};
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::{Size, parse_bytes};
 
@@ -15,27 +15,18 @@ const OLDEST: (u32, u32) = (3, 0);
 /// The first fio with the engine io_uring.
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
-/// Settings of the layer other than those of [`forebay::KNOBS`]. fio has no layer, so its job is
-/// the same without them.
-const OF_THE_LAYER: &[&str] = &["tag_set", "service", "max_sectors_kb", "fua", "exclusive", "lock"];
-
 /// Keys of files that become options of fio ([`twin_of_file`]), that have no effect on the load, or
 /// that cause notes ([`notes`]).
-const OF_FILES: &[&str] = &[
-    "direct",
-    "read_only",
-    "logical_block_size",
-    "engine",
-    "fixed_buffers",
-    "sqpoll",
-    "sqpoll_idle_ms",
-];
+const OF_FILES: &[&str] =
+    &["direct", "logical_block_size", "engine", "fixed_buffers", "sqpoll", "sqpoll_idle_ms"];
 
 /// Keys that need io_uring, in Forebay and in fio.
 const OF_RINGS: [&str; 2] = ["fixed_buffers", "sqpoll"];
 
+/// Returns whether a key is a setting of every disk. fio has no layer, so its job is the same
+/// without it.
 fn is_of_the_layer(key: &str) -> bool {
-    Knob::named(key).is_some() || OF_THE_LAYER.contains(&key)
+    Setting::named(key).is_some()
 }
 
 /// Returns the equivalent jobs for fio.
@@ -100,7 +91,7 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     let mut twin = Job { policies: Vec::new(), ..job.clone() };
     let harmless: &[&str] = match spec.driver() {
         "file" | "aio" | "psync" => OF_FILES,
-        "null" => &["read_only", "logical_block_size"],
+        "null" => &["logical_block_size"],
         "nbd" => {
             let is_of_uri = |pair: &&str| pair.starts_with("socket=") || pair.starts_with("tls-");
             let pairs: Vec<&str> = keys.split('&').filter(is_of_uri).collect();

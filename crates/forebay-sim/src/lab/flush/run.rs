@@ -33,7 +33,7 @@ pub(super) fn run(load: &FlushLoad) -> FlushMeasured {
     assert!(load.nr_threads > 0 && load.run_ns > 0, "there is something to measure");
     assert!(load.range_bytes >= load.block_bytes, "there is a place to write to");
     let &FlushLoad { device, flush, elide, .. } = load;
-    let policy = Policy { queue_depth: device.queue_depth, flush, elide, ..Policy::default() };
+    let policy = Policy::default().queue_depth(device.queue_depth).flush(flush).elide(elide);
     let times = times(&load.costs, (load.late_per_million, load.late_ns));
     let scenario = scenario(device, device.machine(), policy, times, load.nr_threads);
     let run = Rc::new(Run {

@@ -130,14 +130,12 @@ impl Description {
 
 /// Returns the limits of a disk with these effects, above a disk with the limits `inner`.
 pub(super) fn limits(inner: QueueLimits) -> QueueLimits {
-    QueueLimits {
+    inner
         // If the wrapped disk has no cache, every write to it is durable.
-        fua: inner.fua || !inner.volatile_cache,
-        volatile_cache: true,
-        fua_is_sync: true,
-        fua_queueable: false,
-        ..inner
-    }
+        .fua(inner.fua || !inner.volatile_cache)
+        .volatile_cache(true)
+        .fua_is_sync(true)
+        .fua_queueable(false)
 }
 
 /// Returns how a disk with these effects and limits makes data durable.

@@ -3,12 +3,13 @@
 use super::base::RingOptions;
 use super::engine::{self, Engine, Known};
 use super::probe::{self, Probed};
-use crate::claim::{Claim, ImageLock, Use};
+use crate::claim::{Claim, Use};
 use crate::driver::psync::nr_threads;
 use crate::driver::{self, Opened};
 use crate::error::{OpenError, SpecError};
-use crate::info::DiskFacts;
+use crate::info::{DiskFacts, ImageLock};
 use crate::keys::Keys;
+use crate::settings::table::LOCK;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::Policy;
@@ -131,7 +132,7 @@ fn open_target(
 
 /// Takes the byte locks for a file. A file that is locked as a whole gets none.
 fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
-    let lock = keys.take("lock", "on, shared or off", ImageLock::parse)?;
+    let lock = LOCK.take(keys)?.map(|at| ImageLock::ALL[at as usize]);
     match lock {
         Some(ImageLock::Shared) if exclusive => Err(SpecError::BadValue {
             key: String::from("lock"),

@@ -44,21 +44,19 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
     let queue = Queue::of(dev);
     let number = |attribute| queue.as_ref().and_then(|queue| queue.positive(attribute));
     let max_kb = number("max_sectors_kb").unwrap_or(MAX_SECTORS_KB).min(1 << 20);
-    let mut limits = QueueLimits {
-        max_hw_sectors: max_kb * 2,
-        max_sectors: max_kb * 2,
-        max_segments: MAX_SEGMENTS,
-        volatile_cache: true,
-        fua: false,
+    let mut limits = QueueLimits::default()
+        .max_hw_sectors(max_kb * 2)
+        .max_sectors(max_kb * 2)
+        .max_segments(MAX_SEGMENTS)
+        .volatile_cache(true)
+        .fua(false)
         // The page cache writes in order, and a short write has not begun the rest. Without the
         // cache the parts of a write may run in parallel (NFS, FUSE), or its rest may go through
         // the page cache and fail at write-back (Linux: `direct_write_fallback`). The count is then
         // only a lower bound.
-        exact_counts: !options.direct,
-        rotational: number("rotational").is_some(),
-        read_only: options.read_only,
-        ..QueueLimits::default()
-    };
+        .exact_counts(!options.direct)
+        .rotational(number("rotational").is_some())
+        .read_only(options.read_only);
     let mut features = Vec::new();
     let len = if is_device {
         device(file, path, &mut limits)?

@@ -85,28 +85,26 @@ fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
     let max_sectors = (max.min(PAYLOAD_MAX) >> 9).max(1);
     let range_sectors = |can: bool| if can { RANGE_MAX_SECTORS } else { 0 };
     let granularity = if can.trim { preferred.max(512) } else { 0 };
-    QueueLimits {
-        capacity_bytes: Some(export.size_bytes - export.size_bytes % u64::from(min)),
-        logical_block_size: min,
-        physical_block_size: preferred.max(min),
-        io_min: preferred,
-        max_hw_sectors: max_sectors,
-        max_sectors: max_sectors.min(QueueLimits::default().max_sectors),
-        max_segments: MAX_SEGMENTS,
-        discard_granularity: granularity,
-        max_discard_sectors: range_sectors(can.trim).max(granularity >> 9),
-        max_write_zeroes_sectors: range_sectors(can.write_zeroes),
-        volatile_cache: can.flush && !can.read_only,
-        fua: can.fua && settings.fua().unwrap_or(true),
+    QueueLimits::default()
+        .capacity_bytes(Some(export.size_bytes - export.size_bytes % u64::from(min)))
+        .logical_block_size(min)
+        .physical_block_size(preferred.max(min))
+        .io_min(preferred)
+        .max_hw_sectors(max_sectors)
+        .max_sectors(max_sectors.min(QueueLimits::default().max_sectors))
+        .max_segments(MAX_SEGMENTS)
+        .discard_granularity(granularity)
+        .max_discard_sectors(range_sectors(can.trim).max(granularity >> 9))
+        .max_write_zeroes_sectors(range_sectors(can.write_zeroes))
+        .volatile_cache(can.flush && !can.read_only)
+        .fua(can.fua && settings.fua().unwrap_or(true))
         // The server may make such a write durable by a sync of a file. Its next flush does not
         // report a failure of that sync again (nbdkit and nbd-server do this). The protocol permits
         // this, but it does not permit a durable write to succeed if its own data is lost. So such
         // writes need not wait for each other (`fua_queueable`).
-        fua_is_sync: true,
-        rotational: can.rotational,
-        read_only: can.read_only,
-        ..QueueLimits::default()
-    }
+        .fua_is_sync(true)
+        .rotational(can.rotational)
+        .read_only(can.read_only)
 }
 
 fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature> {

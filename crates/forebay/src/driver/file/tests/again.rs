@@ -27,7 +27,7 @@ impl Driver for Notes {
 /// Returns how many times a request is submitted again if each entry completes with `answer`, and
 /// its result.
 fn ends(bio: Bio, answer: i32) -> (u32, Result<u64, BlockStatus>) {
-    let limits = QueueLimits { volatile_cache: true, ..QueueLimits::default() };
+    let limits = QueueLimits::default().volatile_cache(true);
     let mut notes = Notes(Commands::new(&limits, 4, None));
     assert_eq!(issue(&mut notes, 1, bio), Issue::Queued);
     let mut nr_again = 0;

@@ -86,13 +86,11 @@ pub(super) fn scripted(
     file.write_all_at(&bytes, 0).expect("a scratch file");
     ring.submitter().register_files(&[file.as_raw_fd()]).expect("a place for a file");
     let script = Script::default();
-    let limits = QueueLimits {
-        capacity_bytes: Some(1 << 16),
-        logical_block_size: 1,
-        volatile_cache: true,
-        max_segments: 8,
-        ..QueueLimits::default()
-    };
+    let limits = QueueLimits::default()
+        .capacity_bytes(Some(1 << 16))
+        .logical_block_size(1)
+        .volatile_cache(true)
+        .max_segments(8);
     let kept = Arc::new(file.try_clone().expect("a descriptor"));
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, script.clone(), None, mode, kept, ranges(), commands);
@@ -260,7 +258,7 @@ fn a_kick_finds_room_where_the_ring_is_full() {
 fn a_ring_whose_completions_could_overflow_is_refused() {
     let ring = IoUring::builder().setup_cqsize(DEPTH).build(1).expect("a ring");
     let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
-    let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
+    let limits = QueueLimits::default().max_segments(8);
     let commands = Commands::new(&limits, DEPTH, None);
     UringDriver::new(ring, Script::default(), None, Mode::Shared, file, ranges(), commands);
 }
@@ -374,7 +372,7 @@ fn zeroes_are_written_where_the_file_system_has_no_other_way() {
 
 #[test]
 fn a_range_goes_from_way_to_way_until_one_is_there() {
-    let limits = QueueLimits { max_segments: 8, ..crate::driver::ideal_limits(1 << 30, 512) };
+    let limits = crate::driver::ideal_limits(1 << 30, 512).max_segments(8);
     let mut noted = Noted(Commands::new(&limits, DEPTH, None));
     let (tag, len) = (Tag::from_index(5), 3 << 16);
     issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
@@ -397,8 +395,8 @@ fn a_range_goes_from_way_to_way_until_one_is_there() {
 
 #[test]
 fn zeroes_are_not_gone_on_with_where_more_may_be_written_than_was_counted() {
-    let limits = QueueLimits { max_segments: 2, ..crate::driver::ideal_limits(1 << 30, 512) };
-    let limits = QueueLimits { exact_counts: false, ..limits };
+    let limits = crate::driver::ideal_limits(1 << 30, 512).max_segments(2);
+    let limits = limits.exact_counts(false);
     let mut noted = Noted(Commands::new(&limits, DEPTH, None));
     let (tag, len) = (Tag::from_index(5), 3 << 16);
     for (answers, end) in [([2 << 16, 1 << 16], Ok(len)), ([2 << 16, 512], Err(BlockStatus::Io))] {

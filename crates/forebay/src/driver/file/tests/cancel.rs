@@ -30,7 +30,7 @@ fn on_a_pipe(mode: Mode) -> (UringDriver<Kernel>, UringWaiter, PipeWriter) {
     let ring = builder.build(DEPTH).expect("a ring");
     ring.submitter().register_files(&[file.as_raw_fd()]).expect("a place for a file");
     restrictions::enable(&ring).expect("a ring that is enabled");
-    let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
+    let limits = QueueLimits::default().max_segments(8);
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, Kernel, None, mode, file, ranges(), commands);
     let left = Arc::clone(driver.left());

@@ -43,7 +43,7 @@ impl Driver for Entries {
 }
 
 fn limits() -> QueueLimits {
-    QueueLimits { volatile_cache: true, fua: true, ..ideal_limits(1 << 30, 512) }
+    ideal_limits(1 << 30, 512).volatile_cache(true).fua(true)
 }
 
 /// Checks which io_uring operation a bio becomes. Each is on the registered file.

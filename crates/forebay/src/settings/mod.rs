@@ -1,4 +1,8 @@
 //! The settings of every disk, with any driver.
+//!
+//! [`table`] lists them; the rest applies the values of a spec to a disk that is being opened.
+
+pub(crate) mod table;
 
 use crate::error::SpecError;
 use crate::info::Feature;
@@ -7,9 +11,31 @@ use crate::runtime::tag_pool::TagPool;
 use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, RunQueuePolicy, TagNeed, WakePolicy};
 use std::borrow::Cow;
 use std::sync::Arc;
+use table::{EXCLUSIVE, FUA, MAX_SECTORS_KB, READ_ONLY, SERVICE, Setting, TAG_SET};
 
 fn bad(key: &str, value: impl ToString, expected: impl Into<Cow<'static, str>>) -> SpecError {
     SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.into() }
+}
+
+impl Setting {
+    fn refuse(&self, value: String) -> SpecError {
+        bad(self.key, value, self.values.expected())
+    }
+
+    /// Takes the value from the keys of a spec as a number: 1 or 0 for a switch, the index of a
+    /// word.
+    pub(crate) fn take(&self, keys: &mut Keys) -> Result<Option<u64>, SpecError> {
+        let Some(value) = keys.take_text(self.key) else { return Ok(None) };
+        self.values.number(&value).map(Some).ok_or_else(|| self.refuse(value))
+    }
+
+    /// Takes the value of a setting that is a name.
+    fn take_name(&self, keys: &mut Keys) -> Result<Option<String>, SpecError> {
+        match keys.take_text(self.key) {
+            Some(value) if value.is_empty() => Err(self.refuse(value)),
+            name => Ok(name),
+        }
+    }
 }
 
 /// A driver's defaults for keys that the user does not set.
@@ -47,6 +73,7 @@ const ONLY_SIMULATED: &str =
 impl Settings {
     /// Takes the keys that every disk has.
     pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
+        let is_on = |number| number == 1;
         let (mut policy, mut given) = (Policy::default(), Vec::new());
         for knob in &KNOBS {
             let Some(value) = keys.take_text(knob.key) else { continue };
@@ -59,17 +86,15 @@ impl Settings {
             }
             given.push(knob.key);
         }
-        let expected = "a number of KiB, 1 to 1048576";
         Ok(Settings {
             policy,
             given,
-            service: keys.take_switch("service")?,
-            max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
-            fua: keys.take_switch("fua")?,
-            exclusive: keys.take_switch("exclusive")?,
-            read_only: keys.take_switch("read_only")?,
-            tag_set: keys
-                .take("tag_set", "a name", |name| (!name.is_empty()).then(|| name.to_owned()))?,
+            service: SERVICE.take(keys)?.map(is_on),
+            max_sectors_kb: MAX_SECTORS_KB.take(keys)?,
+            fua: FUA.take(keys)?.map(is_on),
+            exclusive: EXCLUSIVE.take(keys)?.map(is_on),
+            read_only: READ_ONLY.take(keys)?.map(is_on),
+            tag_set: TAG_SET.take_name(keys)?,
         })
     }
 
@@ -133,6 +158,11 @@ impl Settings {
         let pool = TagPool::named(name, policy.queue_depth);
         let expected = "the queue_depth of the open disks that share the tag_set";
         pool.map(Some).map_err(|_| bad("queue_depth", policy.queue_depth, expected))
+    }
+
+    /// Returns the name of the tag set that the disk shares with others, if any.
+    pub(crate) fn tag_set_name(&self) -> Option<&str> {
+        self.tag_set.as_deref()
     }
 
     /// Returns whether other users of the file or device are kept out.

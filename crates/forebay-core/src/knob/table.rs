@@ -1,0 +1,173 @@
+//! The table of a policy's settings.
+
+use super::{Knob, NS_PER_MS, Value, Values};
+use crate::policy::{
+    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, QUEUE_DEPTH_MAX, RunQueuePolicy, TagNeed,
+};
+use crate::tag::WakePolicy;
+
+/// The largest number of hardware contexts.
+const NR_HW_QUEUES_MAX: u32 = 1024;
+
+/// Returns the words of a policy, in the order of its `ALL`.
+macro_rules! words {
+    ($policy:ty) => {
+        Values::Words(
+            &const {
+                let mut words = [""; <$policy>::ALL.len()];
+                let mut at = 0;
+                while at < words.len() {
+                    words[at] = <$policy>::ALL[at].name();
+                    at += 1;
+                }
+                words
+            },
+        )
+    };
+}
+
+/// A setting that is one of a policy's words. It is set by the index of the word.
+macro_rules! choice {
+    ($key:literal, $field:ident: $policy:ty, $help:literal) => {
+        Knob::new(
+            $key,
+            words!($policy),
+            $help,
+            |policy| Value::Word(policy.$field.name()),
+            |policy, index| policy.$field = <$policy>::ALL[index as usize],
+        )
+    };
+}
+
+/// A setting that is a number.
+macro_rules! number {
+    ($key:literal, $field:ident, $min:expr, $max:expr, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Number { min: $min, max: $max as u64, what: "" },
+            $help,
+            |policy| Value::Number(policy.$field.into()),
+            |policy, number| policy.$field = number as u32,
+        )
+    };
+}
+
+/// A setting that is a time in milliseconds.
+macro_rules! milliseconds {
+    ($key:literal, $field:ident, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Number { min: 0, max: 3_600_000, what: MS },
+            $help,
+            |policy| Value::Number(policy.$field / NS_PER_MS),
+            |policy, number| policy.$field = number * NS_PER_MS,
+        )
+    };
+}
+
+/// A setting that is a switch.
+macro_rules! switch {
+    ($key:literal, $field:ident, $help:literal) => {
+        Knob::new(
+            $key,
+            Values::Switch,
+            $help,
+            |policy| Value::Word(if policy.$field { "on" } else { "off" }),
+            |policy, number| policy.$field = number != 0,
+        )
+    };
+}
+
+/// The values of settings that count tags. Other settings narrow their range.
+const fn tags(min: u64, what: &'static str) -> Values {
+    Values::Number { min, max: QUEUE_DEPTH_MAX as u64, what }
+}
+
+const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth";
+const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
+const MS: &str = "a number of milliseconds from 0 to 3600000";
+
+/// All settings of a policy, in the order of reports.
+pub static KNOBS: [Knob; 18] = [
+    choice!("plug", plug: PlugPolicy,
+        "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
+    choice!("nomerges", nomerges: MergePolicy,
+        "0 and 1: merge with the newest request of the plug; 2: no merges"),
+    choice!("kick", kick: KickPolicy,
+        "when the driver starts: once per batch, or for comparison more often"),
+    choice!("run_queue", run_queue: RunQueuePolicy,
+        "when completions run the queue; always emulates older Linux, for comparison"),
+    choice!("wake", wake: WakePolicy,
+        "which waiter gets a freed tag; stash starves most threads, for experiments only"),
+    choice!("tag_need", tag_need: TagNeed,
+        "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one")
+    .when("wake=fair", |policy, _| policy.wake == WakePolicy::Fair),
+    number!(
+        "queue_depth",
+        queue_depth,
+        1,
+        QUEUE_DEPTH_MAX,
+        "requests in flight per hardware context"
+    )
+    .depends("256, or as the modelled device"),
+    Knob::new(
+        "nr_requests",
+        tags(1, UP_TO_QUEUE_DEPTH),
+        "number of tags in use at most",
+        |policy| Value::Number(policy.nr_requests.unwrap_or(policy.queue_depth).into()),
+        |policy, number| policy.nr_requests = Some(number as u32),
+    )
+    .depends("queue_depth"),
+    Knob::new(
+        "reserved_tags",
+        tags(0, BELOW_NR_REQUESTS),
+        "tags kept for reserved I/O",
+        |policy| Value::Number(policy.nr_reserved.into()),
+        |policy, number| policy.nr_reserved = number as u32,
+    ),
+    Knob::new(
+        "async_depth",
+        tags(1, UP_TO_QUEUE_DEPTH),
+        "most tags for background I/O",
+        |policy| Value::Number(policy.async_depth.min(policy.queue_depth).into()),
+        |policy, number| policy.async_depth = number as u32,
+    )
+    .depends("queue_depth"),
+    number!(
+        "nr_hw_queues",
+        nr_hw_queues,
+        1,
+        NR_HW_QUEUES_MAX,
+        "hardware contexts: one is shared, each of the others belongs to one thread"
+    )
+    .depends("processors + 1, or 1"),
+    number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
+    choice!("flush", flush: FlushPolicy,
+        "order of writes and a non-queued flush; tail emulates older Linux, for comparison")
+    .when("a device that accepts a flush only by itself", |_, limits| !limits.flush_queueable),
+    milliseconds!(
+        "flush_pending_ms",
+        flush_pending_ns,
+        "longest time that a flush waits for writes to join it, ms"
+    )
+    .when("a volatile cache", |_, limits| limits.volatile_cache),
+    milliseconds!(
+        "io_timeout_ms",
+        io_timeout_ns,
+        "time limit of a request at the device, ms; 0: none"
+    ),
+    milliseconds!(
+        "io_timeout_grace_ms",
+        io_timeout_grace_ns,
+        "grace period after which the device counts as gone, ms"
+    )
+    .when("io_timeout_ms above 0", |policy, _| policy.io_timeout_ns > 0),
+    switch!(
+        "elide",
+        elide,
+        "end a flush at once if there is nothing to flush; needs exclusive=on on a file"
+    )
+    .depends("on for ram and null, else off")
+    .when("a volatile cache", |_, limits| limits.volatile_cache),
+    switch!("iostats", iostats, "record latencies inside the layer"),
+];
