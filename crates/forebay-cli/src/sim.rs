@@ -52,8 +52,9 @@ A scenario file (.toml) describes tasks that draw random I/O, with faults, freez
 power failures; its keys are in docs/lab.md. The options of the disk, --faults and the seeds apply
 to it too:
   forebay sim crates/forebay-cli/examples/flaky-log.toml
-Processors cost almost nothing in virtual time. `forebay lab` models their cost for a few loads. To
-run a modelled device in real time:
+Processors cost almost nothing in virtual time, unless a cost is set: --set cpu_turn_ns=500, and
+cpu_submit_ns, cpu_request_ns, cpu_complete_ns, cpu_reap_ns, cpu_wake_ns. One of them turns all on,
+with the layer's own times as defaults (docs/lab.md). To run a modelled device in real time:
   forebay bench --filename=model:nvme --compare='?wake=batch' ...";
 
 /// The arguments after `sim`.
@@ -85,8 +86,8 @@ pub(crate) struct Args {
     /// [default: that of the job file, else fixed]
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]|FILE")]
     device: Option<String>,
-    /// Set a key of the disk (forebay help policies, max_sectors_kb); may be repeated. Overrides
-    /// the job file
+    /// Set a key of the disk (forebay help policies, max_sectors_kb) or a processor cost
+    /// (cpu_turn_ns, see below); may be repeated. Overrides the job file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Inject faults into the device, by a rule of the fault: driver (forebay help specs), such as

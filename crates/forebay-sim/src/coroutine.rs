@@ -13,6 +13,9 @@ use std::rc::Rc;
 /// The size of a task's stack, in bytes. The kernel provides memory only for pages in use.
 const STACK_SIZE: usize = 256 * 1024;
 
+/// The time between two polls, where steps take no time.
+const POLL_NS: u64 = 20;
+
 thread_local! {
     /// Stacks of tasks that have ended, for new tasks: a seed takes about as long as mapping its
     /// stacks.
@@ -60,16 +63,19 @@ impl Cpu<'_> {
     pub(crate) fn step(&self) {
         let scheduler = &self.world.scheduler;
         if scheduler.ends_step() {
-            self.yield_now();
+            self.yielder.suspend(());
         }
         if let Some(time_ns) = scheduler.draw_nap() {
             self.sleep(time_ns);
         }
     }
 
-    /// Lets another task run first, if one is drawn.
+    /// Lets other tasks run, for a task that polls.
     pub(crate) fn yield_now(&self) {
-        self.yielder.suspend(());
+        match self.world.scheduler.steps_take_time() {
+            true => self.yielder.suspend(()),
+            false => self.spend(POLL_NS),
+        }
     }
 
     /// Occupies the task's processor for this time. A wake-up in the meantime does not shorten it.

@@ -11,7 +11,7 @@ use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::sparse::Sparse;
 use crate::trace::Kind;
-use forebay_core::{Durability, Op};
+use forebay_core::{BlockStatus, Durability, Op};
 use forebay_model::{FaultRules, Random};
 
 /// The number of writes that are delayed at once, for a planted bug.
@@ -132,6 +132,15 @@ impl Device {
             self.next_event_ns = Some(at_ns);
             heap.add(at_ns, Event::Machine { at_ns });
         }
+    }
+
+    /// Takes a command that a machine has completed: its hardware context, its tag, and its
+    /// result.
+    pub(crate) fn take_done(
+        &mut self,
+        now: u64,
+    ) -> Option<(usize, usize, Result<u64, BlockStatus>)> {
+        self.engine.take_done(now, &mut self.random)
     }
 
     /// Records that a command is taken.

@@ -282,22 +282,11 @@ impl DriverState {
         !self.waiting.is_empty()
     }
 
-    /// Completes a command of a machine with this result, or delays its completion.
-    pub(crate) fn done_with(
-        &mut self,
-        (tag, result): (usize, Result<u64, BlockStatus>),
-        device: &mut Device,
-        checks: &mut Checks,
-        heap: &mut EventHeap<Event>,
-    ) {
+    /// Records the result of a command of a machine. Returns for how long its completion is
+    /// delayed.
+    pub(crate) fn set_result(&mut self, tag: usize, result: Result<u64, BlockStatus>) -> u64 {
         self.rows[tag].result = result;
-        match self.rows[tag].delay_ns() {
-            0 => self.done(tag, device, checks),
-            delay_ns => {
-                let hctx = self.hctx;
-                heap.add(checks.trace.now.saturating_add(delay_ns), Event::Done { hctx, tag });
-            }
-        }
+        self.rows[tag].delay_ns()
     }
 
     /// Completes a command of a manual engine, as a success or a failure. If its sync has found an
@@ -467,6 +456,10 @@ impl Port<'_> {
         (row.is_live, row.command, row.is_applied) = (true, command, false);
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
+        for piece in &row.pieces {
+            let owner = checks.bios.row(piece.slot).owner;
+            checks.order.issue(state.hctx, owner);
+        }
         (row.is_synced, row.is_lost) = (false, false);
         (row.issued_ns, row.overdue_ns, row.is_given_up) = (*now, None, false);
         row.own = None;

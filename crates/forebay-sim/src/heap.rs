@@ -9,6 +9,8 @@ use std::collections::BinaryHeap;
 pub(crate) enum Event {
     /// A command of a hardware context completes, by the number of its tag.
     Done { hctx: usize, tag: usize },
+    /// The processor that handles interrupts has completed a command.
+    Completed { hctx: usize, tag: usize },
     /// A machine may have completed a command. `at_ns` identifies the event.
     Machine { at_ns: u64 },
     /// A task can run again: it has woken up, or its processor is free.
@@ -64,7 +66,7 @@ impl EventHeap<Event> {
     /// Returns whether the device will complete a command.
     pub(crate) fn is_device_at_work(&self) -> bool {
         let mut events = self.heap.iter().map(|entry| entry.event);
-        events.any(|event| matches!(event, Event::Done { .. } | Event::Machine { .. }))
+        events.any(|event| !matches!(event, Event::Ready { .. } | Event::Timer { .. }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scenarios made from fio's jobs.
 
 use crate::coroutine::Task;
+use crate::cpu_costs::CpuCosts;
 use crate::device_spec::DeviceSpec;
 use crate::plant::Plant;
 use crate::scenario::Scenario;
@@ -89,13 +90,16 @@ pub struct JobDisk {
     pub max_sectors: Option<u32>,
     /// Faults of the device, in addition to its own.
     pub faults: Vec<FaultRule>,
+    /// The processor time of the layer, with a processor for each task. `None`: all tasks share
+    /// one, on which each step takes a little time.
+    pub cpu: Option<CpuCosts>,
 }
 
 impl JobDisk {
     /// Returns a disk on this device with its default settings.
     pub fn new(device: DeviceSpec) -> JobDisk {
         let (policy, faults) = (device.policy(), Vec::new());
-        JobDisk { policy, is_stash_v1: false, device, max_sectors: None, faults }
+        JobDisk { policy, is_stash_v1: false, device, max_sectors: None, faults, cpu: None }
     }
 
     /// Sets the wake policy.
@@ -106,6 +110,18 @@ impl JobDisk {
     /// Returns the wake policy.
     pub fn wake(&self) -> Wake {
         if self.is_stash_v1 { Wake::StashV1 } else { Wake::OfDisk(self.policy.wake) }
+    }
+
+    /// Sets a processor cost of the layer. The others are those of [`CpuCosts::OF_NULL`], unless
+    /// they were set. Returns `None` if no cost has this key.
+    ///
+    /// # Errors
+    /// The value is no number, or out of range.
+    pub fn set_cpu_cost(&mut self, key: &str, text: &str) -> Option<Result<(), String>> {
+        let mut cpu = self.cpu.unwrap_or(CpuCosts::OF_NULL);
+        let set = cpu.set(key, text)?;
+        self.cpu = Some(cpu);
+        Some(set)
     }
 
     /// Returns the largest request, in sectors of 512 bytes.
@@ -256,6 +272,11 @@ fn scenario(
     block: u32,
 ) -> Scenario {
     let mut random = Random::new(seed, 0);
+    let (cpu, step_ns) = match disk.cpu {
+        None => (CpuCosts::default(), random.between(20, 100)),
+        // Time must pass for a job that ends at a time.
+        Some(cpu) => (cpu, u64::from(cpu.submit_ns == 0)),
+    };
     Scenario {
         limits: disk.limits(capacity_bytes, block),
         policy: disk.policy,
@@ -265,8 +286,11 @@ fn scenario(
         nr_tasks,
         preempt: PREEMPT_OF / 8,
         nap: 0,
-        step_ns: random.between(20, 100),
-        times: ThreadTimes::default(),
+        step_ns,
+        times: ThreadTimes::of_costs(&cpu),
+        cpu,
+        command_ns: 0,
+        worker: None,
         budget: None,
         bound: u64::MAX,
         file: None,

@@ -32,7 +32,9 @@
 
 pub mod calibrate;
 mod check;
+mod completer;
 mod coroutine;
+mod cpu_costs;
 mod device;
 mod device_spec;
 mod driver;
@@ -61,6 +63,7 @@ mod wake;
 mod world;
 
 pub use check::rules::RULES;
+pub use cpu_costs::CpuCosts;
 pub use device_spec::{DeviceSpec, MachineSpec};
 pub use forebay_core::{
     Gate, LateRequest, LateStage, Op, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size,
@@ -132,8 +135,8 @@ fn run(
     let nr_tasks = scenario.nr_tasks;
     let world = World::new(seed, scenario, plant);
     let mut tasks: Vec<_> = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
-    let worker = world.worker.map(|id| Task::new(Rc::clone(&world), id, task::worker::run));
-    tasks.extend(worker);
+    let worker = world.run_queue.as_ref().map(|run_queue| run_queue.task);
+    tasks.extend(worker.map(|id| Task::new(Rc::clone(&world), id, task::worker::run)));
     #[cfg(forebay_plant)]
     {
         let world = Rc::clone(&world);

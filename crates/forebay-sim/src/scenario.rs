@@ -4,8 +4,10 @@
 //! all of them moderately.
 
 use crate::Options;
+use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
 use crate::file::FileSettings;
+use crate::runtime::run_queue::WorkerSettings;
 use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
@@ -32,6 +34,12 @@ pub(crate) struct Scenario {
     pub(crate) step_ns: u64,
     /// The times of wake-ups, if the scenario is a measurement.
     pub(crate) times: ThreadTimes,
+    /// The costs of the layer's actions, if the scenario measures.
+    pub(crate) cpu: CpuCosts,
+    /// The time that a processor takes to complete a command, one at a time, ns; 0: none.
+    pub(crate) command_ns: u64,
+    /// The worker that runs the shared context. `None`: the one of `run_queue=always`, or none.
+    pub(crate) worker: Option<WorkerSettings>,
     /// The tag set for which tasks wait, if there is one.
     pub(crate) budget: Option<BudgetSettings>,
     /// How many bios may overtake another one.
@@ -87,6 +95,9 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         nap: random.pick(&[0, 0, 2, 20]),
         step_ns: random.pick(&[1, 50, 500]),
         times: ThreadTimes::default(),
+        cpu: CpuCosts::default(),
+        command_ns: 0,
+        worker: None,
         budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         file: None,

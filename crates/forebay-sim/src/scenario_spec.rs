@@ -200,6 +200,7 @@ impl ScenarioSpec {
 
     fn scenario(&self, limits: QueueLimits, nr_tasks: usize) -> Scenario {
         let ScenarioSpec { disk, interleaving, .. } = self;
+        let cpu = disk.cpu.unwrap_or_default();
         let is_flaky = matches!(disk.device, DeviceSpec::Flaky { .. });
         let has_faults = is_flaky || !disk.faults.is_empty();
         Scenario {
@@ -212,7 +213,10 @@ impl ScenarioSpec {
             preempt: interleaving.switches,
             nap: interleaving.naps,
             step_ns: interleaving.step_ns,
-            times: ThreadTimes::default(),
+            times: ThreadTimes::of_costs(&cpu),
+            cpu,
+            command_ns: 0,
+            worker: None,
             budget: None,
             bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
             file: self.file.map(|file| FileSettings {

@@ -7,13 +7,14 @@
 //! need for a whole operation, like a thread whose processor was taken away. That produces rare
 //! races.
 //!
-//! A world for measurements has tasks with costs instead ([`ThreadTimes`]). Their steps take no
-//! time. Each task has a processor of its own, which [`Cpu::spend`] occupies, and a wake-up takes
-//! some time.
+//! A world for measurements has tasks with costs instead ([`ThreadTimes`], [`CpuCosts`]). Their
+//! steps take no time. Each task has a processor of its own, which [`Cpu::spend`] occupies, and a
+//! wake-up takes some time.
 //!
 //! [`Cpu::step`]: crate::coroutine::Cpu::step
 //! [`Cpu::spend`]: crate::coroutine::Cpu::spend
 
+use crate::cpu_costs::CpuCosts;
 use crate::heap::{Event, EventHeap};
 use forebay_model::Random;
 use std::cell::{Cell, RefCell};
@@ -38,10 +39,19 @@ pub(crate) struct ThreadTimes {
     pub(crate) nr_interrupts: usize,
 }
 
+impl ThreadTimes {
+    /// Returns the times of tasks with these costs.
+    pub(crate) fn of_costs(&CpuCosts { wake_ns, .. }: &CpuCosts) -> ThreadTimes {
+        ThreadTimes { wake_min_ns: wake_ns, wake_max_ns: wake_ns, ..ThreadTimes::default() }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     now: Cell<u64>,
     steps: Cell<u64>,
+    /// How long tasks have occupied their processors in all, beside their steps.
+    spent_ns: Cell<u64>,
     random: RefCell<Random>,
     pub(crate) heap: RefCell<EventHeap<Event>>,
     /// Runnable tasks, in no particular order.
@@ -80,6 +90,7 @@ impl Scheduler {
         Scheduler {
             now: Cell::new(0),
             steps: Cell::new(0),
+            spent_ns: Cell::new(0),
             random: RefCell::new(random),
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
@@ -106,9 +117,14 @@ impl Scheduler {
         self.steps.get()
     }
 
-    /// Returns the virtual time that steps have taken, ns.
+    /// Returns the virtual time of all processors, ns.
     pub(crate) fn busy_ns(&self) -> u64 {
-        self.steps.get() * self.step_ns
+        self.steps.get() * self.step_ns + self.spent_ns.get()
+    }
+
+    /// Returns whether time passes while a task polls.
+    pub(crate) fn steps_take_time(&self) -> bool {
+        self.step_ns > 0
     }
 
     /// Returns how often any task went to sleep.
@@ -188,6 +204,7 @@ impl Scheduler {
 
     /// Occupies the processor of the task, which runs now, for this time.
     pub(crate) fn occupy(&self, task: usize, time_ns: u64) {
+        self.spent_ns.set(self.spent_ns.get() + time_ns);
         self.tasks[task].is_away.set(true);
         self.come_back_after(task, time_ns);
     }

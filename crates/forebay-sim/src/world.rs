@@ -5,15 +5,18 @@ use crate::check::rules;
 use crate::check::stall;
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
+use crate::completer::Completer;
 use crate::coroutine::Task;
+use crate::cpu_costs::CpuCosts;
 use crate::device::{Device, Planted};
 use crate::file::SwarmFile;
 use crate::heap::Event;
 use crate::late::LateLog;
 use crate::plant::Plant;
 use crate::runtime::budget::Budget;
-use crate::runtime::hctx::Hctx;
+use crate::runtime::hctx::{Hctx, Inner};
 use crate::runtime::mailbox::Mailbox;
+use crate::runtime::run_queue::{RunAfter, RunQueue, WorkerSettings};
 use crate::scenario::Scenario;
 use crate::scheduler::Scheduler;
 use crate::summary::{Summary, Tally};
@@ -62,8 +65,12 @@ pub(crate) struct World {
     pub(crate) holds: Cell<Holds>,
     /// A lock that a task holds while it closes or opens a gate.
     pub(crate) are_gates_locked: Cell<bool>,
-    /// The last task, under `run_queue=always`.
-    pub(crate) worker: Option<usize>,
+    /// The runs that are left to a worker, which is the last task.
+    pub(crate) run_queue: Option<RunQueue>,
+    /// The processor that handles interrupts, if it takes time.
+    completer: Option<Completer>,
+    /// The processor time of the layer's actions.
+    pub(crate) cpu: CpuCosts,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
     pub(crate) tally: RefCell<Tally>,
@@ -78,9 +85,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
-        let worker = (policy.run_queue == RunQueuePolicy::Always).then_some(nr_tasks);
-        let nr_tasks = nr_tasks + usize::from(worker.is_some());
         let Scenario { budget, bound, file, faults, times, is_stash_v1, .. } = scenario;
+        let is_always = policy.run_queue == RunQueuePolicy::Always;
+        let worker = scenario.worker.or(is_always.then(WorkerSettings::default));
+        let run_queue = worker.map(|worker| RunQueue::new(nr_tasks, worker));
+        let nr_tasks = nr_tasks + usize::from(run_queue.is_some());
+        let completer = (scenario.command_ns > 0).then(|| Completer::new(scenario.command_ns));
         let makes_own_calls = scenario.makes_own_calls;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
@@ -106,7 +116,9 @@ impl World {
             budget: budget.map(|budget| Budget::new(&budget)),
             holds: Cell::default(),
             are_gates_locked: Cell::new(false),
-            worker,
+            run_queue,
+            completer,
+            cpu: scenario.cpu,
             makes_own_calls,
             tally: RefCell::default(),
             late: LateLog::default(),
@@ -195,17 +207,19 @@ impl World {
             return;
         }
         loop {
-            let mut device = self.device.borrow_mut();
-            let Device { engine, random, .. } = &mut *device;
-            let Some((hctx, tag, result)) = engine.take_done(self.now(), random) else { break };
-            let hctx = &self.hctxs[hctx];
-            if let Some(inner) = &mut *hctx.inner.borrow_mut() {
-                let heap = &mut self.scheduler.heap.borrow_mut();
-                let checks = &mut self.checks();
-                inner.driver.done_with((tag, result), &mut device, checks, heap);
+            let Some((hctx, tag, result)) = self.device.borrow_mut().take_done(self.now()) else {
+                break;
+            };
+            let set = |inner: &mut Inner| inner.driver.set_result(tag, result);
+            match self.hctxs[hctx].inner.borrow_mut().as_mut().map_or(0, set) {
+                0 => {}
+                delay_ns => {
+                    let at_ns = self.now().saturating_add(delay_ns);
+                    self.scheduler.heap.borrow_mut().add(at_ns, Event::Done { hctx, tag });
+                    continue;
+                }
             }
-            drop(device);
-            self.wake_waiter(hctx);
+            self.done(hctx, tag);
         }
         for hctx in &self.hctxs {
             let has_waiting =
@@ -223,20 +237,68 @@ impl World {
         match event {
             Event::Ready { task } => self.scheduler.come_back(task),
             Event::Timer { task, sleep } => self.scheduler.timer(task, sleep),
-            Event::Done { hctx, tag } => {
-                let hctx = &self.hctxs[hctx];
-                if let Some(inner) = &mut *hctx.inner.borrow_mut() {
-                    inner.driver.done(tag, &mut self.device.borrow_mut(), &mut self.checks());
-                }
-                self.wake_waiter(hctx);
+            Event::Done { hctx, tag } => self.done(hctx, tag),
+            Event::Completed { hctx, tag } => {
+                self.complete(hctx, tag);
+                self.completer.iter().for_each(Completer::end);
+                self.begin_completion();
             }
             Event::Machine { at_ns } => self.fire_machine(at_ns),
         }
     }
 
+    /// Completes a command that the device has done, or leaves that to the processor that handles
+    /// interrupts.
+    fn done(&self, hctx: usize, tag: usize) {
+        match &self.completer {
+            None => self.complete(hctx, tag),
+            Some(completer) => {
+                completer.add(hctx, tag);
+                self.begin_completion();
+            }
+        }
+    }
+
+    fn complete(&self, hctx: usize, tag: usize) {
+        let hctx = &self.hctxs[hctx];
+        if let Some(inner) = &mut *hctx.inner.borrow_mut() {
+            inner.driver.done(tag, &mut self.device.borrow_mut(), &mut self.checks());
+        }
+        self.wake_waiter(hctx);
+    }
+
+    /// Begins the next completion, if the processor that handles interrupts is idle. It queues a
+    /// run of the context if requests wait.
+    fn begin_completion(&self) {
+        let Some(completer) = &self.completer else { return };
+        let Some((hctx, tag)) = completer.begin_next() else { return };
+        let queue = |run_queue: &&RunQueue| {
+            matches!(run_queue.settings.after, RunAfter::AnyWaiting) && self.count_waiting() > 0
+        };
+        let run_queue = self.run_queue.as_ref().filter(queue);
+        let took_ns = completer.command_ns + run_queue.map_or(0, |queue| queue.queue(self));
+        let event = Event::Completed { hctx, tag };
+        self.scheduler.heap.borrow_mut().add(self.now() + took_ns, event);
+    }
+
+    /// Returns how many completions were reaped, and how many requests were issued.
+    pub(crate) fn count_commands(&self) -> (u64, u64) {
+        let counts = &self.checks.borrow().trace.counts;
+        (counts[Kind::Complete as usize], counts[Kind::Issue as usize])
+    }
+
+    /// Returns how many bios are in the layer, without the requests at the device.
+    pub(crate) fn count_waiting(&self) -> u64 {
+        let counts = &self.checks.borrow().trace.counts;
+        let of = |kind: Kind| counts[kind as usize];
+        let nr_bios = of(Kind::Queue) - of(Kind::Refuse) - of(Kind::End);
+        nr_bios.saturating_sub(of(Kind::Issue) - of(Kind::Complete))
+    }
+
     /// Returns whether the run waits for the end of a task.
     fn is_awaited(&self, id: usize) -> bool {
-        id >= self.scheduler.nr_interrupts() && self.worker != Some(id)
+        let worker = self.run_queue.as_ref().map(|run_queue| run_queue.task);
+        id >= self.scheduler.nr_interrupts() && worker != Some(id)
     }
 
     /// Runs all tasks to their ends.

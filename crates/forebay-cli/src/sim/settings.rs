@@ -1,9 +1,10 @@
 //! Settings of the simulated disk, from the job file and the command line.
 //!
-//! Keys are those of a disk spec, and `device`. Each takes effect or is refused by name.
+//! Keys are those of a disk spec, `device`, and processor costs. Each takes effect or is refused by
+//! name.
 
 use forebay::{BadKnob, SETTINGS, Setting, Spec};
-use forebay_sim::{DeviceSpec, JobDisk, Wake, machines};
+use forebay_sim::{CpuCosts, DeviceSpec, JobDisk, Wake, machines};
 
 use super::device;
 
@@ -143,6 +144,9 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(),
         let is_default = Setting::named(key).is_some_and(|setting| setting.is_default(value));
         return if is_default { Ok(()) } else { Err(format!("not simulated: {why}")) };
     }
+    if let Some(set) = disk.set_cpu_cost(key, value) {
+        return set;
+    }
     let unknown = || format!("unknown setting; the simulated disk has {}", keys(tasks));
     let setting = Setting::named(key).ok_or_else(unknown)?;
     let bad = || format!("expected {}", setting.values.expected());
@@ -185,7 +189,7 @@ pub(super) fn is_known(key: &str) -> bool {
 fn keys(tasks: Tasks) -> String {
     let is_simulated = |key: &&str| not_simulated(key, tasks).is_none();
     let settings = SETTINGS.iter().map(|setting| setting.key).filter(is_simulated);
-    let keys: Vec<_> = [DEVICE].into_iter().chain(settings).collect();
+    let keys: Vec<_> = [DEVICE].into_iter().chain(settings).chain(CpuCosts::KEYS).collect();
     let of_files = match tasks {
         Tasks::Scenario => " and, in a scenario file, size and block_size",
         Tasks::Jobs => "",
@@ -268,6 +272,18 @@ mod tests {
         let disk = base.then(&settings(&["device=hdd", "max_sectors_kb=64"])).disk(Tasks::Jobs);
         let disk = disk.expect("a disk");
         assert_eq!((disk.policy.queue_depth, disk.max_sectors), (8, Some(128)));
+    }
+
+    #[test]
+    fn processor_cost_turns_on_the_others_with_their_defaults() {
+        let cpu = |pairs: &[&str]| settings(pairs).disk(Tasks::Jobs).expect("a disk").cpu;
+        assert_eq!(cpu(&["queue_depth=8"]), None);
+        let turn_ns = 2000;
+        assert_eq!(cpu(&["cpu_turn_ns=2000"]), Some(CpuCosts { turn_ns, ..CpuCosts::OF_NULL }));
+        let scenario = settings(&["cpu_wake_ns=5000"]).disk(Tasks::Scenario).expect("a disk");
+        assert_eq!(scenario.cpu.map(|cpu| cpu.wake_ns), Some(5000));
+        let wrong = settings(&["cpu_reap_ns=x"]).disk(Tasks::Jobs).expect_err("no number");
+        assert_eq!(wrong, "cpu_reap_ns=x: expected a number of ns from 0 to 1000000000");
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Bios {
             nr_flushes_before: 0,
             queued_at: 0,
             queued_ns: 0,
+            ended_ns: 0,
         });
         self.rows.len() as u32 - 1
     }

@@ -35,6 +35,8 @@ struct Line {
     /// certainly not issued.
     waiting: VecDeque<Arrival>,
     nr_arrived: u64,
+    /// One of its bios was issued since the last check: only that can break the order.
+    is_changed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ struct Arrivals {
     lines: BTreeMap<usize, Line>,
     /// NOWAIT bios that were accepted for the next turn.
     nowait: Vec<(u32, u64)>,
+    /// The lines that have changed, by their keys.
+    changed: Vec<usize>,
 }
 
 /// The arrivals at all hardware contexts.
@@ -66,6 +70,7 @@ impl Order {
     /// Records that a context accepts a bio.
     pub(crate) fn arrive(&mut self, hctx: usize, slot: u32, bios: &Bios) {
         let row = bios.row(slot);
+        let at = self.line_of(row.owner);
         let arrivals = &mut self.hctxs[hctx];
         if row.op == Op::Flush || row.flags.intersects(FLUSHES) {
             return;
@@ -80,26 +85,43 @@ impl Order {
         if row.flags.intersects(CLASSES) {
             return;
         }
-        let line = arrivals.lines.entry(if self.by_owner { row.owner } else { 0 }).or_default();
+        let line = arrivals.lines.entry(at).or_default();
         line.nr_arrived += 1;
         line.waiting.push_back(Arrival { number: line.nr_arrived, slot, serial: row.serial });
     }
 
+    /// Records that a context issues a part of a bio.
+    pub(crate) fn issue(&mut self, hctx: usize, owner: usize) {
+        let at = self.line_of(owner);
+        let Arrivals { lines, changed, .. } = &mut self.hctxs[hctx];
+        if let Some(line) = lines.get_mut(&at)
+            && !std::mem::replace(&mut line.is_changed, true)
+        {
+            changed.push(at);
+        }
+    }
+
+    fn line_of(&self, owner: usize) -> usize {
+        if self.by_owner { owner } else { 0 }
+    }
+
     /// Checks the order after a turn.
     pub(crate) fn turned(&mut self, hctx: usize, bios: &Bios) -> Verdict {
-        let Arrivals { lines, nowait } = &mut self.hctxs[hctx];
+        let Arrivals { lines, nowait, changed } = &mut self.hctxs[hctx];
         for (slot, serial) in nowait.drain(..) {
             if is_waiting(bios, slot, serial) {
                 let what = format!("bio {serial} is neither ended nor issued after its turn");
                 return broken(rules::NOWAIT, what);
             }
         }
-        lines.values_mut().try_for_each(|line| line.check(self.bound, bios))
+        let check = |line: &mut Line| line.check(self.bound, bios);
+        changed.drain(..).try_for_each(|at| lines.get_mut(&at).map_or(Ok(()), check))
     }
 }
 
 impl Line {
     fn check(&mut self, bound: u64, bios: &Bios) -> Verdict {
+        self.is_changed = false;
         let is_not_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
         while self.waiting.pop_front_if(is_not_waiting).is_some() {}
         let Some(first) = self.waiting.front() else { return Ok(()) };

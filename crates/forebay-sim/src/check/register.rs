@@ -85,6 +85,10 @@ impl Register {
         now: u64,
         serial: u64,
     ) -> Verdict {
+        // A block that was never written takes no memory.
+        if value == INITIAL.value && self.blocks.at(block).is_none_or(Vec::is_empty) {
+            return Ok(());
+        }
         let candidates = self.of(block);
         let is_legal = |other: &Candidate| other.value == value && other.superseded > began;
         if !candidates.iter().any(is_legal) {

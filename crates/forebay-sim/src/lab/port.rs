@@ -1,7 +1,6 @@
 //! The driver of a machine in virtual time: begins queued commands, and returns completions.
 
-use super::processor::Processor;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
 use forebay_model::{Command, Machine, Random};
 use std::time::Duration;
 
@@ -10,27 +9,18 @@ use std::time::Duration;
 pub(super) struct Port {
     machine: Box<dyn Machine>,
     random: Random,
-    /// The processor that handles completions, if they take time.
-    pub(super) processor: Option<Processor>,
     /// The time of the turn.
     pub(super) now: u64,
-    /// The number of requests that wait in the layer.
-    pub(super) nr_waiting: u64,
-    /// The number of flushes that have begun.
-    pub(super) nr_flushes: u64,
 }
 
 impl Port {
     pub(super) fn new(machine: Box<dyn Machine>, random: Random) -> Port {
-        Port { machine, random, processor: None, now: 0, nr_waiting: 0, nr_flushes: 0 }
+        Port { machine, random, now: 0 }
     }
 
     /// Returns the time of the device's next interrupt, ns.
     pub(super) fn next_at_ns(&self) -> Option<u64> {
-        match &self.processor {
-            None => self.machine.next_at_ns(),
-            Some(processor) => processor.next_at_ns(&*self.machine),
-        }
+        self.machine.next_at_ns()
     }
 }
 
@@ -40,7 +30,6 @@ impl Driver for Port {
         if !self.machine.may_begin(&command, self.now) {
             return Issue::Busy;
         }
-        self.nr_flushes += u64::from(rq.op == Op::Flush);
         self.machine.begin(rq.tag.index() as u32, &command, self.now, &mut self.random);
         Issue::Queued
     }
@@ -49,11 +38,8 @@ impl Driver for Port {
     fn commit_rqs(&mut self) {}
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
-        let Port { machine, random, processor, now, nr_waiting, .. } = self;
-        let ended = std::iter::from_fn(|| match processor {
-            None => machine.take_done(*now, random),
-            Some(processor) => processor.take_done(&mut **machine, random, *now, *nr_waiting),
-        });
+        let Port { machine, random, now } = self;
+        let ended = std::iter::from_fn(|| machine.take_done(*now, random));
         ended.for_each(|ended| done.push(Tag::from_index(ended.id as usize), ended.result));
     }
 

@@ -1,15 +1,13 @@
 //! The scenario of an experiment: a disk on a modelled device, and threads with costs.
 
 use super::costs::Costs;
+use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
 use crate::scenario::Scenario;
 use crate::scheduler::ThreadTimes;
 use forebay_core::{Policy, QueueLimits};
 use forebay_model::Machine;
 use forebay_model::machines::Preset;
-
-/// The logical block size. All sizes of the experiments are multiples of it.
-pub(super) const BLOCK: u32 = 4096;
 
 /// The task that stands for the interrupts of the device.
 pub(super) const INTERRUPTS: usize = 0;
@@ -28,16 +26,19 @@ pub(super) fn times(costs: &Costs, (late_per_million, late_ns): (u32, u64)) -> T
     ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts }
 }
 
-/// Returns the scenario of `nr_threads` threads on a machine with the limits of a preset.
+/// Returns the scenario of `nr_threads` threads on a machine with the limits of a preset. `block` is
+/// the logical block size.
 pub(super) fn scenario(
     preset: &Preset,
     machine: Box<dyn Machine>,
     policy: Policy,
     times: ThreadTimes,
     nr_threads: u32,
+    block: u32,
 ) -> Scenario {
-    let capacity_bytes = Some(preset.capacity_bytes);
-    let blocks = QueueLimits::default().logical_block_size(BLOCK).physical_block_size(BLOCK);
+    let nr_blocks = preset.capacity_bytes / u64::from(block);
+    let capacity_bytes = Some(nr_blocks * u64::from(block));
+    let blocks = QueueLimits::default().logical_block_size(block).physical_block_size(block);
     Scenario {
         limits: preset.limits(blocks.capacity_bytes(capacity_bytes)),
         policy,
@@ -47,6 +48,9 @@ pub(super) fn scenario(
         nap: 0,
         step_ns: 0,
         times,
+        cpu: CpuCosts::default(),
+        command_ns: 0,
+        worker: None,
         budget: None,
         bound: u64::MAX,
         file: None,

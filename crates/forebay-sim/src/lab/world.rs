@@ -4,7 +4,6 @@ use super::costs::Costs;
 use super::job::{Doing, Job};
 use super::measured::Measured;
 use super::port::Port;
-use super::processor::{Processor, RunCounts};
 use super::work::{Work, Worker};
 use crate::heap::EventHeap;
 use forebay_core::{
@@ -53,7 +52,7 @@ pub struct TagLoad {
 /// If the load has no jobs, tags or time, if a block is not a whole number of requests, or if a
 /// mixed load has threads that wait for tags.
 pub fn measure_tags(load: &TagLoad) -> Measured {
-    World::new(load).run().0
+    World::new(load).run()
 }
 
 /// The numbers of the random streams. The streams of the jobs begin at the last one.
@@ -62,11 +61,23 @@ const WORLD_STREAM: u64 = 1;
 const FIRST_JOB_STREAM: u64 = 16;
 
 /// The size of the reads of every second job in a mixed load.
-const SMALL_BYTES: u64 = 4096;
+pub(super) const SMALL_BYTES: u64 = 4096;
 
 impl TagLoad {
+    /// Returns whether threads wait for tags. Such a thread takes tags one by one, with some time
+    /// in between, so that other threads can take tags too: it submits an I/O request by request.
+    /// If the bios wait, the layer splits them.
+    pub(super) fn is_thread_waiting(&self) -> bool {
+        self.wake != WakePolicy::Fair
+    }
+
+    /// Returns the end of the measurement, ns.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.warm_up_ns + self.run_ns
+    }
+
     /// Returns whether a job reads 4 KiB at a time in a mixed load.
-    fn is_small(&self, job: usize) -> bool {
+    pub(super) fn is_small(&self, job: usize) -> bool {
         self.is_mixed && !job.is_multiple_of(2)
     }
 }
@@ -75,7 +86,7 @@ impl TagLoad {
 const ADDR: usize = 1 << 20;
 
 /// The simulated world of a run.
-pub(super) struct World<'a> {
+struct World<'a> {
     load: &'a TagLoad,
     part_bytes: u64,
     hctx: HardwareContext,
@@ -86,23 +97,18 @@ pub(super) struct World<'a> {
     random: Random,
     work: Work,
     nr_in_flight: u32,
-    /// Bios that were submitted and have not ended.
-    nr_in_layer: u64,
     ended: Vec<Box<QueuedBio>>,
     woken: Vec<usize>,
     measured: Measured,
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(load: &'a TagLoad) -> World<'a> {
+    fn new(load: &'a TagLoad) -> World<'a> {
         assert!(load.nr_jobs > 0 && load.run_ns > 0, "there is something to measure");
         let capacity_bytes = Some(load.device.capacity_bytes);
         let limits = load.device.limits(QueueLimits::default().capacity_bytes(capacity_bytes));
-        // A thread that waits for tags takes them one by one, with some time in between, so that
-        // other threads can take tags too: it submits an I/O request by request. If the bios wait,
-        // the layer splits them.
         let request_bytes = u64::from(load.device.max_sectors) << SECTOR_SHIFT;
-        let is_thread_waiting = load.wake != WakePolicy::Fair;
+        let is_thread_waiting = load.is_thread_waiting();
         let part_bytes = match is_thread_waiting {
             true => load.block_bytes.min(request_bytes),
             false => load.block_bytes,
@@ -131,7 +137,6 @@ impl<'a> World<'a> {
             random: stream(WORLD_STREAM),
             work: Work::new(if is_thread_waiting { load.worker } else { Worker::Absent }),
             nr_in_flight: 0,
-            nr_in_layer: 0,
             ended: Vec::new(),
             woken: Vec::new(),
             measured: Measured {
@@ -147,13 +152,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Passes completions through this processor, which takes time for each.
-    pub(super) fn complete_by(&mut self, processor: Processor) {
-        self.port.processor = Some(processor);
-    }
-
     /// Runs the load to its end.
-    pub(super) fn run(mut self) -> (Measured, RunCounts) {
+    fn run(mut self) -> Measured {
         let end = self.load.warm_up_ns + self.load.run_ns;
         for job in 0..self.jobs.len() {
             // The jobs begin at different times.
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn finish(mut self, end: u64) -> (Measured, RunCounts) {
+    fn finish(mut self, end: u64) -> Measured {
         for job in &self.jobs {
             let waits = matches!(job.doing, Doing::WaitingForTag | Doing::WokenForTag);
             if let Some(waited_ns) = job.submitting_ns(end).filter(|_| waits) {
@@ -184,8 +184,7 @@ impl<'a> World<'a> {
         }
         self.measured.ios_of_jobs = self.jobs.iter().map(|job| job.nr_ios).collect();
         self.measured.nr_worker_runs = self.work.nr_runs;
-        let counts = self.port.processor.map(|processor| processor.counts);
-        (self.measured, counts.unwrap_or_default())
+        self.measured
     }
 
     fn is_measured(&self, now: u64) -> bool {
@@ -200,7 +199,6 @@ impl<'a> World<'a> {
     /// Makes a turn of the context, for a thread or for the device's interrupt.
     fn turn(&mut self, now: u64) {
         self.port.now = now;
-        self.port.nr_waiting = self.nr_in_layer.saturating_sub(u64::from(self.nr_in_flight));
         let mut ended = std::mem::take(&mut self.ended);
         let before = self.nr_in_flight;
         let turned = self.hctx.turn(&mut self.port, now, Gates::OPEN, Commit::Now, &mut ended);
@@ -226,7 +224,6 @@ impl<'a> World<'a> {
     }
 
     fn end(&mut self, queued: Box<QueuedBio>, now: u64) {
-        self.nr_in_layer -= 1;
         let id = queued.owner() as usize;
         let is_measured = self.is_measured(now);
         let job = &mut self.jobs[id];
@@ -281,7 +278,6 @@ impl<'a> World<'a> {
         queued.fill(Bio { user_data, ..Bio::data(Op::Read, start, segment) });
         let refused = job.ctx.queue_bio(queued, 0, now);
         assert!(refused.is_ok(), "the device takes what the load asks for");
-        self.nr_in_layer += 1;
         self.hctx.accept_from(&mut job.ctx, true);
         self.turn(now);
     }

@@ -87,7 +87,11 @@ impl Gated for Gates<'_, '_> {
     fn cancel_runs(&self, at: usize) {
         let hctx = &self.0.world.hctxs[at];
         hctx.timers.cancel_delayed_run();
-        hctx.has_work.set(false);
+        if let Some(run_queue) = &self.0.world.run_queue
+            && hctx.is_shared
+        {
+            run_queue.cancel();
+        }
         self.0.world.checks().runs.undelayed();
         self.0.step();
     }

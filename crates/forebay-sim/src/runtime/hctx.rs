@@ -55,9 +55,8 @@ pub(crate) struct Hctx {
     pub(crate) is_stranded: Cell<bool>,
     /// The number of tasks that are publishing requests and have not yet requested a run.
     pub(crate) nr_publishing: Cell<u32>,
-    /// The worker of `run_queue=always` has to run the context.
-    pub(crate) has_work: Cell<bool>,
-    pub(super) nr_turns: Cell<u64>,
+    /// The number of turns before the next check of the whole structure.
+    pub(super) nr_turns_to_check: Cell<u64>,
     pub(crate) counters: Arc<RunCounters>,
     pub(crate) inner: RefCell<Option<Inner>>,
 }
@@ -89,8 +88,7 @@ impl Hctx {
             is_drained: Cell::new(true),
             is_stranded: Cell::new(false),
             nr_publishing: Cell::new(0),
-            has_work: Cell::new(false),
-            nr_turns: Cell::new(0),
+            nr_turns_to_check: Cell::new(0),
             counters: Arc::default(),
             inner: RefCell::new(None),
         }

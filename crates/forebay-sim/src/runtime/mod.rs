@@ -18,6 +18,7 @@ pub(crate) mod hctx;
 pub(crate) mod host;
 pub(crate) mod mailbox;
 mod reap;
+pub(crate) mod run_queue;
 pub(crate) mod submit;
 pub(crate) mod tags;
 pub(crate) mod thread;

@@ -21,7 +21,14 @@ impl Thread<'_> {
             let latency_ns = world.now() - row.queued_ns;
             self.point = self.point.max(boxed.durable_point());
             let bio = boxed.bio();
-            out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
+            out.push(Ended {
+                serial: bio.user_data,
+                len: bio.len,
+                ended_ns: row.ended_ns,
+                waited_ns: boxed.tag_wait().unwrap_or(0),
+                latency_ns,
+                result: boxed.result(),
+            });
             let reaped = checks.bios.reap(slot, self.id);
             checks.expect(reaped);
             // A command may still use the memory that the box stands for (H5).
@@ -29,6 +36,8 @@ impl Thread<'_> {
                 self.free.push(boxed);
             }
         }
+        drop(checks);
+        self.cpu.spend(nr as u64 * world.cpu.reap_ns);
     }
 }
 

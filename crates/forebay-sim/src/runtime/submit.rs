@@ -14,21 +14,23 @@ use std::rc::Rc;
 const LENT_OF: u32 = 4;
 
 impl Thread<'_> {
-    /// Submits an I/O. Returns false if it was refused. An I/O without memory becomes a read if it
-    /// overlaps another one without memory: the checkers distinguish those by their ranges alone.
-    pub(crate) fn submit(&mut self, io: Io) -> bool {
+    /// Submits an I/O. Returns the serial number of its bio, or `None` if it was refused. An I/O
+    /// without memory becomes a read if it overlaps another one without memory: the checkers
+    /// distinguish those by their ranges alone.
+    pub(crate) fn submit(&mut self, io: Io) -> Option<u64> {
         self.is_submitting = true;
-        let is_taken = self.submit_one(io);
+        let serial = self.submit_one(io);
         if self.world.plants(Plant::WaitInSubmit) && self.nr_in_layer > 0 {
             self.wait_for(Goal::Delivered(self.nr_mailed + 1));
         }
         self.is_submitting = false;
-        is_taken
+        serial
     }
 
-    fn submit_one(&mut self, mut io: Io) -> bool {
+    fn submit_one(&mut self, mut io: Io) -> Option<u64> {
         self.step();
         let world = Rc::clone(&self.world);
+        self.cpu.spend(world.cpu.submit_ns);
         if matches!(io.op, Op::Discard | Op::WriteZeroes)
             && !world.checks().bios.is_range_free(io.block, io.nr)
         {
@@ -40,10 +42,11 @@ impl Thread<'_> {
         });
         let slot = boxed.number();
         let block_size = u64::from(world.disk.limits.logical_block_size);
-        {
+        let serial = {
             let mut guard = world.checks();
             let checks = &mut *guard;
-            let mut bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
+            let serial = checks.bios.next_serial();
+            let mut bio = bio_of(&io, slot, block_size, serial);
             // The remaining bios must not end before the driver is done (H2).
             if world.disk.policy.io_timeout_ns > 0
                 && !slot.is_multiple_of(LENT_OF)
@@ -56,17 +59,18 @@ impl Thread<'_> {
             checks.bios.row_mut(slot).charge = io.charge;
             drop(guard);
             boxed.fill(bio);
-        }
+            serial
+        };
         if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
             self.refused(&io, refusal, boxed);
-            return false;
+            return None;
         }
         self.nr_in_layer += 1;
         self.place(slot);
         if self.queue.has_outgoing() {
             self.turn(Commit::Now, Own::Direct);
         }
-        true
+        Some(serial)
     }
 
     fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {

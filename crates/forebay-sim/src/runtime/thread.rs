@@ -35,7 +35,13 @@ pub(crate) struct Io {
 /// An I/O that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
+    /// The number that its submission returned.
+    pub(crate) serial: u64,
     pub(crate) len: u64,
+    /// The time at which the layer ended it, before its owner reaped it.
+    pub(crate) ended_ns: u64,
+    /// How long it waited for a tag.
+    pub(crate) waited_ns: u64,
     pub(crate) latency_ns: u64,
     pub(crate) result: Result<u64, BlockStatus>,
 }

@@ -9,7 +9,8 @@ use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Step, Turning};
 use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Tag, Turned};
 use std::rc::Rc;
 
-/// Turns between two checks of the whole structure.
+/// The fewest turns between two checks of the whole structure. There is one more for each bio in
+/// it, so that the checks cost the same however long its queues are.
 const TURNS_PER_CHECK: u64 = 16;
 
 /// How late a task is where a planted bug makes it so.
@@ -116,8 +117,8 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
         let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
-        let nr_reaped = || world.checks().trace.counts[Kind::Complete as usize];
-        let nr_before = nr_reaped();
+        let nr_before = world.count_commands();
+        let cpu = world.cpu;
         let offered_by = self.thread.offers.then_some(self.thread.id);
         let may_leave = hctx.is_shared && world.makes_own_calls && offered_by.is_none();
         hctx.with_inner(|inner| {
@@ -129,13 +130,15 @@ impl Turning for TaskTurn<'_, '_> {
             inner.driver.own.set_offer(None);
             inner.core.leave_flush(false);
         });
+        let (nr_reaped, nr_issued) = world.count_commands();
+        let (nr_reaped, nr_issued) = (nr_reaped - nr_before.0, nr_issued - nr_before.1);
         if hctx.is_shared
-            && let Some(worker) = world.worker
-            && nr_reaped() > nr_before
+            && let Some(run_queue) = &world.run_queue
         {
-            hctx.has_work.set(true);
-            world.wake(worker);
+            run_queue.turned(&world, (nr_reaped, nr_issued), turned.nr_in_flight);
         }
+        // The token is held meanwhile.
+        self.thread.cpu.spend(cpu.turn_of(nr_issued, nr_reaped));
         turned
     }
 
@@ -291,6 +294,7 @@ fn turn_core(
         for bio in &mut ended[nr_before..] {
             checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
             checks.progress_at = checks.trace.step;
+            checks.bios.row_mut(bio.number()).ended_ns = now;
             checks.check_flush_wait(bio.number(), port.state.nr_flushes);
             let is_early = match io_timeout_ns {
                 0 => Ok(false),
@@ -315,9 +319,12 @@ fn turn_core(
         checks.expect(verdict);
         turned
     });
-    hctx.nr_turns.set(hctx.nr_turns.get() + 1);
-    if hctx.nr_turns.get().is_multiple_of(TURNS_PER_CHECK) {
-        hctx.with_inner(|inner| inner.core.check_invariants());
+    match hctx.nr_turns_to_check.get().checked_sub(1) {
+        Some(nr_left) => hctx.nr_turns_to_check.set(nr_left),
+        None => {
+            let nr_bios = hctx.with_inner(|inner| inner.core.check_invariants());
+            hctx.nr_turns_to_check.set(TURNS_PER_CHECK + nr_bios as u64);
+        }
     }
     turned
 }

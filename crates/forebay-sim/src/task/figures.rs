@@ -23,6 +23,8 @@ pub struct CloneFigures {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     kind: Kind,
+    /// When its submission began.
+    start_ns: u64,
     /// When its batch was committed; `None` before.
     committed_ns: Option<u64>,
 }
@@ -45,8 +47,7 @@ pub(crate) struct Figures {
     first_error: Option<BlockStatus>,
     is_device_gone: bool,
     start_ns: u64,
-    /// The bios in flight, by the time at which their submission began. A submission takes at
-    /// least one step of virtual time, so no two of them begin at the same time.
+    /// The bios in flight, by their serial numbers.
     flights: BTreeMap<u64, Flight>,
 }
 
@@ -64,21 +65,21 @@ impl Figures {
     }
 
     /// Adds a bio whose submission began at `start_ns`.
-    pub(crate) fn submitted(&mut self, start_ns: u64, kind: Kind) {
-        self.flights.insert(start_ns, Flight { kind, committed_ns: None });
+    pub(crate) fn submitted(&mut self, serial: u64, start_ns: u64, kind: Kind) {
+        self.flights.insert(serial, Flight { kind, start_ns, committed_ns: None });
     }
 
     /// Records that the bios submitted since the last call are committed.
     pub(crate) fn committed(&mut self, now_ns: u64) {
         let depth = self.flights.len() as u32;
         let mut nr = 0;
-        for (start_ns, flight) in self.flights.iter_mut().rev() {
+        for flight in self.flights.values_mut().rev() {
             if flight.committed_ns.is_some() {
                 break;
             }
             flight.committed_ns = Some(now_ns);
             if let Kind::Io(direction) = flight.kind {
-                self.stats.record_slat(direction, now_ns - start_ns);
+                self.stats.record_slat(direction, now_ns - flight.start_ns);
                 nr += 1;
             }
         }
@@ -91,14 +92,10 @@ impl Figures {
     pub(crate) fn reaped(&mut self, now_ns: u64, ended: &[Ended]) {
         let mut nr = 0;
         for ended in ended {
-            let queued_ns = now_ns - ended.latency_ns;
             let depth = self.flights.len() as u32;
-            // Its submission is the last one that began before it was queued.
-            let found = self.flights.range(..queued_ns).next_back().map(|(&start_ns, _)| start_ns);
-            let start_ns = found.expect("a reaped bio was submitted");
-            let flight = self.flights.remove(&start_ns).expect("it was just found");
+            let flight = self.flights.remove(&ended.serial).expect("a reaped bio was submitted");
             nr += u32::from(flight.kind != Kind::LastSync);
-            self.end(start_ns, flight, depth, now_ns, ended);
+            self.end(flight, depth, now_ns, ended);
         }
         if nr > 0 {
             self.stats.record_reap(nr);
@@ -106,15 +103,15 @@ impl Figures {
         self.stats.tick(now_ns);
     }
 
-    fn end(&mut self, start_ns: u64, flight: Flight, depth: u32, now_ns: u64, ended: &Ended) {
-        let lat_ns = now_ns - start_ns;
+    fn end(&mut self, flight: Flight, depth: u32, now_ns: u64, ended: &Ended) {
+        let lat_ns = now_ns - flight.start_ns;
         match (flight.kind, ended.moved()) {
             (_, Err(status)) => {
                 self.first_error.get_or_insert(status);
                 self.is_device_gone |= status == BlockStatus::Offline;
             }
             (Kind::Io(direction), Ok(moved)) => {
-                let clat_ns = now_ns - flight.committed_ns.unwrap_or(start_ns);
+                let clat_ns = now_ns - flight.committed_ns.unwrap_or(flight.start_ns);
                 self.stats.record_complete(direction, moved, clat_ns, lat_ns);
                 let of_direction = &mut self.stats.directions[direction.index()];
                 of_direction.lat_histogram.record(lat_ns);
@@ -151,24 +148,23 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn ended(len: u64, latency_ns: u64, result: Result<u64, BlockStatus>) -> Ended {
-        Ended { len, latency_ns, result }
+    fn ended(serial: u64, len: u64, result: Result<u64, BlockStatus>) -> Ended {
+        Ended { serial, len, ended_ns: 0, waited_ns: 0, latency_ns: 0, result }
     }
 
     #[test]
     fn bios_that_end_out_of_order_have_the_times_of_their_own_submissions() {
         let mut figures = Figures::new(0);
-        figures.submitted(100, Kind::Io(Direction::Read));
-        figures.submitted(200, Kind::Io(Direction::Write));
+        figures.submitted(7, 100, Kind::Io(Direction::Read));
+        figures.submitted(9, 200, Kind::Io(Direction::Write));
         figures.committed(300);
-        // The write was queued at 250, 50 after its submission began.
-        figures.reaped(1_250, &[ended(4096, 1_000, Ok(4096))]);
+        figures.reaped(1_250, &[ended(9, 4096, Ok(4096))]);
         let write = &figures.stats.directions[Direction::Write.index()];
         assert_eq!(
             (write.slat.max(), write.clat.moments.max(), write.lat.max()),
             (100, 950, 1_050)
         );
-        figures.reaped(2_120, &[ended(4096, 2_000, Ok(512))]);
+        figures.reaped(2_120, &[ended(7, 4096, Ok(512))]);
         let read = &figures.stats.directions[Direction::Read.index()];
         assert_eq!((read.slat.max(), read.lat.max()), (200, 2_020));
         assert_eq!((read.io_bytes, read.short_ios), (512, 1));
@@ -177,14 +173,13 @@ mod tests {
     #[test]
     fn failed_bios_and_the_last_flush_are_no_ios() {
         let mut figures = Figures::new(0);
-        for (start_ns, kind) in
-            [(10, Kind::Io(Direction::Read)), (20, Kind::Sync), (30, Kind::LastSync)]
+        for (serial, kind) in [(1, Kind::Io(Direction::Read)), (2, Kind::Sync), (3, Kind::LastSync)]
         {
-            figures.submitted(start_ns, kind);
+            figures.submitted(serial, 10 * serial, kind);
         }
         figures.committed(40);
-        let failed = ended(4096, 185, Err(BlockStatus::Medium));
-        figures.reaped(200, &[failed, ended(0, 175, Ok(0)), ended(0, 165, Ok(0))]);
+        let failed = ended(1, 4096, Err(BlockStatus::Medium));
+        figures.reaped(200, &[failed, ended(2, 0, Ok(0)), ended(3, 0, Ok(0))]);
         let result = figures.finish((1, 2), 3_000_000, 7);
         assert_eq!(result.first_error, Some(BlockStatus::Medium));
         assert_eq!((result.stats.total_ios(), result.stats.sync.moments.count()), (0, 1));

@@ -105,8 +105,8 @@ impl RunningClone<'_> {
 
     fn submit(&mut self, io: Io, kind: figures::Kind) {
         let start_ns = self.world.now();
-        if self.thread.submit(io) {
-            self.figures.submitted(start_ns, kind);
+        if let Some(serial) = self.thread.submit(io) {
+            self.figures.submitted(serial, start_ns, kind);
         }
     }
 

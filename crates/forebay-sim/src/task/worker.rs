@@ -12,13 +12,13 @@ use std::rc::Rc;
 /// Runs the shared context whenever work is queued, until the task is dropped.
 pub(crate) fn run(cpu: Cpu<'_>) {
     let mut thread = Thread::of_disk(cpu);
-    let hctx = Rc::clone(&thread.world.hctxs[0]);
+    let world = Rc::clone(&thread.world);
+    let Some(run_queue) = &world.run_queue else { return };
+    let hctx = Rc::clone(&world.hctxs[0]);
     loop {
-        // R1: the work is dequeued before the turn.
-        while !hctx.has_work.replace(false) {
-            thread.cpu.park();
-        }
-        thread.world.note(Kind::Work, 0, 0);
+        run_queue.next(&thread);
+        world.note(Kind::Work, 0, 0);
         run_turn(&mut thread.at(&hctx));
+        thread.cpu.spend(run_queue.settings.look_ns * world.count_waiting());
     }
 }

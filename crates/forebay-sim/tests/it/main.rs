@@ -1,5 +1,6 @@
 //! The integration tests, one program.
 
+mod costs;
 mod histories;
 mod nbd;
 mod plants;

@@ -64,6 +64,7 @@ pub(crate) struct BioRow {
     pub(crate) nr_flushes_before: u64,
     pub(super) queued_at: u64,
     pub(crate) queued_ns: u64,
+    pub(crate) ended_ns: u64,
 }
 
 impl BioRow {

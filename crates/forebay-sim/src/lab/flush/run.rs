@@ -1,6 +1,6 @@
 //! The threads of a load, as tasks of the simulator's world.
 
-use super::super::scenario::{BLOCK, FIRST_THREAD, INTERRUPTS, METER, scenario, times};
+use super::super::scenario::{FIRST_THREAD, INTERRUPTS, METER, scenario, times};
 use super::shape::{FsyncTask, FsyncTasks};
 use super::{FlushCounts, FlushLoad, FlushMeasured};
 use crate::coroutine::{Cpu, Task};
@@ -14,6 +14,9 @@ use std::rc::Rc;
 
 /// The number of the random stream of the first thread.
 const FIRST_THREAD_STREAM: u64 = 16;
+
+/// The logical block size.
+const BLOCK: u32 = 4096;
 
 /// All threads begin within this time.
 const START_NS: u64 = 1_000_000;
@@ -35,7 +38,7 @@ pub(super) fn run(load: &FlushLoad) -> FlushMeasured {
     let &FlushLoad { device, flush, elide, .. } = load;
     let policy = Policy::default().queue_depth(device.queue_depth).flush(flush).elide(elide);
     let times = times(&load.costs, (load.late_per_million, load.late_ns));
-    let scenario = scenario(device, device.machine(), policy, times, load.nr_threads);
+    let scenario = scenario(device, device.machine(), policy, times, load.nr_threads, BLOCK);
     let run = Rc::new(Run {
         load: *load,
         tasks: RefCell::new(FsyncTasks::new(load.shape)),

@@ -1,0 +1,197 @@
+//! A job's thread, which keeps a fixed number of I/Os in flight, like fio's asynchronous engines.
+
+use super::run::Run;
+use crate::coroutine::Cpu;
+use crate::lab::scenario::FIRST_THREAD;
+use crate::lab::world::SMALL_BYTES;
+use crate::runtime::mailbox::Goal;
+use crate::runtime::thread::{Ended, Io, Thread};
+use forebay_core::{BioFlags, Op};
+use forebay_model::Random;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The number of the random stream of the first job.
+const FIRST_JOB_STREAM: u64 = 16;
+
+/// All jobs begin within this time.
+const START_NS: u64 = 1_000_000;
+
+/// An I/O of a job, in one bio or in several parts.
+#[derive(Clone, Copy, Debug)]
+struct JobIo {
+    /// The first block.
+    start: u64,
+    begun_ns: u64,
+    nr_submitted: u64,
+    nr_ended: u64,
+    waited_ns: u64,
+}
+
+/// One job, as a task.
+pub(super) struct Job<'a> {
+    run: Rc<Run>,
+    thread: Thread<'a>,
+    /// The number of the job.
+    id: usize,
+    random: Random,
+    /// I/Os that have not ended, by their numbers.
+    ios: BTreeMap<u64, JobIo>,
+    nr_begun: u64,
+    /// The I/O of each bio, by the bio's serial number.
+    bios: BTreeMap<u64, u64>,
+    /// The I/O of which parts are still to be submitted.
+    current: Option<u64>,
+    /// Whether requests were submitted since the thread last slept for a tag.
+    is_plugged: bool,
+    /// Bios that were reaped and not counted yet.
+    ended: Vec<Ended>,
+}
+
+impl<'a> Job<'a> {
+    /// Runs a job until the measurement has ended.
+    pub(super) fn run(run: Rc<Run>, cpu: Cpu<'a>) {
+        let id = cpu.id - FIRST_THREAD;
+        let mut random = Random::new(run.load.seed, FIRST_JOB_STREAM + id as u64);
+        cpu.spend(random.below(START_NS));
+        let mut job = Job {
+            thread: Thread::new(cpu),
+            run,
+            id,
+            random,
+            ios: BTreeMap::new(),
+            nr_begun: 0,
+            bios: BTreeMap::new(),
+            current: None,
+            is_plugged: false,
+            ended: Vec::new(),
+        };
+        while job.now() < job.run.load.end_ns() {
+            match job.current.is_some() || job.ios.len() < job.run.depth {
+                true => job.submit(),
+                false => job.reap(),
+            }
+        }
+        job.thread.retire(&mut job.ended);
+        job.count();
+    }
+
+    fn now(&self) -> u64 {
+        self.thread.world.now()
+    }
+
+    /// Submits an I/O or, where threads wait for tags, its next part. Sleeps until it has a tag.
+    fn submit(&mut self) {
+        let costs = self.run.load.costs;
+        let submit_ns = if self.current.is_none() { costs.submit_ns } else { 0 };
+        let begun_ns = self.now();
+        let (io, request_blocks) = self.next_part(begun_ns);
+        let nr_requests = io.nr.div_ceil(request_blocks);
+        let number = self.current.expect("it has a part left");
+        let serial = self.thread.submit(io).expect("the device takes what the load asks for");
+        self.bios.insert(serial, number);
+        let of_io = self.ios.get_mut(&number).expect("it has not ended");
+        of_io.nr_submitted += 1;
+        if of_io.nr_submitted == self.run.nr_parts {
+            self.current = None;
+        }
+        let io_begun_ns = of_io.begun_ns;
+        let has_slept = self.wait_for_tag(io_begun_ns);
+        self.is_plugged = true;
+        let submit_ns = if has_slept { 0 } else { submit_ns };
+        self.thread.cpu.spend(submit_ns + nr_requests * costs.tag_ns);
+    }
+
+    /// Returns the next bio, of a new I/O or of the current one, and the blocks of a request.
+    fn next_part(&mut self, now: u64) -> (Io, u64) {
+        let Run { load, block, part_bytes, .. } = &*self.run;
+        let (io_bytes, bytes) = match load.is_small(self.id) {
+            true => (SMALL_BYTES, SMALL_BYTES),
+            false => (load.block_bytes, *part_bytes),
+        };
+        let random = &mut self.random;
+        let number = *self.current.get_or_insert_with(|| {
+            let place = random.below(load.device.capacity_bytes / io_bytes);
+            let start = place * (io_bytes / block);
+            let (nr_submitted, nr_ended) = (0, 0);
+            let io = JobIo { start, begun_ns: now, nr_submitted, nr_ended, waited_ns: 0 };
+            self.ios.insert(self.nr_begun, io);
+            self.nr_begun += 1;
+            self.nr_begun - 1
+        });
+        let nr = bytes / block;
+        let io = &self.ios[&number];
+        let first = io.start + io.nr_submitted * nr;
+        let (flags, cuts) = (BioFlags::NONE, Vec::new());
+        let io = Io { op: Op::Read, flags, block: first, nr, cuts, charge: None, point: 0 };
+        (io, self.run.request_bytes / block)
+    }
+
+    /// Sleeps while the last bio lacks a tag, if threads wait for tags. Returns whether it slept.
+    /// Its I/O began at `begun_ns`.
+    fn wait_for_tag(&mut self, begun_ns: u64) -> bool {
+        let world = Rc::clone(&self.thread.world);
+        let task = self.thread.id;
+        if !world.mailboxes[task].cell.lacks_tags() {
+            return false;
+        }
+        if std::mem::take(&mut self.is_plugged)
+            && let Some(run_queue) = &world.run_queue
+        {
+            run_queue.queue(&world);
+        }
+        let (nr_before, now) = (world.scheduler.nr_sleeps_of(task), world.now());
+        self.thread.wait_for(Goal::TagsOfContext);
+        let nr_sleeps = world.scheduler.nr_sleeps_of(task) - nr_before;
+        let load = &self.run.load;
+        let mut measured = self.run.measured.borrow_mut();
+        if (load.warm_up_ns..load.end_ns()).contains(&now) {
+            measured.nr_tag_sleeps += nr_sleeps;
+            measured.nr_vain_wakes += nr_sleeps.saturating_sub(1);
+        }
+        if world.now() >= load.end_ns() {
+            // It still waited at the end.
+            measured.tag_waits.record(load.end_ns() - begun_ns);
+        }
+        true
+    }
+
+    /// Reaps the I/Os that have ended. Sleeps if there are none.
+    fn reap(&mut self) {
+        let (world, task) = (Rc::clone(&self.thread.world), self.thread.id);
+        let (nr_before, now) = (world.scheduler.nr_sleeps_of(task), world.now());
+        let nr_ios = self.ios.len();
+        self.thread.reap(1, usize::MAX, &mut self.ended);
+        let load = &self.run.load;
+        if (load.warm_up_ns..load.end_ns()).contains(&now) {
+            let nr_sleeps = world.scheduler.nr_sleeps_of(task) - nr_before;
+            self.run.measured.borrow_mut().nr_completion_sleeps += nr_sleeps;
+        }
+        self.count();
+        let nr_reaped = (nr_ios - self.ios.len()) as u64;
+        self.thread.cpu.spend(nr_reaped * self.run.load.costs.reap_ns);
+    }
+
+    /// Counts the bios that were reaped, with the times at which the layer ended them.
+    fn count(&mut self) {
+        let (load, is_small) = (&self.run.load, self.run.load.is_small(self.id));
+        let mut measured = self.run.measured.borrow_mut();
+        for bio in self.ended.drain(..) {
+            assert_eq!(bio.result, Ok(bio.len), "a machine does not fail");
+            let number = self.bios.remove(&bio.serial).expect("it was submitted");
+            let io = self.ios.get_mut(&number).expect("it has not ended");
+            io.nr_ended += 1;
+            io.waited_ns += bio.waited_ns;
+            if io.nr_ended < self.run.nr_parts {
+                continue;
+            }
+            let JobIo { begun_ns, waited_ns, .. } = *io;
+            self.ios.remove(&number);
+            if (load.warm_up_ns..load.end_ns()).contains(&bio.ended_ns) {
+                measured.ios_of_jobs[self.id] += 1;
+                measured.latencies[usize::from(is_small)].record(bio.ended_ns - begun_ns);
+                measured.tag_waits.record(waited_ns);
+            }
+        }
+    }
+}
