@@ -4,11 +4,11 @@
 //! text. [`KNOBS`] is the only list of the keys and of their values.
 
 use crate::policy::{
-    FlushPolicy, IO_TIMEOUT_GRACE_NS, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
-    RunQueuePolicy, TagNeed,
+    FlushPolicy, IO_TIMEOUT_GRACE_NS, KickPolicy, MergePolicy, PlugPolicy, Policy, RunQueuePolicy,
+    TagNeed,
 };
 use crate::size::parse_size;
-use crate::tag::WakePolicy;
+use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};

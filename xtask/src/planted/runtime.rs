@@ -18,12 +18,12 @@ pub(super) const BUGS: &[Bug] = &[
         what: "each flush is for one waiter, and none joins another's",
         edits: &[
             Edit {
-                file: "crates/forebay-core/src/flush/turn.rs",
+                file: "crates/forebay-core/src/hctx/flush/turn.rs",
                 from: "if is_counted && flush.is_running && is_covered {",
                 to: "if false {",
             },
             Edit {
-                file: "crates/forebay-core/src/flush/turn.rs",
+                file: "crates/forebay-core/src/hctx/flush/turn.rs",
                 from: "core::mem::swap(&mut flush.pending, &mut flush.running);",
                 to: "flush.running.push(flush.pending.remove(0));",
             },
@@ -63,12 +63,12 @@ pub(super) const BUGS: &[Bug] = &[
         what: "background requests take any number of tags",
         edits: &[
             Edit {
-                file: "crates/forebay-core/src/admission/classes.rs",
+                file: "crates/forebay-core/src/hctx/admission/classes.rs",
                 from: "(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth",
                 to: "(BioFlags::BACKGROUND) && self.nr_background == u32::MAX",
             },
             Edit {
-                file: "crates/forebay-core/src/admission/classes.rs",
+                file: "crates/forebay-core/src/hctx/admission/classes.rs",
                 from: "true => self.async_depth.saturating_sub(self.nr_background),",
                 to: "true => u32::MAX,",
             },

@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::tag::Tag;
 
 /// The outcome of the fast path.
-pub(crate) enum Incoming {
+pub(super) enum Incoming {
     /// All requests were issued.
     Issued,
     /// Requests wait that the full rules may be able to issue.
@@ -26,7 +26,7 @@ impl Turn<'_> {
     /// Issues the incoming requests if nothing goes before them and each is one command for all of
     /// its data. Those that are not issued join the backlog.
     #[inline]
-    pub(crate) fn issue_incoming<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
+    pub(super) fn issue_incoming<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
         let hctx = &mut *self.hctx;
         let is_first = hctx.backlog.is_empty()
             && hctx.dispatch.is_empty()

@@ -24,13 +24,12 @@ use crate::hctx::{HardwareContext, Turn};
 use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::{Policy, TagNeed};
-use crate::request::{Request, nr_parts_left};
-use crate::split::parts::Splits;
+use crate::request::{Request, Splits, nr_parts_left};
 use crate::tag::WakePolicy;
 
 /// The state of gathering in a hardware context.
 #[derive(Debug)]
-pub(crate) struct Gather {
+pub(in crate::hctx) struct Gather {
     is_on: bool,
     /// How many more tags the bio that has gathered takes without another check.
     nr_left: u32,
@@ -39,7 +38,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    pub(crate) fn new(policy: &Policy, limits: &QueueLimits) -> Gather {
+    pub(in crate::hctx) fn new(policy: &Policy, limits: &QueueLimits) -> Gather {
         let is_wanted = match policy.tag_need {
             TagNeed::Auto => limits.rotational,
             TagNeed::One => false,
@@ -50,18 +49,18 @@ impl Gather {
     }
 
     /// Turns gathering off, because other users of the tag set take free tags.
-    pub(crate) fn turn_off(&mut self) {
+    pub(in crate::hctx) fn turn_off(&mut self) {
         *self = Gather { is_on: false, nr_left: 0, bio: None };
     }
 
     /// Records the index of the bio whose front was just cut.
-    pub(crate) fn note_cut(&mut self, bio: Option<u32>) {
+    pub(in crate::hctx) fn note_cut(&mut self, bio: Option<u32>) {
         self.bio = bio;
     }
 }
 
 /// Whether the oldest request of the backlog may take a tag now.
-pub(crate) enum Gathered {
+pub(in crate::hctx) enum Gathered {
     /// As far as gathering is concerned, it may.
     Enough,
     /// It waits for more free tags.
@@ -71,7 +70,7 @@ pub(crate) enum Gathered {
 impl Gather {
     /// Returns how many tags must be free before a request takes one, if a bio may use at most
     /// `nr_tags` (T10). The depth may change at any time, so the result must not be stored.
-    pub(crate) fn need(
+    pub(in crate::hctx) fn need(
         &self,
         rq: &Request,
         splits: &Splits,
@@ -93,7 +92,7 @@ impl Turn<'_> {
     /// Checks whether the oldest request of the backlog, which is larger than a request may be, has
     /// to gather more tags.
     #[cold]
-    pub(crate) fn gather(&mut self) -> Gathered {
+    pub(in crate::hctx) fn gather(&mut self) -> Gathered {
         let HardwareContext { gather, backlog, splits, limits, .. } = &*self.hctx;
         let Some(rq) = backlog.front().filter(|_| self.hctx.gathers()) else {
             return Gathered::Enough;

@@ -1,15 +1,25 @@
-//! A bio inside the layer: a box that is in exactly one place from queueing to its end.
+//! A bio inside the layer: a box that is in exactly one place from queueing to its end. The box of
+//! the first bio of a request also has the request's header.
 //!
 //! The place that holds the box owns the bio: the plug of a thread, the backlog or request table of
 //! a hardware context, or a list of ended bios. So the compiler rejects code that loses a bio or
 //! ends it twice. The owner allocates each box once and reuses it, so no I/O allocates.
 
-use crate::bio::{Bio, Segment};
-use crate::request::Header;
+use crate::bio::{Bio, BioFlags, Op};
+use crate::request::Steps;
+use crate::retry::{Moment, RetrySlot};
 use crate::status::BlockStatus;
-use crate::timeout::MemoryHold;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::AtomicPtr;
+
+/// A shared place for the memory of a bio that has ended while the driver may use that memory. The
+/// layer drops its handle when the driver is done. The layer does not look into it.
+pub type MemoryHold = Arc<dyn Any + Send + Sync>;
+
+/// Creates an empty [`MemoryHold`], of the type that the owners of bios expect.
+pub type NewMemoryHold = fn() -> MemoryHold;
 
 /// A bio with the layer's bookkeeping.
 ///
@@ -161,49 +171,91 @@ impl QueuedBio {
     }
 }
 
-/// Iterator over the segments of a chain of bios, limited to a range of its bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct ChainSegments<'a> {
-    bio: Option<&'a QueuedBio>,
-    index: usize,
-    skip: u64,
-    left: u64,
+/// The layer's bookkeeping for a request.
+#[derive(Debug)]
+pub struct Header {
+    pub(crate) op: Op,
+    pub(crate) flags: BioFlags,
+    pub(crate) steps: Steps,
+    /// The request accepts no (further) merges.
+    pub(crate) nomerge: bool,
+    /// The request exceeds the limits of one command. It is cut when it takes tags.
+    pub(crate) oversized: bool,
+    /// After a failure: the bios are issued one after another.
+    pub(crate) bio_by_bio: bool,
+    /// The driver has accepted the request at least once.
+    pub(crate) was_issued: bool,
+    /// The slot of this request among the retries in progress.
+    pub(crate) retry: Option<RetrySlot>,
+    /// For a part of a split bio: the index of that bio.
+    pub(crate) part_of: Option<u32>,
+    /// The plug level at which the request was queued.
+    pub(crate) level: u32,
+    pub(crate) nr_bios: u32,
+    pub(crate) nr_segments: u32,
+    /// The remaining work: first byte on the device, and length.
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// The number of bytes of the first bio before `start`.
+    pub(crate) skip: u64,
+    /// When the request left the plug, took its tag, and was last issued.
+    pub(crate) unplugged_ns: u64,
+    pub(crate) tagged_ns: u64,
+    pub(crate) issued_ns: u64,
+    /// The writes that had been issued before this request was issued. Recorded for a write that
+    /// joins several bios, when it is first issued; and for a write of one bio where counts are not
+    /// exact.
+    pub(crate) issued_after: Moment,
+    /// Bios that were appended, newest first, until the request is sealed.
+    pub(super) joined_back: Option<Box<QueuedBio>>,
 }
 
-impl<'a> ChainSegments<'a> {
-    /// Starts `skip` bytes into the first bio and covers `len` bytes.
-    #[inline]
-    pub(crate) fn new(first: &'a QueuedBio, skip: u64, len: u64) -> ChainSegments<'a> {
-        ChainSegments { bio: Some(first), index: 0, skip, left: len }
-    }
-}
-
-impl Iterator for ChainSegments<'_> {
-    type Item = Segment;
-
-    #[inline]
-    fn next(&mut self) -> Option<Segment> {
-        while self.left > 0 {
-            let queued = self.bio?;
-            let Some(segment) = queued.bio.segments.as_slice().get(self.index) else {
-                self.bio = queued.next.as_deref();
-                self.index = 0;
-                continue;
-            };
-            self.index += 1;
-            let segment_len = u64::from(segment.len);
-            // Skips empty segments as well.
-            if self.skip >= segment_len {
-                self.skip -= segment_len;
-                continue;
-            }
-            // Neither cast truncates: both values are at most the segment's own length.
-            let skip = self.skip as u32;
-            let len = (segment_len - self.skip).min(self.left) as u32;
-            self.skip = 0;
-            self.left -= u64::from(len);
-            return Some(Segment { addr: segment.addr + skip as usize, len });
+impl Header {
+    /// Returns an empty header.
+    pub(crate) const fn new() -> Header {
+        Header {
+            op: Op::Flush,
+            flags: BioFlags::NONE,
+            steps: Steps::NONE,
+            nomerge: true,
+            oversized: false,
+            bio_by_bio: false,
+            was_issued: false,
+            retry: None,
+            part_of: None,
+            level: 1,
+            nr_bios: 1,
+            nr_segments: 0,
+            start: 0,
+            len: 0,
+            skip: 0,
+            unplugged_ns: 0,
+            tagged_ns: 0,
+            issued_ns: 0,
+            issued_after: Moment::NONE,
+            joined_back: None,
         }
-        None
+    }
+
+    /// Initialises the header for a new request of one bio with one segment and one command. The
+    /// time stamps keep their old values until they are set.
+    #[inline]
+    pub(super) fn begin(&mut self, bio: &Bio, level: u32) {
+        assert!(self.joined_back.is_none(), "the box's last bio has ended");
+        self.op = bio.op;
+        self.flags = bio.flags;
+        self.steps = Steps::DATA;
+        self.nomerge = false;
+        self.oversized = false;
+        self.bio_by_bio = false;
+        self.was_issued = false;
+        self.retry = None;
+        self.part_of = None;
+        self.level = level;
+        self.nr_bios = 1;
+        self.nr_segments = 1;
+        self.start = bio.start;
+        self.len = bio.len;
+        self.skip = 0;
     }
 }

@@ -7,7 +7,7 @@
 //! - DATA, if it has any; with a mark if the command itself makes the data durable (native FUA);
 //! - POST, a flush, if its data must be durable and the driver cannot ensure that in one command.
 //!
-//! The flush machine of a hardware context ([`super`]) coalesces the flushes of its requests.
+//! The flush machine of a hardware context coalesces the flushes of its requests.
 
 use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
@@ -21,7 +21,7 @@ impl Steps {
     pub(crate) const PRE: Steps = Steps(1);
     pub(crate) const DATA: Steps = Steps(2);
     pub(crate) const POST: Steps = Steps(4);
-    /// DATA as a native FUA write, issued in an even or in an odd period ([`super::fua`]).
+    /// DATA as a native FUA write, issued in an even or in an odd period (F8).
     pub(crate) const FUA: Steps = Steps(Steps::DATA.0 | Steps::NATIVE);
     pub(crate) const FUA_ODD: Steps = Steps(Steps::FUA.0 | Steps::ODD);
 

@@ -1,12 +1,12 @@
 //! Bios that are split into several requests.
 
-use crate::queued::QueuedBio;
+use crate::request::QueuedBio;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Split bios, kept until the last of their requests is done. Each has a part in the request table
 /// or is being cut, so there are at most as many as tags, plus one. A bio may also wait in the
-/// queue of a thread without tags ([`crate::admission::lines`]), one per thread.
+/// queue of a thread without tags, one per thread.
 #[derive(Debug)]
 pub(crate) struct Splits {
     slots: Vec<Option<Split>>,

@@ -13,20 +13,19 @@
 //! between a failed try and the entry in [`TagWaits`]. Nothing here allocates, unless more requests
 //! or threads wait than ever before.
 
-use crate::admission::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
+use crate::hctx::admission::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
 use crate::plant::plants;
-use crate::request::Request;
-use crate::split::parts::Splits;
+use crate::request::{Request, Splits};
 use crate::tag::{TagWaits, Wait, WaitId, WakePolicy};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// The queues of all threads that lack tags.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(super) struct ThreadQueues {
     waits: TagWaits,
     /// By the owner of their bios. Between turns none is empty.
-    lines: OwnerQueues<Line>,
+    lines: OwnerQueues<ThreadQueue>,
     /// Owners that may take tags, in the order of their requests.
     awake: VecDeque<u64>,
     /// Owners to wake.
@@ -42,15 +41,15 @@ pub(crate) struct Lines {
 
 /// The state of one thread's queue.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ThreadQueue {
     /// How many requests, from the oldest on, were there when the thread went to sleep.
     nr_old: usize,
     state: State,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { nr_old: 0, state: State::Awake { was_woken: false } }
+impl Default for ThreadQueue {
+    fn default() -> ThreadQueue {
+        ThreadQueue { nr_old: 0, state: State::Awake { was_woken: false } }
     }
 }
 
@@ -64,11 +63,11 @@ enum State {
     Woken,
 }
 
-impl Lines {
+impl ThreadQueues {
     /// Creates the queues for a set of `depth` tags that threads can wait for. Returns none for a
     /// policy under which threads do not wait.
-    pub(crate) fn new(policy: WakePolicy, depth: u32) -> Option<Lines> {
-        (policy != WakePolicy::Fair).then(|| Lines {
+    pub(super) fn new(policy: WakePolicy, depth: u32) -> Option<ThreadQueues> {
+        (policy != WakePolicy::Fair).then(|| ThreadQueues {
             waits: TagWaits::new(policy, depth),
             lines: OwnerQueues::new(),
             awake: VecDeque::with_capacity(NR_OWNERS_USUAL),
@@ -81,23 +80,23 @@ impl Lines {
     }
 
     /// Replaces the policy by [`TagWaits::stash_v1`].
-    pub(crate) fn emulate_stash_v1(&mut self) {
+    pub(super) fn emulate_stash_v1(&mut self) {
         assert!(self.is_empty(), "no thread waits yet");
         self.waits = TagWaits::stash_v1(self.waits.depth());
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
     /// Returns all requests in the queues.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
         self.lines.iter()
     }
 
     /// Adds a request that a thread has just submitted: so the thread is awake. If its queue sleeps
     /// already, the request does too.
-    pub(crate) fn push(&mut self, rq: Request, splits: &Splits) {
+    pub(super) fn push(&mut self, rq: Request, splits: &Splits) {
         let owner = rq.head(splits).owner();
         if self.lines.insert(owner) {
             self.awake.push_back(owner);
@@ -106,7 +105,7 @@ impl Lines {
     }
 
     /// Marks the thread of `id` as running. It tries again to get tags.
-    pub(crate) fn awake(&mut self, id: WaitId) {
+    pub(super) fn awake(&mut self, id: WaitId) {
         let Some(state) = self.lines.get(id.0).map(|line| line.state) else { return };
         if state == State::Asleep {
             // The thread runs without a wake-up, so none is used for it.
@@ -120,19 +119,19 @@ impl Lines {
     }
 
     /// Marks all threads as running, because their requests need no tag to end.
-    pub(crate) fn awake_all(&mut self, splits: &Splits) {
+    pub(super) fn awake_all(&mut self, splits: &Splits) {
         let owners: Vec<u64> = self.lines.iter().map(|rq| rq.head(splits).owner()).collect();
         owners.into_iter().for_each(|owner| self.awake(WaitId(owner)));
     }
 
     /// Returns whether an owner has a request without a tag.
-    pub(crate) fn has(&self, id: WaitId) -> bool {
+    pub(super) fn has(&self, id: WaitId) -> bool {
         self.lines.get(id.0).is_some()
     }
 
     /// Moves the oldest request of the first queue that is awake to the empty backlog. Returns how
-    /// many wake-ups that makes: see [`Lines::remove`].
-    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) -> u64 {
+    /// many wake-ups that makes: see [`ThreadQueues::remove`].
+    pub(super) fn move_one(&mut self, backlog: &mut VecDeque<Request>) -> u64 {
         let mut nr_woken = 0;
         self.moved = None;
         while let Some(&owner) = self.awake.front() {
@@ -153,7 +152,7 @@ impl Lines {
     /// Records that the oldest of the `nr_backlog` requests in the backlog has got a tag. Returns
     /// whether it had to wait for the tag in a queue. A request that does not wait, or waits for
     /// its class, is in no queue, and goes ahead of those that are.
-    pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
+    pub(super) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
         let Some((owner, is_old)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
@@ -168,7 +167,7 @@ impl Lines {
     /// Takes back a request that was moved to the backlog and got no tag, or not for all of its
     /// parts. Also takes in the rest of a NOWAIT bio that was cut: its first part is at the driver,
     /// and the rest waits like any other request.
-    pub(crate) fn take_back(&mut self, rq: Request, splits: &Splits) {
+    pub(super) fn take_back(&mut self, rq: Request, splits: &Splits) {
         let moved = self.moved.take();
         let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
         if self.lines.insert(owner) {
@@ -185,7 +184,7 @@ impl Lines {
     }
 
     /// Removes queues that have nothing left. Returns how many wake-ups that makes.
-    pub(crate) fn remove_empty(&mut self) -> u64 {
+    pub(super) fn remove_empty(&mut self) -> u64 {
         let mut nr_woken = 0;
         let mut awake = core::mem::take(&mut self.awake);
         awake.retain(|&owner| {
@@ -215,7 +214,7 @@ impl Lines {
 
     /// Puts the threads of the awake queues to sleep, because no tags are left for them. Returns
     /// how many of them had been woken in vain.
-    pub(crate) fn sleep_all(&mut self) -> u64 {
+    pub(super) fn sleep_all(&mut self) -> u64 {
         let mut awake = core::mem::take(&mut self.awake);
         let wait = |owner| Wait { id: WaitId(owner), need: 1 };
         let mut nr_vain = 0;
@@ -238,7 +237,7 @@ impl Lines {
         nr_vain
     }
 
-    fn line(&mut self, owner: u64) -> &mut Line {
+    fn line(&mut self, owner: u64) -> &mut ThreadQueue {
         self.lines.get_mut(owner).expect("a thread that tries has a queue")
     }
 
@@ -252,8 +251,8 @@ impl Lines {
     }
 
     /// Records that tags were put and `nr_busy` are in use now. Returns how many threads that
-    /// wakes; [`Lines::take_woken`] returns them.
-    pub(crate) fn freed(&mut self, nr_busy: u32) -> u64 {
+    /// wakes; [`ThreadQueues::take_woken`] returns them.
+    pub(super) fn freed(&mut self, nr_busy: u32) -> u64 {
         let mut nr_woken = 0;
         // One by one: a policy may look at how many are in use after each.
         while self.nr_busy > nr_busy {
@@ -264,7 +263,7 @@ impl Lines {
     }
 
     /// Records that `nr` more tags are available. Returns how many threads that wakes.
-    pub(crate) fn wake(&mut self, nr: u32) -> u64 {
+    pub(super) fn wake(&mut self, nr: u32) -> u64 {
         if nr == 0 || self.waits.is_empty() {
             return 0;
         }
@@ -273,12 +272,12 @@ impl Lines {
     }
 
     /// Sets the number of tags that threads can wait for (T6). Returns how many threads that wakes.
-    pub(crate) fn resize(&mut self, depth: u32) -> u64 {
+    pub(super) fn resize(&mut self, depth: u32) -> u64 {
         self.note_woken(|waits, out| waits.resize(depth, &mut |id| out(id)))
     }
 
     fn note_woken(&mut self, act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId))) -> u64 {
-        let Lines { waits, lines, woken, .. } = self;
+        let ThreadQueues { waits, lines, woken, .. } = self;
         let before = woken.len();
         act(waits, &mut |id| {
             woken.push(id);
@@ -288,12 +287,12 @@ impl Lines {
     }
 
     /// Passes to `out` the owners that began (true) or ceased (false) to lack tags, in order.
-    pub(crate) fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
+    pub(super) fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
         self.changes.drain(..).for_each(|(id, lacks)| out(id, lacks));
     }
 
     /// Passes to `out` the owners whose threads are to be woken, oldest first.
-    pub(crate) fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
+    pub(super) fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
         self.woken.drain(..).for_each(out);
     }
 }

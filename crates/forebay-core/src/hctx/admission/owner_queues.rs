@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 /// An index that no node and no queue has.
 const NONE: u32 = u32::MAX;
 /// Capacity in owners before anything grows: most disks have fewer threads.
-pub(crate) const NR_OWNERS_USUAL: usize = 32;
+pub(super) const NR_OWNERS_USUAL: usize = 32;
 
 /// FIFO queues, by owner. Each stores a `state` for the caller.
 #[derive(Debug)]
-pub(crate) struct OwnerQueues<S> {
+pub(super) struct OwnerQueues<S> {
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     queues: Vec<Queue<S>>,
@@ -44,7 +44,7 @@ struct Queue<S> {
 }
 
 impl<S: Default> OwnerQueues<S> {
-    pub(crate) fn new() -> OwnerQueues<S> {
+    pub(super) fn new() -> OwnerQueues<S> {
         OwnerQueues {
             nodes: Vec::new(),
             free_nodes: Vec::new(),
@@ -55,12 +55,12 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Returns whether no owner has a queue.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.nr_queues() == 0
     }
 
     /// Returns all requests: those of each owner from the oldest on, the owners in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
         let places = self.table.iter().filter(|&&at| at != NONE);
         let oldest = places.map(|&at| self.queues[at as usize].oldest);
         oldest.flat_map(|oldest| {
@@ -71,22 +71,22 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Returns the state of an owner's queue, if it has one.
-    pub(crate) fn get(&self, owner: u64) -> Option<&S> {
+    pub(super) fn get(&self, owner: u64) -> Option<&S> {
         self.find(owner).map(|at| &self.queues[at].state)
     }
 
     /// Returns the state of an owner's queue, if it has one.
-    pub(crate) fn get_mut(&mut self, owner: u64) -> Option<&mut S> {
+    pub(super) fn get_mut(&mut self, owner: u64) -> Option<&mut S> {
         self.find(owner).map(|at| &mut self.queues[at].state)
     }
 
     /// Returns how many requests an owner's queue has.
-    pub(crate) fn len(&self, owner: u64) -> usize {
+    pub(super) fn len(&self, owner: u64) -> usize {
         self.find(owner).map_or(0, |at| self.queues[at].len as usize)
     }
 
     /// Makes an empty queue for an owner that has none. Returns whether it had none.
-    pub(crate) fn insert(&mut self, owner: u64) -> bool {
+    pub(super) fn insert(&mut self, owner: u64) -> bool {
         if self.find(owner).is_some() {
             return false;
         }
@@ -112,7 +112,7 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Removes an owner's queue, which is empty, and returns its state.
-    pub(crate) fn remove(&mut self, owner: u64) -> Option<S> {
+    pub(super) fn remove(&mut self, owner: u64) -> Option<S> {
         let place = self.place_of(owner)?;
         let at = self.table[place];
         self.leave(place);
@@ -123,7 +123,7 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Appends a request to the queue of an owner, which has one.
-    pub(crate) fn push_back(&mut self, owner: u64, rq: Request) {
+    pub(super) fn push_back(&mut self, owner: u64, rq: Request) {
         let at = self.find(owner).expect("the owner has a queue");
         let node = self.new_node(rq);
         let queue = &mut self.queues[at];
@@ -136,7 +136,7 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Prepends a request to the queue of an owner, which has one.
-    pub(crate) fn push_front(&mut self, owner: u64, rq: Request) {
+    pub(super) fn push_front(&mut self, owner: u64, rq: Request) {
         let at = self.find(owner).expect("the owner has a queue");
         let node = self.new_node(rq);
         let queue = &mut self.queues[at];
@@ -149,7 +149,7 @@ impl<S: Default> OwnerQueues<S> {
     }
 
     /// Takes the oldest request of an owner.
-    pub(crate) fn pop_front(&mut self, owner: u64) -> Option<Request> {
+    pub(super) fn pop_front(&mut self, owner: u64) -> Option<Request> {
         let at = self.find(owner)?;
         let queue = &mut self.queues[at];
         let first = queue.oldest;
@@ -250,7 +250,7 @@ fn empty_table(len: usize) -> Box<[u32]> {
 #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
 mod tests {
     use super::*;
-    use crate::queued::QueuedBio;
+    use crate::request::QueuedBio;
     use alloc::collections::{BTreeMap, VecDeque};
 
     /// Returns a request whose bio has this number.

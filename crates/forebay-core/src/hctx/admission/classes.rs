@@ -20,7 +20,7 @@ const SPECIAL: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 /// reason alone waits here, so that it does not hold up others. When it can have a tag, it is
 /// treated as the oldest request.
 #[derive(Debug)]
-pub(crate) struct Classes {
+pub(super) struct TagClasses {
     nr_reserved: u32,
     async_depth: u32,
     nr_background: u32,
@@ -28,9 +28,9 @@ pub(crate) struct Classes {
     background: VecDeque<Request>,
 }
 
-impl Classes {
-    pub(crate) fn new(nr_reserved: u32, async_depth: u32) -> Classes {
-        Classes {
+impl TagClasses {
+    pub(super) fn new(nr_reserved: u32, async_depth: u32) -> TagClasses {
+        TagClasses {
             nr_reserved,
             async_depth,
             nr_background: 0,
@@ -40,38 +40,38 @@ impl Classes {
     }
 
     /// Returns whether a request with these flags belongs to a class.
-    pub(crate) fn are_of(flags: BioFlags) -> bool {
+    pub(super) fn is_special(flags: BioFlags) -> bool {
         flags.intersects(SPECIAL)
     }
 
     /// Sets the number of reserved tags.
-    pub(crate) fn set_nr_reserved(&mut self, nr_reserved: u32) {
+    pub(super) fn set_nr_reserved(&mut self, nr_reserved: u32) {
         self.nr_reserved = nr_reserved;
     }
 
     /// Returns whether no request waits here.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.reserved.is_empty() && self.background.is_empty()
     }
 
     /// Returns the requests that wait here.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
         self.reserved.iter().chain(&self.background)
     }
 
     /// Returns whether requests with these flags may have a reserved tag, and there are reserved
     /// tags.
-    pub(crate) fn may_reserve(&self, flags: BioFlags) -> bool {
+    pub(super) fn may_reserve(&self, flags: BioFlags) -> bool {
         self.nr_reserved > 0 && flags.contains(BioFlags::RESERVED)
     }
 
     /// Returns whether requests wait here that may have a reserved tag.
-    pub(crate) fn has_reserved(&self) -> bool {
+    pub(super) fn has_reserved(&self) -> bool {
         !self.reserved.is_empty()
     }
 
     /// Keeps a new request that may have a reserved tag; returns any other request to the caller.
-    pub(crate) fn keep_reserved(&mut self, rq: Request) -> Option<Request> {
+    pub(super) fn keep_reserved(&mut self, rq: Request) -> Option<Request> {
         if !self.may_reserve(rq.flags) {
             return Some(rq);
         }
@@ -80,12 +80,12 @@ impl Classes {
     }
 
     /// Returns whether a request with these flags must wait for its class, even if tags are free.
-    pub(crate) fn must_wait(&self, flags: BioFlags) -> bool {
+    pub(super) fn must_wait(&self, flags: BioFlags) -> bool {
         flags.contains(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth
     }
 
     /// Keeps a request that must wait for its class. The rest of a split bio becomes the oldest.
-    pub(crate) fn keep_background(&mut self, rq: Request) {
+    pub(super) fn keep_background(&mut self, rq: Request) {
         match rq.part_of.is_some() {
             true => self.background.push_front(rq),
             false => self.background.push_back(rq),
@@ -94,7 +94,7 @@ impl Classes {
 
     /// Moves requests that wait here and no longer have to, to the head of the backlog, one at a
     /// time. If the device is gone (`is_gone`), none has to: they end without a tag.
-    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>, is_gone: bool) {
+    pub(super) fn move_one(&mut self, backlog: &mut VecDeque<Request>, is_gone: bool) {
         let is_at_head = |flag| backlog.front().is_some_and(|rq| rq.flags.contains(flag));
         if is_at_head(BioFlags::RESERVED) {
             return;
@@ -110,7 +110,7 @@ impl Classes {
     }
 
     /// Returns a tag for a request with these flags, if it may have one.
-    pub(crate) fn get(&mut self, tags: &mut TagCache, flags: BioFlags) -> Option<Tag> {
+    pub(super) fn get(&mut self, tags: &mut TagCache, flags: BioFlags) -> Option<Tag> {
         let nr_kept = if flags.contains(BioFlags::RESERVED) { 0 } else { self.nr_reserved };
         let tag = tags.get(nr_kept)?;
         self.nr_background += u32::from(flags.contains(BioFlags::BACKGROUND));
@@ -118,7 +118,7 @@ impl Classes {
     }
 
     /// Returns how many tags a request with these flags could get now.
-    pub(crate) fn nr_free(&self, tags: &TagCache, flags: BioFlags) -> u32 {
+    pub(super) fn nr_free(&self, tags: &TagCache, flags: BioFlags) -> u32 {
         let is_reserved = flags.contains(BioFlags::RESERVED);
         let nr_free = tags.nr_free(if is_reserved { 0 } else { self.nr_reserved });
         nr_free.min(self.nr_free_of(flags))
@@ -133,7 +133,7 @@ impl Classes {
     }
 
     /// Records that the tag of a request with these flags was put.
-    pub(crate) fn note_put(&mut self, flags: BioFlags) {
+    pub(super) fn note_put(&mut self, flags: BioFlags) {
         self.nr_background -= u32::from(flags.contains(BioFlags::BACKGROUND));
     }
 }

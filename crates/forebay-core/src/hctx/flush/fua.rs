@@ -19,10 +19,9 @@
 //!
 //! Each hardware context has an open file of its own, so syncs of other contexts do not matter.
 
-use super::Steps;
 use crate::hctx::Turn;
 use crate::plant::plants;
-use crate::request::Request;
+use crate::request::{Request, Steps};
 use crate::status::BlockStatus;
 
 /// The native FUA writes at the device.
@@ -69,7 +68,7 @@ impl Turn<'_> {
     /// Decides whether a FUA write, which is about to be issued, is made durable by its own command
     /// or by a flush after it.
     #[cold]
-    pub(crate) fn choose_fua(&mut self, rq: &mut Request) {
+    pub(in crate::hctx) fn choose_fua(&mut self, rq: &mut Request) {
         let flush = &self.hctx.flush;
         let is_alone = !flush.fua.any() && !flush.wants_a_look() && !flush.is_blocked();
         let is_enough = self.hctx.limits.fua_queueable || is_alone || plants!(SyncBeside);
@@ -80,7 +79,11 @@ impl Turn<'_> {
     }
 
     /// Records the loss if a native FUA write has not completed in full. Returns whether it did.
-    pub(crate) fn check_fua(&mut self, rq: &mut Request, result: Result<u64, BlockStatus>) -> bool {
+    pub(in crate::hctx) fn check_fua(
+        &mut self,
+        rq: &mut Request,
+        result: Result<u64, BlockStatus>,
+    ) -> bool {
         let window = rq.window_len(&self.hctx.splits);
         if !self.hctx.limits.fua_is_sync || result == Ok(window) {
             return false;
@@ -92,7 +95,7 @@ impl Turn<'_> {
 
     /// Ends the successful flush that waits for native FUA writes, once the last of them has ended.
     /// If data is lost, also fails the pending flushes that cover the loss.
-    pub(crate) fn end_flushes_after_fua(&mut self, is_lost: bool) {
+    pub(in crate::hctx) fn end_flushes_after_fua(&mut self, is_lost: bool) {
         let flush = &mut self.hctx.flush;
         if flush.is_settling && !flush.fua.is_waited_for() {
             flush.is_settling = false;

@@ -1,37 +1,36 @@
 //! Admission of requests to a hardware context, and the places where they wait for tags.
 //!
 //! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
-//! woken for a tag. Under the other policies threads wait ([`lines`]). Bios of a class that may not
-//! have every tag wait in [`classes`]. If the policies need neither, there is no [`Admission`], and
-//! the cost is one check of an `Option`.
+//! woken for a tag. Under the other policies threads wait ([`thread_queues`]). Bios of a class that
+//! may not have every tag wait in [`classes`]. If the policies need neither, there is no
+//! [`Admission`], and the cost is one check of an `Option`.
 
 mod classes;
-pub(crate) mod gather;
-mod lines;
+pub(super) mod gather;
 mod owner_queues;
+mod thread_queues;
 
-use crate::admission::classes::Classes;
-use crate::admission::lines::Lines;
 use crate::bio::BioFlags;
 use crate::ctx::SoftwareQueue;
+use crate::hctx::admission::classes::TagClasses;
+use crate::hctx::admission::thread_queues::ThreadQueues;
 use crate::hctx::{HardwareContext, Turn};
 use crate::plant::plants;
 use crate::policy::Policy;
-use crate::queued::QueuedBio;
-use crate::request::Request;
+use crate::request::{QueuedBio, Request};
 use crate::tag::{Tag, WaitId};
 use alloc::boxed::Box;
 
 /// The requests that wait for tags outside the backlog.
 #[derive(Debug)]
-pub(crate) struct Admission {
-    classes: Classes,
+pub(super) struct Admission {
+    classes: TagClasses,
     /// `None` if bios wait.
-    lines: Option<Lines>,
+    threads: Option<ThreadQueues>,
 }
 
 /// The outcome of an attempt to get a tag for a request.
-pub(crate) enum Admitted {
+pub(super) enum Admitted {
     /// The tag, and whether the request waited for it in the queue of its thread.
     Tag(Tag, bool),
     /// There is no tag. The request stays in the backlog.
@@ -44,21 +43,21 @@ pub(crate) enum Admitted {
 impl Admission {
     /// Creates it for a set of `depth` tags of which `nr_requests` may be in use. Returns `None` if
     /// the policy does not need it.
-    pub(crate) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
+    pub(super) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
         let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
-        let lines = Lines::new(policy.wake, nr_requests - nr_reserved);
-        let is_needed = lines.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
-        let classes = Classes::new(nr_reserved, policy.async_depth.max(1));
-        is_needed.then(|| Box::new(Admission { classes, lines }))
+        let threads = ThreadQueues::new(policy.wake, nr_requests - nr_reserved);
+        let is_needed = threads.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
+        let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
+        is_needed.then(|| Box::new(Admission { classes, threads }))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.lines.as_ref().is_none_or(Lines::is_empty)
+    pub(super) fn is_empty(&self) -> bool {
+        self.classes.is_empty() && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
     }
 
     /// Returns all requests that wait here.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.classes.iter().chain(self.lines.iter().flat_map(Lines::iter))
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.classes.iter().chain(self.threads.iter().flat_map(ThreadQueues::iter))
     }
 }
 
@@ -78,15 +77,15 @@ impl HardwareContext {
 
     /// Lets a request in, to wait for its tag.
     #[inline]
-    pub(crate) fn let_in(&mut self, rq: Request) {
+    pub(super) fn let_in(&mut self, rq: Request) {
         let Some(admission) = &mut self.admission else {
             self.has_special |= !rq.is_whole_data();
             return self.incoming.push(rq);
         };
         let Some(rq) = admission.classes.keep_reserved(rq) else { return };
-        match &mut admission.lines {
+        match &mut admission.threads {
             None => self.backlog.push_back(rq),
-            Some(lines) => lines.push(rq, &self.splits),
+            Some(threads) => threads.push(rq, &self.splits),
         }
     }
 
@@ -107,19 +106,19 @@ impl HardwareContext {
     }
 
     /// Returns whether a request waits that goes before `rq`, a new one.
-    pub(crate) fn has_elder(&self, rq: &Request) -> bool {
+    pub(super) fn has_elder(&self, rq: &Request) -> bool {
         if let Some(Admission { classes, .. }) = self.admission.as_deref()
             && classes.may_reserve(rq.flags)
         {
             return classes.has_reserved();
         }
         // Background bios wait for their own class, and hold up no others.
-        !self.backlog.is_empty() || self.lines().is_some_and(|lines| !lines.is_empty())
+        !self.backlog.is_empty() || self.threads().is_some_and(|threads| !threads.is_empty())
     }
 
     /// Puts the tag of a request that has these flags.
     #[inline]
-    pub(crate) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
+    pub(super) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
         self.tags.put(tag);
         if let Some(admission) = &mut self.admission {
             admission.classes.note_put(flags);
@@ -127,27 +126,27 @@ impl HardwareContext {
     }
 
     /// Returns how many tags a request with these flags could get now.
-    pub(crate) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
+    pub(super) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
         match &self.admission {
             None => self.tags.nr_free(0),
             Some(admission) => admission.classes.nr_free(&self.tags, flags),
         }
     }
 
-    fn lines(&self) -> Option<&Lines> {
-        self.admission.as_ref()?.lines.as_ref()
+    fn threads(&self) -> Option<&ThreadQueues> {
+        self.admission.as_ref()?.threads.as_ref()
     }
 
     /// Marks all threads that wait for tags as running (H3).
-    pub(crate) fn awake_all(&mut self) {
+    pub(super) fn awake_all(&mut self) {
         let HardwareContext { admission, splits, .. } = self;
-        if let Some(lines) = admission.as_mut().and_then(|admission| admission.lines.as_mut()) {
-            lines.awake_all(splits);
+        if let Some(threads) = admission.as_mut().and_then(|admission| admission.threads.as_mut()) {
+            threads.awake_all(splits);
         }
     }
 
-    fn lines_mut(&mut self) -> Option<&mut Lines> {
-        self.admission.as_mut()?.lines.as_mut()
+    fn threads_mut(&mut self) -> Option<&mut ThreadQueues> {
+        self.admission.as_mut()?.threads.as_mut()
     }
 
     /// Sets the policy by which threads wait for tags to the first version of stash-and-wake, which
@@ -156,44 +155,44 @@ impl HardwareContext {
     /// # Panics
     /// Panics if threads wait for tags already.
     pub fn emulate_stash_v1(&mut self) {
-        if let Some(lines) = self.lines_mut() {
-            lines.emulate_stash_v1();
+        if let Some(threads) = self.threads_mut() {
+            threads.emulate_stash_v1();
         }
     }
 
     /// Marks the thread of `id`, the owner of its bios, as running. The thread tries again to get
     /// tags for the requests left in its queue. The caller runs a turn afterwards.
     pub fn awake(&mut self, id: WaitId) {
-        if let Some(lines) = self.lines_mut() {
-            lines.awake(id);
+        if let Some(threads) = self.threads_mut() {
+            threads.awake(id);
         }
     }
 
     /// Returns whether bios of this owner wait in the queue of their thread. The thread sleeps
     /// until it is woken for them. Always false under `wake=fair`.
     pub fn lacks_tags(&self, id: WaitId) -> bool {
-        self.lines().is_some_and(|lines| lines.has(id))
+        self.threads().is_some_and(|threads| threads.has(id))
     }
 
     /// Returns whether threads wait for tags, instead of their bios.
     #[inline]
     pub fn has_lines(&self) -> bool {
-        self.lines().is_some()
+        self.threads().is_some()
     }
 
     /// Passes to `out` the owners that began (true) or ceased (false) to lack tags since the last
     /// call, in order.
     pub fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
-        if let Some(lines) = self.lines_mut() {
-            lines.take_changes(out);
+        if let Some(threads) = self.threads_mut() {
+            threads.take_changes(out);
         }
     }
 
     /// Passes to `out` the owners whose threads the wake policy has chosen since the last call.
     /// Called after each turn, and after [`set_nr_requests`](Self::set_nr_requests).
     pub fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
-        if let Some(lines) = self.lines_mut() {
-            lines.take_woken(out);
+        if let Some(threads) = self.threads_mut() {
+            threads.take_woken(out);
         }
     }
 
@@ -205,9 +204,9 @@ impl HardwareContext {
     pub fn set_nr_requests(&mut self, nr_requests: u32) {
         let nr_reserved = self.policy.nr_reserved.min(nr_requests.saturating_sub(1));
         let nr_more = nr_requests.saturating_sub(self.tags.nr_requests());
-        if let Some(lines) = self.lines_mut() {
+        if let Some(threads) = self.threads_mut() {
             // T6: the batch shrinks first.
-            let nr_woken = lines.resize(nr_requests - nr_reserved) + lines.wake(nr_more);
+            let nr_woken = threads.resize(nr_requests - nr_reserved) + threads.wake(nr_more);
             self.counters.tag_wakeups.add(nr_woken);
         }
         self.tags.set_nr_requests(nr_requests);
@@ -248,7 +247,7 @@ impl Turn<'_> {
     /// Moves a request to the backlog that waits elsewhere and may be issued now. Returns whether
     /// the backlog has any.
     #[inline]
-    pub(crate) fn stock_backlog(&mut self) -> bool {
+    pub(super) fn stock_backlog(&mut self) -> bool {
         if self.hctx.admission.is_some() {
             self.stock_from_elsewhere();
         }
@@ -258,20 +257,20 @@ impl Turn<'_> {
     #[cold]
     fn stock_from_elsewhere(&mut self) {
         let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, lines }) = admission.as_deref_mut() else { return };
+        let Some(Admission { classes, threads }) = admission.as_deref_mut() else { return };
         classes.move_one(backlog, device.is_failed());
-        if let Some(lines) = lines
+        if let Some(threads) = threads
             && backlog.is_empty()
         {
-            counters.tag_wakeups.add(lines.move_one(backlog));
+            counters.tag_wakeups.add(threads.move_one(backlog));
         }
     }
 
     /// Gets a tag for the oldest request of the backlog, which has these flags.
     #[cold]
-    pub(crate) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
+    pub(super) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
         let HardwareContext { admission, backlog, tags, device, .. } = &mut *self.hctx;
-        let Some(Admission { classes, lines }) = admission.as_deref_mut() else {
+        let Some(Admission { classes, threads }) = admission.as_deref_mut() else {
             return Admitted::NoTag;
         };
         if classes.must_wait(flags) && !device.is_failed() {
@@ -281,14 +280,14 @@ impl Turn<'_> {
         match classes.get(tags, flags) {
             None => Admitted::NoTag,
             Some(tag) => Admitted::Tag(tag, {
-                lines.as_mut().is_some_and(|lines| lines.took_one(backlog.len()))
+                threads.as_mut().is_some_and(|threads| threads.took_one(backlog.len()))
             }),
         }
     }
 
     /// Moves the oldest request of the backlog, whose class has too few tags, to the queue of its
     /// class.
-    pub(crate) fn wait_for_class(&mut self) {
+    pub(super) fn wait_for_class(&mut self) {
         if let Some(rq) = self.hctx.pop_backlog()
             && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
         {
@@ -301,33 +300,35 @@ impl Turn<'_> {
     /// queues, and threads that found no tag go to sleep. (Behind a closed gate, or with a busy
     /// driver, no thread has tried to get a tag, so none goes to sleep.)
     #[cold]
-    pub(crate) fn settle_lines(&mut self, is_busy: bool) {
+    pub(super) fn settle_threads(&mut self, is_busy: bool) {
         let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
-        let Some(Admission { lines: Some(lines), .. }) = admission.as_deref_mut() else { return };
+        let Some(Admission { threads: Some(threads), .. }) = admission.as_deref_mut() else {
+            return;
+        };
         for _ in 0..backlog.len() {
             match backlog.pop_front() {
-                Some(rq) if Classes::are_of(rq.flags) => backlog.push_back(rq),
-                Some(rq) => lines.take_back(rq, splits),
+                Some(rq) if TagClasses::is_special(rq.flags) => backlog.push_back(rq),
+                Some(rq) => threads.take_back(rq, splits),
                 None => {}
             }
         }
-        counters.tag_wakeups.add(lines.remove_empty());
+        counters.tag_wakeups.add(threads.remove_empty());
         if !is_busy && self.gates.dispatch {
-            counters.vain_wakeups.add(lines.sleep_all());
+            counters.vain_wakeups.add(threads.sleep_all());
         }
         // A request that failed when it was issued has put its tag, and the next turn may be far
         // off.
-        counters.tag_wakeups.add(lines.freed(tags.nr_busy()));
+        counters.tag_wakeups.add(threads.freed(tags.nr_busy()));
     }
 
     /// Wakes threads for the tags that were put since the last turn, as the wake policy decides.
     #[inline]
-    pub(crate) fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         let nr_busy = self.hctx.tags.nr_busy();
         if self.hctx.admission.is_some()
-            && let Some(lines) = self.hctx.lines_mut()
+            && let Some(threads) = self.hctx.threads_mut()
         {
-            let nr_woken = lines.freed(nr_busy);
+            let nr_woken = threads.freed(nr_busy);
             self.hctx.counters.tag_wakeups.add(nr_woken);
         }
     }

@@ -13,8 +13,6 @@
 //! - L6 a discard is cut at `max_discard_sectors` and at its granularity, a write-zeroes at its own
 //!   limit.
 
-pub(crate) mod parts;
-
 use crate::bio::{Op, Segment};
 use crate::limits::QueueLimits;
 

@@ -14,21 +14,11 @@ use crate::bio::{BioFlags, Segments};
 use crate::driver::Completed;
 use crate::hctx::{HardwareContext, SlotState, Turn};
 use crate::plant::plants;
-use crate::queued::QueuedBio;
-use crate::request::Request;
-use crate::split::parts::Splits;
+use crate::request::{MemoryHold, NewMemoryHold, QueuedBio, Request, Splits};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
-
-/// A shared place for the memory of a bio that has ended while the driver may still use that
-/// memory. The layer drops its handle when the driver is done, and never accesses the content.
-pub type MemoryHold = Arc<dyn Any + Send + Sync>;
-
-/// Creates an empty [`MemoryHold`], of the type that the owners of bios expect.
-pub type NewMemoryHold = fn() -> MemoryHold;
 
 /// Creates the holds of a context if [`HardwareContext::set_new_hold`] was not called.
 pub(super) fn no_memory() -> MemoryHold {
@@ -94,7 +84,7 @@ impl Turn<'_> {
 
     /// Handles the completion of a request that was given up: its result is dropped.
     #[cold]
-    pub(crate) fn complete_given_up(&mut self, nth: usize) {
+    pub(in crate::hctx) fn complete_given_up(&mut self, nth: usize) {
         let &Completed { tag, result } = self.hctx.completions.get(nth);
         let HardwareContext { table, timeouts, retries, flush, .. } = &mut *self.hctx;
         let slot = &mut table[tag.index()];

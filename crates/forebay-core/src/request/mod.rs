@@ -1,19 +1,23 @@
 //! The request: the unit that a driver receives. It consists of one bio, a part of one, or several
 //! neighbours.
 
-mod header;
+mod chain;
+mod parts;
+mod queued;
+mod steps;
 
 use crate::bio::{BioFlags, Op};
-use crate::driver::Ranges;
-use crate::flush::Steps;
 use crate::limits::QueueLimits;
-use crate::queued::{ChainSegments, QueuedBio};
-use crate::split::parts::Splits;
 use crate::split::{self, Front};
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 
-pub(crate) use header::Header;
+pub(crate) use chain::ChainSegments;
+pub use chain::Ranges;
+pub(crate) use parts::Splits;
+pub(crate) use queued::Header;
+pub use queued::{MemoryHold, NewMemoryHold, QueuedBio};
+pub(crate) use steps::Steps;
 
 /// One request. Without a tag it waits in a plug or in the backlog of its hardware context. With a
 /// tag it occupies that tag's slot of the request table.

@@ -32,12 +32,12 @@ mod late;
 mod quarantine;
 
 pub use late::{LateRequest, LateRequests, LateStage};
-pub use quarantine::{MemoryHold, NewMemoryHold};
 
 use crate::driver::Driver;
 use crate::hctx::{NO_DEADLINE, SlotState, Turn};
 use crate::plant::plants;
 use crate::policy::Policy;
+use crate::request::NewMemoryHold;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::sync::Arc;
@@ -46,7 +46,7 @@ use quarantine::GivenUp;
 
 /// The time limits of one hardware context.
 #[derive(Debug)]
-pub(crate) struct Timeouts {
+pub(super) struct Timeouts {
     limit_ns: u64,
     grace_ns: u64,
     /// The time of the next check.
@@ -73,7 +73,7 @@ struct Overdue {
 
 impl Timeouts {
     /// Creates the limits of a context with `depth` tags.
-    pub(crate) fn new(policy: &Policy, depth: u32) -> Timeouts {
+    pub(super) fn new(policy: &Policy, depth: u32) -> Timeouts {
         let room = if policy.io_timeout_ns == 0 { 0 } else { depth as usize + 1 };
         Timeouts {
             limit_ns: policy.io_timeout_ns,
@@ -88,7 +88,7 @@ impl Timeouts {
 
     /// Records that a request is issued.
     #[inline]
-    pub(crate) fn issued(&mut self, now: u64) {
+    pub(super) fn issued(&mut self, now: u64) {
         if self.limit_ns != 0 {
             self.next_ns = self.next_ns.min(now.saturating_add(self.limit_ns));
         }
@@ -96,25 +96,25 @@ impl Timeouts {
 
     /// Returns the time of the next check.
     #[inline]
-    pub(crate) fn next_ns(&self) -> u64 {
+    pub(super) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
     /// Returns whether a request at the driver is overdue.
     #[inline]
-    pub(crate) fn has_overdue(&self) -> bool {
+    pub(super) fn has_overdue(&self) -> bool {
         !self.overdue.is_empty()
     }
 
     /// Returns the number of requests at the driver whose bios have ended (H5).
     #[inline]
-    pub(crate) fn nr_given_up(&self) -> u32 {
+    pub(super) fn nr_given_up(&self) -> u32 {
         self.given_up.len() as u32
     }
 
     /// Returns the result of a request for its bios (H4).
     #[inline]
-    pub(crate) fn completed(
+    pub(super) fn completed(
         &mut self,
         tag: Tag,
         result: Result<u64, BlockStatus>,
@@ -145,7 +145,7 @@ impl Turn<'_> {
     /// Cancels overdue requests (H1), and gives up those whose grace period is over (H3, H5), if a
     /// check is due.
     #[inline]
-    pub(crate) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+    pub(super) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         if self.now >= self.hctx.timeouts.next_ns && !plants!(SkipTimeout) {
             self.expire(driver);
         }

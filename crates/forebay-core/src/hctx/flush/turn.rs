@@ -1,24 +1,20 @@
 //! Turns of the flush machine: which requests wait, when a flush is issued, and the effects of its
 //! end.
 
-use super::{FlushMachine, NR_IN_A_ROW, Steps, Waiting};
+use super::{FlushMachine, NR_IN_A_ROW, Waiting};
 use crate::bio::{BioFlags, Op};
-use crate::driver::{Driver, Issue};
+use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::durability::Wanted;
-use crate::hctx::dispatch::issued;
 use crate::hctx::{HardwareContext, NO_DEADLINE, Slot, SlotState, Turn};
 use crate::plant::plants;
-use crate::queued::QueuedBio;
-use crate::request::Request;
-use crate::split::parts::Splits;
+use crate::request::{QueuedBio, Request, Splits, Steps};
 use crate::status::BlockStatus;
 
 impl Turn<'_> {
     /// Handles the oldest request of the backlog, which has no data to issue now: it is done, or
     /// waits for a flush. It has no tag.
     #[cold]
-    pub(crate) fn take_flush(&mut self) {
-        self.hctx.flush.is_next = false;
+    pub(in crate::hctx) fn take_flush(&mut self) {
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
                 // The device has nothing to do: there are no data, and nothing that could be lost.
@@ -32,7 +28,7 @@ impl Turn<'_> {
     /// requests. They need no tag, and order nothing that came before them. The next flush may
     /// follow the running one while the others are held.
     #[inline]
-    pub(crate) fn take_new_flushes(&mut self) {
+    pub(in crate::hctx) fn take_new_flushes(&mut self) {
         let is_flush = |rq: &Request| rq.steps.current() == Some(Steps::PRE);
         let mut at = self.hctx.nr_waited;
         while let Some(rq) = self.hctx.backlog.get(at) {
@@ -50,7 +46,7 @@ impl Turn<'_> {
     /// Makes a request without a tag wait for a flush, or ends that step at once if no flush is
     /// needed.
     #[cold]
-    pub(crate) fn park(&mut self, rq: Request) {
+    pub(in crate::hctx) fn park(&mut self, rq: Request) {
         let wanted = self.wanted(&rq);
         let HardwareContext { flush, device, counters, policy, .. } = &mut *self.hctx;
         let durability = &*device.durability;
@@ -102,7 +98,7 @@ impl Turn<'_> {
     ///
     /// All completions of one reap share a number: all of them had completed at the device before
     /// it was drawn.
-    pub(crate) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
+    pub(in crate::hctx) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
         if is_in_doubt {
             return device.durability.doubtful_writes_end();
@@ -121,7 +117,7 @@ impl Turn<'_> {
     /// Issues a flush before other requests, if one is due. Returns whether the other requests have
     /// to wait, because the device executes a flush or is too busy to take one.
     #[cold]
-    pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+    pub(in crate::hctx) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         let is_gone = self.hctx.device.is_failed();
         if is_gone || self.hctx.flush.is_blocked() {
             // A command of a device that is gone may never end, so nothing waits for it (H3).
@@ -155,7 +151,7 @@ impl Turn<'_> {
             flush.due_ns = due_ns;
             return false;
         }
-        if self.is_others_turn() {
+        if self.is_time_for_others() {
             self.hctx.flush.lets_through = true;
             return false;
         }
@@ -166,7 +162,7 @@ impl Turn<'_> {
     }
 
     /// Returns whether other requests wait and may go first, after a number of flushes in a row.
-    fn is_others_turn(&mut self) -> bool {
+    fn is_time_for_others(&mut self) -> bool {
         let HardwareContext { flush, counters, limits, .. } = &mut *self.hctx;
         if counters.issued.get() != flush.nr_issued {
             flush.nr_in_a_row = 0;
@@ -177,7 +173,10 @@ impl Turn<'_> {
 
     /// Issues the flush after the other requests had their turn. Returns whether requests after it
     /// have to wait, as `look_at_flush` does.
-    pub(crate) fn others_are_through<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+    pub(in crate::hctx) fn others_are_through<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+    ) -> bool {
         self.hctx.flush.nr_in_a_row = 0;
         core::mem::take(&mut self.hctx.flush.lets_through) && self.look_at_flush(driver)
     }
@@ -200,7 +199,8 @@ impl Turn<'_> {
         // Read before the issue: writes that end in other contexts meanwhile may be too late for
         // it.
         let in_hand = device.durability.point();
-        let answer = driver.queue_rq(&issued::<false>(splits, &rq, flush.tag), true);
+        let answer =
+            driver.queue_rq(&IssuedRequest::of_step::<false>(&rq, splits, flush.tag), true);
         match answer {
             Issue::Queued | Issue::Begun => {
                 flush.in_hand = in_hand;
@@ -233,7 +233,7 @@ impl Turn<'_> {
 
     /// Handles the completion of the machine's command.
     #[cold]
-    pub(crate) fn flush_done(&mut self, rq: Request, result: Result<u64, BlockStatus>) {
+    pub(in crate::hctx) fn flush_done(&mut self, rq: Request, result: Result<u64, BlockStatus>) {
         let HardwareContext { flush, counters, limits, .. } = &mut *self.hctx;
         let of_flush = counters.of(Op::Flush);
         of_flush.requests.add(1);
@@ -254,7 +254,7 @@ impl Turn<'_> {
     }
 
     /// Ends the requests that wait for the machine's command, which stays at the device (H5).
-    pub(crate) fn give_up_flush(&mut self) {
+    pub(in crate::hctx) fn give_up_flush(&mut self) {
         let HardwareContext { flush, counters, .. } = &mut *self.hctx;
         counters.of(Op::Flush).requests.add(1);
         counters.early_ends.add(flush.running.len() as u64);
@@ -294,7 +294,7 @@ impl Turn<'_> {
 
     /// Records what a failed flush, or a failed sync that counts as one, may have lost. This
     /// happens before any bio ends because of it.
-    pub(crate) fn note_failure(&mut self, status: BlockStatus) {
+    pub(in crate::hctx) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
         if !plants!(ForgetLoss) {
             device.durability.flush_failed();
@@ -309,7 +309,7 @@ impl Turn<'_> {
     /// context at the device may be lost like those that had ended. Their data may be in the cache,
     /// with the completion on its way, or be the part of a bio that was done first.
     #[inline]
-    pub(crate) fn look_for_failures(&mut self) {
+    pub(in crate::hctx) fn look_for_failures(&mut self) {
         let HardwareContext { flush, device, .. } = &*self.hctx;
         if flush.is_needed && device.durability.nr_failures() != flush.nr_failures {
             self.doubt_writes();
@@ -327,7 +327,7 @@ impl Turn<'_> {
 
     /// Fails the requests that wait for the next flush and cover lost writes. That flush would
     /// prove nothing for them.
-    pub(crate) fn tell_pending(&mut self) {
+    pub(in crate::hctx) fn tell_pending(&mut self) {
         let mut pending = core::mem::take(&mut self.hctx.flush.pending);
         let durability = &self.hctx.device.durability;
         let is_lost = |waiting: &mut Waiting| {
@@ -372,7 +372,7 @@ impl Turn<'_> {
 
 impl Request {
     /// Marks the bios of a request that may be lost, although they have not ended.
-    pub(crate) fn doubt(&mut self, splits: &mut Splits) {
+    pub(in crate::hctx) fn doubt(&mut self, splits: &mut Splits) {
         let mut bio = Some(self.head_mut(splits));
         while let Some(queued) = bio {
             queued.is_in_doubt = true;
@@ -432,7 +432,7 @@ fn is_up_to(rq: &Request) -> bool {
 
 /// Returns whether a bio that ends has a durable point. It has none if it is durable when it ends,
 /// or if it changed nothing.
-pub(crate) fn needs_point(bio: &QueuedBio) -> bool {
+pub(in crate::hctx) fn needs_point(bio: &QueuedBio) -> bool {
     let is_durable = bio.bio().flags.contains(BioFlags::FUA) && bio.result().is_ok();
     bio.bio().op.is_write() && !is_durable
 }

@@ -30,31 +30,28 @@
 //!   that was at the device with it ends after it ([`fua`]).
 
 mod fua;
-mod steps;
 mod turn;
 
 use crate::durability::Wanted;
 use crate::hctx::NO_DEADLINE;
 use crate::limits::QueueLimits;
 use crate::policy::{FlushPolicy, Policy};
-use crate::queued::QueuedBio;
-use crate::request::Request;
+use crate::request::{QueuedBio, Request, Steps};
 use crate::split::Front;
 use crate::tag::Tag;
 use alloc::vec::Vec;
 use fua::FuaWrites;
 
-pub(crate) use steps::Steps;
-pub(crate) use turn::needs_point;
+pub(super) use turn::needs_point;
 
 /// The number of flushes in a row before other waiting requests have a turn. (Without this limit,
 /// one thread that only flushes could starve a device that executes flushes alone.)
-pub(crate) const NR_IN_A_ROW: u32 = 4;
+pub(super) const NR_IN_A_ROW: u32 = 4;
 
 /// A request that waits for a flush as its current step.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) rq: Request,
+pub(super) struct Waiting {
+    pub(super) rq: Request,
     wanted: Wanted,
     /// The number of losses when the request arrived.
     nr_losses: u64,
@@ -62,7 +59,7 @@ pub(crate) struct Waiting {
 
 /// The flush machine.
 #[derive(Debug)]
-pub(crate) struct FlushMachine {
+pub(super) struct FlushMachine {
     /// Requests that wait for the next flush.
     pending: Vec<Waiting>,
     /// Requests that wait for the flush at the device.
@@ -90,9 +87,7 @@ pub(crate) struct FlushMachine {
     nr_in_a_row: u32,
     nr_issued: u64,
     /// In this turn other requests go first.
-    pub(crate) lets_through: bool,
-    /// The oldest request of the backlog has no data to issue now.
-    pub(crate) is_next: bool,
+    lets_through: bool,
     /// This turn may leave the next flush to a thread that waits for it.
     may_leave: bool,
     /// A turn has left it; and whether no turn has followed that one.
@@ -101,7 +96,7 @@ pub(crate) struct FlushMachine {
     /// Requests at the device that a flush will follow.
     nr_before_flush: u32,
     /// Whether completed writes may be lost, because the device has a volatile cache.
-    pub(crate) is_needed: bool,
+    is_needed: bool,
     /// Completions are being reaped; and the durable point of the writes that end meanwhile, or 0.
     is_reaping: bool,
     batch_point: u64,
@@ -113,7 +108,7 @@ pub(crate) struct FlushMachine {
 
 impl FlushMachine {
     /// Creates the machine for a device with these limits and a set of `depth` tags.
-    pub(crate) fn new(limits: &QueueLimits, policy: &Policy, depth: u32) -> FlushMachine {
+    pub(super) fn new(limits: &QueueLimits, policy: &Policy, depth: u32) -> FlushMachine {
         let front = Front { len: 0, nr_segments: 0 };
         let mut command = Request::of_bio(QueuedBio::new(0, 0), front, limits, 1);
         command.steps = Steps::PRE;
@@ -133,7 +128,6 @@ impl FlushMachine {
             nr_in_a_row: 0,
             nr_issued: 0,
             lets_through: false,
-            is_next: false,
             may_leave: false,
             is_left: false,
             is_newly_left: false,
@@ -147,30 +141,30 @@ impl FlushMachine {
     }
 
     /// Returns all requests that wait in it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
         self.pending.iter().chain(&self.running).map(|waiting| &waiting.rq)
     }
 
     /// Returns whether a request waits that no command at the device will end.
     #[inline]
-    pub(crate) fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
     /// Returns whether a turn has just left the flush to a thread.
-    pub(crate) fn is_newly_left(&self) -> bool {
+    pub(super) fn is_newly_left(&self) -> bool {
         self.is_newly_left
     }
 
     /// Returns the time at which a turn issues the flush even if nothing happens until then;
     /// [`NO_DEADLINE`] if only events let it go on.
     #[inline]
-    pub(crate) fn due_ns(&self) -> u64 {
+    pub(super) fn due_ns(&self) -> u64 {
         if self.is_pending() { self.due_ns } else { NO_DEADLINE }
     }
 
     /// Returns whether its command is at the device.
-    pub(crate) fn is_at_device(&self) -> bool {
+    pub(super) fn is_at_device(&self) -> bool {
         self.is_running && !self.is_settling || self.is_given_up()
     }
 
@@ -187,28 +181,28 @@ impl FlushMachine {
     }
 
     /// Counts a FUA write that syncs the file and was given up.
-    pub(crate) fn sync_given_up(&mut self) {
+    pub(super) fn sync_given_up(&mut self) {
         self.nr_syncs_given_up += 1;
     }
 
     /// Undoes [`sync_given_up`](Self::sync_given_up) after the write has completed.
-    pub(crate) fn sync_is_back(&mut self) {
+    pub(super) fn sync_is_back(&mut self) {
         self.nr_syncs_given_up -= 1;
     }
 
     /// Stores the command for the next flush, after it was given up and has completed.
-    pub(crate) fn give_back(&mut self, command: Option<Request>) {
+    pub(super) fn give_back(&mut self, command: Option<Request>) {
         self.command = command;
     }
 
     /// Returns how many requests wait for the command that was issued last and has not ended.
-    pub(crate) fn nr_running(&self) -> u32 {
+    pub(super) fn nr_running(&self) -> u32 {
         self.running.len() as u32
     }
 
     /// Returns how many of them are done when the command completes; `None` without such a command.
     /// Returns 0 if FUA writes have to complete instead.
-    pub(crate) fn nr_ending(&self) -> Option<u32> {
+    pub(super) fn nr_ending(&self) -> Option<u32> {
         let is_last = |waiting: &&Waiting| {
             let steps = waiting.rq.steps;
             steps.current().is_none_or(|step| steps.after(step).is_empty())
@@ -219,31 +213,48 @@ impl FlushMachine {
 
     /// Returns the tag of its command.
     #[inline]
-    pub(crate) fn tag(&self) -> Tag {
+    pub(super) fn tag(&self) -> Tag {
         self.tag
     }
 
     /// Returns whether a turn has to check the machine before it issues a request.
     #[inline]
-    pub(crate) fn wants_a_look(&self) -> bool {
+    pub(super) fn wants_a_look(&self) -> bool {
         self.is_pending() || self.is_running
+    }
+
+    /// Returns whether completed writes may be lost, because the device has a volatile cache.
+    #[inline]
+    pub(super) fn is_needed(&self) -> bool {
+        self.is_needed
+    }
+
+    /// Returns whether other requests go before a pending flush in this turn (F6).
+    #[inline]
+    pub(super) fn is_others_turn(&self) -> bool {
+        self.lets_through
+    }
+
+    /// Ends the turn of the other requests.
+    pub(super) fn end_others_turn(&mut self) {
+        self.lets_through = false;
     }
 
     /// Marks the start of a batch of completions, which the driver has handed over.
     #[inline]
-    pub(crate) fn begin_reaping(&mut self) {
+    pub(super) fn begin_reaping(&mut self) {
         (self.is_reaping, self.batch_point) = (true, 0);
     }
 
     /// Marks the end of a batch: each of its requests has ended or continues with another step.
     #[inline]
-    pub(crate) fn end_reaping(&mut self) {
+    pub(super) fn end_reaping(&mut self) {
         self.is_reaping = false;
     }
 
     /// Counts a request that was issued, if a flush will follow it or it is a native FUA write.
     #[inline]
-    pub(crate) fn count_issued(&mut self, steps: Steps) {
+    pub(super) fn count_issued(&mut self, steps: Steps) {
         if steps == Steps::DATA.and(Steps::POST) {
             self.nr_before_flush += 1;
         } else if steps.is_native_fua() {
@@ -253,7 +264,7 @@ impl FlushMachine {
 
     /// Undoes [`count_issued`](Self::count_issued) after the request has completed.
     #[inline]
-    pub(crate) fn count_completed(&mut self, steps: Steps) {
+    pub(super) fn count_completed(&mut self, steps: Steps) {
         if steps == Steps::DATA.and(Steps::POST) {
             self.nr_before_flush -= 1;
         } else if steps.is_native_fua() {
