@@ -158,5 +158,4 @@ impl fmt::Debug for IoFuture {
 }
 
 #[cfg(test)]
-#[path = "future_models.rs"]
 mod models;

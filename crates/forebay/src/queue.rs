@@ -508,5 +508,4 @@ impl Drop for BioQueue {
 }
 
 #[cfg(test)]
-#[path = "queue_models.rs"]
 mod models;

@@ -294,5 +294,4 @@ pub(crate) fn now_ns(is_timed: bool) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "hctx_models.rs"]
 mod models;

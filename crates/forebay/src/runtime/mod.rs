@@ -35,11 +35,7 @@ pub(crate) mod run_queue;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;
-#[cfg(test)]
-mod tag_models;
 pub(crate) mod tag_pool;
-#[cfg(test)]
-mod take_back_models;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

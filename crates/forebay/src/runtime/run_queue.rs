@@ -211,5 +211,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-#[path = "run_queue_models.rs"]
 mod models;

@@ -300,3 +300,6 @@ impl fmt::Debug for TagPool {
         f.debug_struct("TagPool").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod models;

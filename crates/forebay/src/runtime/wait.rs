@@ -313,5 +313,6 @@ pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
 }
 
 #[cfg(test)]
-#[path = "wait_models.rs"]
 pub(crate) mod models;
+#[cfg(test)]
+mod take_back_models;

@@ -1,7 +1,7 @@
 //! Tests of disks that do not answer in time: what happens to the memory of clients.
 
-use super::driven::{Driven, REPLY_LEN, request, send};
 use crate::config::Limits;
+use crate::worker::driven::{Driven, REPLY_LEN, request, send};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;

@@ -1,10 +1,12 @@
 //! Tests of waits beside all drivers of files, whatever engine does the I/O, and beside a modelled
 //! device, which completes by the clock: no completion and no kick is missed.
 
-use super::nbd_server::{NbdServer, export};
-use super::testing::{DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap};
-use super::{DriverQueue, Mode};
 use crate::buf::Buf;
+use crate::driver::nbd_server::{NbdServer, export};
+use crate::driver::testing::{
+    DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap,
+};
+use crate::driver::{DriverQueue, Mode};
 use crate::runtime::clock;
 use forebay_core::{Bio, BlockStatus, Op};
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! Requests that arrive together in a round: they are merged, even from different clients.
 
-use super::driven::{Driven, is_answered, request, send};
 use crate::config::Limits;
+use crate::worker::driven::{Driven, is_answered, request, send};
 use forebay::Op;
 use std::io::Write;
 use std::os::unix::net::UnixStream;

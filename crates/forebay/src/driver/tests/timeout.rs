@@ -1,11 +1,11 @@
 //! Tests of waits with a timeout, for all drivers: such a wait ends neither before its timeout nor
 //! long after it, ends with a completion that comes first, and costs no more system calls.
 
-use super::nbd_server::{NbdServer, export};
-use super::testing::{DEPTH, data, issue, queue, reap};
-use super::wait_tests::{LONG, scratch};
-use super::{DriverQueue, Mode};
+use super::wait::{LONG, scratch};
 use crate::buf::Buf;
+use crate::driver::nbd_server::{NbdServer, export};
+use crate::driver::testing::{DEPTH, data, issue, queue, reap};
+use crate::driver::{DriverQueue, Mode};
 use crate::runtime::clock;
 use forebay_core::{Bio, Driver, Op};
 use std::io::{Read, Write};

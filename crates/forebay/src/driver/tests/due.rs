@@ -1,9 +1,9 @@
 //! Tests of descriptors for event loops on drivers that complete by the clock: they are readable
 //! when a request is due, and their timers are seldom set.
 
-use super::testing::{data, is_readable, issue, queue, reap};
-use super::{DriverQueue, Mode};
 use crate::buf::Buf;
+use crate::driver::testing::{data, is_readable, issue, queue, reap};
+use crate::driver::{DriverQueue, Mode};
 use crate::runtime::clock;
 use forebay_core::{Completed, Driver, Op};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Tests of cancellations, for all drivers: a cancelled request completes exactly once, whether the
 //! device gives it up or not.
 
-use super::testing::{DEPTH, Numbers, data, issue, queue, reap};
-use super::wait_tests::{LONG, scratch};
-use super::{DriverQueue, Mode};
+use super::wait::{LONG, scratch};
 use crate::buf::Buf;
+use crate::driver::testing::{DEPTH, Numbers, data, issue, queue, reap};
+use crate::driver::{DriverQueue, Mode};
 use crate::runtime::clock;
 use forebay_core::{Bio, BlockStatus, Driver, Op, Tag};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Tests of calls that threads make themselves, for the drivers that leave them.
 
-use super::own_call::{end_offer, offer};
-use super::testing::{data, issue, queue, reap};
-use super::wait_tests::{LONG, scratch};
-use super::{DriverQueue, Mode, Offer, OwnCall};
+use super::wait::{LONG, scratch};
 use crate::buf::Buf;
+use crate::driver::own_call::{self, end_offer, offer};
+use crate::driver::testing::{data, issue, queue, reap};
+use crate::driver::{DriverQueue, Mode, Offer, OwnCall};
 use forebay_core::{Bio, BioFlags, BlockStatus, Issue, Op, Segment};
 
 const DRIVERS: [&str; 3] = ["file", "aio", "psync"];
@@ -106,7 +106,7 @@ fn error_that_the_file_reports_is_final() {
     let forbidden = |op, fua, answer| {
         let tag = forebay_core::Tag::from_index(0);
         let call = OwnCall { tag, op, fua, metadata: false, start: 0, addr: 0, len: 0 };
-        super::own_call::is_forbidden(&call, answer)
+        own_call::is_forbidden(&call, answer)
     };
     for errno in [libc::EPERM, libc::ENOSYS, libc::EIO] {
         // No filter is active, so these are the errors of a file, and the flush has consumed them.
