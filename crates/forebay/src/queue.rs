@@ -16,7 +16,7 @@ use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait;
-use forebay_core::{Bio, BioFlags, Commit, QueuedBio, Refusal, Turned};
+use forebay_core::{Bio, BioFlags, QueuedBio, Refusal};
 use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -184,7 +184,7 @@ impl BioQueue {
                 }
                 self.len += 1;
                 if turn_due {
-                    self.turn(now, None);
+                    self.ctx.turn_for(&self.ready, &self.shared, now, None);
                 }
                 self.signal(false);
                 Ok(())
@@ -208,12 +208,6 @@ impl BioQueue {
         let mut ready = self.ready.borrow_mut();
         ready.make_room(self.bufs.len());
         Some(QueuedBio::new(ready.owner(), number as u32))
-    }
-
-    /// Makes a turn of the hardware context.
-    #[inline]
-    fn turn(&self, now: u64, commit: Option<Commit>) -> Option<Turned> {
-        self.ctx.turn_for(&self.ready, &self.shared, now, commit)
     }
 
     /// Appends at most `max` completions to `out`, oldest first, and returns their number. Waits

@@ -25,10 +25,10 @@ enum Next {
 }
 
 impl Turn<'_> {
-    /// Issues waiting requests until tags run out, none is left, or the driver is busy. Returns
-    /// whether no admitted request is left for certain.
+    /// Lets requests in that wait outside, if their gate is open, and makes requests ready that a
+    /// retry held back.
     #[inline]
-    pub(super) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+    pub(super) fn begin_dispatch(&mut self) {
         let hctx = &mut *self.hctx;
         if !hctx.outside.is_empty() && self.gates.enter {
             let mut outside = core::mem::take(&mut hctx.outside);
@@ -39,24 +39,29 @@ impl Turn<'_> {
         while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
-        let is_busy = if !self.gates.dispatch {
-            hctx.keep_incoming();
-            if hctx.flush.is_needed() {
+    }
+
                 // Otherwise they would wait behind other requests once the gate is open.
-                self.take_new_flushes();
+    #[inline]
+    pub(super) fn dispatch<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        incoming: Incoming,
+    ) -> bool {
+        let is_busy = match incoming {
+            Incoming::Issued if self.hctx.nowait.is_empty() => return true,
+            Incoming::Issued => {
+                self.has_issued = true;
+                false
             }
-            false
-        } else if hctx.incoming.is_empty() {
-            self.dispatch_waiting(driver)
-        } else {
-            match self.issue_incoming(driver) {
-                Incoming::Issued if self.hctx.nowait.is_empty() => return true,
-                Incoming::Issued => {
-                    self.has_issued = true;
-                    false
+            Incoming::Busy => true,
+            Incoming::Waiting if self.gates.dispatch => self.dispatch_waiting(driver),
+            Incoming::Waiting => {
+                if self.hctx.flush.is_needed() {
+                    // Otherwise these would wait behind other requests once the gate is open.
+                    self.take_new_flushes();
                 }
-                Incoming::Waiting => self.dispatch_waiting(driver),
-                Incoming::Busy => true,
+                false
             }
         };
         if self.hctx.admission.is_some() {

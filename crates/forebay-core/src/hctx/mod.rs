@@ -303,7 +303,9 @@ impl HardwareContext {
             turn.check_timeouts(driver);
         }
         turn.wake();
-        let is_all_issued = turn.dispatch(driver);
+        turn.begin_dispatch();
+        let incoming = turn.issue_incoming(driver);
+        let is_all_issued = turn.dispatch(driver, incoming);
         let has_issued = is_all_issued || turn.has_issued;
         let is_due = match commit {
             Commit::Now => true,

@@ -249,51 +249,36 @@ impl Ctx {
     }
 
     /// Runs one turn of the hardware context `hctx`, with the outgoing requests of `queue` if they
-    /// are still there (`is_held`).
+    /// are still there (`is_held`). Bios of the thread's last queue go to it directly.
     // Always inlined: each of the few callers is on the path of an I/O.
     #[inline(always)]
     fn turn_with(
         self: &Rc<Ctx>,
         (token, hctx): (&mut Token<'_>, &Hctx),
         shared: &Shared,
-        queue: RefMut<'_, SoftwareQueue>,
+        mut queue: RefMut<'_, SoftwareQueue>,
         is_held: bool,
         now: u64,
         commit: Option<Commit>,
     ) -> Turned {
-        let commit = match commit {
-            Some(commit) => commit,
-            None => match self.when_to_commit(shared) {
-                Commit::Later => return self.turn_deferred((token, hctx), queue, is_held, now),
-                commit => commit,
-            },
-        };
-        self.turn_now((token, hctx), queue, is_held, now, commit)
-    }
-
-    /// Runs one turn. Bios of the thread's last queue go to it directly.
-    #[inline(always)]
-    fn turn_now(
-        &self,
-        (token, hctx): (&mut Token<'_>, &Hctx),
-        mut queue: RefMut<'_, SoftwareQueue>,
-        is_held: bool,
-        now: u64,
-        commit: Commit,
-    ) -> Turned {
+        if commit.is_none() && self.commits_later(shared) {
+            return self.turn_deferred((token, hctx), shared, queue, is_held, now);
+        }
+        let commit = commit.unwrap_or(Commit::Now);
         let outgoing = is_held.then_some(&mut *queue);
         match &*self.ready.borrow() {
             // A thread that waits in a shared context, as others do, waits on its mailbox.
             Some(ready) if !hctx.is_shared || self.is_attended.get() => {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
-                let turned = token.turn(now, commit, outgoing, Some(&mut ready));
+                let own = Some(&mut *ready);
+                let turned = wait::turn(&mut token.turning(now, outgoing, own), commit);
                 if !self.is_attended.get() {
                     ready.signal();
                 }
                 turned
             }
-            _ => token.turn(now, commit, outgoing, None),
+            _ => wait::turn(&mut token.turning(now, outgoing, None), commit),
         }
     }
 
@@ -302,13 +287,15 @@ impl Ctx {
     fn turn_deferred(
         self: &Rc<Ctx>,
         (token, hctx): (&mut Token<'_>, &Hctx),
+        shared: &Shared,
         queue: RefMut<'_, SoftwareQueue>,
         is_held: bool,
         now: u64,
     ) -> Turned {
         let nr_own = if is_held { queue.nr_outgoing() } else { 0 };
         let nr_covered = token.core.nr_uncommitted() + nr_own as u32;
-        let turned = self.turn_now((token, hctx), queue, is_held, now, Commit::Later);
+        let later = Some(Commit::Later);
+        let turned = self.turn_with((token, hctx), shared, queue, is_held, now, later);
         // Only the thread's own requests are deferred. Others may wait for theirs (I5).
         match token.core.nr_uncommitted() {
             0 => {}
@@ -318,22 +305,21 @@ impl Ctx {
         turned
     }
 
-    /// Returns when the disk's policy commits requests that could be committed now.
+    /// Returns whether the disk's policy commits the requests of a turn after the turn.
     #[inline]
-    fn when_to_commit(&self, shared: &Shared) -> Commit {
-        let later = match self.kick {
+    fn commits_later(&self, shared: &Shared) -> bool {
+        match self.kick {
             // Under `plug=per-level` each level is committed separately, as in Linux before the
             // patch that `PlugPolicy` cites.
             KickPolicy::Deferred => {
                 thread::nr_sections() > 0 && self.plug_policy != PlugPolicy::PerLevel
             }
-            _ => self.commits_later(shared),
-        };
-        if later { Commit::Later } else { Commit::Now }
+            _ => self.commits_later_by_policy(shared),
+        }
     }
 
     #[inline(never)]
-    fn commits_later(&self, shared: &Shared) -> bool {
+    fn commits_later_by_policy(&self, shared: &Shared) -> bool {
         match self.kick {
             KickPolicy::PerDevice => {
                 let is_in_section = thread::nr_sections() > 0;

@@ -212,7 +212,7 @@ impl Server {
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timers.take();
-            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
+            token.turn(now_ns(self.is_timed), Commit::Now);
             if token.runs_wakers() {
                 return Some(token);
             }

@@ -518,7 +518,7 @@ impl Drop for Shared {
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
-                let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
+                let turned = token.turn(now_ns(is_timed), Commit::Now);
                 token.finish();
                 if turned.is_drained && !turned.work_left {
                     break;

@@ -131,7 +131,7 @@ impl<'a, T: User> Context for At<'a, T> {
 
     #[inline]
     fn turn(&mut self, token: &mut Token<'a>, commit: Commit) -> Turned {
-        token.turn(now_ns(self.hctx.is_timed()), commit, None, None)
+        token.turn(now_ns(self.hctx.is_timed()), commit)
     }
 
     fn commit_requests(&mut self, token: &mut Token<'a>) -> bool {

@@ -51,8 +51,8 @@ fn two_send(how: How, nr: u32) {
     assert!(!shared.hctx(SHARED).run.is_running(), "the holder has released the token");
     // Everything is issued by now. The last turn of each thread did not find its own completion
     // yet.
-    let mut token = shared.hctx(SHARED).try_take().expect("no other thread is left");
-    let turned = token.turn(0, Commit::Now, None, None);
+    let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+    let turned = token.turn(0, Commit::Now);
     assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
     token.core.check_invariants();
     let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
@@ -87,8 +87,8 @@ fn one_tag_is_shared_by_two_threads() {
             thread::spawn(move || send(&shared, 1))
         };
         let sents = [send(&shared, 1), other.join().unwrap()];
-        let mut token = shared.hctx(SHARED).try_take().expect("no other thread is left");
-        while !token.turn(0, Commit::Now, None, None).is_drained {}
+        let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+        while !token.turn(0, Commit::Now).is_drained {}
         let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
         assert!(token.is_none());
         sents.iter().for_each(|sent| assert_eq!(sent.mailbox.cell.nr_delivered(), 1));

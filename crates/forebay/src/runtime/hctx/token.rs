@@ -143,19 +143,22 @@ impl<'a> Token<'a> {
         self.driver.kick();
     }
 
-    /// Runs one turn: accepts the requests in the inbox and those that `ctx` sends, makes all
-    /// possible progress, and delivers the ended bios. Bios of `own`, the caller's queue, go to
-    /// `own` directly. All others go to their mailboxes.
+    /// Runs one turn, without requests or bios of the calling thread.
+    pub(crate) fn turn(&mut self, now: u64, commit: Commit) -> Turned {
+        wait::turn(&mut self.turning(now, None, None), commit)
+    }
+
+    /// Returns the steps of a turn that also accepts the requests that `ctx` sends. Ended bios of
+    /// `own`, the caller's queue, go to `own` directly. All others go to their mailboxes.
     #[inline]
-    pub(crate) fn turn(
-        &mut self,
+    pub(crate) fn turning<'t, 'q>(
+        &'t mut self,
         now: u64,
-        commit: Commit,
-        ctx: Option<&mut SoftwareQueue>,
-        own: Option<&mut Ready>,
-    ) -> Turned {
+        ctx: Option<&'q mut SoftwareQueue>,
+        own: Option<&'q mut Ready>,
+    ) -> TokenTurn<'t, 'a, 'q> {
         let is_polled = self.hctx.is_polled.load(Ordering::Relaxed);
-        wait::turn(&mut TokenTurn { token: self, now, is_polled, ctx, own }, commit)
+        TokenTurn { token: self, now, is_polled, ctx, own }
     }
 
     /// Records a wake-up to be made after the token is released.
@@ -187,7 +190,7 @@ impl<'a> Token<'a> {
 }
 
 /// A turn of the token holder.
-struct TokenTurn<'t, 'a, 'q> {
+pub(crate) struct TokenTurn<'t, 'a, 'q> {
     token: &'t mut Token<'a>,
     now: u64,
     /// An event loop watches a descriptor of the context.
