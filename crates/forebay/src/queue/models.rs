@@ -3,12 +3,13 @@
 #![allow(unsafe_code)]
 
 use super::BioQueue;
-use crate::runtime::ctx::Ctx;
 use crate::runtime::gates::Hold;
+use crate::runtime::hctx::SHARED;
 use crate::runtime::mailbox::{Mailbox, models::free};
 use crate::runtime::plug::plug;
 use crate::runtime::primitive::{check, check_within, thread};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
+use crate::runtime::thread::Ctx;
 use crate::runtime::toy::{AT_ONCE, By, How, Page, Toy};
 use forebay_core::Gate;
 use std::rc::Rc;

@@ -1,13 +1,12 @@
 //! Models of the token: two threads send through one hardware context.
 
-use crate::runtime::ctx::Ctx;
 use crate::runtime::gates::Hold;
-use crate::runtime::hctx::now_ns;
+use crate::runtime::hctx::{At, SHARED, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{check, check_within, thread};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
+use crate::runtime::thread::Ctx;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
-use crate::runtime::wait::At;
 #[cfg(not(blk_shuttle))]
 use crate::runtime::{clock, hctx::Hctx};
 use forebay_core::wait;

@@ -3,8 +3,9 @@
 
 use super::RunWork;
 use crate::runtime::gates::Hold;
+use crate::runtime::hctx::SHARED;
 use crate::runtime::primitive::{AtomicU64, check, check_within, thread};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
 use forebay_core::{Gate, RunQueuePolicy};
 use std::sync::Arc;

@@ -3,9 +3,10 @@
 //! and however many tags there are (T1, T2, T5, T6).
 
 use crate::runtime::gates::Hold;
+use crate::runtime::hctx::SHARED;
 use crate::runtime::primitive::{AtomicBool, Ordering, check_within, thread};
-use crate::runtime::shared::{SHARED, Shared};
-use crate::runtime::tag_pool::{TagPool, Woken};
+use crate::runtime::shared::Shared;
+use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
 use crate::runtime::wait::models::read_from;
 use forebay_core::{Gate, Tag, WaitId, WakePolicy};
@@ -115,7 +116,7 @@ impl Hand {
     /// Takes the tag.
     fn take(pool: &Arc<TagPool>) -> Hand {
         let is_putting = Arc::new(AtomicBool::new(false));
-        let id = pool.join(&Weak::new(), &is_putting);
+        let id = pool.join(Weak::<Shared>::new(), &is_putting);
         let tag = pool.set.try_get(&mut 0).expect("the tag is free");
         Hand { pool: Arc::clone(pool), id, tag, is_putting }
     }
@@ -159,7 +160,9 @@ fn each_tag_that_is_put_wakes_one_disk() {
         let (hand, disks, reads) = two_in_line();
         let woken = hand.put();
         assert_eq!(woken.len(), 1, "the first in line");
-        assert!(woken[0].ptr_eq(&Arc::downgrade(&disks[0])), "the first in line");
+        let first = Arc::downgrade(&disks[0]);
+        let first: Weak<dyn PoolDisk> = first;
+        assert!(woken[0].ptr_eq(&first), "the first in line");
         run(woken);
         reads.into_iter().for_each(Posted::check);
         disks.iter().for_each(check_wake_ups);

@@ -2,8 +2,9 @@
 //!
 //! A failure shows as a deadlock, or as a thread that never ends.
 
+use crate::runtime::hctx::SHARED;
 use crate::runtime::primitive::{check, check_within, thread};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! Only the leader itself begins these requests: their submitters do not wait, and there is no
 //! follower that would lead next.
 
+use crate::runtime::hctx::SHARED;
 use crate::runtime::primitive::{check_within, thread};
-use crate::runtime::shared::SHARED;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
 //! Per-thread state of a disk: the software queue and the hardware context that it maps to.
 
 use crate::runtime::blocking::Blocking;
-use crate::runtime::hctx::{Hctx, Token, now_ns};
+use crate::runtime::hctx::{At, Hctx, Token, now_ns};
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
-use crate::runtime::thread;
-use crate::runtime::wait::At;
+use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
     Commit, KickPolicy, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned,
@@ -50,7 +49,7 @@ pub(crate) struct Ctx {
 
 impl Ctx {
     pub(crate) fn new(shared: &Arc<Shared>, hctx: usize) -> Rc<Ctx> {
-        thread::reserve_spare();
+        spare::reserve_spare();
         if shared.info().policy.plug == PlugPolicy::PerLevel {
             thread::use_levels();
         }
