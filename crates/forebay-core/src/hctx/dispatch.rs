@@ -41,7 +41,7 @@ impl Turn<'_> {
         }
     }
 
-                // Otherwise they would wait behind other requests once the gate is open.
+    // Otherwise they would wait behind other requests once the gate is open.
     #[inline]
     pub(super) fn dispatch<D: Driver + ?Sized>(
         &mut self,

@@ -50,7 +50,7 @@ fn two_send(how: How, nr: u32) {
     assert!(!shared.hctx(SHARED).run.is_running(), "the holder has released the token");
     // Everything is issued by now. The last turn of each thread did not find its own completion
     // yet.
-    let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+    let mut token = shared.hctx(SHARED).try_take().expect("all other threads have ended");
     let turned = token.turn(0, Commit::Now);
     assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
     token.core.check_invariants();
@@ -86,7 +86,7 @@ fn one_tag_is_shared_by_two_threads() {
             thread::spawn(move || send(&shared, 1))
         };
         let sents = [send(&shared, 1), other.join().unwrap()];
-        let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+        let mut token = shared.hctx(SHARED).try_take().expect("all other threads have ended");
         while !token.turn(0, Commit::Now).is_drained {}
         let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
         assert!(token.is_none());
