@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::beside::{self, Gate};
 use crate::command::Line;
-use crate::{Outcome, arrows, bare, deny, examples, instructions, nightly, tidy};
+use crate::{Outcome, arrows, bare, circles, deny, examples, instructions, nightly, tidy};
 
 /// One gate.
 struct Step {
@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", action: Action::Cargo(|| Line::cargo("fmt --all --check")) },
     Step { name: "tidy", action: Action::Own(tidy::run) },
     Step { name: "arrows", action: Action::Own(arrows::run) },
+    Step { name: "circles", action: Action::Own(circles::run) },
     Step { name: "clippy", action: Action::Cargo(clippy) },
     // Includes the doc tests: cargo runs them unless targets are selected.
     Step { name: "tests", action: Action::Cargo(|| Line::cargo("test --workspace")) },

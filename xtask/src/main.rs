@@ -14,6 +14,7 @@ mod arrows;
 mod bare;
 mod beside;
 mod ci;
+mod circles;
 mod command;
 mod deny;
 mod examples;
@@ -44,6 +45,7 @@ cargo xtask <command>
 
   ci [--skip STEP]...  every gate, stopping at the first failure
   arrows               which workspace crate names which, against the allowed table
+  circles              which modules of a crate use each other in a circle
   bare                 builds forebay-core for a target without std
   tidy                 checks rules on the text of the tree
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
@@ -83,6 +85,7 @@ fn dispatch(words: &[&str]) -> Outcome {
     match words {
         ["ci", options @ ..] => ci::run(&ci::parse_skips(options)?),
         ["arrows"] => arrows::run(),
+        ["circles"] => circles::run(),
         ["bare"] => bare::run(),
         ["tidy"] => tidy::run(),
         ["tidy", "--lower"] => tidy::lower(),

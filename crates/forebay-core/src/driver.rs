@@ -2,9 +2,8 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_ops`.
 
-use crate::bio::{Op, Segment};
-use crate::queued::{ChainSegments, QueuedBio};
-use crate::request::Request;
+use crate::bio::{BioFlags, Op, Segment};
+use crate::request::{ChainSegments, QueuedBio, Ranges, Request, Splits};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -171,6 +170,26 @@ impl<'a> IssuedRequest<'a> {
         }
     }
 
+    /// Builds the driver's view of the current step of a request: its data, or a flush.
+    pub(crate) fn of_step<const DATA: bool>(
+        rq: &'a Request,
+        splits: &'a Splits,
+        tag: Tag,
+    ) -> IssuedRequest<'a> {
+        IssuedRequest {
+            tag,
+            op: if DATA { rq.op } else { Op::Flush },
+            fua: DATA && rq.steps.is_native_fua(),
+            metadata: !DATA && rq.flags.contains(BioFlags::FSYNC),
+            start: if DATA { rq.start } else { 0 },
+            len: if DATA { rq.window_len(splits) } else { 0 },
+            nr_bios: rq.nr_bios,
+            nr_segments: rq.nr_segments,
+            head: rq.head(splits),
+            skip: rq.skip,
+        }
+    }
+
     /// Returns the owner of its first bio ([`QueuedBio::owner`]). Meaningless for a flush.
     #[inline]
     pub fn owner(&self) -> u64 {
@@ -212,37 +231,6 @@ impl Iterator for RequestSegments<'_> {
     #[inline]
     fn next(&mut self) -> Option<Segment> {
         self.0.next()
-    }
-}
-
-/// Iterator over the ranges of a request on its device.
-#[derive(Clone, Debug)]
-pub struct Ranges<'a> {
-    bio: Option<&'a QueuedBio>,
-    skip: u64,
-    left: u64,
-}
-
-impl<'a> Ranges<'a> {
-    pub(crate) fn new(head: &'a QueuedBio, skip: u64, len: u64) -> Ranges<'a> {
-        Ranges { bio: Some(head), skip, left: len }
-    }
-}
-
-impl Iterator for Ranges<'_> {
-    type Item = (u64, u64);
-
-    fn next(&mut self) -> Option<(u64, u64)> {
-        if self.left == 0 {
-            return None;
-        }
-        let queued = self.bio?;
-        let bio = &queued.bio;
-        let range = (bio.start + self.skip, (bio.len - self.skip).min(self.left));
-        self.left -= range.1;
-        self.skip = 0;
-        self.bio = queued.next.as_deref();
-        Some(range)
     }
 }
 

@@ -250,5 +250,4 @@ fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
 }
 
 #[cfg(test)]
-#[path = "durability_tests.rs"]
 mod tests;

@@ -21,13 +21,11 @@ extern crate alloc;
 #[cfg(any(blk_loom, blk_shuttle, forebay_plant))]
 extern crate std;
 
-mod admission;
 mod bio;
 mod ctx;
 mod defer;
 mod driver;
 mod durability;
-mod flush;
 mod hctx;
 mod knob;
 mod limits;
@@ -39,8 +37,8 @@ pub mod plant;
 mod plug;
 mod policy;
 mod primitive;
-mod queued;
 mod request;
+mod retry;
 mod run_state;
 mod run_timer;
 mod setters;
@@ -49,29 +47,26 @@ mod split;
 mod stats;
 mod status;
 mod tag;
-mod timeout;
 pub mod wait;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
-pub use driver::{
-    Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
-};
+pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Look, RequestSegments};
 pub use durability::{Durability, LostWrites};
-pub use hctx::device::{Backing, DeviceState};
-pub use hctx::{Commit, Gates, HardwareContext, Turned};
+pub use hctx::{
+    Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,
+    Turned,
+};
 pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
 pub use limits::refusal::Refusal;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{
-    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy,
-    TagNeed,
+    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, RunQueuePolicy, TagNeed,
 };
-pub use queued::QueuedBio;
-pub use request::Request;
+pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
 pub use size::parse_size;
@@ -80,5 +75,6 @@ pub use stats::{
     COUNTERS, CounterInfo, CounterUnit, OpStats, PlugCounters, QueueStats, RunCounters, StageStats,
 };
 pub use status::BlockStatus;
-pub use tag::{Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
-pub use timeout::{LateRequest, LateRequests, LateStage, MemoryHold, NewMemoryHold};
+pub use tag::{
+    QUEUE_DEPTH_MAX, Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy,
+};

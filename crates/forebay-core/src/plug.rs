@@ -199,7 +199,7 @@ fn leave(requests: &mut [Request], now: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queued::QueuedBio;
+    use crate::request::QueuedBio;
 
     fn request(number: u32, level: u32) -> Request {
         let mut rq = Request::of_bios(QueuedBio::new(0, number));

@@ -1,10 +1,7 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
 use crate::setters::with_setters;
-use crate::tag::WakePolicy;
-
-/// The largest queue depth, as in Linux (`BLK_MQ_MAX_DEPTH`).
-pub const QUEUE_DEPTH_MAX: u32 = 10_240;
+use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
 
 /// When plugged bios are unplugged.
 ///

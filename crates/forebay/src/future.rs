@@ -3,10 +3,10 @@
 use crate::buf::Buf;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
-use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
+use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait::WaitState;
 use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
@@ -158,5 +158,4 @@ impl fmt::Debug for IoFuture {
 }
 
 #[cfg(test)]
-#[path = "future_models.rs"]
 mod models;

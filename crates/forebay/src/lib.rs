@@ -97,8 +97,8 @@ pub use io::{Completion, Io};
 pub use queue::BioQueue;
 pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
+pub use runtime::leak::leaked_bufs;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
-pub use runtime::quarantine::leaked_bufs;
 pub use settings::table::{SETTINGS, Setting};
 pub use spec::Spec;
 

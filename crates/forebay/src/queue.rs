@@ -9,14 +9,14 @@ use crate::driver::Waiter;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::ctx::Ctx;
 use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
+use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait;
-use forebay_core::{Bio, BioFlags, Commit, QueuedBio, Refusal, Turned};
+use forebay_core::{Bio, BioFlags, QueuedBio, Refusal};
 use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -184,7 +184,7 @@ impl BioQueue {
                 }
                 self.len += 1;
                 if turn_due {
-                    self.turn(now, None);
+                    self.ctx.turn_for(&self.ready, &self.shared, now, None);
                 }
                 self.signal(false);
                 Ok(())
@@ -208,12 +208,6 @@ impl BioQueue {
         let mut ready = self.ready.borrow_mut();
         ready.make_room(self.bufs.len());
         Some(QueuedBio::new(ready.owner(), number as u32))
-    }
-
-    /// Makes a turn of the hardware context.
-    #[inline]
-    fn turn(&self, now: u64, commit: Option<Commit>) -> Option<Turned> {
-        self.ctx.turn_for(&self.ready, &self.shared, now, commit)
     }
 
     /// Appends at most `max` completions to `out`, oldest first, and returns their number. Waits
@@ -508,5 +502,4 @@ impl Drop for BioQueue {
 }
 
 #[cfg(test)]
-#[path = "queue_models.rs"]
 mod models;

@@ -5,7 +5,7 @@ use super::{Bug, Edit, Test};
 const CALL: &str = "crates/forebay/src/driver/psync/call.rs";
 const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
 const DURABLE: &str = "crates/forebay/src/durable.rs";
-const FUA: &str = "crates/forebay-core/src/flush/fua.rs";
+const FUA: &str = "crates/forebay-core/src/hctx/flush/fua.rs";
 const PLACE: &str = "crates/forebay/src/claim/place.rs";
 
 pub(super) const BUGS: &[Bug] = &[

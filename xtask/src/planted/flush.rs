@@ -3,7 +3,7 @@
 
 use super::{Bug, Edit, Test};
 
-const TURN: &str = "crates/forebay-core/src/flush/turn.rs";
+const TURN: &str = "crates/forebay-core/src/hctx/flush/turn.rs";
 
 const HISTORIES: Test = Test::it("forebay-sim", "histories::");
 
@@ -132,7 +132,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "preflush-forgotten",
         what: "PREFLUSH is ignored",
         edits: &[Edit {
-            file: "crates/forebay-core/src/flush/steps.rs",
+            file: "crates/forebay-core/src/request/steps.rs",
             from: "if op == Op::Flush || flags.contains(BioFlags::PREFLUSH) {",
             to: "if op == Op::Flush {",
         }],

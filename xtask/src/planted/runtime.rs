@@ -18,12 +18,12 @@ pub(super) const BUGS: &[Bug] = &[
         what: "each flush is for one waiter, and none joins another's",
         edits: &[
             Edit {
-                file: "crates/forebay-core/src/flush/turn.rs",
+                file: "crates/forebay-core/src/hctx/flush/turn.rs",
                 from: "if is_counted && flush.is_running && is_covered {",
                 to: "if false {",
             },
             Edit {
-                file: "crates/forebay-core/src/flush/turn.rs",
+                file: "crates/forebay-core/src/hctx/flush/turn.rs",
                 from: "core::mem::swap(&mut flush.pending, &mut flush.running);",
                 to: "flush.running.push(flush.pending.remove(0));",
             },
@@ -54,7 +54,7 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+            "runtime::tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
         ),
         says: "",
     },
@@ -63,12 +63,12 @@ pub(super) const BUGS: &[Bug] = &[
         what: "background requests take any number of tags",
         edits: &[
             Edit {
-                file: "crates/forebay-core/src/admission/classes.rs",
+                file: "crates/forebay-core/src/hctx/admission/classes.rs",
                 from: "(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth",
                 to: "(BioFlags::BACKGROUND) && self.nr_background == u32::MAX",
             },
             Edit {
-                file: "crates/forebay-core/src/admission/classes.rs",
+                file: "crates/forebay-core/src/hctx/admission/classes.rs",
                 from: "true => self.async_depth.saturating_sub(self.nr_background),",
                 to: "true => u32::MAX,",
             },
@@ -144,7 +144,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "woken-for-tags-asks-for-no-turn",
         what: "a thread that was woken for tags does not ask for the turn that gives it some",
         edits: &[Edit { file: LEAD, from: "        host.ask_for_tags();\n", to: "" }],
-        test: Test::model("runtime::tag_models::two_threads_wait_for_tags_where_waits_begin_bios"),
+        test: Test::model(
+            "runtime::tag_pool::models::two_threads_wait_for_tags_where_waits_begin_bios",
+        ),
         says: "deadlock",
     },
     Bug {
@@ -156,7 +158,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "    let is_due = false;\n",
         }],
         test: Test::model(
-            "runtime::take_back_models::a_leader_that_stops_begins_what_it_left_to_its_wait",
+            "runtime::wait::take_back_models::a_leader_that_stops_begins_what_it_left_to_its_wait",
         ),
         says: "",
     },
@@ -170,7 +172,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
+            "runtime::tag_pool::models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
         ),
         says: "",
     },
@@ -182,7 +184,10 @@ pub(super) const BUGS: &[Bug] = &[
             from: "if nr_put > 0 && self.count.anybody_waits() {",
             to: "if nr_put > 1 && self.count.anybody_waits() {",
         }],
-        test: Test::unit("forebay", "runtime::tag_models::each_tag_that_is_put_wakes_one_disk"),
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_pool::models::each_tag_that_is_put_wakes_one_disk",
+        ),
         says: "",
     },
     Bug {
@@ -195,7 +200,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+            "runtime::tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
         ),
         says: "",
     },

@@ -17,7 +17,10 @@ pub(super) const BUGS: &[Bug] = &[
             from: "self.begin_whole(conn, flight, Io::flush()),",
             to: "self.begin_whole(conn, flight, Io::flush_up_to(0)),",
         }],
-        test: Test::unit("forebay-serve", "worker::tests::flushes_of_several_clients_are_one"),
+        test: Test::unit(
+            "forebay-serve",
+            "worker::tests::merges::flushes_of_several_clients_are_one",
+        ),
         says: "",
     },
     Bug {
@@ -143,7 +146,7 @@ pub(super) const BUGS: &[Bug] = &[
         ],
         test: Test::unit(
             "forebay-serve",
-            "worker::tests::neighbours_that_one_client_sends_together_are_one_request",
+            "worker::tests::merges::neighbours_that_one_client_sends_together_are_one_request",
         ),
         says: "",
     },

@@ -10,17 +10,16 @@
 //! - E2 a failure that one bio may have caused ([`BlockStatus::may_be_of_one_bio`]) is tried again
 //!   bio by bio, one after another under the same tag, so that each bio gets its own result. A
 //!   request that changes the device is tried again only if no overlapping write was issued since
-//!   ([`crate::hctx::retry`]);
+//!   ([`crate::retry`]);
 //! - E3 any other failure ends, with that status, all bios that are not covered yet;
 //! - E4 a split bio ends with the last of its parts. Its result is that of the lowest byte that was
 //!   not moved, whatever the order in which the parts completed.
 
 use crate::bio::Op;
 use crate::driver::{Completed, Driver, Look};
-use crate::flush::{Steps, needs_point};
+use crate::hctx::flush::needs_point;
 use crate::hctx::{Slot, SlotState, Turn};
-use crate::queued::QueuedBio;
-use crate::request::Request;
+use crate::request::{QueuedBio, Request, Steps};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
@@ -36,7 +35,7 @@ enum After {
 impl Turn<'_> {
     /// Reaps the driver's completions.
     #[inline]
-    pub(crate) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+    pub(super) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         self.look_for_failures();
         let is_due = self.hctx.nr_in_flight > 0 || self.hctx.reap_kick;
         if !is_due || !self.gates.reap {
@@ -140,7 +139,7 @@ impl Turn<'_> {
 
     /// Handles a request that failed for good when it was issued.
     #[cold]
-    pub(crate) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
+    pub(super) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
         let after = self.fail(tag, rq, status);
         self.settle(tag, after);
     }
@@ -148,7 +147,7 @@ impl Turn<'_> {
     /// Handles a request that is not issued because it overlaps one that was given up and may
     /// still change the device (H6).
     #[cold]
-    pub(crate) fn refuse(&mut self, tag: Tag, rq: Request) {
+    pub(super) fn refuse(&mut self, tag: Tag, rq: Request) {
         let part_of = rq.part_of;
         let after = self.end_all_but_last(rq, Some(BlockStatus::Offline));
         self.settle(tag, after);
@@ -165,7 +164,7 @@ impl Turn<'_> {
 
     /// Ends the bios of a request that stays at the driver (H5), as after a failure. The request
     /// keeps its tag.
-    pub(crate) fn end_given_up(&mut self, mut rq: Request) {
+    pub(super) fn end_given_up(&mut self, mut rq: Request) {
         let hctx = &mut *self.hctx;
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         hctx.flush.count_completed(rq.steps);
@@ -336,14 +335,14 @@ impl Turn<'_> {
 
     /// Ends the first of several bios, and continues with the next.
     #[inline]
-    pub(crate) fn end_head(&mut self, rq: &mut Request) {
+    pub(super) fn end_head(&mut self, rq: &mut Request) {
         assert!(rq.nr_bios > 1);
         let head = rq.pop_front();
         self.end(head, rq.unplugged_ns);
     }
 
     /// Ends all bios of a request that is done. A split bio ends only with its last part.
-    pub(crate) fn end_all(&mut self, rq: Request) {
+    pub(super) fn end_all(&mut self, rq: Request) {
         let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);
         let mut bio = rq.into_box();
         if let Some(at) = part_of {
@@ -367,7 +366,7 @@ impl Turn<'_> {
     // Inlined where a request of one bio completes, which is the common case.
     #[inline(always)]
     fn end_counted(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
-        if self.hctx.flush.is_needed && needs_point(&bio) {
+        if self.hctx.flush.is_needed() && needs_point(&bio) {
             bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
         let counters = &self.hctx.counters;

@@ -1,7 +1,7 @@
 //! State that the hardware contexts of a disk share, and state that all disks on one file share.
 
 use crate::durability::Durability;
-use crate::hctx::retry::{Counts, Retries};
+use crate::retry::{Counts, Retries};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -47,8 +47,8 @@ const GIVEN_UP: u8 = 2;
 pub struct DeviceState {
     /// Whether the device is gone, and why: [`WORKS`], [`OFFLINE`] or [`GIVEN_UP`].
     failed: AtomicU8,
-    pub(crate) retries: Arc<Retries>,
-    pub(crate) durability: Arc<Durability>,
+    pub(super) retries: Arc<Retries>,
+    pub(super) durability: Arc<Durability>,
     counts: Counts,
 }
 
@@ -77,7 +77,7 @@ impl DeviceState {
     }
 
     /// Returns the index of a context's write count in `retries`.
-    pub(crate) fn count_at(&self, hctx: u32) -> u32 {
+    pub(super) fn count_at(&self, hctx: u32) -> u32 {
         self.counts.of(hctx)
     }
 
@@ -99,13 +99,13 @@ impl DeviceState {
     }
 
     /// Marks the device as gone.
-    pub(crate) fn fail(&self) {
+    pub(super) fn fail(&self) {
         self.fail_because(OFFLINE);
     }
 
     /// Marks the device as gone because a request was not completed in time (H3). Returns whether
     /// it worked before.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(super) fn give_up(&self) -> bool {
         self.fail_because(GIVEN_UP)
     }
 

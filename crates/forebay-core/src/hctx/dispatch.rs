@@ -3,32 +3,39 @@
 //! Counterpart in Linux: `blk_mq_dispatch_rq_list` (`block/blk-mq.c`). Requests that already have a
 //! tag go first: a busy driver refused them, they have another step to take, or they are retried.
 
-use crate::admission::Admitted;
-use crate::admission::gather::Gathered;
-use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
-use crate::flush::Steps;
+use crate::hctx::admission::Admitted;
+use crate::hctx::admission::gather::Gathered;
 use crate::hctx::incoming::Incoming;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::plant::plants;
 use crate::policy::KickPolicy;
-use crate::request::{Request, nr_parts_left};
-use crate::split::parts::Splits;
+use crate::request::{Request, Splits, Steps, nr_parts_left};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 
+/// The next action of dispatch.
+enum Next {
+    /// Issue the data of this request.
+    Data(Tag, Request),
+    /// The oldest request of the backlog has no data to issue now: it needs a flush, or is done.
+    NoData,
+    /// There is no request, or no tag for the oldest one.
+    None,
+}
+
 impl Turn<'_> {
-    /// Issues waiting requests until tags run out, none is left, or the driver is busy. Returns
-    /// whether no admitted request is left for certain.
+    /// Lets requests in that wait outside, if their gate is open, and makes requests ready that a
+    /// retry held back.
     #[inline]
-    pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+    pub(super) fn begin_dispatch(&mut self) {
         let hctx = &mut *self.hctx;
         if !hctx.outside.is_empty() && self.gates.enter {
             let mut outside = core::mem::take(&mut hctx.outside);
             outside.drain(..).for_each(|rq| hctx.let_in(rq));
             hctx.keep_incoming();
             hctx.outside = outside;
-            if hctx.flush.is_needed {
+            if hctx.flush.is_needed() {
                 // F6: before these requests count as waiting.
                 self.take_new_flushes();
             }
@@ -38,29 +45,36 @@ impl Turn<'_> {
         while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
-        let is_busy = if !self.gates.dispatch {
-            hctx.keep_incoming();
-            if hctx.flush.is_needed {
-                // Otherwise they would wait behind other requests once the gate is open.
-                self.take_new_flushes();
+    }
+
+    /// Issues the requests that the fast path has left ([`Turn::issue_incoming`] with the result
+    /// `incoming`), as far as tags and the driver allow. Returns whether no admitted request is left
+    /// for certain.
+    #[inline]
+    pub(super) fn dispatch<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        incoming: Incoming,
+    ) -> bool {
+        let is_busy = match incoming {
+            Incoming::Issued if self.hctx.nowait.is_empty() => return true,
+            Incoming::Issued => {
+                self.has_issued = true;
+                // All NOWAIT flushes at once (F6).
+                self.hctx.flush.is_needed() && self.dispatch_waiting(driver)
             }
-            false
-        } else if hctx.incoming.is_empty() {
-            self.dispatch_waiting(driver)
-        } else {
-            match self.issue_incoming(driver) {
-                Incoming::Issued if self.hctx.nowait.is_empty() => return true,
-                Incoming::Issued => {
-                    self.has_issued = true;
-                    // All NOWAIT flushes at once (F6).
-                    self.hctx.flush.is_needed && self.dispatch_waiting(driver)
+            Incoming::Busy => true,
+            Incoming::Waiting if self.gates.dispatch => self.dispatch_waiting(driver),
+            Incoming::Waiting => {
+                if self.hctx.flush.is_needed() {
+                    // Otherwise they would wait behind other requests once the gate is open.
+                    self.take_new_flushes();
                 }
-                Incoming::Waiting => self.dispatch_waiting(driver),
-                Incoming::Busy => true,
+                false
             }
         };
         if self.hctx.admission.is_some() {
-            self.settle_lines(is_busy);
+            self.settle_threads(is_busy);
         }
         if !self.hctx.nowait.is_empty() {
             self.dispatch_nowait(driver, is_busy);
@@ -72,7 +86,7 @@ impl Turn<'_> {
     /// Issues requests that may wait for tags. Returns whether the driver is busy.
     #[inline(never)]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        if self.hctx.flush.is_needed {
+        if self.hctx.flush.is_needed() {
             self.take_new_flushes();
         }
         loop {
@@ -83,47 +97,43 @@ impl Turn<'_> {
                 break;
             }
             match self.next() {
-                Some((tag, rq)) => {
+                Next::Data(tag, rq) => {
                     if self.issue(driver, tag, rq) {
-                        // The other requests had their turn. A busy device must not let them pass
-                        // forever.
-                        self.hctx.flush.lets_through = false;
+                        // A busy device must not let other requests pass forever.
+                        self.hctx.flush.end_others_turn();
                         return true;
                     }
                 }
-                None if self.hctx.flush.is_next => self.take_flush(),
-                None => break,
+                Next::NoData => self.take_flush(),
+                Next::None => break,
             }
         }
-        self.hctx.flush.lets_through && self.others_are_through(driver)
+        self.hctx.flush.is_others_turn() && self.others_are_through(driver)
     }
 
-    /// Returns the next request to issue, from the dispatch list or from the backlog with a new
-    /// tag. Returns `None` if there is no request, no tag for it, or the oldest one waits for a
-    /// flush.
-    fn next(&mut self) -> Option<(Tag, Request)> {
+    /// Returns the next request to issue, from the dispatch list, or from the backlog with a tag.
+    fn next(&mut self) -> Next {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             let slot = &mut self.hctx.table[tag.index()];
             assert!(slot.state == SlotState::Waiting);
-            return Some((tag, slot.rq.take().expect("a tag that waits has a request")));
+            return Next::Data(tag, slot.rq.take().expect("a tag that waits has a request"));
         }
         loop {
             let hctx = &mut *self.hctx;
-            let waiting = hctx.backlog.front()?;
+            let Some(waiting) = hctx.backlog.front() else { return Next::None };
             let (flags, oversized) = (waiting.flags, waiting.oversized);
             // In the common case this is one comparison.
             if waiting.steps != Steps::DATA && waiting.steps.current() != Some(Steps::DATA) {
-                hctx.flush.is_next = true;
-                return None;
+                return Next::NoData;
             }
             if oversized {
                 match self.gather() {
                     Gathered::Enough => {}
-                    Gathered::Short => return None,
+                    Gathered::Short => return Next::None,
                 }
             }
             let hctx = &mut *self.hctx;
-            let waiting = hctx.backlog.front()?;
+            let Some(waiting) = hctx.backlog.front() else { return Next::None };
             // A new NOWAIT request is in front of requests that have waited.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
@@ -131,7 +141,7 @@ impl Turn<'_> {
                 match hctx.tags.get(0) {
                     Some(tag) => tag,
                     None if self.end_without_tag() => continue,
-                    None => return None,
+                    None => return Next::None,
                 }
             } else {
                 match self.get_tag(flags) {
@@ -140,7 +150,7 @@ impl Turn<'_> {
                         tag
                     }
                     Admitted::NoTag if self.end_without_tag() => continue,
-                    Admitted::NoTag => return None,
+                    Admitted::NoTag => return Next::None,
                     Admitted::WaitsElsewhere => continue,
                 }
             };
@@ -149,7 +159,7 @@ impl Turn<'_> {
             match rq {
                 Some(mut rq) => {
                     self.note_tag(tag, &mut rq, has_waited);
-                    return Some((tag, rq));
+                    return Next::Data(tag, rq);
                 }
                 None => {
                     self.hctx.put_tag(tag, flags);
@@ -204,7 +214,7 @@ impl Turn<'_> {
             rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued::<true>(&hctx.splits, &rq, tag), last);
+        let answer = driver.queue_rq(&IssuedRequest::of_step::<true>(&rq, &hctx.splits, tag), last);
         if is_write {
             retries.writes().write_is_out(hctx.count_at);
         }
@@ -226,7 +236,7 @@ impl Turn<'_> {
 
     /// Handles a request that the driver has not accepted. Returns whether the driver is busy.
     #[cold]
-    pub(crate) fn not_queued(&mut self, tag: Tag, rq: Request, answer: Issue) -> bool {
+    pub(super) fn not_queued(&mut self, tag: Tag, rq: Request, answer: Issue) -> bool {
         let hctx = &mut *self.hctx;
         match answer {
             Issue::Queued | Issue::Begun => unreachable!("the request was accepted"),
@@ -244,7 +254,7 @@ impl Turn<'_> {
     }
 
     /// Counts a request that the driver has accepted. `state` is the state of its tag now.
-    pub(crate) fn note_issue(&mut self, rq: &mut Request, state: SlotState) {
+    pub(super) fn note_issue(&mut self, rq: &mut Request, state: SlotState) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
             hctx.counters.queue.record_span(rq.tagged_ns, self.now);
@@ -422,14 +432,14 @@ impl Turn<'_> {
 
 impl HardwareContext {
     /// Moves the incoming requests to the backlog.
-    pub(crate) fn keep_incoming(&mut self) {
+    pub(super) fn keep_incoming(&mut self) {
         self.backlog.extend(self.incoming.drain(..));
         self.has_special = false;
     }
 
     /// Removes the oldest request from the backlog.
     #[inline]
-    pub(crate) fn pop_backlog(&mut self) -> Option<Request> {
+    pub(super) fn pop_backlog(&mut self) -> Option<Request> {
         self.nr_waited = self.nr_waited.saturating_sub(1);
         self.backlog.pop_front()
     }
@@ -444,26 +454,5 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
         let longest = if queued.has_waited { queued.waited_ns } else { 0 };
         (queued.has_waited, queued.waited_ns) = (true, longest.max(waited_ns));
         bio = queued.next.as_deref_mut();
-    }
-}
-
-/// Builds the driver's view of a request: the command of its current step, which is its data or a
-/// flush.
-pub(crate) fn issued<'a, const DATA: bool>(
-    splits: &'a Splits,
-    rq: &'a Request,
-    tag: Tag,
-) -> IssuedRequest<'a> {
-    IssuedRequest {
-        tag,
-        op: if DATA { rq.op } else { Op::Flush },
-        fua: DATA && rq.steps.is_native_fua(),
-        metadata: !DATA && rq.flags.contains(BioFlags::FSYNC),
-        start: if DATA { rq.start } else { 0 },
-        len: if DATA { rq.window_len(splits) } else { 0 },
-        nr_bios: rq.nr_bios,
-        nr_segments: rq.nr_segments,
-        head: rq.head(splits),
-        skip: rq.skip,
     }
 }

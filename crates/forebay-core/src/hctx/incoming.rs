@@ -13,10 +13,10 @@ use crate::request::Request;
 use crate::tag::Tag;
 
 /// The outcome of the fast path.
-pub(crate) enum Incoming {
+pub(super) enum Incoming {
     /// All requests were issued.
     Issued,
-    /// Requests wait that the full rules may be able to issue.
+    /// Requests may wait that the full rules can issue.
     Waiting,
     /// The driver is busy.
     Busy,
@@ -24,37 +24,20 @@ pub(crate) enum Incoming {
 
 impl Turn<'_> {
     /// Issues the incoming requests if nothing goes before them and each is one command for all of
-    /// its data. Those that are not issued join the backlog.
-    #[inline]
-    pub(crate) fn issue_incoming<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
-        let hctx = &mut *self.hctx;
-        let is_first = hctx.backlog.is_empty()
-            && hctx.dispatch.is_empty()
-            && !hctx.flush.wants_a_look()
-            && hctx.admission.is_none()
-            && hctx.policy.kick != KickPolicy::PerRequest
-            && !hctx.device.is_failed();
-        let is_plain = is_first && !hctx.has_special;
-        let outcome = if is_plain { self.issue_plain(driver) } else { Incoming::Waiting };
-        if !matches!(outcome, Incoming::Issued) {
-            self.hctx.keep_incoming();
-        }
-        outcome
-    }
-
-    /// Issues plain requests. Those that find no tag, or that come after a request that was not
-    /// issued, stay in their order.
+    /// its data. Those that find no tag, or that come after a request that was not issued, join the
+    /// backlog in their order.
     #[inline(always)]
-    fn issue_plain<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
+    pub(super) fn issue_incoming<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
         let (now, hctx) = (self.now, &mut *self.hctx);
+        if hctx.incoming.is_empty() {
+            return Incoming::Waiting;
+        }
+        if !hctx.are_incoming_first() || hctx.has_special || !self.gates.dispatch {
+            hctx.keep_incoming();
+            return Incoming::Waiting;
+        }
         let iostats = hctx.policy.iostats;
-        // The oldest is taken from the end.
-        if hctx.incoming.len() > 1 {
-            hctx.incoming.reverse();
-        }
-        if hctx.nr_in_flight == 0 {
-            (hctx.busy_since_ns, hctx.bios_per_request_max) = (now, 1);
-        }
+        hctx.begin_incoming(now);
         let (mut outcome, mut nr_issued, mut nr_begun) = (Incoming::Issued, 0_u32, 0_u32);
         while let Some(mut rq) = hctx.incoming.pop() {
             // A flush has no data.
@@ -103,22 +86,17 @@ impl Turn<'_> {
             if rq.nr_bios > hctx.bios_per_request_max {
                 hctx.bios_per_request_max = rq.nr_bios;
             }
-            (slot.state, slot.rq) = (state, Some(rq));
+            slot.state = state;
+            let before = slot.rq.replace(rq);
+            // Also spares the common case a call that drops it.
+            assert!(before.is_none(), "an idle tag has no request");
             nr_issued += 1;
         }
-        let hctx = &mut *self.hctx;
-        hctx.timeouts.issued(now);
-        hctx.nr_in_flight += nr_issued;
-        hctx.nr_begun += nr_begun;
-        hctx.nr_uncommitted += nr_issued - nr_begun;
-        hctx.counters.issued.add(nr_issued.into());
-        if iostats {
-            // No time passes between the tag and the issue.
-            hctx.counters.queue.record_zeros(nr_issued.into());
-        }
+        self.hctx.note_incoming(now, nr_issued, nr_begun);
         if !matches!(outcome, Incoming::Issued) {
             self.has_issued |= nr_issued > 0;
             self.hctx.incoming.reverse();
+            self.hctx.keep_incoming();
         }
         outcome
     }
@@ -134,6 +112,43 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
+    /// Returns whether nothing goes before the incoming requests.
+    #[inline(always)]
+    fn are_incoming_first(&self) -> bool {
+        self.backlog.is_empty()
+            && self.dispatch.is_empty()
+            && !self.flush.wants_a_look()
+            && self.admission.is_none()
+            && self.policy.kick != KickPolicy::PerRequest
+            && !self.device.is_failed()
+    }
+
+    /// Prepares the issue of incoming requests.
+    #[inline(always)]
+    fn begin_incoming(&mut self, now: u64) {
+        // The oldest is taken from the end.
+        if self.incoming.len() > 1 {
+            self.incoming.reverse();
+        }
+        if self.nr_in_flight == 0 {
+            (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
+        }
+    }
+
+    /// Counts incoming requests that were issued. The I/O of `nr_begun` of them is made by threads.
+    #[inline(always)]
+    fn note_incoming(&mut self, now: u64, nr_issued: u32, nr_begun: u32) {
+        self.timeouts.issued(now);
+        self.nr_in_flight += nr_issued;
+        self.nr_begun += nr_begun;
+        self.nr_uncommitted += nr_issued - nr_begun;
+        self.counters.issued.add(nr_issued.into());
+        if self.policy.iostats {
+            // No time passes between the tag and the issue.
+            self.counters.queue.record_zeros(nr_issued.into());
+        }
+    }
+
     /// Takes a request back that is not issued now.
     #[cold]
     fn put_back(&mut self, rq: Request, is_write: bool) {

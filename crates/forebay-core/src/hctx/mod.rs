@@ -2,27 +2,29 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
+mod admission;
 mod complete;
-pub(crate) mod device;
-pub(crate) mod dispatch;
+mod device;
+mod dispatch;
+mod flush;
 mod incoming;
-pub(crate) mod retry;
+mod timeout;
 
-use crate::admission::Admission;
-use crate::admission::gather::Gather;
+pub use device::{Backing, DeviceState};
+pub use timeout::{LateRequest, LateRequests, LateStage};
+
 use crate::driver::{Completions, Driver, Issue};
-use crate::flush::FlushMachine;
-use crate::hctx::device::DeviceState;
-use crate::hctx::retry::{Retries, WriteLog};
+use crate::hctx::admission::Admission;
+use crate::hctx::admission::gather::Gather;
+use crate::hctx::flush::FlushMachine;
+use crate::hctx::timeout::Timeouts;
 use crate::limits::QueueLimits;
 use crate::plug::list_capacity;
 use crate::policy::Policy;
-use crate::queued::QueuedBio;
-use crate::request::Request;
-use crate::split::parts::Splits;
+use crate::request::{QueuedBio, Request, Splits};
+use crate::retry::{Retries, WriteLog};
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
-use crate::timeout::Timeouts;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -45,61 +47,61 @@ use alloc::vec::Vec;
 ///   never per I/O.
 #[derive(Debug)]
 pub struct HardwareContext {
-    pub(crate) limits: QueueLimits,
-    pub(crate) policy: Policy,
-    pub(crate) device: Arc<DeviceState>,
+    limits: QueueLimits,
+    policy: Policy,
+    device: Arc<DeviceState>,
     /// The retries and write counts of all disks on the same file or device.
-    pub(crate) retries: Arc<Retries>,
+    retries: Arc<Retries>,
     /// The index of this context's write count in `retries`.
-    pub(crate) count_at: u32,
-    pub(crate) counters: Arc<RunCounters>,
+    count_at: u32,
+    counters: Arc<RunCounters>,
     /// Requests that were admitted since the last turn. Empty after a turn, and if `admission`
     /// places the requests.
-    pub(crate) incoming: Vec<Request>,
+    incoming: Vec<Request>,
     /// One of them may not be a single command for all of its data.
-    pub(crate) has_special: bool,
+    has_special: bool,
     /// Admitted requests without a tag.
-    pub(crate) backlog: VecDeque<Request>,
+    backlog: VecDeque<Request>,
     /// The number of requests at the front of the backlog that an earlier turn left there.
-    pub(crate) nr_waited: usize,
+    nr_waited: usize,
     /// Requests that wait for tags outside the backlog. `None` if no policy needs it.
-    pub(crate) admission: Option<Box<Admission>>,
+    admission: Option<Box<Admission>>,
     /// Admitted requests that must not wait for a tag.
-    pub(crate) nowait: VecDeque<Request>,
+    nowait: VecDeque<Request>,
     /// Requests that may not enter because the disk is frozen.
-    pub(crate) outside: VecDeque<Request>,
-    pub(crate) tags: TagCache,
-    pub(crate) flush: FlushMachine,
-    pub(crate) timeouts: Timeouts,
+    outside: VecDeque<Request>,
+    tags: TagCache,
+    flush: FlushMachine,
+    timeouts: Timeouts,
     /// One row per tag, and one for the command of the flush machine.
-    pub(crate) table: Box<[Slot]>,
-    pub(crate) splits: Splits,
-    pub(crate) gather: Gather,
+    table: Box<[Slot]>,
+    splits: Splits,
+    gather: Gather,
     /// Tagged requests that are issued (again) before anything in the backlog.
-    pub(crate) dispatch: VecDeque<Tag>,
+    dispatch: VecDeque<Tag>,
     /// Tagged requests that a retry holds back (A1).
-    pub(crate) held: Vec<Tag>,
-    pub(crate) completions: Completions,
-    pub(crate) writes: WriteLog,
-    pub(crate) nr_in_flight: u32,
+    held: Vec<Tag>,
+    completions: Completions,
+    writes: WriteLog,
+    nr_in_flight: u32,
     /// How many of these requests are I/O that threads make themselves ([`SlotState::Begun`]).
-    pub(crate) nr_begun: u32,
+    nr_begun: u32,
     /// An upper bound of the bios per request at the driver.
-    pub(crate) bios_per_request_max: u32,
+    bios_per_request_max: u32,
     /// The number of requests at the driver that another command follows.
-    pub(crate) nr_with_more_commands: u32,
+    nr_with_more_commands: u32,
     /// The next turn reaps even if nothing is in flight.
-    pub(crate) reap_kick: bool,
+    reap_kick: bool,
     /// A waiting thread was kicked and has not returned yet (K8).
     is_kicked: bool,
     /// The number of commands issued since the last commit.
-    pub(crate) nr_uncommitted: u32,
-    pub(crate) busy_since_ns: u64,
+    nr_uncommitted: u32,
+    busy_since_ns: u64,
 }
 
 /// The state of a tag. Counterpart in Linux: `enum mq_rq_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SlotState {
+enum SlotState {
     Idle,
     /// The tag has a request that is not at the driver: on the dispatch list, or held.
     Waiting,
@@ -116,7 +118,7 @@ impl SlotState {
     /// Returns the state of a tag after this answer of the driver; `None` if the driver has not
     /// accepted the request.
     #[inline]
-    pub(crate) fn of_accepted(answer: Issue) -> Option<SlotState> {
+    fn of_accepted(answer: Issue) -> Option<SlotState> {
         match answer {
             Issue::Queued => Some(SlotState::Issued),
             Issue::Begun => Some(SlotState::Begun),
@@ -125,16 +127,16 @@ impl SlotState {
     }
 
     /// Returns whether the request is at the driver.
-    pub(crate) fn is_at_driver(self) -> bool {
+    fn is_at_driver(self) -> bool {
         matches!(self, SlotState::Issued | SlotState::Begun | SlotState::GivenUp)
     }
 }
 
 /// A row of the request table.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) state: SlotState,
-    pub(crate) rq: Option<Request>,
+struct Slot {
+    state: SlotState,
+    rq: Option<Request>,
 }
 
 /// When a turn commits the requests that it has issued.
@@ -179,11 +181,11 @@ pub struct Turned {
     /// Whether no admitted request is left in the context, except those whose bios have ended (H5).
     pub is_drained: bool,
     /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
-    pub(crate) next_at_ns: u64,
+    next_at_ns: u64,
 }
 
 /// The time of a deadline that does not exist.
-pub(crate) const NO_DEADLINE: u64 = u64::MAX;
+const NO_DEADLINE: u64 = u64::MAX;
 
 impl Turned {
     /// The result of a turn that finds nothing to do.
@@ -301,7 +303,9 @@ impl HardwareContext {
             turn.check_timeouts(driver);
         }
         turn.wake();
-        let is_all_issued = turn.dispatch(driver);
+        turn.begin_dispatch();
+        let incoming = turn.issue_incoming(driver);
+        let is_all_issued = turn.dispatch(driver, incoming);
         let has_issued = is_all_issued || turn.has_issued;
         let is_due = match commit {
             Commit::Now => true,
@@ -349,7 +353,7 @@ impl HardwareContext {
 
     /// Returns whether an admitted request is not at the driver.
     #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         !self.backlog.is_empty()
             || !self.incoming.is_empty()
             || !self.dispatch.is_empty()
@@ -460,11 +464,11 @@ impl HardwareContext {
 }
 
 /// A turn in progress: the context and its inputs.
-pub(crate) struct Turn<'a> {
-    pub(crate) hctx: &'a mut HardwareContext,
-    pub(crate) now: u64,
-    pub(crate) gates: Gates,
-    pub(crate) ended: &'a mut Vec<Box<QueuedBio>>,
+struct Turn<'a> {
+    hctx: &'a mut HardwareContext,
+    now: u64,
+    gates: Gates,
+    ended: &'a mut Vec<Box<QueuedBio>>,
     /// The driver has accepted a request in this turn.
-    pub(crate) has_issued: bool,
+    has_issued: bool,
 }

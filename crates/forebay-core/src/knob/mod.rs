@@ -10,7 +10,8 @@ pub use table::KNOBS;
 pub use values::{DefaultValue, Values, parse_switch};
 
 use crate::limits::QueueLimits;
-use crate::policy::{IO_TIMEOUT_GRACE_NS, Policy, QUEUE_DEPTH_MAX};
+use crate::policy::{IO_TIMEOUT_GRACE_NS, Policy};
+use crate::tag::QUEUE_DEPTH_MAX;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};

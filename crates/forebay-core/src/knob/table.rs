@@ -1,10 +1,8 @@
 //! The table of a policy's settings.
 
 use super::{Knob, NS_PER_MS, Value, Values};
-use crate::policy::{
-    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, QUEUE_DEPTH_MAX, RunQueuePolicy, TagNeed,
-};
-use crate::tag::WakePolicy;
+use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, RunQueuePolicy, TagNeed};
+use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
 
 /// The largest number of hardware contexts.
 const NR_HW_QUEUES_MAX: u32 = 1024;

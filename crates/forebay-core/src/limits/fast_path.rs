@@ -65,7 +65,7 @@ impl FastPath {
 mod tests {
     use super::*;
     use crate::bio::Segment;
-    use crate::flush::Steps;
+    use crate::request::Steps;
     use crate::split;
 
     fn kinds() -> [QueueLimits; 4] {

@@ -19,8 +19,8 @@ use alloc::boxed::Box;
 use self::word::{WORD_BITS, Word, below, tag_of, tags};
 use super::Tag;
 use crate::plant::plants;
-use crate::policy::QUEUE_DEPTH_MAX;
 use crate::primitive::{AtomicU32, Ordering};
+use crate::tag::QUEUE_DEPTH_MAX;
 
 const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 

@@ -18,7 +18,7 @@
 //! - T13 a user that waits with less than its share goes before users that have theirs
 //!   (`shared.rs`);
 //! - T14 a split bio that gathers takes no tag before as many are free as it still needs
-//!   (`admission/gather.rs`).
+//!   (`hctx/admission/gather.rs`).
 //!
 //! # Kinds of waiters
 //!
@@ -28,9 +28,9 @@
 //! - A bio, with `wake=fair`: in the backlog of its context, in order, under the token. It has no
 //!   [`TagWaits`], and no thread is woken for a tag.
 //! - A bio that may not have every tag: with those of its class, under the token
-//!   (`admission/classes.rs`).
+//!   (`hctx/admission/classes.rs`).
 //! - A thread, with any other `wake=`: in a [`TagWaits`] of its context, under the token
-//!   (`admission/lines.rs`).
+//!   (`hctx/admission/thread_queues.rs`).
 //! - A context, where disks share a set: in a [`TagWaits`] of the set, with [`TagShares`], under a
 //!   lock (`runtime/tag_pool.rs` of the library).
 //! - A task of the simulator, before it submits: in a [`TagWaits`] of all tasks, under a lock
@@ -51,8 +51,11 @@ pub use bitmap::TagSet;
 pub(crate) use cache::TagCache;
 pub use count::WaiterCount;
 pub use shared::TagShares;
-pub use wait::{TagWaits, Wait, WaitId};
+pub use wait::TagWaits;
 pub use wake::WakePolicy;
+
+/// The largest queue depth, as in Linux (`BLK_MQ_MAX_DEPTH`).
+pub const QUEUE_DEPTH_MAX: u32 = 10_240;
 
 /// A slot of the request table, and the name of a request between layer and driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,4 +77,17 @@ impl Tag {
         assert!(index <= u16::MAX as usize);
         Tag(index as u16)
     }
+}
+
+/// Identifies a wait. The waiter chooses it. Concurrent waits have different identifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WaitId(pub u64);
+
+/// A wait for `need` tags at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The identifier of the wait.
+    pub id: WaitId,
+    /// The number of tags: at least 1, and at most half of the depth, rounded up (T10).
+    pub need: u32,
 }

@@ -30,23 +30,11 @@
 use alloc::collections::VecDeque;
 
 use super::wake::{WakePolicy, Wakes};
+use super::{Wait, WaitId};
 use crate::plant::plants;
 
 /// Capacity of the queue of waits, before it grows.
 const NR_WAITS_USUAL: usize = 32;
-
-/// Identifies a wait. The waiter chooses it. Concurrent waits have different identifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WaitId(pub u64);
-
-/// A wait for `need` tags at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// The identifier of the wait.
-    pub id: WaitId,
-    /// The number of tags: at least 1, and at most half of the depth, rounded up (T10).
-    pub need: u32,
-}
 
 /// The wait queue of a tag set, with its wake policy.
 #[derive(Debug)]

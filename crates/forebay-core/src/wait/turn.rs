@@ -7,7 +7,7 @@
 
 use crate::hctx::{Commit, Gates, Turned};
 use crate::plant::plants;
-use crate::queued::QueuedBio;
+use crate::request::QueuedBio;
 use crate::run_state::RunState;
 use crate::wait::cell::Notice;
 use crate::wait::context::Step;

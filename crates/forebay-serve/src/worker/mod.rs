@@ -26,8 +26,6 @@ mod ends;
 mod flush;
 mod gather;
 mod input;
-#[cfg(test)]
-mod late_tests;
 mod life;
 mod negotiate;
 mod output;

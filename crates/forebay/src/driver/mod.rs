@@ -26,13 +26,9 @@ mod aio;
 mod deadline;
 mod doorbell;
 mod due_fd;
-#[cfg(test)]
-mod due_tests;
 mod fault;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
-#[cfg(test)]
-mod cancel_tests;
 mod file;
 mod holes;
 mod memory;
@@ -44,8 +40,6 @@ mod nbd_server;
 mod null;
 pub(crate) mod own_call;
 mod own_file;
-#[cfg(test)]
-mod own_tests;
 mod psync;
 mod ram;
 #[cfg(test)]
@@ -55,11 +49,9 @@ mod slack;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
-mod timeout_tests;
+mod tests;
 mod timer;
 mod vectors;
-#[cfg(test)]
-mod wait_tests;
 mod zeroing;
 
 use crate::arena::Arena;

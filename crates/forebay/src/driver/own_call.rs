@@ -322,5 +322,4 @@ impl OwnCalls {
 }
 
 #[cfg(test)]
-#[path = "own_call_models.rs"]
 mod models;

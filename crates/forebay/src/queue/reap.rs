@@ -52,7 +52,8 @@ impl Reaper for QueueReaper<'_> {
 
     #[inline]
     fn turn(&mut self, commit: Commit) -> Option<Turned> {
-        self.0.turn(now_ns(self.0.shared.info().is_timed()), Some(commit))
+        let BioQueue { ctx, ready, shared, .. } = self.0;
+        ctx.turn_for(ready, shared, now_ns(shared.info().is_timed()), Some(commit))
     }
 
     #[inline]

@@ -307,7 +307,6 @@ fn counter() -> u64 {
 }
 
 #[cfg(test)]
-#[path = "clock_tests.rs"]
 mod jumps;
 
 #[cfg(test)]

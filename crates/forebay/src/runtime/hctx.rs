@@ -3,6 +3,7 @@
 // The token gives access to a cell.
 #![allow(unsafe_code)]
 
+mod at;
 mod pool;
 mod tags;
 mod token;
@@ -16,7 +17,6 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
-use crate::runtime::wait::At;
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
 use std::fmt;
@@ -27,9 +27,13 @@ use std::time::Duration;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
+pub(crate) use at::{At, HasMailbox, User, drain_owned, follow};
 pub(crate) use pool::PoolUser;
 use tags::{TagCalls, TagLists};
 pub(crate) use token::{Token, run_disks};
+
+/// The hardware context that threads share; the others are owned.
+pub(crate) const SHARED: usize = 0;
 
 /// Initial capacity of the list of bios that one turn ends.
 const NR_ENDS_USUAL: usize = 256;
@@ -294,5 +298,4 @@ pub(crate) fn now_ns(is_timed: bool) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "hctx_models.rs"]
 mod models;

@@ -302,5 +302,4 @@ impl Wake {
 }
 
 #[cfg(test)]
-#[path = "mailbox_models.rs"]
 pub(crate) mod models;

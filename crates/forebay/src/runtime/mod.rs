@@ -1,10 +1,10 @@
 //! Runtime of the layer: carries bios of many threads through the core.
 //!
-//! - [`thread`], [`ctx`], [`mod@plug`]: per-thread state: the plug, and the state of each disk;
+//! - [`thread`], [`mod@plug`]: per-thread state: the plug, and the state of each disk;
 //! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
-//!   it; [`service`] is a thread that makes progress on it; [`run_queue`] is a worker that re-runs
+//!   it; [`service`] is a thread that makes progress on it; [`run_queue`] and [`run_worker`] re-run
 //!   it on every completion, for comparison; [`fork`] detects a child of the process that opened
-//!   it;
+//!   it; [`quarantine`] and [`leak`] keep memory that a driver may still use;
 //! - [`hctx`]: a hardware context, and the operations of its token; [`tag_pool`]: tags shared by
 //!   contexts of several disks;
 //! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); [`blocking`] calls use
@@ -20,26 +20,24 @@ pub(crate) mod abort;
 pub(crate) mod alarm;
 pub(crate) mod blocking;
 pub(crate) mod clock;
-pub(crate) mod ctx;
 pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod hctx;
 pub(crate) mod late;
+pub(crate) mod leak;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;
 pub(crate) mod quarantine;
 pub(crate) mod ready;
 pub(crate) mod run_queue;
+pub(crate) mod run_worker;
 pub(crate) mod service;
 pub(crate) mod shared;
+pub(crate) mod spare;
 pub(crate) mod stack;
-#[cfg(test)]
-mod tag_models;
 pub(crate) mod tag_pool;
-#[cfg(test)]
-mod take_back_models;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

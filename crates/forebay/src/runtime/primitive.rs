@@ -225,5 +225,4 @@ pub(crate) fn check_within(
 }
 
 #[cfg(test)]
-#[path = "primitive_models.rs"]
 mod models;

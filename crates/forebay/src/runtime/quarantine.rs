@@ -20,20 +20,13 @@
 //! where I/O must not be issued yet (H6). Other programs stay excluded.
 
 use crate::buf::Buf;
-use crate::claim::Claim;
-use crate::driver::Device;
-use crate::runtime::hctx::{Inner, run_disks};
 use forebay_core::MemoryHold;
 use std::mem::forget;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The place for one buffer.
 #[derive(Debug)]
 struct Kept(Mutex<Option<Buf>>);
-
-/// The number of buffers that were leaked.
-static NR_LEAKED: AtomicU64 = AtomicU64::new(0);
 
 /// Creates an empty place.
 pub(crate) fn new_hold() -> MemoryHold {
@@ -48,33 +41,6 @@ pub(crate) fn keep(hold: &MemoryHold, buf: Option<Buf>) {
         return forget(buf);
     };
     *kept.0.lock().unwrap_or_else(PoisonError::into_inner) = buf;
-}
-
-/// Leaks a hardware context whose driver still has requests, all of which were given up.
-#[cold]
-pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
-    assert!(inner.core.has_only_given_up(), "only requests that were given up are left");
-    // Relaxed: a count.
-    NR_LEAKED.fetch_add(inner.core.nr_quarantined() as u64, Ordering::Relaxed);
-    if inner.core.may_change_late() {
-        forget(claim.clone());
-    }
-    forget(Arc::clone(device));
-    let Inner { mut core, driver, waiter, pool, .. } = inner;
-    let woken = pool.map(|pool| {
-        // The leaked driver has a table of its own, so other disks may use the numbers again. The
-        // holds of the buffers stay with the leaked part.
-        let nr_put = core.put_given_up_tags();
-        pool.leave(nr_put)
-    });
-    forget((core, driver, waiter));
-    woken.into_iter().for_each(run_disks);
-}
-
-/// Returns how many buffers this process has leaked because a disk was closed while its driver
-/// could still use them: their I/O had ended with [`Timeout`](crate::BlockStatus::Timeout).
-pub fn leaked_bufs() -> u64 {
-    NR_LEAKED.load(Ordering::Relaxed)
 }
 
 #[cfg(all(test, not(blk_loom), not(blk_shuttle)))]

@@ -23,13 +23,8 @@
 
 use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
-use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::hctx::Hctx;
-use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock, thread};
-use crate::runtime::shared::SHARED;
-use crate::runtime::thread::reserve_spare;
+use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
-use std::io;
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::AtomicU64;
@@ -82,7 +77,7 @@ impl RunWork {
 
     /// Takes the work off the list, for the worker, which sleeps until the work is queued. Returns
     /// false if the disk is closed.
-    fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         let mut list = lock(&self.list);
         loop {
             if list.is_over {
@@ -99,7 +94,8 @@ impl RunWork {
         }
     }
 
-    fn end(&self) {
+    /// Ends the worker: [`RunWork::take`] returns false.
+    pub(crate) fn end(&self) {
         lock(&self.list).is_over = true;
         self.queued.notify_one();
     }
@@ -177,39 +173,5 @@ impl Driver for Rearming {
     }
 }
 
-/// The worker thread.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    thread: thread::JoinHandle<()>,
-    work: Arc<RunWork>,
-}
-
-/// Starts the worker of a disk that no other thread uses yet.
-pub(crate) fn start(hctxs: &Arc<[Hctx]>, work: &Arc<RunWork>) -> io::Result<Worker> {
-    let (hctxs, of_thread) = (Arc::clone(hctxs), Arc::clone(work));
-    let serve = move || {
-        reserve_spare();
-        while of_thread.take() {
-            hctxs[SHARED].run_turn();
-        }
-    };
-    let builder = thread::Builder::new().name(String::from("forebay-kworker"));
-    let thread = builder.stack_size(256 * 1024).spawn(|| AbortOnUnwind::guard(serve))?;
-    Ok(Worker { thread, work: Arc::clone(work) })
-}
-
-impl Worker {
-    /// Ends the worker, because the disk is closed: it makes no turn afterwards. The caller may be
-    /// the worker itself, between two turns, if a waker that it ran dropped the last handle.
-    pub(crate) fn end(self) {
-        self.work.end();
-        if self.thread.thread().id() != thread::current().id() {
-            // If it has panicked, the process has aborted.
-            let _ = self.thread.join();
-        }
-    }
-}
-
 #[cfg(test)]
-#[path = "run_queue_models.rs"]
 mod models;

@@ -21,12 +21,10 @@
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
-use crate::runtime::hctx::{Hctx, Token, now_ns};
+use crate::runtime::hctx::{At, Hctx, SHARED, Token, follow, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
-use crate::runtime::shared::SHARED;
-use crate::runtime::thread::reserve_spare;
-use crate::runtime::wait::{self, At};
+use crate::runtime::spare::reserve_spare;
 use forebay_core::Commit;
 use forebay_core::wait::{block, release_to_wait};
 use std::io;
@@ -175,7 +173,7 @@ impl Server {
 
     /// Becomes the leader, or waits for the baton (V1).
     fn follow(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) {
-        while !hctx.run.try_lead() && !wait::follow(hctx, mailbox) {}
+        while !hctx.run.try_lead() && !follow(hctx, mailbox) {}
         self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
@@ -212,7 +210,7 @@ impl Server {
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timers.take();
-            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
+            token.turn(now_ns(self.is_timed), Commit::Now);
             if token.runs_wakers() {
                 return Some(token);
             }

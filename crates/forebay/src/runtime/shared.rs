@@ -1,41 +1,33 @@
 //! State of an open disk, shared by all its handles and threads.
-// The unsafe functions pass their callers' obligations on.
-#![allow(unsafe_code)]
 
 use crate::arena::Arena;
 use crate::claim::Claim;
-use crate::driver::{Device, Mode, Offer, Waiter};
+use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::blocking::Blocking;
 use crate::runtime::clock;
-use crate::runtime::ctx::Ctx;
 use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
-use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
+use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
-use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread as runtime_thread;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
-use crate::runtime::run_queue::{self, RunWork, Worker};
+use crate::runtime::run_queue::{self, RunWork};
+use crate::runtime::run_worker::{self, Worker};
 use crate::runtime::service::{self, Service};
-use crate::runtime::tag_pool::{TagPool, Woken};
-use crate::runtime::{quarantine, thread, wait};
+use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
+use crate::runtime::{leak, quarantine};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LateRequests, LostWrites, Op,
-    PlugCounters, Policy, QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause, WakePolicy,
+    Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,
+    RunQueuePolicy, TagSet,
 };
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-
-/// The hardware context that threads share; the others are owned.
-pub(crate) const SHARED: usize = 0;
 
 /// An open disk.
 pub(crate) struct Shared {
@@ -142,7 +134,7 @@ impl Shared {
             shared.service = Mutex::new(Some(started));
         }
         if let Some(work) = &run_work {
-            let started = run_queue::start(&shared.hctxs, work);
+            let started = run_worker::start(&shared.hctxs, work);
             shared.worker = Some(started.map_err(|source| OpenError::Worker { source })?);
         }
         let shared = Arc::new(shared);
@@ -154,7 +146,8 @@ impl Shared {
 
     /// Makes this disk, which is not in use yet, a user of a shared tag set.
     fn share_tags(self: &Arc<Shared>, pool: &Arc<TagPool>) {
-        let user = PoolUser::new(pool, &Arc::downgrade(self));
+        let this: Weak<Shared> = Arc::downgrade(self);
+        let user = PoolUser::new(pool, this);
         // A thread of the disk may hold the token.
         let mut token = loop {
             match self.hctxs[SHARED].try_take() {
@@ -167,13 +160,7 @@ impl Shared {
         token.finish();
     }
 
-    /// Makes the progress that is possible because other disks have put tags into the shared set.
-    /// Adds the disks that are woken in turn to `woken`.
-    pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
-        self.hctxs[SHARED].run_for_tags(woken);
-    }
-
-    /// Records a turn in a section under `kick=per-device`; `is_first` for the first turn of the
+    /// `kick=per-device`: records a turn in a section; `is_first` for the first turn of the
     /// section.
     pub(crate) fn note_section(&self, is_first: bool) {
         *lock(&self.nr_sections) += u32::from(is_first);
@@ -364,18 +351,18 @@ impl Shared {
             return;
         }
         // The context may still have bios, for example those of a queue that was leaked.
-        AbortOnUnwind::guard(|| wait::drain_owned(&self.hctxs[at]));
+        AbortOnUnwind::guard(|| drain_owned(&self.hctxs[at]));
         self.close_hctx(at);
         self.is_owned[at].store(false, Ordering::Release);
     }
 
     /// Frees the inner part of a drained context. Leaks it if its driver still has requests that
-    /// were given up ([`quarantine`]).
+    /// were given up ([`leak`]).
     fn close_hctx(&self, at: usize) {
         let inner = self.hctxs[at].set_inner(None);
         match inner.filter(|inner| inner.core.has_only_given_up()) {
             None => {}
-            Some(inner) => quarantine::leak(inner, &self.device, &self.claim),
+            Some(inner) => leak::leak(inner, &self.device, &self.claim),
         }
     }
 
@@ -427,74 +414,15 @@ impl Shared {
         hctx.wake_loops();
     }
 
-    /// Submits a bio, waits for its end and returns its result.
-    ///
-    /// # Safety
-    /// The memory of `bio` is valid for the operation until this returns. Until then no other code
-    /// accesses it in a way that conflicts with the operation.
-    pub(crate) unsafe fn run(
-        self: &Arc<Shared>,
-        bio: Bio,
-    ) -> Result<Result<u64, BlockStatus>, Refusal> {
-        if self.is_foreign() {
-            return Err(Refusal::Forked);
-        }
-        let ctx = match bio.op {
-            // The shared context even if the thread owns one: its flush machine serves all threads,
-            // so they share flushes.
-            Op::Flush => thread::shared_ctx_of(self),
-            _ => thread::blocking_ctx_of(self),
-        };
-        // Unwinding would free the memory while a device may still use it.
-        AbortOnUnwind::guard(|| {
-            // SAFETY: the caller's obligations are passed on.
-            unsafe { self.run_in(&ctx, bio) }
-        })
+    /// Returns whether threads may make I/O of their own: see [`Waiter::leaves_own_calls`].
+    pub(crate) fn leaves_own_calls(&self) -> bool {
+        self.leaves_own_calls
     }
+}
 
-    /// Same as [`run`](Self::run), with the thread's per-disk state given by the caller.
-    ///
-    /// # Safety
-    /// Same as [`run`](Self::run).
-    pub(crate) unsafe fn run_in(
-        &self,
-        ctx: &Rc<Ctx>,
-        bio: Bio,
-    ) -> Result<Result<u64, BlockStatus>, Refusal> {
-        let mut blocking = ctx.take_blocking();
-        let offer = self.offer_of(ctx, &bio, &blocking);
-        let boxed = blocking.boxed(bio);
-        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info.is_timed())) {
-            blocking.put_box(boxed);
-            ctx.put_blocking(blocking);
-            return Err(refusal);
-        }
-        blocking.nr_queued += 1;
-        thread::unplug_all(UnplugCause::Wait, Some(ctx));
-        self.wait(ctx, &blocking.mailbox, blocking.nr_queued, offer);
-        let mut ended = blocking.mailbox.take().into_iter().flatten();
-        let boxed = ended.next().expect("the wait has ended, so the bio was delivered");
-        let result = boxed.result();
-        blocking.put_box(boxed);
-        ctx.put_blocking(blocking);
-        Ok(result)
-    }
-
-    /// Waits until the total number of bios delivered to `mailbox` reaches `goal`. Sends the
-    /// requests that `ctx` has detached first.
-    pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64, offer: Offer) {
-        wait::wait(self, ctx, mailbox, goal, offer);
-    }
-
-    /// Returns which I/O a thread offers to make itself when it waits for `bio`.
-    fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
-        let Policy { wake, io_timeout_ns, .. } = self.info.policy;
-        let leaves = ctx.hctx() == SHARED && wake == WakePolicy::Fair;
-        // While the thread is in its own call, another thread has to check the time limit.
-        if leaves && self.leaves_own_calls && (io_timeout_ns == 0 || self.drive().is_ok()) {
-            return Offer::of(bio, blocking.mailbox.owner());
-        }
-        Offer::NONE
+impl PoolDisk for Shared {
+    fn run_for_tags(&self, woken: &mut Woken) {
+        self.hctxs[SHARED].run_for_tags(woken);
     }
 }
 
@@ -518,7 +446,7 @@ impl Drop for Shared {
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
-                let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
+                let turned = token.turn(now_ns(is_timed), Commit::Now);
                 token.finish();
                 if turned.is_drained && !turned.work_left {
                     break;

@@ -156,5 +156,4 @@ mod tests {
 }
 
 #[cfg(test)]
-#[path = "stack_models.rs"]
 mod models;

@@ -17,7 +17,6 @@
 
 use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
-use crate::runtime::shared::Shared;
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -44,10 +43,17 @@ struct State {
     nr_wake_ups: u64,
 }
 
+/// A disk that uses the set.
+pub(crate) trait PoolDisk: Send + Sync {
+    /// Makes the progress that is possible because other disks have put tags into the set. Adds the
+    /// disks that are woken in turn to `woken`.
+    fn run_for_tags(&self, woken: &mut Woken);
+}
+
 /// A context that uses the set.
 struct User {
     id: WaitId,
-    disk: Weak<Shared>,
+    disk: Weak<dyn PoolDisk>,
     nr_held: u32,
     place: Place,
     is_putting: Arc<AtomicBool>,
@@ -62,7 +68,7 @@ enum Place {
 }
 
 /// Disks to be run because tags are available for them.
-pub(crate) type Woken = Vec<Weak<Shared>>;
+pub(crate) type Woken = Vec<Weak<dyn PoolDisk>>;
 
 thread_local! {
     /// Empty lists, kept so that a turn that wakes disks does not allocate.
@@ -140,11 +146,11 @@ impl TagPool {
 
     /// Adds a user. It sets `is_putting` before it puts tags, and clears it after the call of
     /// [`put`](Self::put) that follows.
-    pub(crate) fn join(&self, disk: &Weak<Shared>, is_putting: &Arc<AtomicBool>) -> WaitId {
+    pub(crate) fn join(&self, disk: Weak<dyn PoolDisk>, is_putting: &Arc<AtomicBool>) -> WaitId {
         let mut state = self.lock();
         state.next_id += 1;
         let id = WaitId(state.next_id);
-        let (disk, is_putting) = (Weak::clone(disk), Arc::clone(is_putting));
+        let is_putting = Arc::clone(is_putting);
         state.users.push(User { id, disk, nr_held: 0, place: Place::Out, is_putting });
         id
     }
@@ -300,3 +306,6 @@ impl fmt::Debug for TagPool {
         f.debug_struct("TagPool").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod models;

@@ -8,13 +8,16 @@
 //! - A leaked guard leaves the level too high. Then the bios are sent when the thread next waits,
 //!   and at the latest when it ends.
 
-use crate::runtime::ctx::Ctx;
-use crate::runtime::mailbox::Wake;
-use crate::runtime::shared::{SHARED, Shared};
+mod ctx;
+
+use crate::runtime::hctx::SHARED;
+use crate::runtime::shared::Shared;
 use forebay_core::{Defer, PlugPolicy, UnplugCause};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+
+pub(crate) use ctx::Ctx;
 
 /// State of a thread.
 struct ThreadState {
@@ -32,12 +35,7 @@ struct ThreadState {
     deferred: Defer<Deferred>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
-    /// An empty list, kept for its allocation.
-    spare: RefCell<Vec<Wake>>,
 }
-
-/// Initial capacity of a list of wake-ups, in threads and tasks.
-const NR_WAKES_USUAL: usize = 32;
 
 /// A deferred commit. It keeps the thread's state of the disk alive (D7).
 struct Deferred(Rc<Ctx>);
@@ -69,7 +67,6 @@ thread_local! {
             has_levels: Cell::new(false),
             deferred: Defer::new(),
             ctxs: RefCell::new(Vec::new()),
-            spare: RefCell::new(Vec::new()),
         }
     };
 }
@@ -320,20 +317,4 @@ pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
         thread.ctxs.borrow().iter().any(|ctx| ctx.is_of(shared) && ctx.hctx() == at)
     };
     THREAD.try_with(owns).unwrap_or(false)
-}
-
-/// Returns an empty list of wake-ups, with the allocation of the last one.
-pub(crate) fn take_spare() -> Vec<Wake> {
-    THREAD.try_with(|thread| thread.spare.take()).unwrap_or_default()
-}
-
-/// Reserves room in the spare list of wake-ups. A thread calls this before its first turn.
-pub(crate) fn reserve_spare() {
-    let _ = THREAD.try_with(|thread| thread.spare.borrow_mut().reserve(NR_WAKES_USUAL));
-}
-
-/// Keeps the allocation of an empty list.
-pub(crate) fn put_spare(list: Vec<Wake>) {
-    assert!(list.is_empty());
-    let _ = THREAD.try_with(|thread| thread.spare.replace(list));
 }

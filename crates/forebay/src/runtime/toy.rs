@@ -18,12 +18,13 @@
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
-use crate::runtime::ctx::Ctx;
 use crate::runtime::event::Event;
+use crate::runtime::hctx::SHARED;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::TagPool;
+use crate::runtime::thread::Ctx;
 use forebay_core::{
     Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
     RunQueuePolicy, Segment, Tag, WakePolicy,

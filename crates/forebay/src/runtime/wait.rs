@@ -3,16 +3,22 @@
 //! The order of the steps is the core's ([`forebay_core::wait`], rules W1 to W7). This file
 //! supplies the steps: sleeping, waiting in the driver, and the lists that threads share.
 
+// The unsafe functions pass their callers' obligations on.
+#![allow(unsafe_code)]
+
 use crate::driver::{Offer, Waiter, own_call};
+use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::blocking::Blocking;
 use crate::runtime::clock;
-use crate::runtime::ctx::Ctx;
-use crate::runtime::hctx::{Hctx, Token, now_ns, run_disks};
+use crate::runtime::hctx::{At, HasMailbox, SHARED, Token, User, now_ns};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::thread;
+use crate::runtime::primitive::thread::yield_now;
 use crate::runtime::shared::Shared;
-use crate::runtime::tag_pool::{self, Woken};
-use forebay_core::wait::{self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Timers, WaitCell};
-use forebay_core::{Commit, RunState, Turned};
+use crate::runtime::thread::{self, Ctx};
+use forebay_core::wait::{self, Host, Timers};
+use forebay_core::{
+    Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause, WakePolicy,
+};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,46 +26,6 @@ use std::time::Duration;
 /// With this many requests in flight, a follower leaves the commit of its requests to the leader:
 /// see [`wait::wait_shared`].
 const NR_BUSY: u32 = 16;
-
-/// A thread at a hardware context. `T` has the operations of the thread that the context needs.
-pub(crate) struct At<'a, T> {
-    hctx: &'a Hctx,
-    thread: T,
-}
-
-impl<'a> At<'a, ()> {
-    /// Returns a thread that does not wait.
-    #[inline]
-    pub(crate) fn new(hctx: &'a Hctx) -> At<'a, ()> {
-        At { hctx, thread: () }
-    }
-}
-
-impl<'a, T: User> At<'a, T> {
-    /// Returns a thread at a context.
-    pub(crate) fn with(hctx: &'a Hctx, thread: T) -> At<'a, T> {
-        At { hctx, thread }
-    }
-}
-
-/// The operations of a thread that a context needs.
-pub(crate) trait User {
-    /// Runs disks for which tags are available, after the token was released.
-    #[inline]
-    fn run_disks(&mut self, disks: Woken) {
-        run_disks(disks);
-    }
-}
-
-impl User for () {}
-
-/// A thread that runs the disks later.
-impl User for &mut Woken {
-    fn run_disks(&mut self, mut disks: Woken) {
-        self.append(&mut disks);
-        tag_pool::keep_list(disks);
-    }
-}
 
 /// A thread that waits for bios of its own.
 struct Waiting<'a> {
@@ -74,28 +40,7 @@ struct Waiting<'a> {
     makes_flush: bool,
 }
 
-/// A thread with a mailbox.
-pub(crate) trait HasMailbox: User {
-    fn mailbox(&self) -> &Arc<Mailbox>;
-
-    /// Returns whether the thread makes a flush if it is woken for that.
-    fn makes_flush(&self) -> bool {
-        false
-    }
-
-    /// Offers to make a flush in the next turn.
-    fn offer_flush(&mut self) {}
-}
-
-impl User for &Arc<Mailbox> {}
-
 impl User for Waiting<'_> {}
-
-impl HasMailbox for &Arc<Mailbox> {
-    fn mailbox(&self) -> &Arc<Mailbox> {
-        self
-    }
-}
 
 impl HasMailbox for Waiting<'_> {
     fn mailbox(&self) -> &Arc<Mailbox> {
@@ -108,92 +53,6 @@ impl HasMailbox for Waiting<'_> {
 
     fn offer_flush(&mut self) {
         self.offer.flush = true;
-    }
-}
-
-impl<'a, T: User> Context for At<'a, T> {
-    type Token = Token<'a>;
-    type Follower = Arc<Mailbox>;
-
-    #[inline]
-    fn run_state(&self) -> &RunState {
-        &self.hctx.run
-    }
-
-    #[inline]
-    fn try_take(&mut self) -> Option<Token<'a>> {
-        self.hctx.try_take()
-    }
-
-    fn request_run(&mut self) -> Option<Token<'a>> {
-        self.hctx.run()
-    }
-
-    #[inline]
-    fn turn(&mut self, token: &mut Token<'a>, commit: Commit) -> Turned {
-        token.turn(now_ns(self.hctx.is_timed()), commit, None, None)
-    }
-
-    fn commit_requests(&mut self, token: &mut Token<'a>) -> bool {
-        token.commit_now()
-    }
-
-    #[inline]
-    fn runs_wakers(&self, token: &Token<'a>) -> bool {
-        token.runs_wakers()
-    }
-
-    fn withdraw_own_call(&mut self, token: &mut Token<'a>) -> bool {
-        token.withdraw_own_call()
-    }
-
-    #[inline]
-    fn released(&mut self, token: Token<'a>) {
-        if let Some(disks) = token.wake_threads_and_tasks() {
-            self.thread.run_disks(disks);
-        }
-    }
-
-    fn pop_follower(&mut self) -> Option<Arc<Mailbox>> {
-        self.hctx.pop_follower()
-    }
-
-    fn has_followers(&self) -> bool {
-        self.hctx.has_followers()
-    }
-
-    fn cell_of<'b>(&'b self, follower: &'b Arc<Mailbox>) -> &'b WaitCell {
-        &follower.cell
-    }
-
-    fn wake_follower(&mut self, follower: Arc<Mailbox>) {
-        follower.wake_thread();
-    }
-}
-
-impl<T: HasMailbox> Sleeper for At<'_, T> {
-    fn cell(&self) -> &WaitCell {
-        &self.thread.mailbox().cell
-    }
-
-    fn park(&mut self) {
-        self.thread.mailbox().park();
-    }
-
-    fn parks_for_flush(&self) -> bool {
-        self.thread.makes_flush()
-    }
-
-    fn was_woken_for_flush(&mut self) {
-        self.thread.offer_flush();
-    }
-
-    fn push_follower(&mut self) {
-        self.hctx.push_follower(self.thread.mailbox());
-    }
-
-    fn ask_for_tags(&mut self) {
-        self.hctx.ask_for_tags(self.thread.mailbox());
     }
 }
 
@@ -247,7 +106,7 @@ impl<'a> Host for At<'a, Waiting<'a>> {
     }
 
     fn yield_now(&mut self) {
-        thread::yield_now();
+        yield_now();
     }
 
     fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
@@ -259,26 +118,6 @@ impl<'a> At<'a, Waiting<'a>> {
     fn waiter(&self) -> &'a dyn Waiter {
         &**self.thread.shared.waiter()
     }
-}
-
-impl<'a, T: User> Owner for At<'a, T> {
-    fn prepare_wait(&mut self, token: &mut Token<'a>, nr_bios: u32) -> u32 {
-        token.core.prepare_wait(nr_bios)
-    }
-
-    fn wait_in_owned_driver(&mut self, nr: u32, deadline_ns: Option<u64>) {
-        let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
-        self.hctx.wait_in_driver(nr, deadline_ns.map(left));
-    }
-
-    fn sleep(&mut self) {
-        std::thread::sleep(RESOURCE_DELAY);
-    }
-}
-
-/// Turns and waits in an owned context until it has no requests left.
-pub(crate) fn drain_owned(hctx: &Hctx) {
-    wait::drain_owned(&mut At::new(hctx));
 }
 
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
@@ -307,11 +146,74 @@ pub(crate) fn wait(
     }
 }
 
-/// Parks until no thread leads. Returns whether the caller has the baton.
-pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
-    wait::follow(&mut At { hctx, thread: mailbox }, wait::NEVER)
+/// Blocking calls.
+impl Shared {
+    /// Submits a bio, waits for its end and returns its result.
+    ///
+    /// # Safety
+    /// The memory of `bio` is valid for the operation until this returns. Until then no other code
+    /// accesses it in a way that conflicts with the operation.
+    pub(crate) unsafe fn run(
+        self: &Arc<Shared>,
+        bio: Bio,
+    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+        if self.is_foreign() {
+            return Err(Refusal::Forked);
+        }
+        let ctx = match bio.op {
+            // The shared context even if the thread owns one: its flush machine serves all threads,
+            // so they share flushes.
+            Op::Flush => thread::shared_ctx_of(self),
+            _ => thread::blocking_ctx_of(self),
+        };
+        // Unwinding would free the memory while a device may still use it.
+        AbortOnUnwind::guard(|| {
+            // SAFETY: the caller's obligations are passed on.
+            unsafe { self.run_in(&ctx, bio) }
+        })
+    }
+
+    /// Same as [`run`](Self::run), with the thread's per-disk state given by the caller.
+    ///
+    /// # Safety
+    /// Same as [`run`](Self::run).
+    pub(crate) unsafe fn run_in(
+        &self,
+        ctx: &Rc<Ctx>,
+        bio: Bio,
+    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+        let mut blocking = ctx.take_blocking();
+        let offer = self.offer_of(ctx, &bio, &blocking);
+        let boxed = blocking.boxed(bio);
+        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info().is_timed())) {
+            blocking.put_box(boxed);
+            ctx.put_blocking(blocking);
+            return Err(refusal);
+        }
+        blocking.nr_queued += 1;
+        thread::unplug_all(UnplugCause::Wait, Some(ctx));
+        wait(self, ctx, &blocking.mailbox, blocking.nr_queued, offer);
+        let mut ended = blocking.mailbox.take().into_iter().flatten();
+        let boxed = ended.next().expect("the wait has ended, so the bio was delivered");
+        let result = boxed.result();
+        blocking.put_box(boxed);
+        ctx.put_blocking(blocking);
+        Ok(result)
+    }
+
+    /// Returns which I/O a thread offers to make itself if it waits for `bio`.
+    fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
+        let Policy { wake, io_timeout_ns, .. } = self.info().policy;
+        let leaves = ctx.hctx() == SHARED && wake == WakePolicy::Fair;
+        // While the thread is in its own call, another one has to see that it is overdue.
+        if leaves && self.leaves_own_calls() && (io_timeout_ns == 0 || self.drive().is_ok()) {
+            return Offer::of(bio, blocking.mailbox.owner());
+        }
+        Offer::NONE
+    }
 }
 
 #[cfg(test)]
-#[path = "wait_models.rs"]
 pub(crate) mod models;
+#[cfg(test)]
+mod take_back_models;

@@ -1,4 +1,4 @@
-//! Tests of rings. Tests for all drivers of files are in `driver/wait_tests.rs`.
+//! Tests of rings. Tests for all drivers of files are in `driver/tests/wait.rs`.
 
 mod again;
 mod answers;

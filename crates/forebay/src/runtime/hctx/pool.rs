@@ -1,10 +1,8 @@
 //! Part of a turn that shares tags with other disks.
 
-use super::{Hctx, Token};
+use super::{At, Hctx, Token};
 use crate::runtime::primitive::{AtomicBool, Ordering};
-use crate::runtime::shared::Shared;
-use crate::runtime::tag_pool::{self, TagPool, Woken};
-use crate::runtime::wait::At;
+use crate::runtime::tag_pool::{self, PoolDisk, TagPool, Woken};
 use forebay_core::{Commit, Gates, Turned, WaitId, wait};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -23,7 +21,7 @@ pub(crate) struct PoolUser {
 }
 
 impl PoolUser {
-    pub(crate) fn new(pool: &Arc<TagPool>, disk: &Weak<Shared>) -> PoolUser {
+    pub(crate) fn new(pool: &Arc<TagPool>, disk: Weak<dyn PoolDisk>) -> PoolUser {
         let is_putting = Arc::new(AtomicBool::new(false));
         let id = pool.join(disk, &is_putting);
         PoolUser { pool: Arc::clone(pool), id, is_hungry: false, nr_wake_ups: None, is_putting }

@@ -8,9 +8,8 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
+use crate::runtime::spare;
 use crate::runtime::tag_pool::{self, Woken};
-use crate::runtime::thread;
-use crate::runtime::wait::At;
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Turning};
 use forebay_core::{Commit, Gates, QueuedBio, RunState, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
@@ -81,16 +80,10 @@ impl<'a> Token<'a> {
             // come first: a waker may wait for a lock that one of them holds.
             wakes.iter().for_each(Wake::fire_thread);
             wakes.drain(..).for_each(Wake::fire_task);
-            thread::put_spare(wakes);
+            spare::put_spare(wakes);
         }
         abort.disarm();
         (disks.capacity() > 0).then_some(disks)
-    }
-
-    /// Releases the token; runs turns first as long as something is published meanwhile.
-    #[inline]
-    pub(crate) fn finish(self) {
-        wait::finish(&mut At::new(self.hctx), self);
     }
 
     /// Leaves the requests that turns have issued and not committed to the wait beside the driver
@@ -100,11 +93,6 @@ impl<'a> Token<'a> {
         let inner = &mut **self;
         inner.core.leave_to_wait(&mut *inner.driver);
         inner.driver.has_ready()
-    }
-
-    /// Commits the requests that turns have issued and not committed.
-    pub(crate) fn commit(&mut self) {
-        wait::commit_and_turn(&mut At::new(self.hctx), self);
     }
 
     /// Commits, and returns whether the commit has completed requests that neither a descriptor nor
@@ -143,24 +131,27 @@ impl<'a> Token<'a> {
         self.driver.kick();
     }
 
-    /// Runs one turn: accepts the requests in the inbox and those that `ctx` sends, makes all
-    /// possible progress, and delivers the ended bios. Bios of `own`, the caller's queue, go to
-    /// `own` directly. All others go to their mailboxes.
+    /// Runs one turn, without requests or bios of the calling thread.
+    pub(crate) fn turn(&mut self, now: u64, commit: Commit) -> Turned {
+        wait::turn(&mut self.turning(now, None, None), commit)
+    }
+
+    /// Returns the steps of a turn that also accepts the requests that `ctx` sends. Ended bios of
+    /// `own`, the caller's queue, go to `own` directly. All others go to their mailboxes.
     #[inline]
-    pub(crate) fn turn(
-        &mut self,
+    pub(crate) fn turning<'t, 'q>(
+        &'t mut self,
         now: u64,
-        commit: Commit,
-        ctx: Option<&mut SoftwareQueue>,
-        own: Option<&mut Ready>,
-    ) -> Turned {
+        ctx: Option<&'q mut SoftwareQueue>,
+        own: Option<&'q mut Ready>,
+    ) -> TokenTurn<'t, 'a, 'q> {
         let is_polled = self.hctx.is_polled.load(Ordering::Relaxed);
-        wait::turn(&mut TokenTurn { token: self, now, is_polled, ctx, own }, commit)
+        TokenTurn { token: self, now, is_polled, ctx, own }
     }
 
     /// Records a wake-up to be made after the token is released.
     pub(super) fn add_wake(&mut self, wake: Wake) {
-        self.wakes.get_or_insert_with(thread::take_spare).push(wake);
+        self.wakes.get_or_insert_with(spare::take_spare).push(wake);
     }
 
     /// Delivers ended bios to their mailboxes, and those of `own` to it. Returns whether a leader
@@ -187,7 +178,7 @@ impl<'a> Token<'a> {
 }
 
 /// A turn of the token holder.
-struct TokenTurn<'t, 'a, 'q> {
+pub(crate) struct TokenTurn<'t, 'a, 'q> {
     token: &'t mut Token<'a>,
     now: u64,
     /// An event loop watches a descriptor of the context.

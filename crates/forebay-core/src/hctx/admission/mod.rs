@@ -1,0 +1,340 @@
+//! Admission of requests to a hardware context, and the places where they wait for tags.
+//!
+//! Under `wake=fair` bios wait for tags in the backlog, in the order of arrival, and no thread is
+//! woken for a tag. Under the other policies threads wait ([`thread_queues`]). Bios of a class that
+//! may not have every tag wait in [`classes`]. If the policies need neither, there is no
+//! [`Admission`], and the cost is one check of an `Option`.
+
+mod classes;
+pub(super) mod gather;
+mod owner_queues;
+mod thread_queues;
+
+use crate::bio::BioFlags;
+use crate::ctx::SoftwareQueue;
+use crate::hctx::admission::classes::TagClasses;
+use crate::hctx::admission::thread_queues::ThreadQueues;
+use crate::hctx::{HardwareContext, Turn};
+use crate::plant::plants;
+use crate::policy::Policy;
+use crate::request::Steps;
+use crate::request::{QueuedBio, Request};
+use crate::tag::{Tag, WaitId};
+use alloc::boxed::Box;
+
+/// The requests that wait for tags outside the backlog.
+#[derive(Debug)]
+pub(super) struct Admission {
+    classes: TagClasses,
+    /// `None` if bios wait.
+    threads: Option<ThreadQueues>,
+}
+
+/// The outcome of an attempt to get a tag for a request.
+pub(super) enum Admitted {
+    /// The tag, and whether the request waited for it in the queue of its thread.
+    Tag(Tag, bool),
+    /// There is no tag. The request stays in the backlog.
+    NoTag,
+    /// Its class may have no tag now. The request was moved out of the backlog and made way for
+    /// others.
+    WaitsElsewhere,
+}
+
+impl Admission {
+    /// Creates it for a set of `depth` tags of which `nr_requests` may be in use. Returns `None` if
+    /// the policy does not need it.
+    pub(super) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
+        let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
+        let threads = ThreadQueues::new(policy.wake, nr_requests - nr_reserved);
+        let is_needed = threads.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
+        let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
+        is_needed.then(|| Box::new(Admission { classes, threads }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.classes.is_empty() && self.threads.as_ref().is_none_or(ThreadQueues::is_empty)
+    }
+
+    /// Returns all requests that wait here.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.classes.iter().chain(self.threads.iter().flat_map(ThreadQueues::iter))
+    }
+}
+
+impl HardwareContext {
+    /// Accepts a request. It stays outside if `enter` is false, or if others are outside already.
+    /// NOWAIT requests have a list of their own.
+    #[inline]
+    pub fn accept(&mut self, rq: Request, enter: bool) {
+        if rq.is_nowait() {
+            self.nowait.push_back(rq);
+        } else if enter && (self.outside.is_empty() || plants!(PassOutside)) {
+            self.let_in(rq);
+        } else {
+            self.outside.push_back(rq);
+        }
+    }
+
+    /// Lets a request in, to wait for its tag.
+    #[inline]
+    pub(super) fn let_in(&mut self, rq: Request) {
+        let Some(admission) = &mut self.admission else {
+            self.has_special |= !rq.is_whole_data();
+            return self.incoming.push(rq);
+        };
+        if rq.steps.current() == Some(Steps::PRE) {
+            // A flush takes no tag, so it waits for none (F6). This turn moves it to the machine.
+            return self.backlog.push_back(rq);
+        }
+        let Some(rq) = admission.classes.keep_reserved(rq) else { return };
+        match &mut admission.threads {
+            None => self.backlog.push_back(rq),
+            Some(threads) => threads.push(rq, &self.splits),
+        }
+    }
+
+    /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
+    #[inline]
+    pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
+        let is_empty = self.outside.is_empty() && self.incoming.is_empty();
+        if enter && is_empty && !ctx.has_special() && self.admission.is_none() {
+            ctx.move_outgoing(&mut self.incoming);
+        } else {
+            ctx.outgoing().for_each(|rq| self.accept(rq, enter));
+        }
+    }
+
+    /// Accepts a list of bios that came from another thread.
+    pub fn accept_bios(&mut self, first: Box<QueuedBio>, enter: bool) {
+        self.accept(Request::of_bios(first), enter);
+    }
+
+    /// Returns whether a request waits that goes before `rq`, a new one.
+    pub(super) fn has_elder(&self, rq: &Request) -> bool {
+        if let Some(Admission { classes, .. }) = self.admission.as_deref()
+            && classes.may_reserve(rq.flags)
+        {
+            return classes.has_reserved();
+        }
+        // Background bios wait for their own class, and hold up no others.
+        !self.backlog.is_empty() || self.threads().is_some_and(|threads| !threads.is_empty())
+    }
+
+    /// Puts the tag of a request that has these flags.
+    #[inline]
+    pub(super) fn put_tag(&mut self, tag: Tag, flags: BioFlags) {
+        self.tags.put(tag);
+        if let Some(admission) = &mut self.admission {
+            admission.classes.note_put(flags);
+        }
+    }
+
+    /// Returns how many tags a request with these flags could get now.
+    pub(super) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
+        match &self.admission {
+            None => self.tags.nr_free(0),
+            Some(admission) => admission.classes.nr_free(&self.tags, flags),
+        }
+    }
+
+    fn threads(&self) -> Option<&ThreadQueues> {
+        self.admission.as_ref()?.threads.as_ref()
+    }
+
+    /// Marks all threads that wait for tags as running (H3).
+    pub(super) fn awake_all(&mut self) {
+        let HardwareContext { admission, splits, .. } = self;
+        if let Some(threads) = admission.as_mut().and_then(|admission| admission.threads.as_mut()) {
+            threads.awake_all(splits);
+        }
+    }
+
+    fn threads_mut(&mut self) -> Option<&mut ThreadQueues> {
+        self.admission.as_mut()?.threads.as_mut()
+    }
+
+    /// Sets the policy by which threads wait for tags to the first version of stash-and-wake, which
+    /// can hang ([`TagWaits::stash_v1`](crate::TagWaits::stash_v1)). For simulators only.
+    ///
+    /// # Panics
+    /// Panics if threads wait for tags already.
+    pub fn emulate_stash_v1(&mut self) {
+        if let Some(threads) = self.threads_mut() {
+            threads.emulate_stash_v1();
+        }
+    }
+
+    /// Marks the thread of `id`, the owner of its bios, as running. The thread tries again to get
+    /// tags for the requests left in its queue. The caller runs a turn afterwards.
+    pub fn awake(&mut self, id: WaitId) {
+        if let Some(threads) = self.threads_mut() {
+            threads.awake(id);
+        }
+    }
+
+    /// Returns whether bios of this owner wait in the queue of their thread. The thread sleeps
+    /// until it is woken for them. Always false under `wake=fair`.
+    pub fn lacks_tags(&self, id: WaitId) -> bool {
+        self.threads().is_some_and(|threads| threads.has(id))
+    }
+
+    /// Returns whether threads wait for tags, instead of their bios.
+    #[inline]
+    pub fn has_lines(&self) -> bool {
+        self.threads().is_some()
+    }
+
+    /// Passes to `out` the owners that began (true) or ceased (false) to lack tags since the last
+    /// call, in order.
+    pub fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
+        if let Some(threads) = self.threads_mut() {
+            threads.take_changes(out);
+        }
+    }
+
+    /// Passes to `out` the owners whose threads the wake policy has chosen since the last call.
+    /// Called after each turn, and after [`set_nr_requests`](Self::set_nr_requests).
+    pub fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
+        if let Some(threads) = self.threads_mut() {
+            threads.take_woken(out);
+        }
+    }
+
+    /// Sets how many tags may be in use. Tags beyond the new limit stay in use until they are put.
+    /// The caller runs a turn afterwards. Counterpart in Linux: `blk_mq_update_nr_requests`.
+    ///
+    /// # Panics
+    /// Panics if `nr_requests` is 0 or more than the depth.
+    pub fn set_nr_requests(&mut self, nr_requests: u32) {
+        let nr_reserved = self.policy.nr_reserved.min(nr_requests.saturating_sub(1));
+        let nr_more = nr_requests.saturating_sub(self.tags.nr_requests());
+        if let Some(threads) = self.threads_mut() {
+            // T6: the batch shrinks first.
+            let nr_woken = threads.resize(nr_requests - nr_reserved) + threads.wake(nr_more);
+            self.counters.tag_wakeups.add(nr_woken);
+        }
+        self.tags.set_nr_requests(nr_requests);
+        if let Some(admission) = &mut self.admission {
+            admission.classes.set_nr_reserved(nr_reserved);
+        }
+    }
+}
+
+/// For a context that shares its tags with others. The code that enforces the shares calls these
+/// functions.
+impl HardwareContext {
+    /// Limits the tags that the context may have for now, in addition to the limit of
+    /// `nr_requests`.
+    pub fn set_tag_limit(&mut self, limit: u32) {
+        self.tags.set_limit(limit);
+    }
+
+    /// Gives the tags that the context does not use back to the set, and returns their number. The
+    /// caller then checks for waiters (T2).
+    pub fn give_back_tags(&mut self) -> u32 {
+        self.tags.give_back()
+    }
+
+    /// Returns whether a turn since the last call found no tag for a request, and requests still
+    /// wait.
+    pub fn wants_tags(&mut self) -> bool {
+        self.tags.take_short() && self.has_waiting()
+    }
+
+    /// Returns the number of tags in use.
+    pub fn nr_busy_tags(&self) -> u32 {
+        self.tags.nr_busy()
+    }
+}
+
+impl Turn<'_> {
+    /// Moves a request to the backlog that waits elsewhere and may be issued now. Returns whether
+    /// the backlog has any.
+    #[inline]
+    pub(super) fn stock_backlog(&mut self) -> bool {
+        if self.hctx.admission.is_some() {
+            self.stock_from_elsewhere();
+        }
+        !self.hctx.backlog.is_empty()
+    }
+
+    #[cold]
+    fn stock_from_elsewhere(&mut self) {
+        let HardwareContext { admission, backlog, counters, device, .. } = &mut *self.hctx;
+        let Some(Admission { classes, threads }) = admission.as_deref_mut() else { return };
+        classes.move_one(backlog, device.is_failed());
+        if let Some(threads) = threads
+            && backlog.is_empty()
+        {
+            counters.tag_wakeups.add(threads.move_one(backlog));
+        }
+    }
+
+    /// Gets a tag for the oldest request of the backlog, which has these flags.
+    #[cold]
+    pub(super) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
+        let HardwareContext { admission, backlog, tags, device, .. } = &mut *self.hctx;
+        let Some(Admission { classes, threads }) = admission.as_deref_mut() else {
+            return Admitted::NoTag;
+        };
+        if classes.must_wait(flags) && !device.is_failed() {
+            self.wait_for_class();
+            return Admitted::WaitsElsewhere;
+        }
+        match classes.get(tags, flags) {
+            None => Admitted::NoTag,
+            Some(tag) => Admitted::Tag(tag, {
+                threads.as_mut().is_some_and(|threads| threads.took_one(backlog.len()))
+            }),
+        }
+    }
+
+    /// Moves the oldest request of the backlog, whose class has too few tags, to the queue of its
+    /// class.
+    pub(super) fn wait_for_class(&mut self) {
+        if let Some(rq) = self.hctx.pop_backlog()
+            && let Some(Admission { classes, .. }) = self.hctx.admission.as_deref_mut()
+        {
+            classes.keep_background(rq);
+        }
+        self.stock_backlog();
+    }
+
+    /// Settles the queues of the threads after dispatch. Requests without a tag return to their
+    /// queues, and threads that found no tag go to sleep. (Behind a closed gate, or with a busy
+    /// driver, no thread has tried to get a tag, so none goes to sleep.)
+    #[cold]
+    pub(super) fn settle_threads(&mut self, is_busy: bool) {
+        let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
+        let Some(Admission { threads: Some(threads), .. }) = admission.as_deref_mut() else {
+            return;
+        };
+        for _ in 0..backlog.len() {
+            match backlog.pop_front() {
+                Some(rq) if TagClasses::is_special(rq.flags) => backlog.push_back(rq),
+                Some(rq) => threads.take_back(rq, splits),
+                None => {}
+            }
+        }
+        counters.tag_wakeups.add(threads.remove_empty());
+        if !is_busy && self.gates.dispatch {
+            counters.vain_wakeups.add(threads.sleep_all());
+        }
+        // A request that failed when it was issued has put its tag, and the next turn may be far
+        // off.
+        counters.tag_wakeups.add(threads.freed(tags.nr_busy()));
+    }
+
+    /// Wakes threads for the tags that were put since the last turn, as the wake policy decides.
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        let nr_busy = self.hctx.tags.nr_busy();
+        if self.hctx.admission.is_some()
+            && let Some(threads) = self.hctx.threads_mut()
+        {
+            let nr_woken = threads.freed(nr_busy);
+            self.hctx.counters.tag_wakeups.add(nr_woken);
+        }
+    }
+}

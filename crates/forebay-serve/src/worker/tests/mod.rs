@@ -1,0 +1,4 @@
+//! Tests of a worker that a test drives by hand, round by round.
+
+mod late;
+mod merges;

@@ -1,0 +1,8 @@
+//! Tests for several drivers: waits, time limits, cancelled requests, descriptors with a time, and
+//! requests that threads make themselves.
+
+mod cancel;
+mod due;
+mod own;
+mod timeout;
+mod wait;
