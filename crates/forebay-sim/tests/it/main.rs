@@ -3,4 +3,5 @@
 mod histories;
 mod nbd;
 mod plants;
+mod same_bytes;
 mod seeds;
