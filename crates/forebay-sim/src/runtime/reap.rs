@@ -21,7 +21,7 @@ impl Thread<'_> {
             let latency_ns = world.now() - row.queued_ns;
             self.point = self.point.max(boxed.durable_point());
             let bio = boxed.bio();
-            out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
+            out.push(Ended { slot, len: bio.len, latency_ns, result: boxed.result() });
             let reaped = checks.bios.reap(slot, self.id);
             checks.expect(reaped);
             // A command may still use the memory that the box stands for (H5).

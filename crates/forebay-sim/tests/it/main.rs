@@ -1,5 +1,6 @@
 //! The integration tests, one program.
 
+mod differential;
 mod histories;
 mod nbd;
 mod plants;
