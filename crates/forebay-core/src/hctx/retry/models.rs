@@ -1,8 +1,8 @@
 //! Models of retries and of quarantined ranges, for loom: the two contexts of the module's
 //! argument, with its letters.
 //!
-//! The device is a word without order of its own: what a thread sees of it, the orderings of the
-//! code under test have brought.
+//! The device is a word without order of its own. A thread sees its value only through the
+//! orderings of the code under test.
 
 use super::{Retries, WriteLog};
 use crate::tag::Tag;
