@@ -1,8 +1,8 @@
 //! `cargo xtask same-bytes`: runs the same seeds and crash histories in builds for two C libraries,
 //! glibc and musl, and compares their hashes.
 //!
-//! A seed must give the same run on any machine. What could break that is what the platform brings:
-//! mathematical functions, sizes, the order of hash tables, the time.
+//! A seed must give the same run on any machine. Mathematical functions of the platform, sizes, the
+//! order of hash tables or the time could break that.
 
 use std::collections::BTreeMap;
 use std::path::Path;
