@@ -1,4 +1,4 @@
-//! Scripts of the differential test: what a few threads do to a disk.
+//! Scripts of the differential test: the steps of a few threads on a disk.
 //!
 //! Two programs compile this file: the simulator, and the library's tests, which run the same
 //! scripts by threads under shuttle. Each prints the outcomes that it finds. `cargo xtask
@@ -136,7 +136,7 @@ impl Outcome {
     }
 }
 
-/// Returns the value that a sector of a bio has: bio number `nth` of a thread. 0 is an empty sector.
+/// Returns the value of a sector of a bio, which is number `nth` of a thread. 0 is an empty sector.
 pub fn value(thread: usize, nth: usize, unit: u64) -> u64 {
     (thread as u64 + 1) << 32 | (nth as u64) << 16 | unit
 }

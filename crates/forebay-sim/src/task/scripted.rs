@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// The longest time until the first step of a task, ns.
 const START_NS: [u64; 3] = [1, 1_000, 20_000];
 
-/// What all tasks have found.
+/// The results of all tasks.
 #[derive(Debug)]
 pub(crate) struct Log {
     /// The bios of each thread: the result, and the values of the simulator that were read.
