@@ -16,6 +16,7 @@ mod beside;
 mod ci;
 mod command;
 mod deny;
+mod differential;
 mod examples;
 mod fuzz;
 mod histories;
@@ -55,6 +56,7 @@ cargo xtask <command>
   mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   sessions             NBD clients, good and bad ones, and a server, from many seeds
+  differential         scripts by the library's threads and by the simulator, compared
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a sixth of the known bugs, planted in a copy, must fail their tests
@@ -95,6 +97,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["mutants"] => mutants::run(),
         ["sessions"] => sessions::run(),
         ["plants"] => plants::run(),
+        ["differential"] => differential::run(),
         ["same-bytes"] => same_bytes::run(),
         ["histories"] => histories::run(),
         ["histories", "--all"] => histories::run_all(),
