@@ -108,7 +108,7 @@ fn reads_beside_their_limits(nr_threads: usize) {
     let others: Vec<_> = (1..nr_threads).map(read).collect();
     let mut kept = vec![read_within_the_limit(&disk)];
     kept.extend(others.into_iter().map(|thread| thread.join().unwrap()));
-    // No request is committed after this, so the device completes what it has.
+    // No request is committed after this: the device completes its last ones.
     toy.close();
     device.join().unwrap();
     disk.poll_shared();

@@ -180,7 +180,7 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 /// Sleeps for this time. In a model, where no time passes, lets other threads run: under shuttle
-/// for many steps, because a thread that comes back at once may disturb another in each of its
+/// for many steps, because a thread that continues at once may disturb another in each of its
 /// turns.
 pub(crate) fn pause_for(time: std::time::Duration) {
     #[cfg(not(any(blk_loom, blk_shuttle)))]
