@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn ended(len: u64, latency_ns: u64, result: Result<u64, BlockStatus>) -> Ended {
-        Ended { len, latency_ns, result }
+        Ended { slot: 0, len, latency_ns, result }
     }
 
     #[test]
