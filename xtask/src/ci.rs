@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     Step { name: "tsan", action: Action::BesideByNightly },
     Step { name: "histories", action: Action::Beside },
     Step { name: "sessions", action: Action::Beside },
+    Step { name: "same-bytes", action: Action::Beside },
     Step { name: "plants", action: Action::Beside },
     Step { name: "planted", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },

@@ -6,6 +6,7 @@ use crate::suite::{self, Suite};
 
 const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --test loom", names: &[], skips: &[] },
+    Suite { target: "--package forebay-core --lib", names: &["models"], skips: &[] },
     Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] },
 ];
 

@@ -17,6 +17,7 @@ mod ci;
 mod circles;
 mod command;
 mod deny;
+mod differential;
 mod examples;
 mod fuzz;
 mod histories;
@@ -28,6 +29,7 @@ mod nightly;
 mod patched;
 mod planted;
 mod plants;
+mod same_bytes;
 mod sessions;
 mod shuttle;
 mod suite;
@@ -56,6 +58,8 @@ cargo xtask <command>
   mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   sessions             NBD clients, good and bad ones, and a server, from many seeds
+  differential         scripts by the library's threads and by the simulator, compared
+  same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a sixth of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
@@ -67,7 +71,7 @@ cargo xtask <command>
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last ten beside each other: ";
+Steps of ci, in order; the last eleven beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -96,6 +100,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["mutants"] => mutants::run(),
         ["sessions"] => sessions::run(),
         ["plants"] => plants::run(),
+        ["differential"] => differential::run(),
+        ["same-bytes"] => same_bytes::run(),
         ["histories"] => histories::run(),
         ["histories", "--all"] => histories::run_all(),
         ["planted"] => planted::run_part(),

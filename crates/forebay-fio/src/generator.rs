@@ -16,6 +16,7 @@
 mod directions;
 mod map;
 mod positions;
+mod power;
 pub mod sizes;
 pub mod skew;
 mod stream;

@@ -225,6 +225,11 @@ impl Device {
             return self.blocks.at_mut(block).before;
         }
         let block = block + u64::from(self.shows(Plant::MisdirectedRead));
+        self.value(block)
+    }
+
+    /// Returns the present value of a block.
+    pub(crate) fn value(&self, block: u64) -> u64 {
         self.blocks.at(block).map_or(0, |block| block.value)
     }
 

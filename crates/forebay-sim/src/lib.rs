@@ -15,6 +15,8 @@
 //! requests, vanish, or do not read. It checks what the clients see, and that no resource is
 //! leaked.
 //!
+//! [`differential`] runs scripts whose outcomes are compared with those of the library's threads.
+//!
 //! [`sectors`] checks logs of reads and writes from any source: tests of drivers and servers use it
 //! too.
 //!
@@ -37,6 +39,7 @@ mod coroutine;
 mod cpu_costs;
 mod device;
 mod device_spec;
+pub mod differential;
 mod driver;
 mod engine;
 mod file;
@@ -137,9 +140,15 @@ fn run(
     let mut tasks: Vec<_> = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
     let worker = world.run_queue.as_ref().map(|run_queue| run_queue.task);
     tasks.extend(worker.map(|id| Task::new(Rc::clone(&world), id, task::worker::run)));
+    run_tasks(&world, tasks)?;
+    Ok(world.summary())
+}
+
+/// Runs tasks to their ends.
+fn run_tasks(world: &Rc<World>, tasks: Vec<Task>) -> Result<(), Box<Violation>> {
     #[cfg(forebay_plant)]
     {
-        let world = Rc::clone(&world);
+        let world = Rc::clone(world);
         forebay_core::plant::choose(Some(Box::new(move |bug| world.plants(Plant::Core(bug)))));
     }
     // The core's assertions are checkers too.
@@ -149,8 +158,7 @@ fn run(
     // A rule that was broken earlier is the cause of the panic.
     let outcome = outcome
         .unwrap_or_else(|panic| Err(world.take_broken().unwrap_or_else(|| assertion(&*panic))));
-    outcome.map_err(|broken| Box::new(world.violation(broken)))?;
-    Ok(world.summary())
+    outcome.map_err(|broken| Box::new(world.violation(broken)))
 }
 
 fn assertion(panic: &(dyn Any + Send)) -> Broken {

@@ -173,8 +173,9 @@ impl Trace {
     }
 }
 
+/// Adds a word to a hash.
 #[inline]
-fn mix(hash: u64, word: u64) -> u64 {
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 29)
 }

@@ -97,7 +97,8 @@ impl BioQueue {
         BioQueue::on(shared, ctx)
     }
 
-    fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
+    /// Creates a queue with this state of its thread.
+    pub(crate) fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
         let ready = Ready::of_thread();
         ctx.open_queue(&shared, &ready);
         BioQueue { shared, ctx, ready, free: Vec::new(), bufs: Vec::new(), len: 0, poll: None }

@@ -37,6 +37,8 @@
 //! concurrent with that request in any case.
 
 mod counts;
+#[cfg(all(test, blk_loom))]
+mod models;
 
 pub(crate) use counts::Counts;
 

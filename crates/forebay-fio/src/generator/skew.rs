@@ -5,6 +5,7 @@
 //! The ranks of `zipf`, `pareto` and `normal` are scattered over the region: fio hashes them, so
 //! that some ranks share a block; here a bijection does it, so that none do.
 
+use super::power::{logarithm, power};
 use crate::permutation::Permutation;
 use crate::random::Xoshiro256;
 
@@ -59,7 +60,7 @@ enum Shape {
         eta: f64,
     },
     Pareto {
-        power: f64,
+        exponent: f64,
     },
     Normal {
         dev: u64,
@@ -80,11 +81,13 @@ impl Skew {
         let shape = match distribution {
             Distribution::Random => Shape::Even,
             Distribution::Zipf(theta) => {
-                let (zetan, zeta2) = (zeta(blocks, *theta), 1.0 + 0.5_f64.powf(*theta));
-                let eta = (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - zeta2 / zetan);
+                let (zetan, zeta2) = (zeta(blocks, *theta), 1.0 + power(0.5, *theta));
+                let eta = (1.0 - power(2.0 / n, 1.0 - theta)) / (1.0 - zeta2 / zetan);
                 Shape::Zipf { theta: *theta, zetan, eta }
             }
-            Distribution::Pareto(h) => Shape::Pareto { power: h.ln() / (1.0 - h).ln() },
+            Distribution::Pareto(h) => {
+                Shape::Pareto { exponent: logarithm(*h) / logarithm(1.0 - h) }
+            }
             Distribution::Normal(percent) => {
                 Shape::Normal { dev: ((n * percent / 100.0).ceil() as u64).min(blocks / 2) }
             }
@@ -108,13 +111,15 @@ impl Skew {
                 let z = u * zetan;
                 if z < 1.0 {
                     0
-                } else if z < 1.0 + 0.5_f64.powf(*theta) {
+                } else if z < 1.0 + power(0.5, *theta) {
                     1
                 } else {
-                    (n * (eta * u - eta + 1.0).powf(1.0 / (1.0 - theta))) as u64
+                    (n * power(eta * u - eta + 1.0, 1.0 / (1.0 - theta))) as u64
                 }
             }
-            Shape::Pareto { power } => ((n - 1.0) * unit(&mut self.draws).powf(*power)) as u64,
+            Shape::Pareto { exponent } => {
+                ((n - 1.0) * power(unit(&mut self.draws), *exponent)) as u64
+            }
             Shape::Normal { dev } => {
                 /// So many even draws make a mean that is near enough to normal.
                 const MEAN_OF: u64 = 12;
@@ -136,11 +141,11 @@ fn unit(draws: &mut Xoshiro256) -> f64 {
 fn zeta(n: u64, theta: f64) -> f64 {
     const EXACT: u64 = 1 << 13;
     let exact = n.min(EXACT);
-    let mut sum: f64 = (1..=exact).map(|k| (k as f64).powf(-theta)).sum();
+    let mut sum: f64 = (1..=exact).map(|k| power(k as f64, -theta)).sum();
     if n > exact {
         let (from, to) = (exact as f64, n as f64);
-        sum += (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta);
-        sum += (to.powf(-theta) - from.powf(-theta)) / 2.0;
+        sum += (power(to, 1.0 - theta) - power(from, 1.0 - theta)) / (1.0 - theta);
+        sum += (power(to, -theta) - power(from, -theta)) / 2.0;
     }
     sum
 }

@@ -11,7 +11,7 @@ use super::{Verdict, broken, rules};
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio};
 use std::collections::VecDeque;
 
-pub(crate) use row::{BioRow, OFFSET_BITS, SLOT_SHIFT, Stage, Unit};
+pub(crate) use row::{BioRow, OFFSET_BITS, SLOT_SHIFT, Stage, Unit, split_value};
 
 /// All boxes.
 #[derive(Debug)]

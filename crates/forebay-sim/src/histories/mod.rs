@@ -28,6 +28,7 @@ mod script;
 
 use crate::Plant;
 use crate::check::Broken;
+use crate::trace;
 use choices::Choices;
 use forebay_core::FlushPolicy;
 use rig::Rig;
@@ -234,11 +235,13 @@ pub struct Report {
     pub nr_paths: u64,
     /// Events after which every possible state after a crash was checked. Each event counts once.
     pub nr_crash_points: u64,
+    /// The hash over all events of all paths.
+    pub hash: u64,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { nr_scripts, nr_paths, nr_crash_points } = self;
+        let Report { nr_scripts, nr_paths, nr_crash_points, .. } = self;
         write!(f, "{nr_scripts} scripts, {nr_paths} paths, {nr_crash_points} crash points")
     }
 }
@@ -248,6 +251,7 @@ impl std::ops::AddAssign for Report {
         self.nr_scripts += other.nr_scripts;
         self.nr_paths += other.nr_paths;
         self.nr_crash_points += other.nr_crash_points;
+        self.hash = trace::mix(self.hash, other.hash);
     }
 }
 
@@ -314,6 +318,7 @@ fn explore_script(
         let verdict = rig.run(script, scope, &mut choices);
         report.nr_paths += 1;
         report.nr_crash_points += rig.nr_crash_points;
+        report.hash = trace::mix(report.hash, rig.hash());
         if let Err(Broken { rule, what }) = verdict {
             let path = rig.events.iter().map(ToString::to_string).collect();
             return Err(Box::new(Fault { rule, what, setting: *setting, path }));

@@ -237,6 +237,11 @@ impl Rig {
         (self.nr_failures, self.nr_write_back_errors) = (0, 0);
     }
 
+    /// Returns the hash over the events of the last path.
+    pub(crate) fn hash(&self) -> u64 {
+        self.checks.trace.hash()
+    }
+
     /// Runs one path through the script, to the end.
     pub(crate) fn run(
         &mut self,

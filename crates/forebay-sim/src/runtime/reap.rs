@@ -22,6 +22,7 @@ impl Thread<'_> {
             self.point = self.point.max(boxed.durable_point());
             let bio = boxed.bio();
             out.push(Ended {
+                slot,
                 serial: bio.user_data,
                 len: bio.len,
                 ended_ns: row.ended_ns,

@@ -27,6 +27,13 @@ impl Thread<'_> {
         serial
     }
 
+    /// Adds a box for the next bio. Returns its number.
+    pub(crate) fn add_box(&mut self) -> u32 {
+        let number = self.world.checks().bios.new_row(self.id);
+        self.free.push(QueuedBio::new(self.id as u64, number));
+        number
+    }
+
     fn submit_one(&mut self, mut io: Io) -> Option<u64> {
         self.step();
         let world = Rc::clone(&self.world);

@@ -35,6 +35,8 @@ pub(crate) struct Io {
 /// An I/O that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
+    /// The number of its box, which the task may fill again.
+    pub(crate) slot: u32,
     /// The number that its submission returned.
     pub(crate) serial: u64,
     pub(crate) len: u64,
@@ -249,6 +251,19 @@ impl<'a> Thread<'a> {
         };
         self.world.fail(verdict);
         self.check_has_sent();
+    }
+
+    /// Acknowledges the loss of a failed flush, if there is one.
+    pub(crate) fn acknowledge(&self) {
+        let world = &self.world;
+        if world.device_state.durability().lost().is_some() {
+            world.check_place();
+        }
+        if let Some(lost) = world.device_state.durability().acknowledge_loss() {
+            let mut checks = world.checks();
+            checks.note(Kind::Acknowledge, lost.after, lost.up_to);
+            checks.acknowledge(lost);
+        }
     }
 
     /// Leaves the disk: the task's plugged bios are submitted and end, and another task may take

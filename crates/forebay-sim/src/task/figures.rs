@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn ended(serial: u64, len: u64, result: Result<u64, BlockStatus>) -> Ended {
-        Ended { serial, len, ended_ns: 0, waited_ns: 0, latency_ns: 0, result }
+        Ended { slot: 0, serial, len, ended_ns: 0, waited_ns: 0, latency_ns: 0, result }
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Tasks: one draws its actions from the seed, one runs a fio job, one performs timed events.
+//! Tasks: one draws its actions from the seed, one runs a fio job, one performs timed events, one
+//! runs a script.
 
 pub(crate) mod events;
 pub(crate) mod figures;
 pub(crate) mod interrupts;
 pub(crate) mod job;
 pub(crate) mod random;
+pub(crate) mod scripted;
 pub(crate) mod worker;

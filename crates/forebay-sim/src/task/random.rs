@@ -122,15 +122,7 @@ impl RandomTask<'_> {
     }
 
     fn revive(&self) {
-        let world = &self.thread.world;
-        if world.device_state.durability().lost().is_some() {
-            world.check_place();
-        }
-        if let Some(lost) = world.device_state.durability().acknowledge_loss() {
-            let mut checks = world.checks();
-            checks.note(Kind::Acknowledge, lost.after, lost.up_to);
-            checks.acknowledge(lost);
-        }
+        self.thread.acknowledge();
         if self.thread.world.device_state.is_failed() {
             self.thread.world.device_state.revive();
             self.thread.world.note(Kind::Revive, 0, 0);

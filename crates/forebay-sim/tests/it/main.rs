@@ -1,7 +1,9 @@
 //! The integration tests, one program.
 
 mod costs;
+mod differential;
 mod histories;
 mod nbd;
 mod plants;
+mod same_bytes;
 mod seeds;

@@ -5,7 +5,7 @@
 
 use crate::error::FreezeError;
 use crate::runtime::hctx::Hctx;
-use crate::runtime::primitive::{lock, thread};
+use crate::runtime::primitive::{self, lock, thread};
 use crate::runtime::shared::Shared;
 use forebay_core::wait::{self, Gated, Holds};
 use forebay_core::{Gate, RunState};
@@ -149,7 +149,7 @@ impl Gated for Gates<'_> {
                 left => left.min(PATIENCE),
             },
         };
-        std::thread::sleep(left);
+        primitive::pause_for(left);
         Ok(())
     }
 }

@@ -179,6 +179,19 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
+/// Sleeps for this time. In a model, where no time passes, lets other threads run: under shuttle
+/// for many steps, because a thread that continues at once may disturb another in each of its
+/// turns.
+pub(crate) fn pause_for(time: std::time::Duration) {
+    #[cfg(not(any(blk_loom, blk_shuttle)))]
+    thread::sleep(time);
+    #[cfg(any(blk_loom, blk_shuttle))]
+    {
+        let _ = time;
+        (0..if cfg!(blk_loom) { 1 } else { 64 }).for_each(|_| thread::yield_now());
+    }
+}
+
 /// Runs a test's `body` under the back end: in every interleaving (loom), in many random ones
 /// (shuttle), or repeatedly (std). Loom supports at most five threads and few steps. A busy loop
 /// ends under no model checker.

@@ -9,11 +9,16 @@
 //! No time passes in a model. A wait with a timeout returns at once if the device is busy at times
 //! ([`How::nr_busy`]): then only the timeout ends it. Otherwise the timeout never ends a wait: a
 //! lost wake-up must show as a deadlock, and not be hidden by a leader that tries again every 3 ms.
+//! A wait with a deadline ([`How::flush_pending_ns`], [`How::io_timeout_ns`]) returns at once.
 //!
 //! Each bio has a page, which the device writes when it completes the request. So a checker sees
 //! whether the device's write happens before the owner's read after the bio has ended.
 // It dereferences the addresses of segments.
 #![allow(unsafe_code)]
+
+mod contents;
+
+pub(crate) use contents::{Contents, draw_nap};
 
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
@@ -25,9 +30,10 @@ use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::TagPool;
 use crate::runtime::thread::Ctx;
+use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
-    RunQueuePolicy, Segment, Tag, WakePolicy,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy,
+    QueueLimits, QueuedBio, RunQueuePolicy, Segment, Tag, WakePolicy,
 };
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -52,6 +58,11 @@ pub(crate) struct How {
     /// The device has a volatile cache, and accepts a flush only when no other command is in
     /// flight.
     pub(crate) flushes_alone: bool,
+    /// If not 0, the device has a volatile cache, and a pending flush waits for other writes at
+    /// most this long (F6).
+    pub(crate) flush_pending_ns: u64,
+    /// If not 0, the time limit of requests; a request that is over it is given up at once.
+    pub(crate) io_timeout_ns: u64,
     /// The device has a descriptor, which is never readable: models call [`Toy::has_done`] instead.
     pub(crate) has_fd: bool,
 }
@@ -78,12 +89,16 @@ pub(crate) const AT_ONCE: How = How {
     wake: WakePolicy::Fair,
     run_queue: RunQueuePolicy::Dedupe,
     flushes_alone: false,
+    flush_pending_ns: 0,
+    io_timeout_ns: 0,
     has_fd: false,
 };
 
 /// A toy device.
 pub(crate) struct Toy {
     how: How,
+    limits: QueueLimits,
+    has_contents: bool,
     state: Mutex<State>,
     /// Wakes the thread that waits beside the driver.
     completed: Condvar,
@@ -99,6 +114,9 @@ struct State {
     taken_back: Vec<AtDevice>,
     at_device: Vec<AtDevice>,
     done: Vec<AtDevice>,
+    contents: Option<Contents>,
+    /// The thread of the device ends once it has no requests.
+    is_closed: bool,
     is_kicked: bool,
     /// Total number of completions and kicks.
     nr_posted: u64,
@@ -107,9 +125,12 @@ struct State {
 
 struct AtDevice {
     tag: Tag,
-    /// `None` for a flush.
-    page: Option<usize>,
+    op: Op,
+    start: u64,
     len: u64,
+    /// The addresses of its pages, one for each sector. A flush has none.
+    pages: Vec<usize>,
+    result: Result<u64, BlockStatus>,
 }
 
 /// The buffer of a read.
@@ -122,11 +143,20 @@ unsafe impl Sync for Page {}
 impl Page {
     /// Returns a bio that reads into it.
     pub(crate) fn bio(&self) -> Bio {
-        let addr = std::ptr::from_ref(self).expose_provenance();
-        Bio::data(Op::Read, 0, Segment { addr, len: 512 })
+        Bio::data(Op::Read, 0, Segment { addr: self.addr(), len: 512 })
     }
 
-    /// Returns how often the device wrote it.
+    /// Returns a page with a value, for a device with contents.
+    pub(crate) fn of(value: u64) -> Page {
+        Page(UnsafeCell::new(value))
+    }
+
+    /// Returns its address.
+    pub(crate) fn addr(&self) -> usize {
+        std::ptr::from_ref(self).expose_provenance()
+    }
+
+    /// Returns how often the device wrote it; or its value, if the device has contents.
     pub(crate) fn nr_written(&self) -> u64 {
         // SAFETY: called by the owner, which has seen the end of the bio.
         self.0.with(|nr| unsafe { *nr })
@@ -142,12 +172,48 @@ impl Page {
         // SAFETY: the device has exclusive access to the page.
         page.0.with_mut(|nr| unsafe { *nr += 1 });
     }
+
+    /// Sets the value of a page. Called by the device.
+    ///
+    /// # Safety
+    /// `addr` is the address of a page of a read that is at the device.
+    unsafe fn set(addr: usize, value: u64) {
+        // SAFETY: the caller's obligation.
+        let page = unsafe { &*std::ptr::with_exposed_provenance::<Page>(addr) };
+        // SAFETY: the device has exclusive access to the page.
+        page.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    /// Returns the value of a page. Called by the device.
+    ///
+    /// # Safety
+    /// `addr` is the address of a page of a write that is at the device.
+    unsafe fn get(addr: usize) -> u64 {
+        // SAFETY: the caller's obligation.
+        let page = unsafe { &*std::ptr::with_exposed_provenance::<Page>(addr) };
+        page.nr_written()
+    }
 }
 
 impl Toy {
     pub(crate) fn new(how: How) -> Arc<Toy> {
-        let (state, completed, committed) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Arc::new(Toy { how, state, completed, committed })
+        let limits = QueueLimits::default()
+            .capacity_bytes(None)
+            .volatile_cache(how.flushes_alone || how.flush_pending_ns > 0)
+            .flush_queueable(!how.flushes_alone);
+        Toy::with(how, limits, None)
+    }
+
+    /// Creates a device with contents. [`Toy::serve`] completes its requests.
+    pub(crate) fn with_contents(limits: QueueLimits, how: How, contents: Contents) -> Arc<Toy> {
+        Toy::with(How { by: By::Thread, ..how }, limits, Some(contents))
+    }
+
+    fn with(how: How, limits: QueueLimits, contents: Option<Contents>) -> Arc<Toy> {
+        let has_contents = contents.is_some();
+        let state = Mutex::new(State { contents, ..State::default() });
+        let (completed, committed) = (Condvar::new(), Condvar::new());
+        Arc::new(Toy { how, limits, has_contents, state, completed, committed })
     }
 
     /// Opens a disk on a new device with this behaviour.
@@ -164,16 +230,20 @@ impl Toy {
         let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
         let iostats = false;
         let default = Policy::default();
-        let policy = default
+        let mut policy = default
             .nr_hw_queues(nr_hw_queues)
             .queue_depth(queue_depth)
             .wake(wake)
             .run_queue(run_queue)
             .iostats(iostats);
+        if toy.how.flush_pending_ns > 0 {
+            policy.flush_pending_ns = toy.how.flush_pending_ns;
+        }
+        (policy.io_timeout_ns, policy.io_timeout_grace_ns) = (toy.how.io_timeout_ns, 0);
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",
-            limits: toy.limits(),
+            limits: toy.limits,
             policy,
             exclusive: false,
             lock: None,
@@ -209,10 +279,10 @@ impl Toy {
         }
     }
 
-    /// Waits until a request was begun. Called by the device's thread.
-    pub(crate) fn await_request(&self) {
+    /// Waits until `nr` requests are at the device. Called by the device's thread.
+    pub(crate) fn await_requests(&self, nr: usize) {
         let mut state = lock(&self.state);
-        while state.at_device.is_empty() {
+        while state.at_device.len() < nr {
             state = self.committed.wait(state).expect("no thread panics under the lock");
         }
     }
@@ -224,9 +294,13 @@ impl Toy {
 
     /// Begins all requests that were committed, taken back, or left to a wait.
     fn begin(&self, state: &mut State) {
-        let State { left, taken_back, at_device, .. } = state;
+        let State { left, taken_back, at_device, contents, .. } = state;
+        let nr_before = at_device.len();
         at_device.append(taken_back);
         at_device.append(left);
+        if let Some(contents) = contents {
+            at_device[nr_before..].iter_mut().for_each(|rq| contents.begin(rq));
+        }
         if self.how.by == By::Thread {
             self.committed.notify_one();
         } else if state.at_device.len() >= self.how.batch {
@@ -242,11 +316,12 @@ impl Toy {
     }
 
     fn complete_batch(state: &mut State, nr: usize) {
-        let State { at_device, done, nr_posted, .. } = state;
+        let State { at_device, done, nr_posted, contents, .. } = state;
         for rq in at_device.drain(..nr).rev() {
-            if let Some(page) = rq.page {
+            match contents {
+                Some(contents) => contents.execute(&rq),
                 // SAFETY: the request is at the device.
-                unsafe { Page::write(page) };
+                None => rq.pages.iter().for_each(|page| unsafe { Page::write(*page) }),
             }
             done.push(rq);
             *nr_posted += 1;
@@ -262,11 +337,40 @@ impl Toy {
         }
     }
 
-    fn limits(&self) -> QueueLimits {
-        QueueLimits::default()
-            .capacity_bytes(None)
-            .volatile_cache(self.how.flushes_alone)
-            .flush_queueable(!self.how.flushes_alone)
+    /// Completes requests one by one, with contents in a random order, until the device is closed
+    /// and has none. Called by the device's thread.
+    pub(crate) fn serve(&self) {
+        loop {
+            if self.has_contents {
+                let nap = lock(&self.state).contents.as_mut().map_or(0, Contents::nap);
+                (0..nap).for_each(|_| thread::yield_now());
+            }
+            let mut state = lock(&self.state);
+            while state.at_device.is_empty() {
+                if state.is_closed {
+                    return;
+                }
+                state = self.committed.wait(state).expect("no thread panics under the lock");
+            }
+            let nr = state.at_device.len();
+            let place = state.contents.as_mut().map_or(0, |contents| contents.pick(nr));
+            state.at_device.swap(0, place);
+            Toy::complete_batch(&mut state, 1);
+            self.completed.notify_one();
+        }
+    }
+
+    /// Takes a command, unless the device has one beside which it does not.
+    fn take(&self, op: Op) -> bool {
+        lock(&self.state).contents.as_mut().is_none_or(|contents| contents.take(op))
+    }
+
+    /// Ends the device's thread. Returns the contents.
+    pub(crate) fn close(&self) -> Vec<u64> {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        self.committed.notify_one();
+        state.contents.as_ref().map_or_else(Vec::new, Contents::sectors)
     }
 }
 
@@ -274,7 +378,7 @@ struct ToyDevice(Arc<Toy>);
 
 impl Device for ToyDevice {
     fn limits(&self) -> QueueLimits {
-        self.0.limits()
+        self.0.limits
     }
 
     fn open_queue(&self, _: u32, mode: Mode) -> std::io::Result<DriverQueue> {
@@ -305,8 +409,14 @@ impl Driver for ToyDriver {
             self.nr_busy -= 1;
             return Issue::Busy;
         }
-        let page = rq.segments().next().map(|segment| segment.addr);
-        self.queued.push(AtDevice { tag: rq.tag, page, len: rq.len });
+        if self.toy.has_contents && !self.toy.take(rq.op) {
+            return Issue::Busy;
+        }
+        let pages = |segment: Segment| (0..segment.len).step_by(512).map(move |at| (segment, at));
+        let pages = rq.segments().flat_map(pages).map(|(segment, at)| segment.addr + at as usize);
+        let &IssuedRequest { tag, op, start, len, .. } = rq;
+        let pages = pages.collect();
+        self.queued.push(AtDevice { tag, op, start, len, pages, result: Ok(len) });
         Issue::Queued
     }
 
@@ -332,7 +442,7 @@ impl Driver for ToyDriver {
         }
         state.nr_reaped = state.nr_posted;
         state.is_kicked = false;
-        state.done.drain(..).for_each(|rq| done.push(rq.tag, Ok(rq.len)));
+        state.done.drain(..).for_each(|rq| done.push(rq.tag, rq.result));
         self.nr_ready = 0;
     }
 
@@ -361,7 +471,10 @@ impl Waiter for ToyWaiter {
         if !state.left.is_empty() {
             self.0.begin(&mut state);
         }
-        let is_limited = timeout.is_some() && self.0.how.nr_busy > 0;
+        let How { nr_busy, flush_pending_ns, io_timeout_ns, .. } = self.0.how;
+        let has_deadlines = flush_pending_ns > 0 || io_timeout_ns > 0;
+        let is_deadline = |timeout| has_deadlines && timeout < RESOURCE_DELAY / 2;
+        let is_limited = timeout.is_some_and(|timeout| nr_busy > 0 || is_deadline(timeout));
         if is_limited || self.0.how.by == By::Silence {
             drop(state);
             return thread::yield_now();
@@ -408,6 +521,16 @@ impl Caller {
         let result = unsafe { shared.run_in(&self.ctx, self.page.bio()) };
         assert_eq!(result, Ok(Ok(512)));
         assert_eq!(self.page.nr_written(), nr_written + 1);
+    }
+
+    /// Makes one durable write, which a flush follows.
+    pub(crate) fn write_fua(&mut self, shared: &Shared) {
+        let nr_written = self.page.nr_written();
+        let bio = Bio { op: Op::Write, flags: BioFlags::FUA, ..self.page.bio() };
+        // SAFETY: the page lives as long as `self`, and is not accessed meanwhile.
+        let result = unsafe { shared.run_in(&self.ctx, bio) };
+        assert_eq!(result, Ok(Ok(512)));
+        assert_eq!(self.page.nr_written(), nr_written + 1, "the data went to the device once");
     }
 
     /// Makes one blocking flush.

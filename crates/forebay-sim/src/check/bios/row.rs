@@ -67,6 +67,11 @@ pub(crate) struct BioRow {
     pub(crate) ended_ns: u64,
 }
 
+/// Returns the serial number of the bio that has written a value, and the number of its block.
+pub(crate) fn split_value(value: u64) -> (u64, u64) {
+    (value >> VALUE_SHIFT, value & ((1 << VALUE_SHIFT) - 1))
+}
+
 impl BioRow {
     /// Returns the value that block number `unit` of this bio holds after the write.
     pub(crate) fn value(&self, unit: usize) -> u64 {

@@ -19,7 +19,7 @@ fn stop_with_a_request_left() {
         let disk = Arc::clone(&disk);
         thread::spawn(move || Caller::new(&disk).read(&disk))
     };
-    toy.await_request();
+    toy.await_requests(1);
     let posted = Posted::submit(&disk);
     toy.work(1);
     leader.join().unwrap();
