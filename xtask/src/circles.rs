@@ -53,8 +53,8 @@ const ALLOWED: &[Row<'_>] = &[
         &[
             "check",
             "coroutine",
-            "described",
             "device",
+            "differential",
             "driver",
             "file",
             "jobs",
@@ -62,6 +62,7 @@ const ALLOWED: &[Row<'_>] = &[
             "plant",
             "runtime",
             "scenario",
+            "scenario_spec",
             "summary",
             "task",
             "world",
@@ -72,6 +73,7 @@ const ALLOWED: &[Row<'_>] = &[
         "nbd",
         &["ask", "client", "flights", "library", "scenario", "server", "session", "world"],
     ),
+    ("forebay-sim", "lab::tags", &["job", "run"]),
     ("forebay-sim", "runtime", &["hctx", "host", "tags", "thread", "turn"]),
 ];
 

@@ -47,8 +47,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Issues the requests that the fast path has left ([`Turn::issue_incoming`] with the result
-    /// `incoming`), as far as tags and the driver allow. Returns whether no admitted request is left
+    /// Issues the requests that the fast path ([`Turn::issue_incoming`]) has left with the result
+    /// `incoming`, as far as tags and the driver allow. Returns whether no admitted request is left
     /// for certain.
     #[inline]
     pub(super) fn dispatch<D: Driver + ?Sized>(

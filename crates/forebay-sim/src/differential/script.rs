@@ -266,18 +266,20 @@ fn bad(op: Op, sector: u64) -> Failure {
 
 /// Returns the scripts written by hand.
 fn by_hand() -> Vec<Script> {
-    use BioFlags as Flags;
-    let script = |name: &str, disk: ScriptDisk, threads: Vec<Vec<Step>>| Script {
-        name: name.to_owned(),
-        disk,
-        threads,
-    };
-    let alone = ScriptDisk { flush_queueable: false, ..CACHED };
-    let one_tag = ScriptDisk { queue_depth: 1, ..PLAIN };
-    let cut = ScriptDisk { max_sectors: 1, queue_depth: 2, ..PLAIN };
-    let plugged = |bios: &[(Op, u64, u64)]| {
-        Step::Plugged(bios.iter().map(|&(op, sector, nr)| bio(op, sector, nr)).collect())
-    };
+    [overlaps(), flushes(), gates(), failures(), tags()].into_iter().flatten().collect()
+}
+
+fn script(name: &str, disk: ScriptDisk, threads: Vec<Vec<Step>>) -> Script {
+    Script { name: name.to_owned(), disk, threads }
+}
+
+/// Returns a step that submits these bios under one plug: operation, first sector, number.
+fn plugged(bios: &[(Op, u64, u64)]) -> Step {
+    Step::Plugged(bios.iter().map(|&(op, sector, nr)| bio(op, sector, nr)).collect())
+}
+
+/// Returns scripts of reads and writes of the same sectors.
+fn overlaps() -> Vec<Script> {
     vec![
         script(
             "read-beside-write",
@@ -289,6 +291,13 @@ fn by_hand() -> Vec<Script> {
             PLAIN,
             vec![vec![write(0, 2), read(1, 1)], vec![write(1, 2), WAIT, read(0, 2)]],
         ),
+    ]
+}
+
+/// Returns scripts of flushes beside writes.
+fn flushes() -> Vec<Script> {
+    let alone = ScriptDisk { flush_queueable: false, ..CACHED };
+    vec![
         script(
             "flush-beside-writes",
             CACHED,
@@ -316,16 +325,22 @@ fn by_hand() -> Vec<Script> {
             "fua-and-preflush",
             fails(CACHED, vec![nth(Op::Flush, 1)]),
             vec![
-                vec![with(Flags::FUA, write(0, 1)), WAIT, read(0, 1)],
-                vec![with(Flags::PREFLUSH, write(0, 1))],
+                vec![with(BioFlags::FUA, write(0, 1)), WAIT, read(0, 1)],
+                vec![with(BioFlags::PREFLUSH, write(0, 1))],
             ],
         ),
+    ]
+}
+
+/// Returns scripts of closed gates, and of a disk that closes.
+fn gates() -> Vec<Script> {
+    vec![
         script(
             "freeze-beside-submit",
             PLAIN,
             vec![
                 vec![Step::Hold(Gate::Frozen)],
-                vec![write(0, 1), with(Flags::NOWAIT, read(0, 1))],
+                vec![write(0, 1), with(BioFlags::NOWAIT, read(0, 1))],
             ],
         ),
         script(
@@ -336,8 +351,8 @@ fn by_hand() -> Vec<Script> {
                 vec![
                     write(0, 1),
                     WAIT,
-                    with(Flags::NOWAIT, FLUSH),
-                    with(Flags::NOWAIT, read(0, 1)),
+                    with(BioFlags::NOWAIT, FLUSH),
+                    with(BioFlags::NOWAIT, read(0, 1)),
                 ],
             ],
         ),
@@ -346,10 +361,25 @@ fn by_hand() -> Vec<Script> {
             PLAIN,
             vec![
                 vec![Step::Hold(Gate::Stopped)],
-                vec![write(0, 1), with(Flags::NOWAIT, write(0, 1))],
+                vec![write(0, 1), with(BioFlags::NOWAIT, write(0, 1))],
                 vec![read(0, 1)],
             ],
         ),
+        script(
+            "close-with-bios-in-flight",
+            CACHED,
+            vec![
+                vec![write(0, 1), FLUSH, Step::Close],
+                vec![write(1, 1), Step::Close],
+                vec![Step::Hold(Gate::Frozen), read(0, 2)],
+            ],
+        ),
+    ]
+}
+
+/// Returns scripts of devices that fail.
+fn failures() -> Vec<Script> {
+    vec![
         script(
             "bad-sector-in-a-merged-write",
             fails(PLAIN, vec![bad(Op::Write, 1)]),
@@ -375,11 +405,32 @@ fn by_hand() -> Vec<Script> {
             ],
         ),
         script(
+            "offline-device",
+            fails(
+                PLAIN,
+                vec![Failure {
+                    op: Op::Write,
+                    sector: None,
+                    nth: Some(1),
+                    status: BlockStatus::Offline,
+                }],
+            ),
+            vec![vec![write(0, 1), write(1, 1), WAIT, read(0, 1)], vec![read(1, 1)]],
+        ),
+    ]
+}
+
+/// Returns scripts of scarce tags.
+fn tags() -> Vec<Script> {
+    let one_tag = ScriptDisk { queue_depth: 1, ..PLAIN };
+    let cut = ScriptDisk { max_sectors: 1, queue_depth: 2, ..PLAIN };
+    vec![
+        script(
             "nowait-without-a-tag",
             one_tag.clone(),
             vec![
-                vec![write(0, 1), with(Flags::NOWAIT, write(1, 1))],
-                vec![with(Flags::NOWAIT, read(0, 2))],
+                vec![write(0, 1), with(BioFlags::NOWAIT, write(1, 1))],
+                vec![with(BioFlags::NOWAIT, read(0, 2))],
             ],
         ),
         script(
@@ -395,29 +446,7 @@ fn by_hand() -> Vec<Script> {
         script(
             "split-beside-split",
             cut,
-            vec![vec![write(0, 2)], vec![with(Flags::NOWAIT, read(0, 2)), read(0, 2)]],
-        ),
-        script(
-            "offline-device",
-            fails(
-                PLAIN,
-                vec![Failure {
-                    op: Op::Write,
-                    sector: None,
-                    nth: Some(1),
-                    status: BlockStatus::Offline,
-                }],
-            ),
-            vec![vec![write(0, 1), write(1, 1), WAIT, read(0, 1)], vec![read(1, 1)]],
-        ),
-        script(
-            "close-with-bios-in-flight",
-            CACHED,
-            vec![
-                vec![write(0, 1), FLUSH, Step::Close],
-                vec![write(1, 1), Step::Close],
-                vec![Step::Hold(Gate::Frozen), read(0, 2)],
-            ],
+            vec![vec![write(0, 2)], vec![with(BioFlags::NOWAIT, read(0, 2)), read(0, 2)]],
         ),
     ]
 }

@@ -26,8 +26,8 @@ pub(super) fn times(costs: &Costs, (late_per_million, late_ns): (u32, u64)) -> T
     ThreadTimes { wake_min_ns, wake_max_ns, late_per_million, late_ns, nr_interrupts }
 }
 
-/// Returns the scenario of `nr_threads` threads on a machine with the limits of a preset. `block` is
-/// the logical block size.
+/// Returns the scenario of `nr_threads` threads on a machine with the limits of a preset and with
+/// logical blocks of `block` bytes.
 pub(super) fn scenario(
     preset: &Preset,
     machine: Box<dyn Machine>,

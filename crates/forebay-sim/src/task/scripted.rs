@@ -7,7 +7,7 @@ use crate::trace::Kind;
 use forebay_core::Op;
 use forebay_model::Random;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The longest time until the first step of a task, ns.
@@ -19,12 +19,12 @@ pub(crate) struct Log {
     /// The bios of each thread: the result, and the values of the simulator that were read.
     threads: Vec<Vec<Option<script::Ended>>>,
     /// The bio with each serial number, which the simulator's values contain: thread and number.
-    serials: HashMap<u64, (usize, usize)>,
+    serials: BTreeMap<u64, (usize, usize)>,
 }
 
 impl Log {
     pub(crate) fn new(nr_threads: usize) -> Log {
-        Log { threads: vec![Vec::new(); nr_threads], serials: HashMap::new() }
+        Log { threads: vec![Vec::new(); nr_threads], serials: BTreeMap::new() }
     }
 
     /// Returns the outcome, with the script's values in place of the simulator's.

@@ -65,7 +65,7 @@ fn read_within_the_limit(disk: &Arc<Shared>) -> Kept {
     let mut boxed = mailbox.take().and_then(|mut ended| ended.next()).expect("it has ended");
     let result = boxed.result();
     let hold = boxed.take_hold();
-    // Of two reads, one may be given up before the other is issued. That one ends with `Offline`.
+    // One of two reads may be given up before the other is issued. The other ends with `Offline`.
     let nr_completions = match result {
         Ok(512) | Err(BlockStatus::Timeout) => 1,
         Err(BlockStatus::Offline) => 0,
