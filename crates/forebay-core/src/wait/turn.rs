@@ -56,6 +56,13 @@ pub trait Turning {
         false
     }
 
+    /// Returns whether others rely on the turn for progress: threads that wait in a shared context,
+    /// or an event loop.
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.is_shared()
+    }
+
     /// Returns whether the driver has completions that no wait and no descriptor will report.
     #[inline]
     fn has_unreported(&self) -> bool {
@@ -117,9 +124,9 @@ pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     at.step(Step::ReadGates);
     at.apply_tag_calls();
     at.accept(gates.enter);
-    let mut turned = make_progress(at, gates, commit);
-    while gates.reap && at.has_unreported() {
-        turned = make_progress(at, gates, commit);
+    let mut turned = at.turn_core(gates, commit);
+    if at.is_watched() {
+        turned = finish_progress(at, gates, commit, turned);
     }
     at.step(Step::MadeProgress);
     let mut kick = at.serves_tag_waits() && serve_tag_waits(at, gates, commit, &mut turned);
@@ -151,7 +158,7 @@ fn serve_tag_waits<T: Turning>(
     loop {
         to_leader |= at.wake_for_tags();
         while at.retry_for_awake() {
-            *turned = make_progress(at, gates, commit);
+            *turned = turn_again(at, gates, commit);
             to_leader |= at.wake_for_tags();
         }
         at.share_tags(gates, commit, turned);
@@ -159,37 +166,43 @@ fn serve_tag_waits<T: Turning>(
         if !gates.reap || !at.has_unreported() {
             return to_leader;
         }
-        *turned = make_progress(at, gates, commit);
+        *turned = turn_again(at, gates, commit);
     }
 }
 
-/// Makes all possible progress.
-///
-/// A flush that the turn has left goes to a thread that waits for it, which makes the system call
-/// itself. A ring would wake a thread of the kernel, and that thread the waiting one. If no such
-/// thread is parked, a second turn issues the flush. So does any turn before that of the woken
-/// thread.
-// Always inlined: in an owned context it is one call.
-#[inline(always)]
-fn make_progress<T: Turning>(at: &mut T, gates: Gates, commit: Commit) -> Turned {
+/// Turns once more, for waiters.
+fn turn_again<T: Turning>(at: &mut T, gates: Gates, commit: Commit) -> Turned {
     let turned = at.turn_core(gates, commit);
-    if at.is_shared() && at.takes_left_flush() {
-        return issue_left_flush(at, gates, commit, turned);
-    }
-    turned
+    finish_progress(at, gates, commit, turned)
 }
 
-#[cold]
-fn issue_left_flush<T: Turning>(
+/// Makes the progress that others rely on, after a turn of a context that they wait for: the driver
+/// may have completed requests that no wait reports, and a flush may be left.
+#[inline(never)]
+fn finish_progress<T: Turning>(
     at: &mut T,
     gates: Gates,
     commit: Commit,
-    turned: Turned,
+    mut turned: Turned,
 ) -> Turned {
-    match at.wake_for_flush() || plants!(LeaveFlush) {
-        true => turned,
-        false => at.turn_core(gates, commit),
+    loop {
+        if at.is_shared() && at.takes_left_flush() && !hands_over_flush(at) {
+            turned = at.turn_core(gates, commit);
+        }
+        if !gates.reap || !at.has_unreported() {
+            return turned;
+        }
+        turned = at.turn_core(gates, commit);
     }
+}
+
+/// Hands a flush that was left to a thread that waits for it, which makes the system call itself.
+/// (A ring would wake a thread of the kernel, and that thread the waiting one.) Returns false if no
+/// such thread is parked: then another turn issues the flush. So does any turn before that of the
+/// woken thread.
+#[cold]
+fn hands_over_flush<T: Turning>(at: &mut T) -> bool {
+    at.wake_for_flush() || plants!(LeaveFlush)
 }
 
 #[inline(never)]

@@ -98,6 +98,8 @@ pub(crate) struct Inner {
     lists: TagLists,
     /// See [`Waiter::leaves_own_calls`].
     leaves_own_calls: bool,
+    /// Other threads or disks may wait for tags of the context.
+    serves_tag_waits: bool,
 }
 
 impl Inner {
@@ -105,7 +107,15 @@ impl Inner {
         let DriverQueue { driver, waiter } = queue;
         let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
         let leaves_own_calls = waiter.leaves_own_calls();
-        Inner { core, driver, waiter, ended, pool: None, lists, leaves_own_calls }
+        let serves_tag_waits = core.has_lines();
+        let pool = None;
+        Inner { core, driver, waiter, ended, pool, lists, leaves_own_calls, serves_tag_waits }
+    }
+
+    /// Sets the context's share of the tags of a set that other disks use.
+    pub(crate) fn set_pool(&mut self, pool: PoolUser) {
+        self.pool = Some(pool);
+        self.serves_tag_waits = true;
     }
 }
 

@@ -156,7 +156,7 @@ impl Shared {
             }
         };
         token.core.note_shared_tags();
-        token.pool = Some(user);
+        token.set_pool(user);
         token.finish();
     }
 

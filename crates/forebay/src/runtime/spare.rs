@@ -1,28 +1,62 @@
-//! Spare list of wake-ups of each thread, so that a turn that wakes others does not allocate.
+//! The wake-ups that turns owe to others, with a spare list of each thread: a turn that wakes
+//! others does not allocate.
 
 use crate::runtime::mailbox::Wake;
-use std::cell::RefCell;
+use crate::runtime::tag_pool::Woken;
+use std::cell::Cell;
 
 /// Initial capacity of a list of wake-ups, in threads and tasks.
 const NR_WAKES_USUAL: usize = 32;
 
+/// Wake-ups to be made once the token is released.
+#[derive(Default)]
+pub(crate) struct Owed {
+    /// Owners of bios that have ended, and threads that are to make a turn.
+    pub(crate) wakes: Vec<Wake>,
+    /// Disks for which tags are available now.
+    pub(crate) disks: Woken,
+}
+
+impl Owed {
+    /// Returns whether making the wake-ups runs wakers, or contexts of other disks, which may run
+    /// some.
+    #[inline(never)]
+    pub(crate) fn runs_wakers(&self) -> bool {
+        !self.disks.is_empty() || self.wakes.iter().any(|wake| matches!(wake, Wake::Task(_)))
+    }
+}
+
 thread_local! {
     /// An empty list, kept for its allocation.
-    static SPARE: RefCell<Vec<Wake>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Cell<Option<Box<Owed>>> = const { Cell::new(None) };
 }
 
 /// Returns an empty list of wake-ups, with the allocation of the last one.
-pub(crate) fn take_spare() -> Vec<Wake> {
-    SPARE.try_with(RefCell::take).unwrap_or_default()
+pub(crate) fn take_spare() -> Box<Owed> {
+    SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
 }
 
 /// Reserves room in the spare list of wake-ups. A thread calls this before its first turn.
 pub(crate) fn reserve_spare() {
-    let _ = SPARE.try_with(|spare| spare.borrow_mut().reserve(NR_WAKES_USUAL));
+    let mut spare = take_spare();
+    spare.wakes.reserve(NR_WAKES_USUAL);
+    put_spare(spare);
 }
 
 /// Keeps the allocation of an empty list.
-pub(crate) fn put_spare(list: Vec<Wake>) {
-    assert!(list.is_empty());
-    let _ = SPARE.try_with(|spare| spare.replace(list));
+fn put_spare(list: Box<Owed>) {
+    assert!(list.wakes.is_empty());
+    let _ = SPARE.try_with(|spare| spare.set(Some(list)));
+}
+
+/// Wakes threads, then tasks: a waker may wait for a lock that one of the threads holds. If a waker
+/// panics, the remaining ones do not run. Returns the disks that the caller has to run, if there
+/// are some.
+#[inline(never)]
+pub(crate) fn wake_all(mut owed: Box<Owed>) -> Option<Woken> {
+    owed.wakes.iter().for_each(Wake::fire_thread);
+    owed.wakes.drain(..).for_each(Wake::fire_task);
+    let disks = std::mem::take(&mut owed.disks);
+    put_spare(owed);
+    (disks.capacity() > 0).then_some(disks)
 }

@@ -85,7 +85,7 @@ impl Token<'_> {
             return;
         }
         tag_pool::make_lists();
-        let (hctx, mut woken) = (self.hctx, std::mem::take(&mut self.disks));
+        let (hctx, mut woken) = (self.hctx, self.take_disks());
         let inner = &mut **self;
         let user = inner.pool.as_mut().expect("checked above");
         let mut may_join = true;
@@ -113,6 +113,8 @@ impl Token<'_> {
             inner.core.set_tag_limit(user.pool.want(user.id, nr_held));
             *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
         }
-        self.disks = woken;
+        if woken.capacity() > 0 {
+            self.owed().disks = woken;
+        }
     }
 }

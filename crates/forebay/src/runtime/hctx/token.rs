@@ -8,7 +8,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
-use crate::runtime::spare;
+use crate::runtime::spare::{self, Owed};
 use crate::runtime::tag_pool::{self, Woken};
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Turning};
 use forebay_core::{Commit, Gates, QueuedBio, RunState, SoftwareQueue, Turned};
@@ -17,12 +17,10 @@ use std::ops::{Deref, DerefMut};
 /// Exclusive access to the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     pub(super) hctx: &'a Hctx,
-    /// Owners of bios that have ended. They are woken after the token is released: a woken thread
-    /// takes the token next, and a waker is foreign code.
-    wakes: Option<Vec<Wake>>,
-    /// Disks for which tags are available now. Run after the token is released, for the same
-    /// reason.
-    pub(super) disks: Woken,
+    /// The wake-ups that turns owe to others. They are made after the token is released: a woken
+    /// thread takes the token next, and a waker is foreign code. `None` in most turns, and one
+    /// word, because a token is moved several times.
+    owed: Option<Box<Owed>>,
     /// Aborts if a turn panics: a lost token would block all other threads forever.
     abort: AbortOnUnwind,
 }
@@ -51,39 +49,25 @@ impl<'a> Token<'a> {
     #[inline]
     pub(super) fn of(hctx: &'a Hctx) -> Token<'a> {
         hctx.counters.count_run();
-        Token { hctx, wakes: None, disks: Woken::new(), abort: AbortOnUnwind::arm() }
+        Token { hctx, owed: None, abort: AbortOnUnwind::arm() }
     }
 
     /// Returns whether releasing the token runs wakers, or contexts of other disks, which may run
     /// some.
+    #[inline]
     pub(crate) fn runs_wakers(&self) -> bool {
-        let mut wakes = self.wakes.iter().flatten();
-        !self.disks.is_empty() || wakes.any(|wake| matches!(wake, Wake::Task(_)))
+        self.owed.as_ref().is_some_and(|owed| owed.runs_wakers())
     }
 
     /// Wakes threads, then tasks, once the token is released. Returns the disks that the caller has
     /// to run ([`run_disks`]), if there are some.
     #[inline]
     pub(crate) fn wake_threads_and_tasks(self) -> Option<Woken> {
-        if self.wakes.is_some() || self.disks.capacity() > 0 {
-            return self.wake_all();
-        }
-        self.abort.disarm();
-        None
-    }
-
-    #[inline(never)]
-    fn wake_all(self) -> Option<Woken> {
-        let Token { wakes, disks, abort, .. } = self;
-        if let Some(mut wakes) = wakes {
-            // If a waker panics, the remaining ones do not run, and the process aborts. Threads
-            // come first: a waker may wait for a lock that one of them holds.
-            wakes.iter().for_each(Wake::fire_thread);
-            wakes.drain(..).for_each(Wake::fire_task);
-            spare::put_spare(wakes);
-        }
+        let Token { owed, abort, .. } = self;
+        // If a waker panics, the process aborts.
+        let disks = owed.and_then(spare::wake_all);
         abort.disarm();
-        (disks.capacity() > 0).then_some(disks)
+        disks
     }
 
     /// Leaves the requests that turns have issued and not committed to the wait beside the driver
@@ -149,9 +133,19 @@ impl<'a> Token<'a> {
         TokenTurn { token: self, now, is_polled, ctx, own }
     }
 
+    /// Returns the wake-ups that are owed, to add some.
+    pub(super) fn owed(&mut self) -> &mut Owed {
+        self.owed.get_or_insert_with(spare::take_spare)
+    }
+
+    /// Takes the disks that are owed a run.
+    pub(super) fn take_disks(&mut self) -> Woken {
+        self.owed.as_mut().map_or_else(Woken::new, |owed| std::mem::take(&mut owed.disks))
+    }
+
     /// Records a wake-up to be made after the token is released.
     pub(super) fn add_wake(&mut self, wake: Wake) {
-        self.wakes.get_or_insert_with(spare::take_spare).push(wake);
+        self.owed().wakes.push(wake);
     }
 
     /// Delivers ended bios to their mailboxes, and those of `own` to it. Returns whether a leader
@@ -231,16 +225,11 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     #[inline]
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
-        let is_shared = self.token.hctx.is_shared;
+        if self.token.hctx.is_shared {
+            return self.turn_shared(gates, commit);
+        }
         let inner = &mut **self.token;
-        if is_shared {
-            inner.core.leave_flush(inner.leaves_own_calls && !own_call::offers_flush());
-        }
-        let turned = inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended);
-        if is_shared {
-            inner.core.leave_flush(false);
-        }
-        turned
+        inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended)
     }
 
     #[inline]
@@ -264,13 +253,18 @@ impl Turning for TokenTurn<'_, '_, '_> {
     }
 
     #[inline]
+    fn is_watched(&self) -> bool {
+        self.token.hctx.is_shared || self.is_polled
+    }
+
+    #[inline]
     fn has_unreported(&self) -> bool {
-        (self.token.hctx.is_shared || self.is_polled) && self.token.driver.has_ready()
+        self.is_watched() && self.token.driver.has_ready()
     }
 
     #[inline]
     fn serves_tag_waits(&self) -> bool {
-        self.token.core.has_lines() || self.token.pool.is_some()
+        self.token.serves_tag_waits
     }
 
     fn wake_for_tags(&mut self) -> bool {
@@ -331,6 +325,18 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     fn kick_driver(&mut self) {
         self.token.kick_driver();
+    }
+}
+
+impl TokenTurn<'_, '_, '_> {
+    /// Turns a shared context. The turn may leave a flush to a thread that waits for it.
+    #[inline(never)]
+    fn turn_shared(&mut self, gates: Gates, commit: Commit) -> Turned {
+        let inner = &mut **self.token;
+        inner.core.leave_flush(inner.leaves_own_calls && !own_call::offers_flush());
+        let turned = inner.core.turn(&mut *inner.driver, self.now, gates, commit, &mut inner.ended);
+        inner.core.leave_flush(false);
+        turned
     }
 }
 
