@@ -72,20 +72,18 @@ mod chosen {
         /// A run that found the token taken makes a turn anyway.
         RunWithoutToken: "one task holds the token",
         /// A follower parks without checking whether there is a leader.
-        ParkBlindly: "W1:",
+        ParkBlindly: "no stall",
         /// A delivery that reaches the goal of a parked thread wakes no thread.
         SkipWake: "W2:",
         /// A leader leaves without passing the baton.
-        DropBaton: "W3:",
+        DropBaton: "no stall",
         /// A leader whose own bios have ended is not kicked.
-        SkipKick: "W4:",
+        SkipKick: "W7:",
         /// A leader waits in the driver and has not committed the requests that its turn has
         /// issued.
         LeaveCommit: "W5:",
         /// A turn arms no timer for its deadline.
         SkipDeadline: "W7:",
-        /// A flush is left to a thread although none that waits for it is parked.
-        LeaveFlush: "W1:",
         /// Completions are reaped while a kick is on its way.
         ReapKicked: "K8:",
         /// A thread reaps and leaves its bios in its plug.
@@ -101,7 +99,7 @@ mod chosen {
         /// A thread that was woken for tags does not ask for them again.
         AskNoMore: "T5:",
         /// The wake policy keeps its depth when the set shrinks.
-        KeepDepth: "T6:",
+        KeepDepth: "T1:",
         /// A thread that looks for several tags does not get the last free one.
         HideLastTag: "T7:",
         /// A request that found no tag goes behind the later ones of its thread.

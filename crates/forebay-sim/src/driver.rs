@@ -268,6 +268,11 @@ impl DriverState {
         verdict
     }
 
+    /// Returns whether the command of a tag is a flush.
+    pub(crate) fn is_flush(&self, tag: usize) -> bool {
+        self.rows[tag].command.op == Op::Flush
+    }
+
     /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
         let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();

@@ -202,7 +202,7 @@ fn finish_progress<T: Turning>(
 /// woken thread.
 #[cold]
 fn hands_over_flush<T: Turning>(at: &mut T) -> bool {
-    at.wake_for_flush() || plants!(LeaveFlush)
+    at.wake_for_flush()
 }
 
 #[inline(never)]

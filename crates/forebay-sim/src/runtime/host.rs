@@ -228,6 +228,10 @@ impl Host for At<'_, '_> {
             self.thread.nr_offers_left = 0;
             return false;
         };
+        if hctx.with_inner(|inner| inner.driver.is_flush(tag)) {
+            // The next one is left to a task that waits for it.
+            self.thread.nr_offers_left = 0;
+        }
         self.thread.check_may_wait();
         hctx.with_port(&self.thread.world, |_, port| port.begin_own(tag));
         while !hctx.with_inner(|inner| inner.driver.own.add_result(id)) {
