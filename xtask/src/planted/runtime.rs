@@ -46,7 +46,8 @@ pub(super) const BUGS: &[Bug] = &[
             "forebay",
             "futures::waker_in_a_blocking_call_may_wait_for_the_tag_of_that_call",
         ),
-        says: "",
+        // The waiting thread is aborted: memory is in flight.
+        says: "SIGABRT",
     },
     Bug {
         name: "shares-of-tags-ignored",
