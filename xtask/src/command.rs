@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_where_the_workspace_manifest_lies() {
+    fn the_root_has_the_workspace_manifest() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[workspace]"));
     }

@@ -12,7 +12,7 @@ use crate::{Outcome, nightly};
 const ALONE: &[Suite] = &[Suite {
     target: "--package forebay-core --lib",
     names: &[],
-    skips: &["exhaustive", "counters_that_wrap_around", "what_is_no_longer_remembered"],
+    skips: &["exhaustive", "counters_that_wrap_around", "forgotten_range_counts_as_overlapping"],
 }];
 
 /// Miri is about a hundred times slower, and supports neither io_uring nor madvise.

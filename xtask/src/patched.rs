@@ -114,7 +114,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_copy_follows_its_source_and_keeps_what_is_the_same() {
+    fn a_copy_follows_its_source_and_keeps_unchanged_files() {
         let place = std::env::temp_dir().join(format!("xtask-sync-{}", std::process::id()));
         let (from, to) = (place.join("from"), place.join("to"));
         fs::create_dir_all(from.join("a")).unwrap();

@@ -71,7 +71,7 @@ pub(crate) fn failure(all: &CommandErrors) -> Failure {
 }
 
 /// Prints the warnings of jobs: options that have no effect in them.
-pub(crate) fn tell_job_warnings(jobs: &[Job]) {
+pub(crate) fn print_job_warnings(jobs: &[Job]) {
     for job in jobs {
         for warning in &job.warnings {
             output::stderr(&format!("forebay: {}: {warning}\n", job.name));
@@ -80,7 +80,7 @@ pub(crate) fn tell_job_warnings(jobs: &[Job]) {
 }
 
 /// Prints the warnings of a command line.
-pub(crate) fn tell_warnings(warnings: &[String]) {
+pub(crate) fn print_warnings(warnings: &[String]) {
     for warning in warnings {
         output::stderr(&format!("forebay: warning: {warning}\n"));
     }

@@ -289,8 +289,8 @@ fn run_random(args: &Args, options: &Options, seeds: Seeds) -> Result<(), Failur
 /// Reads a job file. Returns its jobs and its settings of the disk.
 fn read_jobs(path: &Path, has_device: bool) -> Result<(CommandLine, Settings), Failure> {
     let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
-    machine::tell_warnings(&command.warnings);
-    machine::tell_job_warnings(&command.jobs);
+    machine::print_warnings(&command.warnings);
+    machine::print_job_warnings(&command.jobs);
     let settings = options::check(&command, has_device)?;
     Ok((command, settings))
 }

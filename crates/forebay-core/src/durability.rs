@@ -148,7 +148,7 @@ impl Durability {
     pub fn doubtful_writes_end(&self) -> u64 {
         let point = self.writes_end();
         let acknowledged = self.nr_acknowledged.load(Ordering::Acquire);
-        let losses = told_apart(acknowledged, self.nr_losses.load(Ordering::Acquire));
+        let losses = remembered_losses(acknowledged, self.nr_losses.load(Ordering::Acquire));
         // A recorded loss reports these writes too. A loss that is being recorded does not, because
         // its end is not known yet.
         let noted = losses.filter_map(|number| self.noted_loss(number));
@@ -210,7 +210,8 @@ impl Durability {
     /// that number. Returns the same as [`check`](Durability::check).
     pub(crate) fn check_since(&self, nr_losses: u64, wanted: Wanted) -> Option<u64> {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let is_lost = told_apart(nr_losses, now).any(|number| wanted.is_in(self.loss(number)));
+        let is_lost =
+            remembered_losses(nr_losses, now).any(|number| wanted.is_in(self.loss(number)));
         (!is_lost).then_some(now)
     }
 
@@ -218,7 +219,7 @@ impl Durability {
     /// far.
     fn lost_since(&self, nr_losses: u64) -> (Option<LostWrites>, u64) {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let losses = told_apart(nr_losses, now).map(|number| self.loss(number));
+        let losses = remembered_losses(nr_losses, now).map(|number| self.loss(number));
         let all = losses.filter(|lost| lost.after < lost.up_to).reduce(|one, other| LostWrites {
             after: one.after.min(other.after),
             up_to: one.up_to.max(other.up_to),
@@ -245,7 +246,7 @@ impl Durability {
 /// Returns the numbers of the losses after the first `nr_losses`, up to `now`. One number stands
 /// for all whose ranges are no longer kept, because a device that is gone may fail any number of
 /// flushes.
-fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
+fn remembered_losses(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
     (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }
 

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_option_hides_what_follows_from_it() {
+    fn a_failed_option_hides_its_consequences() {
         // Without the failed option the job would have a runtime.
         check_error(
             "--name=a --time_based --runtim=1s",

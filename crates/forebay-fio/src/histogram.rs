@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bucket_takes_what_is_too_long() {
+    fn the_last_bucket_takes_all_longer_times() {
         assert_eq!(bucket_of((1 << 34) - 1), BUCKETS - 1);
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
     }

@@ -190,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn every_short_history_reports_what_the_oracle_expects() {
+    fn every_short_history_reports_the_expected_results() {
         check_all(&mut Vec::new(), 6);
     }
 
     #[test]
-    fn random_long_histories_report_what_the_oracle_expects() {
+    fn random_long_histories_report_the_expected_results() {
         for seed in 0..2000 {
             let mut random = Random::new(seed, 0);
             let history: Vec<_> = (0..60).map(|_| random.pick(&Event::ALL)).collect();

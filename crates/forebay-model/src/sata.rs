@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_finds_the_cache_full_waits_for_what_it_displaces() {
+    fn a_write_into_a_full_cache_waits_for_the_displaced_one() {
         let mut disk = Disk::new(ROUND);
         for nr in 0..4 {
             assert_eq!(disk.run(&write(nr)), 14_000);

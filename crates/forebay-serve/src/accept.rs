@@ -5,7 +5,7 @@ use crate::listen::{Listener, is_exhausted};
 use crate::metrics::ConnectionRefusal;
 use crate::server::{Observer, Shared};
 use crate::threads::Threads;
-use crate::worker::door::Arrival;
+use crate::worker::inbox::NewConnection;
 use forebay::now_ns;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -71,7 +71,7 @@ fn accept_from(
 ) -> Result<bool, ServeError> {
     for _ in 0..ACCEPTS_IN_A_ROW {
         match listener.accept() {
-            Ok(Some((fd, peer))) => threads.bring(Arrival { fd, peer }),
+            Ok(Some((fd, peer))) => threads.bring(NewConnection { fd, peer }),
             Ok(None) => return Ok(false),
             Err(error) if is_exhausted(&error) => {
                 let counters = shared.counters.server();

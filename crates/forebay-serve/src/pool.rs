@@ -344,7 +344,7 @@ mod tests {
 
     /// All other clients are greedy, and the memory is the least that is accepted.
     #[test]
-    fn each_client_gets_a_piece_whatever_the_others_have() {
+    fn each_client_gets_memory_beside_any_others() {
         for (nr_clients, block) in [(1, 512), (200, 512), (300, 4096), (50, 1 << 16)] {
             let needed = (2 * PIECE_MIN.max(block) * nr_clients).max(1 << 20);
             let limits = limits(Some(needed), nr_clients, 1);

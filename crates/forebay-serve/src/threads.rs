@@ -3,8 +3,8 @@
 use crate::error::{ServeError, system};
 use crate::server::Shared;
 use crate::worker::Worker;
-use crate::worker::door::{Arrival, Door};
-use crate::worker::status::Asker;
+use crate::worker::inbox::{Inbox, NewConnection};
+use crate::worker::status::BlockStatusThreads;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +19,7 @@ const READY: Duration = Duration::from_secs(5);
 /// Worker threads. Dropping this makes them end, without waiting for them.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    doors: Vec<Arc<Door>>,
+    inboxes: Vec<Arc<Inbox>>,
     workers: Vec<JoinHandle<()>>,
     /// Readable when a worker has panicked.
     panicked: Arc<OwnedFd>,
@@ -34,19 +34,19 @@ impl Threads {
         let panicked = eventfd(0, EventfdFlags::CLOEXEC);
         let panicked = panicked
             .map_err(|error| system("cannot create a descriptor for the workers")(error.into()))?;
-        let (doors, workers) = (Vec::new(), Vec::new());
-        let mut threads = Threads { doors, workers, panicked: Arc::new(panicked) };
+        let (inboxes, workers) = (Vec::new(), Vec::new());
+        let mut threads = Threads { inboxes, workers, panicked: Arc::new(panicked) };
         let nr_clients = shared.limits.connections;
-        let asker = Asker::start(&shared.exports, nr_clients);
-        let asker = asker.map_err(system("cannot start a thread"))?;
+        let block_status = BlockStatusThreads::start(&shared.exports, nr_clients);
+        let block_status = block_status.map_err(system("cannot start a thread"))?;
         let mut readies = Vec::new();
         for number in 0..shared.limits.threads.max(1) {
-            let door = Arc::new(
-                Door::new(Arc::clone(&threads.panicked))
+            let inbox = Arc::new(
+                Inbox::new(Arc::clone(&threads.panicked))
                     .map_err(system("cannot create a descriptor for a worker"))?,
             );
-            threads.doors.push(Arc::clone(&door));
-            let ready = threads.start_worker(number, shared, door, &asker)?;
+            threads.inboxes.push(Arc::clone(&inbox));
+            let ready = threads.start_worker(number, shared, inbox, &block_status)?;
             readies.push(ready);
         }
         // Each thread connects to disks on NBD servers. Clients should not wait for that, and it
@@ -63,24 +63,25 @@ impl Threads {
         &mut self,
         number: usize,
         shared: &Arc<Shared>,
-        door: Arc<Door>,
-        asker: &Arc<Asker>,
+        inbox: Arc<Inbox>,
+        block_status: &Arc<BlockStatusThreads>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll =
-            Worker::epoll(&door).map_err(system("cannot create a descriptor for a worker"))?;
-        let (shared, asker, told) = (Arc::clone(shared), Arc::clone(asker), Arc::clone(&door));
+            Worker::epoll(&inbox).map_err(system("cannot create a descriptor for a worker"))?;
+        let (shared, block_status, panicked) =
+            (Arc::clone(shared), Arc::clone(block_status), Arc::clone(&inbox));
         let (is_ready, ready) = channel();
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));
         let thread = builder.spawn(move || {
             let worker = AssertUnwindSafe(|| {
-                let worker = Worker::new(shared, door, asker, epoll);
+                let worker = Worker::new(shared, inbox, block_status, epoll);
                 drop(is_ready);
                 worker.run();
             });
             if let Err(panic) = catch_unwind(worker) {
                 // The clients of this worker would wait forever, so the server ends and can be
                 // started again. (A worker that has begun its rounds has signalled already.)
-                told.tell_panic();
+                panicked.report_panic();
                 resume_unwind(panic);
             }
         });
@@ -94,9 +95,9 @@ impl Threads {
     }
 
     /// Hands a connection to the worker with the fewest connections.
-    pub(crate) fn bring(&self, arrival: Arrival) {
-        let door = self.doors.iter().min_by_key(|door| door.nr_conns());
-        door.expect("there is a thread").bring(arrival);
+    pub(crate) fn bring(&self, connection: NewConnection) {
+        let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.nr_conns());
+        inbox.expect("there is a thread").bring(connection);
     }
 
     /// Waits until the workers have completed the requests in flight and ended. If the disks
@@ -111,7 +112,7 @@ impl Threads {
     }
 
     fn close(&self) {
-        self.doors.iter().for_each(|door| door.close());
+        self.inboxes.iter().for_each(|inbox| inbox.close());
     }
 }
 
@@ -123,7 +124,7 @@ impl Drop for Threads {
 
 #[cfg(test)]
 impl Threads {
-    pub(crate) fn door(&self, worker: usize) -> &Arc<Door> {
-        &self.doors[worker]
+    pub(crate) fn inbox(&self, worker: usize) -> &Arc<Inbox> {
+        &self.inboxes[worker]
     }
 }

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_leaves_the_last_that_ended_before_it_and_what_came_later() {
+    fn a_flush_leaves_the_newest_earlier_and_all_later_writes() {
         let mut image = two();
         let mark = image.mark();
         image.begin(0, 3);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_covers_what_is_not_after_it_and_what_is_lost_stays_so() {
+    fn a_point_covers_earlier_writes_and_losses_stay() {
         let mut image = two();
         image.settle_up_to(1, &mut Vec::new());
         assert_eq!(values(&image), [1, 2]);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_write_back_loses_one_block_and_what_is_under_way_to_it() {
+    fn failed_write_back_loses_one_block_and_writes_in_flight_to_it() {
         let mut image = two();
         image.begin(0, 3);
         image.begin(1, 4);

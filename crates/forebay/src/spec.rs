@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_specs_say_what_is_wrong() {
+    fn bad_specs_are_refused_with_the_reason() {
         assert_eq!(Spec::parse(""), Err(SpecError::Empty));
         assert_eq!(Spec::parse("?a=b"), Err(SpecError::Empty));
         assert_eq!(Spec::parse("rbd:x"), Err(SpecError::NotYet("rbd".into())));

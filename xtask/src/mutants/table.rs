@@ -134,7 +134,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "run_state.rs",
         TRY_TAKE,
         "self.word.fetch_or(RUNNING, Ordering::Release) & RUNNING == 0",
-        "run_state::what_a_holder_did_is_seen_by_the_next",
+        "run_state::changes_of_a_holder_are_visible_to_the_next",
     ),
     mutant(
         "run_state.rs",

@@ -63,7 +63,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay",
-            "driver::file::tests::inline::parts_of_blocks_and_what_is_to_be_durable_go_by_the_ring",
+            "driver::file::tests::inline::partial_blocks_and_durable_writes_use_the_ring",
         ),
         says: "",
     },

@@ -85,7 +85,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "self.left.load(Ordering::Relaxed) & DRAINED != 0",
             to: "true",
         }],
-        test: Test::it("forebay", "holds::a_freeze_waits_for_what_is_in_and_lets_nothing_else_in"),
+        test: Test::it("forebay", "holds::a_freeze_waits_for_entered_bios_and_admits_no_more"),
         says: "",
     },
     Bug {
@@ -159,7 +159,8 @@ pub(super) const BUGS: &[Bug] = &[
             to: "    let is_due = false;\n",
         }],
         test: Test::model(
-            "runtime::wait::take_back_models::a_leader_that_stops_begins_what_it_left_to_its_wait",
+            "runtime::wait::take_back_models::\
+             a_leader_that_stops_begins_the_requests_left_to_its_wait",
         ),
         says: "",
     },
@@ -182,8 +183,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "T2: a single tag that is put into a shared set wakes no disk",
         edits: &[Edit {
             file: TAG_POOL,
-            from: "if nr_put > 0 && self.count.anybody_waits() {",
-            to: "if nr_put > 1 && self.count.anybody_waits() {",
+            from: "if nr_put > 0 && self.count.any_thread_waits() {",
+            to: "if nr_put > 1 && self.count.any_thread_waits() {",
         }],
         test: Test::unit(
             "forebay",
@@ -196,7 +197,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "T2: tags that are put into a shared set wake no disk",
         edits: &[Edit {
             file: TAG_POOL,
-            from: "if nr_put > 0 && self.count.anybody_waits() {",
+            from: "if nr_put > 0 && self.count.any_thread_waits() {",
             to: "if nr_put == u32::MAX {",
         }],
         test: Test::unit(

@@ -38,7 +38,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-handshake-never-cut-off",
         what: "a client may stay in its handshake forever",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/life.rs",
+            file: "crates/forebay-serve/src/worker/lifecycle.rs",
             from: "conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);",
             to: "conn.deadline_ns = Some(self.disks.now_ns + 1000 * HANDSHAKE_NS);",
         }],

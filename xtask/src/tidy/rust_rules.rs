@@ -25,6 +25,13 @@ const DRAWS_FROM_GENERATOR: &[&str] = &["crates/forebay-model/", "crates/forebay
 const MULTIPLIERS: &[&str] =
     &["6364136223846793005", "1664525", "0x2545f4914f6cdd1d", "0xbf58476d1ce4e5b9"];
 
+/// First words of a name without a subject.
+const FREE_RELATIVES: &[&str] = &["who", "whoever", "whom", "whose", "what", "whatever"];
+
+/// Words of a name that stand for a thread, a bio or a component, or for a return value.
+const VAGUE_WORDS: &[&str] =
+    &["nobody", "somebody", "everybody", "anybody", "tell", "tells", "told"];
+
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     let Some(text) = &file.text else {
         let advice = "not UTF-8; Rust source must be".to_string();
@@ -36,7 +43,11 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     findings.extend(text.lines().enumerate().flat_map(|(at, line)| {
         let columns = line_length(&file.path, at, line);
         let notes = leftover(&file.path, at, line);
-        columns.into_iter().chain(notes).chain(generator(&file.path, at, line))
+        columns
+            .into_iter()
+            .chain(notes)
+            .chain(generator(&file.path, at, line))
+            .chain(function_name(&file.path, at, line))
     }));
     findings
 }
@@ -78,6 +89,21 @@ fn generator(path: &str, at: usize, line: &str) -> Option<Finding> {
     is_other.then(|| Finding::new(path, at, "generator", advice()))
 }
 
+/// Checks that the name of a function has a concrete subject.
+fn function_name(path: &str, at: usize, line: &str) -> Option<Finding> {
+    let (before, rest) = line.split_once("fn ")?;
+    if !before.chars().all(|c| c.is_ascii_lowercase() || matches!(c, ' ' | '(' | ')')) {
+        return None;
+    }
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let words: Vec<&str> = rest[..end].split('_').collect();
+    let is_free = words.first().is_some_and(|first| FREE_RELATIVES.contains(first));
+    let vague = words.iter().find(|word| VAGUE_WORDS.contains(word));
+    let word = vague.copied().or(words.first().filter(|_| is_free).copied())?;
+    let advice = format!("`{word}` in the name of a function: name the thread, bio or component");
+    Some(Finding::new(path, at, "function-name", advice))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_file_says_what_it_holds() {
+    fn a_source_file_begins_with_its_description() {
         check_rules("crates/a/src/b.rs", "//! Says it.\n", &[]);
         check_rules("crates/a/src/b.rs", "fn f() {}\n", &["module-doc"]);
         check_rules("crates/a/examples/b.rs", "fn f() {}\n", &[]);
@@ -110,6 +136,17 @@ mod tests {
         check_rules("crates/forebay-sim/src/b.rs", text, &["generator"]);
         check_rules("crates/forebay-fio/src/b.rs", text, &[]);
         check_rules(GENERATOR, text, &[]);
+    }
+
+    #[test]
+    fn names_of_functions_have_a_subject() {
+        let check_name =
+            |name: &str, rules| check_rules("a/b.rs", &format!("    fn {name}() {{\n"), rules);
+        check_name("a_short_read_is_continued", &[]);
+        check_name("written_data_is_what_a_read_returns", &[]);
+        check_name("what_was_written_is_read", &["function-name"]);
+        check_name("the_worker_is_told", &["function-name"]);
+        check_rules("a/b.rs", "// A comment with fn what_is_a_comment\n", &[]);
     }
 
     #[test]

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_extended_behind_what_is_there() {
+    fn a_file_is_extended_behind_its_data() {
         check(b"kept", 10_000, "read");
         check(b"kept", 10_000, "write");
     }

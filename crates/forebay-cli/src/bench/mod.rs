@@ -71,7 +71,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     let Some(command) = parse(taken.rest, taken.errors)? else { return Ok(()) };
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
-    machine::tell_job_warnings(jobs);
+    machine::print_job_warnings(jobs);
     plan::notes(jobs, &targets)
         .iter()
         .for_each(|note| output::stderr(&format!("forebay: {note}\n")));
@@ -101,7 +101,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     };
     let mut outcomes = run::run(&command, &targets, &stop, &mut show)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
-    tell_errors(&outcomes.clones);
+    print_errors(&outcomes.clones);
     let logged = log_files::write(&mut outcomes.clones);
     print(&mut sink, &command, outcomes, started.elapsed())?;
     if failed || !logged || stop.is_set() {
@@ -157,7 +157,7 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>
             Ok(None)
         }
         Parsed::Run(command) => {
-            machine::tell_warnings(&command.warnings);
+            machine::print_warnings(&command.warnings);
             if command.run.showcmd {
                 output::stdout(&format!("forebay bench {}\n", arguments::line(&command.jobs)))?;
             }
@@ -182,7 +182,7 @@ fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Repor
     Report { disk_util, forebay, extra, ..fio_report::assemble(command, clones, times) }
 }
 
-fn tell_errors(outcomes: &[Outcome]) {
+fn print_errors(outcomes: &[Outcome]) {
     for report in outcomes.iter().map(|outcome| &outcome.report) {
         if let Some(error) = &report.error {
             output::stderr(&format!("forebay: {}: {}\n", report.name, error.message));

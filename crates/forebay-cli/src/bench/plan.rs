@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_names_what_works() {
+    fn the_header_names_working_features() {
         let engines = |args: &str| {
             let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
                 panic!("{args}")

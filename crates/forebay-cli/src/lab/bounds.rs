@@ -79,7 +79,7 @@ fn fair_starves_no_job_and_bounds_waits_by_twice_the_fair_share() {
 }
 
 #[test]
-fn small_reads_never_pass_the_device_whatever_was_published_and_stash_is_seen_to_starve() {
+fn small_reads_never_exceed_the_device_and_stash_starves() {
     for table in &SMALL {
         let jobs = table.rows.iter().map(|(jobs, _)| *jobs).filter(|jobs| *jobs >= 128);
         for jobs in jobs.take(1) {
@@ -99,7 +99,7 @@ fn small_reads_never_pass_the_device_whatever_was_published_and_stash_is_seen_to
 }
 
 #[test]
-fn a_cell_has_a_row_of_each_metric_beside_what_was_published_of_it() {
+fn a_cell_has_a_row_for_each_metric_beside_the_published_value() {
     for (wake, published) in [
         (WakePolicy::Batch, [Some(2984.0), Some(24_221.0)]),
         (WakePolicy::Stash, [Some(2990.0), Some(4054.0)]),

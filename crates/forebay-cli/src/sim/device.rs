@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_a_model_file_and_anything_else_is_a_name() {
+    fn a_path_is_a_model_file_and_other_words_are_names() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hdd");
         std::fs::write(&path, "family=nvme\nlatency_ns=7\n").expect("a file");

@@ -30,7 +30,7 @@ fn a_signal_ends_the_run_early_and_the_report_is_printed() {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn written_data_is_read_back() {
     let folder = folder();
     for rw in ["write", "randwrite", "randrw"] {
         let args =

@@ -103,7 +103,7 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
-fn help_says_what_the_bounds_are_and_how_long_it_takes() {
+fn help_states_the_bounds_and_the_duration() {
     for experiment in ["tags", "run", "flush"] {
         let help = stdout(&lab(&format!("{experiment} --help")));
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -143,14 +143,14 @@ fn a_planted_bad_block_is_found_by_every_method() {
 }
 
 #[test]
-fn a_flush_goes_before_what_is_read_back_through_the_page_cache() {
+fn a_flush_precedes_a_read_back_through_the_page_cache() {
     let report = bench_json(&folder(), "--name=a --rw=write --size=64k --verify=crc32c");
     // A flush precedes the drop of the cache, because dirty pages would stay.
     assert_eq!(report["forebay"][0]["bios"]["flush"], 1);
 }
 
 #[test]
-fn buffers_hold_what_was_asked_for() {
+fn buffers_have_the_requested_length() {
     let folder = folder();
     let write = |options: &str| {
         let args = format!("--name=a --filename=disk.img --rw=write --size=16k {options}");

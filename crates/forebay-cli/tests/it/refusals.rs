@@ -29,7 +29,7 @@ fn unknown_options_get_the_nearest_one() {
 }
 
 #[test]
-fn bad_values_say_what_would_do() {
+fn bad_values_are_refused_with_the_accepted_ones() {
     check(
         "--name=a --bs=4z",
         2,
@@ -309,7 +309,7 @@ fn direct_io_needs_aligned_blocks() {
 /// Runs a copy of the program on a file with this mode, as an unprivileged user. The superuser
 /// ignores the mode.
 #[track_caller]
-fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
+fn as_unprivileged_user(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
     // The build may be in a folder that other users cannot enter.
     let folder = tempfile::tempdir().expect("a folder");
     let path = data_file(&folder, "disk.img", 1 << 20);
@@ -340,7 +340,9 @@ fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Outpu
 #[test]
 fn missing_permission_is_reported() {
     let args = ["bench", "--name=a", "--filename=disk.img", "--output-format=json"];
-    let Some(output) = as_nobody("missing_permission_is_reported", 0o000, &args) else { return };
+    let Some(output) = as_unprivileged_user("missing_permission_is_reported", 0o000, &args) else {
+        return;
+    };
     assert_eq!(stderr(&output), "forebay: a: disk.img: no permission to read it\n");
     assert_eq!(output.status.code(), Some(1));
 }
@@ -365,14 +367,14 @@ fn info_describes_a_disk_that_another_program_writes_to() {
 #[test]
 fn info_opens_a_disk_read_only_if_it_may_not_write() {
     let test = "info_opens_a_disk_read_only_if_it_may_not_write";
-    let Some(output) = as_nobody(test, 0o444, &["info", "disk.img"]) else { return };
+    let Some(output) = as_unprivileged_user(test, 0o444, &["info", "disk.img"]) else { return };
     assert_eq!(
         stderr(&output),
         "forebay: disk.img: no permission to write to it; opened with read_only=on\n"
     );
     assert!(stdout(&output).contains("\nread-only                   yes\n"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
-    let Some(output) = as_nobody(test, 0o000, &["info", "disk.img"]) else { return };
+    let Some(output) = as_unprivileged_user(test, 0o000, &["info", "disk.img"]) else { return };
     assert_eq!(stderr(&output), "forebay: disk.img: no permission to read it\n");
 }
 

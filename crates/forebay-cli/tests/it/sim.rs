@@ -29,7 +29,7 @@ fn a_job_runs_in_virtual_time_and_again_by_its_seed() {
 }
 
 #[test]
-fn random_scenarios_say_what_was_checked() {
+fn random_scenarios_report_the_checked_rules() {
     let folder = folder();
     let output = sim(&folder, "--random --seeds 3 --seed 1");
     let text = stdout(&output);
@@ -38,7 +38,7 @@ fn random_scenarios_say_what_was_checked() {
 }
 
 #[test]
-fn nbd_sessions_say_what_was_checked_and_do_the_same_again() {
+fn nbd_sessions_report_their_checks_and_repeat_exactly() {
     let folder = folder();
     let output = sim(&folder, "--nbd --seeds 3 --seed 1");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

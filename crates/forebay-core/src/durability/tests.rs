@@ -10,7 +10,7 @@ fn after_writes(nr: u64) -> Durability {
 }
 
 #[test]
-fn a_flush_covers_what_had_ended_when_it_was_issued() {
+fn a_flush_covers_writes_that_ended_before_its_issue() {
     let durability = after_writes(3);
     let in_hand = durability.point();
     let late = durability.writes_end();
@@ -29,7 +29,7 @@ fn an_old_flush_does_not_take_back_a_new_ones_word() {
 }
 
 #[test]
-fn what_is_lost_stays_lost_until_somebody_says_that_it_is_known() {
+fn loss_stays_until_it_is_acknowledged() {
     let durability = after_writes(2);
     durability.flushed(2);
     let lost = durability.writes_end();
@@ -49,7 +49,7 @@ fn what_is_lost_stays_lost_until_somebody_says_that_it_is_known() {
 }
 
 #[test]
-fn who_waited_before_a_loss_is_told_though_others_know_of_it() {
+fn waiter_before_a_loss_gets_the_error_although_the_loss_was_acknowledged() {
     let durability = after_writes(1);
     let since = durability.check(Wanted::All(1)).expect("nothing is lost");
     durability.flush_failed();
@@ -68,7 +68,7 @@ fn a_flush_that_failed_with_nothing_to_lose_loses_nothing() {
 }
 
 #[test]
-fn more_losses_than_are_told_apart_count_as_a_loss_of_everything() {
+fn more_losses_than_the_log_holds_count_as_a_loss_of_everything() {
     let durability = after_writes(1);
     durability.flushed(1);
     for _ in 0..=NR_LOSSES {

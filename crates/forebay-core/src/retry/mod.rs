@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_overtaken_by_what_overlaps_it_or_by_any_of_another_context() {
+    fn a_write_is_overtaken_by_an_overlapping_one_or_any_of_another_context() {
         let (own, other) = (Tag::from_index(1), Tag::from_index(2));
         let retries = of_two();
         let mut log = WriteLog::new();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_remembered_counts_as_overlapping() {
+    fn forgotten_range_counts_as_overlapping() {
         let (own, other) = (Tag::from_index(1), Tag::from_index(2));
         let retries = Retries::new(1);
         let mut log = WriteLog::new();

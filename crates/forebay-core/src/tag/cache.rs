@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 5);
     }
     #[test]
-    fn what_is_kept_is_not_kept_of_a_limit_and_makes_nobody_wait_for_others() {
+    fn cached_tags_count_against_no_limit_and_delay_no_waiter() {
         let mut cache = TagCache::new(Arc::new(TagSet::new(8)), 8);
         cache.set_limit(4);
         assert_eq!(cache.nr_free(4), 4);

@@ -35,7 +35,7 @@ impl WaiterCount {
     /// this.
     ///
     /// Relaxed: the fence after it pairs with the fence of
-    /// [`anybody_waits`](WaiterCount::anybody_waits).
+    /// [`any_thread_waits`](WaiterCount::any_thread_waits).
     pub fn announce(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -59,7 +59,7 @@ impl WaiterCount {
 
     /// Returns whether there may be waiters. Called after tags were put, once for a whole batch.
     #[inline]
-    pub fn anybody_waits(&self) -> bool {
+    pub fn any_thread_waits(&self) -> bool {
         fence(Ordering::SeqCst);
         self.count.load(Ordering::Relaxed) != 0 && !plants!(MissWaiters)
     }
@@ -70,20 +70,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_what_was_announced_and_not_left() {
+    fn the_count_is_of_announced_arrivals_that_have_not_left() {
         let count = WaiterCount::default();
-        assert!(!count.anybody_waits());
+        assert!(!count.any_thread_waits());
         count.announce();
         count.announce();
         count.leave();
-        assert!(count.anybody_waits());
+        assert!(count.any_thread_waits());
         count.leave();
-        assert!(!count.anybody_waits());
+        assert!(!count.any_thread_waits());
     }
 
     #[test]
     #[should_panic(expected = "left twice")]
-    fn nobody_leaves_twice() {
+    fn no_waiter_leaves_twice() {
         WaiterCount::new().leave();
     }
 }

@@ -16,7 +16,7 @@
 //! | thread that puts | user that takes |
 //! |---|---|
 //! | 1. `tags.put` | 1. `hungry.seems_waited`: if not, try to get; got: done |
-//! | 2. `count.anybody_waits`: if not, done | 2. lock; join: `wait` and `push`, below; unlock |
+//! | 2. `count.any_thread_waits`: if not, done | 2. lock; join: `wait` and `push`, below; unlock |
 //! | 3. lock; `shares.hold`; wake, below; unlock | 3. lock; `shares.allowance`; unlock; try |
 //! | 4. wake the chosen users | 4. got: lock; leave, below; unlock |
 //! | | 5. not got: sleep; woken, 3.; in vain: lock; requeue; unlock; 3. |

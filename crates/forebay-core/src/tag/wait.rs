@@ -11,7 +11,7 @@
 //! | freeing thread | waiter |
 //! |---|---|
 //! | 1. `tags.put` | 1. lock; `waits.push`; `count.announce`; unlock |
-//! | 2. `count.anybody_waits`: if not, done | 2. try to get once more |
+//! | 2. `count.any_thread_waits`: if not, done | 2. try to get once more |
 //! | 3. lock; `nr_busy`; `waits.wake`; unlock | 3. got: lock; `remove`, else `donate`; unlock |
 //! | 4. wake those chosen | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
 //!

@@ -392,7 +392,7 @@ fn run(is_direct: bool, plant: Plant) -> (usize, usize) {
 }
 
 #[test]
-fn what_is_acknowledged_as_durable_is_stored_whatever_fails() {
+fn acknowledged_durable_data_is_stored_under_any_failure() {
     for is_direct in [false, true] {
         let (nr_broken, nr_promises) = run(is_direct, Plant::default());
         assert_eq!(nr_broken, 0, "direct: {is_direct}");
@@ -401,7 +401,7 @@ fn what_is_acknowledged_as_durable_is_stored_whatever_fails() {
 }
 
 #[test]
-fn planted_lies_about_errors_of_a_file_are_found() {
+fn planted_false_reports_of_file_errors_are_found() {
     let sync = Plant { fua_is_no_sync: true, ..Plant::default() };
     let queueable = Plant { fua_is_queueable: true, ..Plant::default() };
     let check = Plant { no_check: true, ..Plant::default() };

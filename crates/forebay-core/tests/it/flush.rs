@@ -133,7 +133,7 @@ fn a_flush_is_elided_only_by_permission_and_only_if_nothing_has_ended_since() {
 }
 
 #[test]
-fn what_ends_while_a_flush_runs_is_not_durable_by_it() {
+fn write_that_ends_during_a_flush_is_not_durable_by_it() {
     let mut bench = Bench::new(cached(), Policy::default().elide(true));
     bench.flush(1);
     let late = bench.wrote(2);
@@ -156,7 +156,7 @@ fn a_write_that_is_durable_as_it_ends_has_no_point() {
 }
 
 #[test]
-fn a_failed_flush_fails_those_it_was_for_and_those_who_want_what_it_lost() {
+fn a_failed_flush_fails_its_waiters_and_later_waiters_for_lost_data() {
     let mut bench = bench();
     let safe = bench.wrote(1);
     bench.flush(2);
@@ -187,7 +187,7 @@ fn a_failed_flush_fails_those_it_was_for_and_those_who_want_what_it_lost() {
 }
 
 #[test]
-fn what_is_on_its_way_when_a_flush_fails_is_lost_too() {
+fn write_in_flight_when_a_flush_fails_is_lost_too() {
     for (flags, is_short) in
         [(NONE, false), (NONE, true), (BioFlags::FUA, false), (BioFlags::FUA, true)]
     {
@@ -344,7 +344,7 @@ fn a_nowait_flush_waits_behind_a_queue_that_is_held_for_a_flush() {
 }
 
 #[test]
-fn who_does_nothing_but_flush_does_not_keep_others_from_the_device() {
+fn thread_that_only_flushes_does_not_starve_others() {
     let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(0);
@@ -392,7 +392,7 @@ fn a_nowait_write_with_a_preflush_is_answered_after_that_if_there_is_no_tag() {
 }
 
 #[test]
-fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
+fn two_contexts_of_a_disk_share_flush_results_and_losses() {
     use crate::common::TestQueue;
     let mut one = Bench::new(cached(), Policy::default().elide(true));
     let mut other = Bench::new(cached(), Policy::default().elide(true));
@@ -416,7 +416,7 @@ fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
 }
 
 #[test]
-fn a_flush_does_not_wait_behind_what_is_held_for_another() {
+fn a_flush_does_not_wait_behind_writes_held_for_another() {
     let limits = cached().flush_queueable(false);
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(1);
@@ -475,7 +475,7 @@ fn a_flush_of_all_metadata_is_not_elided_by_a_point() {
 }
 
 #[test]
-fn a_preflush_is_of_all_that_has_ended_whatever_the_data_begins_at() {
+fn a_preflush_covers_all_ended_writes_at_any_offset() {
     let mut bench = bench();
     bench.flush(1);
     bench.wrote(2);
@@ -498,7 +498,7 @@ fn a_wait_beside_a_flush_asks_for_no_more_than_one_merged_request_may_end() {
 }
 
 #[test]
-fn what_was_at_the_device_when_a_flush_failed_is_lost_though_it_ends_later() {
+fn write_at_the_device_when_a_flush_fails_is_lost_although_it_ends_later() {
     use crate::common::TestQueue;
     for is_elsewhere in [false, true] {
         let mut one = bench();

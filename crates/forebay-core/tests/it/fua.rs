@@ -82,7 +82,7 @@ fn failed_fua_write_is_a_failed_flush_whatever_its_status() {
 }
 
 #[test]
-fn failed_fua_write_of_a_device_with_fua_of_its_own_loses_nothing_else() {
+fn failed_native_fua_write_loses_nothing_else() {
     let mut bench = bench(direct().fua_is_sync(false));
     wrote(&mut bench, 1);
     write(&mut bench, FUA, 2);
@@ -183,7 +183,7 @@ fn flush_that_waits_for_its_turn_fails_with_the_fua_write() {
 }
 
 #[test]
-fn other_contexts_know_what_a_fua_write_lost() {
+fn other_contexts_see_the_loss_of_a_fua_write() {
     let mut one = bench(direct());
     let mut other = bench(direct());
     let device = Arc::clone(&one.queue.device);

@@ -12,7 +12,7 @@ fn bench(depth: u32) -> Bench {
 }
 
 #[test]
-fn what_does_not_want_to_wait_goes_at_once_or_is_answered() {
+fn nowait_bio_is_issued_or_refused_at_once() {
     let mut bench = bench(2);
     bench.issue(Op::Read, BioFlags::NOWAIT, 0, 2 * K4, 1);
     assert_eq!(bench.toy.running.len(), 2, "there are tags for both parts");
@@ -28,7 +28,7 @@ fn what_does_not_want_to_wait_goes_at_once_or_is_answered() {
 }
 
 #[test]
-fn what_never_fits_the_tags_is_not_supported() {
+fn bio_that_needs_more_tags_than_exist_is_not_supported() {
     let mut bench = bench(2);
     bench.issue(Op::Write, BioFlags::NOWAIT, 0, 3 * K4, 1);
     assert_eq!(bench.ends(), [(1, Err(BlockStatus::NotSupported))]);
@@ -65,7 +65,7 @@ fn it_merges_with_its_like_alone_and_all_are_answered() {
 }
 
 #[test]
-fn behind_closed_gates_nothing_is_issued_and_what_is_in_flight_ends() {
+fn closed_gates_stop_new_io_and_let_issued_io_end() {
     let mut bench = bench(4);
     bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);
     bench.queue.gates = Gates { dispatch: false, ..Gates::OPEN };
@@ -87,7 +87,7 @@ fn behind_closed_gates_nothing_is_issued_and_what_is_in_flight_ends() {
 }
 
 #[test]
-fn a_bio_that_had_to_wait_for_a_tag_knows() {
+fn a_bio_that_waited_for_a_tag_is_marked() {
     let mut bench = bench(1);
     bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);
     bench.issue(Op::Read, BioFlags::NONE, 0, K4, 2);
@@ -108,7 +108,7 @@ fn the_parts_of_one_that_a_busy_driver_refuses_are_answered_together() {
 }
 
 #[test]
-fn what_needs_nothing_of_the_device_passes_no_gate_for_others() {
+fn empty_bio_does_not_open_a_closed_gate() {
     let mut bench = bench(8);
     bench.queue.gates = Gates { dispatch: false, ..Gates::OPEN };
     bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);

@@ -66,7 +66,7 @@ impl Lines {
 }
 
 #[test]
-fn who_is_woken_and_needs_no_tag_passes_the_wake_up_on() {
+fn woken_thread_without_need_passes_the_wake_up_on() {
     let mut lines = Lines::new();
     for (owner, op) in [(1, Op::Read), (2, Op::Read), (3, Op::Flush)] {
         lines.accept(owner, op);
@@ -102,7 +102,7 @@ fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
 }
 
 #[test]
-fn what_is_left_of_a_bio_that_did_not_want_to_wait_waits_in_its_owners_line() {
+fn rest_of_a_nowait_bio_waits_in_the_queue_of_its_owner() {
     let limits = limits().max_sectors(8);
     let policy = Policy::default().queue_depth(3).wake(WakePolicy::Single);
     let mut lines = Lines::with(limits, policy);

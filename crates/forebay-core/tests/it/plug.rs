@@ -47,7 +47,7 @@ fn only_the_newest_request_is_a_candidate() {
 }
 
 #[test]
-fn what_must_not_merge_does_not() {
+fn bios_that_must_not_merge_stay_apart() {
     let flagged = |flags| Bio { flags, ..Bio::range(Op::Write, K4, K4) };
     for (op, flags) in [
         (Op::Read, BioFlags::NONE),
@@ -126,7 +126,7 @@ fn the_size_trigger_waits_for_a_request_that_does_not_merge() {
 }
 
 #[test]
-fn per_level_lets_through_what_its_level_queued() {
+fn per_level_submits_the_bios_of_its_level() {
     let mut bench = Bench::new(limits(), Policy::default().plug(PlugPolicy::PerLevel));
     bench.plug(Op::Read, 0, K4, 0);
     let inner = bench.bio(Op::Read, K4, K4, 1);

@@ -20,7 +20,7 @@ fn merged(op: Op) -> Bench {
 }
 
 #[test]
-fn a_short_count_ends_what_it_covers_and_goes_on_with_the_rest() {
+fn a_short_count_ends_the_covered_bios_and_continues_with_the_rest() {
     let mut bench = merged(Op::Read);
     bench.complete(0, Ok(K4 + 512));
     assert_eq!(bench.ends(), [(0, Ok(K4))]);

@@ -40,7 +40,7 @@ fn a_write_that_a_later_one_overlaps_is_not_tried_again() {
 }
 
 #[test]
-fn a_read_is_tried_again_whatever_was_written_since() {
+fn a_read_is_repeated_after_any_later_write() {
     let mut bench = merged(Op::Read);
     bench.issue(Op::Write, Default::default(), 2 * K4, K4, 9);
     bench.complete(1, Ok(K4));
@@ -173,7 +173,7 @@ fn retry_of_one_disk_does_not_undo_a_newer_write_of_another_on_the_same_file() {
 }
 
 #[test]
-fn a_device_that_is_gone_stays_gone_until_told_otherwise() {
+fn a_gone_device_stays_gone_until_it_is_revived() {
     let mut bench = Bench::new(limits(), Policy::default().queue_depth(4));
     for n in 0..1000 {
         let bio = bench.bio(Op::Read, n * 2 * K4, K4, n);

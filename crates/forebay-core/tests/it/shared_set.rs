@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A NOWAIT bio ends with `Again` if another thread takes its tag between the check and the try.
 #[test]
-fn what_does_not_want_to_wait_does_not_wait_for_a_tag_that_another_took() {
+fn nowait_bio_does_not_wait_for_a_tag_of_another_disk() {
     let policy = Policy::default().queue_depth(1);
     let tags = Arc::new(TagSet::new(1));
     let (device, counters) = (Arc::new(DeviceState::new(1)), Arc::new(RunCounters::default()));

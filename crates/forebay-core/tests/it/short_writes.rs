@@ -34,7 +34,7 @@ fn overtaken(limits: QueueLimits) -> Bench {
 }
 
 #[test]
-fn what_was_overtaken_is_not_written_again_where_it_may_have_been_written() {
+fn rest_of_an_overtaken_write_is_not_written_over_the_later_write() {
     let mut bench = overtaken(doubtful());
     bench.complete(0, Ok(K4));
     assert_eq!(bench.toy.issued().len(), 3, "the old bytes do not come back");
@@ -312,7 +312,7 @@ fn long_run(
 }
 
 #[test]
-fn no_page_ever_goes_back_to_what_an_ended_write_has_replaced() {
+fn no_page_returns_to_data_replaced_by_an_ended_write() {
     for nr_contexts in [1, 2] {
         let disks = || vec![(DeviceState::new(nr_contexts), nr_contexts)];
         let (nr_brought_back, nr_failed) = long_run(disks, doubtful(), 50);
@@ -326,7 +326,7 @@ fn no_page_ever_goes_back_to_what_an_ended_write_has_replaced() {
 }
 
 #[test]
-fn no_page_goes_back_to_what_an_ended_write_of_another_disk_has_replaced() {
+fn no_page_returns_to_data_replaced_by_an_ended_write_of_another_disk() {
     let share = |nrs: &[u32]| {
         let backing = Backing::shared(nrs[0]);
         nrs.iter().map(|nr| (DeviceState::on(&backing, *nr), *nr)).collect::<Vec<_>>()

@@ -50,18 +50,18 @@ fn a_flush_against_two_writes(in_time: bool) {
 }
 
 #[test]
-fn what_is_durable_had_completed_before_its_flush() {
+fn durable_write_completed_before_its_flush() {
     explore(None, || a_flush_against_two_writes(true));
 }
 
 #[test]
 #[should_panic(expected = "what is durable was flushed")]
-fn planted_a_flush_that_counts_what_ends_while_it_is_issued_is_caught() {
+fn planted_flush_that_covers_later_writes_is_caught() {
     explore(None, || a_flush_against_two_writes(false));
 }
 
 #[test]
-fn who_sees_a_point_durable_sees_that_its_flush_has_ended() {
+fn thread_that_sees_a_durable_point_sees_the_end_of_its_flush() {
     explore(None, || {
         let durability = Arc::new(Durability::new());
         let ended = Arc::new(AtomicU32::new(0));
@@ -82,7 +82,7 @@ fn who_sees_a_point_durable_sees_that_its_flush_has_ended() {
 }
 
 #[test]
-fn a_lost_point_is_never_seen_durable_though_a_later_flush_succeeds() {
+fn a_lost_point_is_never_durable_after_a_later_flush() {
     explore(None, || {
         let durability = Arc::new(Durability::new());
         let lost = durability.writes_end();
@@ -117,7 +117,7 @@ fn an_acknowledgement_does_not_hide_a_loss_that_it_has_not_seen() {
 /// A write was issued before a flush failed, and ends at about the same time. Either the loss of
 /// the failure covers its point, or the write sees the failure and records a loss of its own.
 #[test]
-fn what_is_on_its_way_when_a_flush_fails_is_lost() {
+fn write_in_flight_when_a_flush_fails_is_lost() {
     explore(None, || {
         let durability = Arc::new(Durability::new());
         let nr_failures = durability.nr_failures();

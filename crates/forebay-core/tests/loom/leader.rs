@@ -152,7 +152,7 @@ fn a_leader_comes_back_from_under_two_submitters() {
 /// that spins: its wait returns at once while the holder has not reaped yet.)
 #[test]
 #[should_panic(expected = "deadlock")]
-fn planted_nobody_kicks() {
+fn planted_missing_kick_is_found() {
     leader_and_submitters(1, Some(4), false);
 }
 

@@ -132,7 +132,7 @@ fn a_poller_takes_nothing_away() {
 /// A thread that gets the token, by any method, sees everything that the last holder did, before it
 /// reads anything else.
 #[test]
-fn what_a_holder_did_is_seen_by_the_next() {
+fn changes_of_a_holder_are_visible_to_the_next() {
     explore(None, || {
         let shared = Arc::new((RunState::new(), AtomicU32::new(0), Ghost::new(0)));
         fn turn((state, inner, nr_turns): &(RunState, AtomicU32, Ghost)) {

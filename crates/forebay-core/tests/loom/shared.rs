@@ -55,7 +55,7 @@ impl Pool {
     fn put(&self, user: usize, tag: usize) {
         self.held[user].fetch_sub(1, Relaxed);
         self.tags.put(Tag::from_index(tag));
-        if self.count.anybody_waits() {
+        if self.count.any_thread_waits() {
             self.locked(|(shares, waits), out| {
                 shares.hold(WaitId(user as u64), self.held[user].load(Relaxed));
                 shares.sort(waits);
@@ -129,7 +129,7 @@ fn check(is_done_told: bool) {
         device.join().unwrap();
         assert_eq!(pool.tags.nr_free(), 0);
         let line = pool.waits.lock().unwrap();
-        assert!(line.1.is_empty() && !pool.count.anybody_waits());
+        assert!(line.1.is_empty() && !pool.count.any_thread_waits());
         assert!(!pool.hungry.seems_waited(), "somebody stays hungry");
     });
 }

@@ -174,7 +174,7 @@ fn a_get_against_two_resizes_loses_nothing() {
 /// Once a shrink has ended, no tag that is too high is given out, even if it was put meanwhile. A
 /// grow brings it back, with all changes of its last owner.
 #[test]
-fn what_is_too_high_is_not_given_out() {
+fn tags_above_the_depth_are_not_given_out() {
     explore(None, || {
         let table = Table::of(TagSet::new(2), 0);
         let low = table.note(table.tags.try_get(&mut 0).unwrap());

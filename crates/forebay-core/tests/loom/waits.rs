@@ -54,7 +54,7 @@ impl Pool {
     fn put(&self, tag: Tag) {
         self.tags.put(tag);
         let early = if self.counts_busy_under_the_lock { 0 } else { self.nr_busy() };
-        if self.count.anybody_waits() {
+        if self.count.any_thread_waits() {
             self.with_waits(|waits, out| {
                 let late = if self.counts_busy_under_the_lock { self.nr_busy() } else { early };
                 waits.wake(1, late, &mut |id| out(id));
@@ -126,7 +126,7 @@ fn check(bound: Option<usize>, policy: WakePolicy, donates: bool, puts: [fn(&Poo
         let tag = pool.get(WaitId(0));
         assert_ne!(tag, waiter.join().unwrap(), "a tag is live twice");
         wakers.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(pool.waits.lock().unwrap().is_empty() && !pool.count.anybody_waits());
+        assert!(pool.waits.lock().unwrap().is_empty() && !pool.count.any_thread_waits());
     });
 }
 

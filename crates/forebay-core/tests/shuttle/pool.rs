@@ -52,7 +52,7 @@ impl Pool {
     fn try_get(&self, need: u32) -> Option<Vec<Tag>> {
         let mut got = Vec::new();
         if let Err(nr) = self.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag)) {
-            self.tell(nr);
+            self.wake(nr);
             return None;
         }
         for tag in &got {
@@ -61,8 +61,8 @@ impl Pool {
         Some(got)
     }
 
-    fn tell(&self, nr: u32) {
-        if nr > 0 && self.count.anybody_waits() {
+    fn wake(&self, nr: u32) {
+        if nr > 0 && self.count.any_thread_waits() {
             self.with_waits(|waits, out| waits.wake(nr, self.tags.nr_busy(), &mut |id| out(id)));
         }
     }
@@ -110,7 +110,7 @@ impl Pool {
         let nr = tags.len() as u32;
         tags.iter().for_each(|tag| self.live[tag.index()].store(false, Relaxed));
         self.tags.put_many(tags.into_iter());
-        self.tell(nr);
+        self.wake(nr);
     }
 
     /// Resizes in the order of T6.
@@ -128,6 +128,6 @@ impl Pool {
 
     pub(crate) fn check_idle(&self) {
         assert_eq!((self.tags.nr_busy(), self.tags.nr_free()), (0, self.tags.depth()));
-        assert!(self.waits.lock().unwrap().is_empty() && !self.count.anybody_waits());
+        assert!(self.waits.lock().unwrap().is_empty() && !self.count.any_thread_waits());
     }
 }

@@ -120,7 +120,7 @@ fn ignored_options_have_a_reason() {
 }
 
 #[test]
-fn bad_values_name_option_value_and_what_would_do() {
+fn bad_values_are_refused_by_option_value_and_accepted_ones() {
     check_error(
         "bs",
         "4z",

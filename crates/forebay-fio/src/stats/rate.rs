@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_was_done_since_the_last_one() {
+    fn a_window_counts_from_the_last_one() {
         let mut window = Window::default();
         assert_eq!(window.close(1 << 20, 256, WINDOW_NS), Some((2048, 512)));
         assert_eq!(window.close(1 << 20, 256, WINDOW_NS), None);

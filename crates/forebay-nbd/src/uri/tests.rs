@@ -130,7 +130,7 @@ fn keys_of_other_programs_are_distinguished() {
 }
 
 #[test]
-fn no_text_makes_it_panic_and_what_it_understands_it_shows() {
+fn no_text_panics_and_accepted_text_is_shown_again() {
     let pieces = [
         "nbd",
         "s",

@@ -130,7 +130,7 @@ fn uris_are_encoded_and_say_whether_tls_is_needed() {
 }
 
 #[test]
-fn a_uri_is_read_as_what_it_was_made_from() {
+fn a_printed_uri_parses_to_the_same_parts() {
     use forebay_nbd::uri::{Address, Uri};
     let at = |name, address: Address| {
         let any = Listener::open(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();

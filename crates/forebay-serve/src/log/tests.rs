@@ -20,7 +20,7 @@ fn read(reader: &mut PipeReader) -> String {
 }
 
 #[test]
-fn a_line_stays_a_line_whatever_a_peer_has_put_in() {
+fn a_log_line_stays_one_line_with_any_peer_text() {
     let (log, mut reader) = log();
     log.line(0, "export \"a\nforebay: all is well\x1b[2J\u{7f}\u{85}ü\"");
     log.line(0, "x".repeat(10_000));

@@ -32,7 +32,7 @@ fn a_thread_that_panics_ends_the_server_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::open(options(&folder, "s")).unwrap();
     let threads = Threads::start(&server.shared).unwrap();
-    threads.door(1).poison();
+    threads.inbox(1).poison();
     // This descriptor never becomes readable.
     let (_stop, stopped) = UnixStream::pair().unwrap();
     let ended = server.serve(threads, stopped.as_fd(), &mut ());
@@ -74,13 +74,13 @@ fn panic_is_reported_before_the_disk_has_answered() {
     let threads = Threads::start(&server.shared).unwrap();
     let (stop, stopped) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
-        let door = Arc::clone(threads.door(0));
+        let inbox = Arc::clone(threads.inbox(0));
         let ended = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut at_stop));
         let _client = ask_for_a_block(&folder.path().join("s"));
         while disk.stats().queue.issued == 0 {
             std::thread::yield_now();
         }
-        door.poison();
+        inbox.poison();
         let ended = ended.join().unwrap();
         assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
     });

@@ -2,15 +2,15 @@
 //!
 //! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one is split into pieces, so that
 //! its memory is bounded: a write is submitted piece by piece as its payload arrives, a read in
-//! waves of a few pieces (`waves.rs`). The layer merges the pieces again.
+//! portions of a few pieces (`portions.rs`). The layer merges the pieces again.
 
 use super::cache::Caching;
 use super::conn::Conn;
-use super::door::Door;
+use super::inbox::Inbox;
 use super::payload::Payload;
+use super::portions::Portion;
 use super::slots::{Key, Slots};
-use super::status::Asker;
-use super::waves::Wave;
+use super::status::BlockStatusThreads;
 use crate::export::Export;
 use crate::pool::{Budget, PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
@@ -35,7 +35,7 @@ pub(crate) struct Flight {
     /// First failure.
     pub(crate) failed: Option<(NbdError, &'static str)>,
     /// State of a read of several pieces.
-    pub(crate) wave: Option<Box<Wave>>,
+    pub(crate) portion: Option<Box<Portion>>,
 }
 
 /// Result of an attempt to begin a request.
@@ -51,8 +51,8 @@ pub(crate) enum Begun {
 #[derive(Debug)]
 pub(crate) struct Disks {
     pub(crate) exports: Arc<[Export]>,
-    asker: Arc<Asker>,
-    door: Arc<Door>,
+    block_status: Arc<BlockStatusThreads>,
+    inbox: Arc<Inbox>,
     /// This thread's queue for each export. They are opened before clients are served: a disk on an
     /// NBD server connects to it, and no client must wait for that.
     queues: Vec<BioQueue>,
@@ -77,7 +77,7 @@ pub(crate) struct Disks {
 impl Disks {
     pub(crate) fn new(
         exports: Arc<[Export]>,
-        (asker, door): (Arc<Asker>, Arc<Door>),
+        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<Inbox>),
         budget: Budget,
     ) -> Disks {
         let queues = exports.iter().map(|export| export.disk.queue()).collect();
@@ -86,8 +86,8 @@ impl Disks {
         let caching = exports.iter().map(|_| Caching::default()).collect();
         Disks {
             exports,
-            asker,
-            door,
+            block_status,
+            inbox,
             queues,
             is_readable,
             unwatched,
@@ -164,7 +164,7 @@ impl Disks {
 
     /// Passes a BLOCK_STATUS request to the thread that answers them.
     pub(crate) fn ask(&self, conn: &mut Conn, rq: Request) -> Begun {
-        self.asker.ask(conn, rq, &self.door)
+        self.block_status.ask(conn, rq, &self.inbox)
     }
 
     /// Begins a request. A write begins when its payload begins to arrive; [`Disks::fill`] does the
@@ -182,7 +182,7 @@ impl Disks {
             in_disk: 0,
             is_all_there: true,
             failed: None,
-            wave: None,
+            portion: None,
         };
         match rq.command {
             Ok(Command::Read { .. }) => self.begin_read(conn, flight),
@@ -258,7 +258,7 @@ impl Disks {
             self.pool.give(buf, &mut conn.held);
         }
         if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
-            // Nothing else may be sent between its waves: so it begins when all earlier requests
+            // Nothing else may be sent between its portions: so it begins when all earlier requests
             // are answered, and later ones wait. A CACHE may take minutes, and other clients
             // postpone it, so the read does not wait for it; its reply waits for the read.
             if conn.nr_in_flight > conn.nr_cache {
@@ -266,8 +266,8 @@ impl Disks {
             }
             conn.is_exclusive = true;
         }
-        let wave = Some(Box::default());
-        let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
+        let portion = Some(Box::default());
+        let key = self.flights.insert(Flight { is_all_there: false, portion, ..flight });
         if self.next_wave(conn, key) == Begun::NoRoom {
             self.flights.remove(key);
             conn.is_exclusive = false;
@@ -306,7 +306,7 @@ impl Disks {
     /// request is added to the list of those to settle.
     pub(super) fn refused(&mut self, key: Key, refusal: Refusal) {
         let flight = self.flights.get_mut(key).expect("inserted by the caller");
-        if flight.wave.is_some() {
+        if flight.portion.is_some() {
             flight.is_all_there = true;
         }
         flight.failed.get_or_insert(match refusal {

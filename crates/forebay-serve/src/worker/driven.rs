@@ -1,8 +1,8 @@
 //! A worker that a test runs round by round, on its own thread.
 
 use super::Worker;
-use super::door::{Arrival, Door};
-use super::status::Asker;
+use super::inbox::{Inbox, NewConnection};
+use super::status::BlockStatusThreads;
 use crate::config::{ExportOptions, Limits};
 use crate::export::Export;
 use crate::listen::Peer;
@@ -22,7 +22,7 @@ pub(super) const REPLY_LEN: usize = 16;
 
 pub(super) struct Driven {
     pub(super) worker: Worker,
-    door: Arc<Door>,
+    inbox: Arc<Inbox>,
     pub(super) disk: Disk,
 }
 
@@ -47,11 +47,11 @@ impl Driven {
             log: Log::to(None),
         });
         let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let door = Arc::new(Door::new(panicked).unwrap());
-        let asker = Asker::start(&shared.exports, limits.connections).unwrap();
-        let epoll = Worker::epoll(&door).unwrap();
-        let worker = Worker::new(shared, Arc::clone(&door), asker, epoll);
-        Driven { worker, door, disk }
+        let inbox = Arc::new(Inbox::new(panicked).unwrap());
+        let block_status = BlockStatusThreads::start(&shared.exports, limits.connections).unwrap();
+        let epoll = Worker::epoll(&inbox).unwrap();
+        let worker = Worker::new(shared, Arc::clone(&inbox), block_status, epoll);
+        Driven { worker, inbox, disk }
     }
 
     /// Runs one round, which handles all events and waits for nothing.
@@ -67,7 +67,7 @@ impl Driven {
         for socket in [&client, &there] {
             socket.set_nonblocking(true).unwrap();
         }
-        self.door.bring(Arrival { fd: there.into(), peer: Peer::Unix });
+        self.inbox.bring(NewConnection { fd: there.into(), peer: Peer::Unix });
         // The client flags (fixed newstyle, no zeroes), and EXPORT_NAME with the default export.
         let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
         client.write_all(&choice).unwrap();

@@ -1,7 +1,7 @@
 //! End of a round: sends replies, closes connections that are over, and updates epoll.
 
 use super::ending::Ending;
-use super::life::DRAIN_NS;
+use super::lifecycle::DRAIN_NS;
 use super::{OF_QUEUE, Worker};
 use rustix::event::epoll::{self, EventData, EventFlags};
 

@@ -6,41 +6,41 @@
 //! waits for a client; replies that a client has not read yet hold memory, but no tag.
 //!
 //! - `input`: parses bytes to requests; `negotiate`: the handshake;
-//! - `disks`: turns requests into bios; `payload`: writes in pieces; `waves`: large reads in
+//! - `disks`: turns requests into bios; `payload`: writes in pieces; `portions`: large reads in
 //!   pieces; `cache`: read-ahead, with the lowest priority;
-//! - `ends`: turns completions into replies;
+//! - `completions`: turns completions into replies;
 //! - `output`: queues replies; `flush`: sends them, and closes connections that are over;
-//! - `gather`: how long to wait for more requests;
+//! - `coalesce`: coalesces requests of deep clients;
 //! - `status`: thread that answers BLOCK_STATUS;
-//! - `door`: inbox for new connections; `life`: accepts, evicts and closes them; `timer`:
+//! - `inbox`: new connections and answers; `lifecycle`: accepts, evicts and closes them; `timer`:
 //!   deadlines.
 
 mod cache;
+mod coalesce;
+mod completions;
 mod conn;
 mod disks;
-pub(crate) mod door;
 #[cfg(test)]
 mod driven;
 mod ending;
-mod ends;
 mod flush;
-mod gather;
+pub(crate) mod inbox;
 mod input;
-mod life;
+mod lifecycle;
 mod negotiate;
 mod output;
 mod payload;
+mod portions;
 mod slots;
 pub(crate) mod status;
 mod timer;
-mod waves;
 
+use self::coalesce::Coalesce;
 use self::conn::Conn;
 use self::disks::Disks;
-use self::door::Door;
-use self::gather::Gather;
+use self::inbox::Inbox;
 use self::slots::{Key, MARK_SHIFT, Slots};
-use self::status::Asker;
+use self::status::BlockStatusThreads;
 use self::timer::Timer;
 use crate::metrics::WorkerCounters;
 use crate::server::Shared;
@@ -55,7 +55,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Event data of descriptors other than those of connections.
-const OF_DOOR: u64 = u64::MAX;
+const OF_INBOX: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
@@ -73,7 +73,7 @@ const NR_DONE_USUAL: usize = 256;
 /// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    door: Arc<Door>,
+    inbox: Arc<Inbox>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     conns: Slots<Box<Conn>>,
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     /// Timer for deadlines and for freeing memory: waits for events have no timeout.
     timer: Timer,
     nr_idle_ticks: u32,
-    gather: Gather,
+    coalesce: Coalesce,
     /// Time of the last reap, ns.
     ended_ns: u64,
     is_stopping: bool,
@@ -112,9 +112,9 @@ impl Worker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(door: &Door) -> std::io::Result<(OwnedFd, Timer)> {
+    pub(crate) fn epoll(inbox: &Inbox) -> std::io::Result<(OwnedFd, Timer)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, door.fd(), EventData::new_u64(OF_DOOR), EventFlags::IN)?;
+        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
         let timer = Timer::new()?;
         epoll::add(&epoll, timer.fd(), EventData::new_u64(OF_TIMER), EventFlags::IN)?;
         Ok((epoll, timer))
@@ -123,16 +123,16 @@ impl Worker {
     /// Creates a worker. It must stay on this thread.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        door: Arc<Door>,
-        asker: Arc<Asker>,
+        inbox: Arc<Inbox>,
+        block_status: Arc<BlockStatusThreads>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> Worker {
-        let asks = (asker, Arc::clone(&door));
+        let asks = (block_status, Arc::clone(&inbox));
         Worker {
             disks: Disks::new(Arc::clone(&shared.exports), asks, shared.budget),
             counters: shared.counters.worker(),
             shared,
-            door,
+            inbox,
             epoll,
             events: Vec::with_capacity(256),
             conns: Slots::new(),
@@ -147,7 +147,7 @@ impl Worker {
             nr_deadlines: 0,
             timer,
             nr_idle_ticks: 0,
-            gather: Gather::new(),
+            coalesce: Coalesce::new(),
             ended_ns: 0,
             is_stopping: false,
         }
@@ -190,7 +190,7 @@ impl Worker {
             && self.waiting.is_empty()
             && !self.is_stopping
             && !self.disks.is_busy();
-        let pause_ns = if is_quiet && nr > 0 { self.gather.pause_ns(nr) } else { 0 };
+        let pause_ns = if is_quiet && nr > 0 { self.coalesce.pause_ns(nr) } else { 0 };
         if pause_ns > 0 {
             // A signal ends the sleep early, which does no harm.
             let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
@@ -205,7 +205,7 @@ impl Worker {
             let events = std::mem::take(&mut self.events);
             for event in &events {
                 match event.data.u64() {
-                    OF_DOOR => self.open_door(),
+                    OF_INBOX => self.open_door(),
                     OF_TIMER => self.tick(),
                     queue if queue >> MARK_SHIFT != 0 => {
                         self.disks.note_readable((queue & !OF_QUEUE) as usize);

@@ -31,7 +31,7 @@ pub(super) fn negotiate(
         Next::Transmission(transmission) => {
             conn.deadline_ns = None;
             conn.counters.set_export(transmission.export());
-            tell_opened(disks, shared, conn, &transmission);
+            report_opened(disks, shared, conn, &transmission);
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
                 shared.counters.server().refuse(ConnectionRefusal::TooMany);
@@ -57,7 +57,7 @@ pub(super) fn negotiate(
 }
 
 /// Logs that a connection has chosen its export.
-fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Transmission) {
+fn report_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Transmission) {
     let tls = match &conn.transport {
         Transport::Plain => None,
         Transport::Tls(tls) => Some(tls.description()),

@@ -7,7 +7,7 @@
 use super::Worker;
 use super::conn::Conn;
 use super::disks::Begun;
-use super::door::{Answer, Door};
+use super::inbox::{Answer, Inbox};
 use super::slots::Key;
 use crate::export::Export;
 use forebay::{Extent, ExtentKind};
@@ -30,7 +30,7 @@ const CLIENTS_MAX: usize = 1024;
 /// A query of a client.
 #[derive(Debug)]
 struct Question {
-    door: Arc<Door>,
+    inbox: Arc<Inbox>,
     conn: Key,
     rq: Request,
 }
@@ -38,14 +38,17 @@ struct Question {
 /// Queues of the query threads, one for each export. A thread ends when this is dropped, or with
 /// the process: a thread that waits for another server is not joined.
 #[derive(Debug)]
-pub(crate) struct Asker(Vec<SyncSender<Question>>);
+pub(crate) struct BlockStatusThreads(Vec<SyncSender<Question>>);
 
-impl Asker {
+impl BlockStatusThreads {
     /// Starts the threads, for at most `nr_clients` at once.
     ///
     /// # Errors
     /// Returns an error if a thread cannot be started.
-    pub(crate) fn start(exports: &Arc<[Export]>, nr_clients: usize) -> io::Result<Arc<Asker>> {
+    pub(crate) fn start(
+        exports: &Arc<[Export]>,
+        nr_clients: usize,
+    ) -> io::Result<Arc<BlockStatusThreads>> {
         let start_one = |export| {
             let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
             let (sender, questions) = sync_channel(nr);
@@ -55,15 +58,15 @@ impl Asker {
             Ok(sender)
         };
         let senders: io::Result<Vec<_>> = (0..exports.len()).map(start_one).collect();
-        Ok(Arc::new(Asker(senders?)))
+        Ok(Arc::new(BlockStatusThreads(senders?)))
     }
 
-    /// Queues a query; its answer goes to `door`.
-    pub(super) fn ask(&self, conn: &mut Conn, rq: Request, door: &Arc<Door>) -> Begun {
+    /// Queues a query; its answer goes to `inbox`.
+    pub(super) fn ask(&self, conn: &mut Conn, rq: Request, inbox: &Arc<Inbox>) -> Begun {
         if conn.nr_questions >= QUESTIONS_MAX {
             return Begun::NoRoom;
         }
-        let question = Question { door: Arc::clone(door), conn: conn.key, rq };
+        let question = Question { inbox: Arc::clone(inbox), conn: conn.key, rq };
         let export = conn.phase.transmission().export();
         if self.0[export].try_send(question).is_err() {
             // Queries of closed connections may fill the queue.
@@ -79,7 +82,7 @@ impl Asker {
 
 /// Answers all queries about an export. Does not keep the disk open.
 fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<Question>) {
-    for Question { door, conn, rq } in questions {
+    for Question { inbox, conn, rq } in questions {
         let Some(exports) = exports.upgrade() else { return };
         let is_one = matches!(rq.command, Ok(Command::BlockStatus { one: true }));
         let max = if is_one { 1 } else { EXTENTS_MAX };
@@ -90,14 +93,14 @@ fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<
             Ok(found) => found.map(|()| extents).map_err(|error| error.to_string()),
             Err(_) => Err("internal error in the server".to_owned()),
         };
-        door.answer(Answer { conn, rq, extents });
+        inbox.answer(Answer { conn, rq, extents });
     }
 }
 
 impl Worker {
     /// Sends the answers that have arrived.
     pub(super) fn take_answers(&mut self) {
-        for Answer { conn: key, rq, extents } in self.door.take_answers() {
+        for Answer { conn: key, rq, extents } in self.inbox.take_answers() {
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.nr_questions -= 1;
             conn.ended(&rq, extents.is_err());

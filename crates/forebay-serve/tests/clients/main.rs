@@ -5,12 +5,12 @@ mod client;
 mod counters;
 mod durability;
 mod embedded;
-mod ends;
 mod fairness;
 mod flags;
 mod merging;
 mod order;
 mod server;
+mod shutdown;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip;
 #[path = "../../../forebay/tests/support/thin_device.rs"]

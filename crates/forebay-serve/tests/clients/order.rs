@@ -8,7 +8,7 @@ use std::io::Write;
 
 const SIZE: usize = 24 << 20;
 const NR_READS: u64 = 100;
-/// Lengths around the sizes of pieces, of waves, and of the memory that a client may hold.
+/// Lengths around the sizes of pieces, of portions, and of the memory that a client may hold.
 const LENS: [usize; 10] =
     [512, 4096, 4096, 4096, 65_536, 256 << 10, 300 << 10, 1 << 20, (1 << 20) + 512, 8 << 20];
 
@@ -57,7 +57,7 @@ fn with_memory(test: impl Fn(&Running, &[u8])) {
 }
 
 #[test]
-fn simple_replies_are_whole_whatever_is_under_way_beside_them() {
+fn simple_replies_stay_whole_beside_other_replies() {
     with_memory(|server, content| {
         let mut client = Client::new(&server.socket, "0", false);
         let reads = reads();

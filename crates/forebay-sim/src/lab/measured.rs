@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_per_second_of_what_was_measured() {
+    fn rates_are_per_measured_second() {
         let measured = Measured {
             run_ns: 500_000_000,
             ios_of_jobs: vec![10, 30],

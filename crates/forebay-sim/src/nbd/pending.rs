@@ -57,7 +57,7 @@ impl Pending {
         }
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("of request {:x}, {} bytes at {}", self.cookie, self.len, self.offset)
     }
 
@@ -65,13 +65,13 @@ impl Pending {
     pub(crate) fn part(&mut self, at: u64, len: u64, data: Option<&[u8]>) -> Verdict {
         let is_within = at >= self.offset && at + len <= self.offset + self.len;
         if !self.is_read || self.expected != Expected::Good || !is_within || len == 0 {
-            return broken(N3, format!("{len} bytes at {at} {}", self.what()));
+            return broken(N3, format!("{len} bytes at {at} {}", self.description()));
         }
         self.data.resize(self.len as usize, 0);
         self.has_come.resize(self.len as usize, false);
         let range = (at - self.offset) as usize..(at - self.offset + len) as usize;
         if self.has_come[range.clone()].iter().any(|&has| has) {
-            return broken(N3, format!("twice: {len} bytes at {at} {}", self.what()));
+            return broken(N3, format!("twice: {len} bytes at {at} {}", self.description()));
         }
         self.has_come[range.clone()].fill(true);
         if let Some(data) = data {
@@ -79,7 +79,7 @@ impl Pending {
         }
         self.nr_chunks += 1;
         match self.is_one && self.nr_chunks > 1 {
-            true => broken(N3, format!("a second chunk {}", self.what())),
+            true => broken(N3, format!("a second chunk {}", self.description())),
             false => Ok(()),
         }
     }
@@ -87,7 +87,7 @@ impl Pending {
     /// Records an error.
     pub(crate) fn failed(&mut self, error: u32) -> Verdict {
         if self.error.replace(error).is_some() || error == 0 {
-            return broken(N2, format!("error {error} {}", self.what()));
+            return broken(N2, format!("error {error} {}", self.description()));
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Pending {
         let sum: u64 = extents.iter().map(|(len, _)| len).sum();
         let is_enough = sum == self.len || self.is_one && extents.len() == 1 && sum < self.len;
         if !self.is_status || !self.extents.is_empty() || !is_enough {
-            return broken(N3, format!("extents of {sum} bytes {}", self.what()));
+            return broken(N3, format!("extents of {sum} bytes {}", self.description()));
         }
         self.extents = extents;
         Ok(())
@@ -105,7 +105,8 @@ impl Pending {
 
     /// Checks the complete reply. Returns whether the request was done.
     pub(crate) fn over(&self, may_fail: bool) -> Result<bool, Broken> {
-        let wrong = |what: &str| Err(Broken { rule: N4, what: format!("{what} {}", self.what()) });
+        let wrong =
+            |what: &str| Err(Broken { rule: N4, what: format!("{what} {}", self.description()) });
         if let Some(error) = self.error {
             let error = NbdError::from_number(error);
             return match self.expected {
@@ -121,7 +122,7 @@ impl Pending {
         let is_whole = self.has_come.iter().all(|&has| has);
         let has_all = self.has_come.len() as u64 == self.len && is_whole;
         if self.is_read && !has_all {
-            let what = format!("data are missing {}", self.what());
+            let what = format!("data are missing {}", self.description());
             return Err(Broken { rule: N3, what });
         }
         if self.is_status && self.extents.is_empty() {

@@ -159,7 +159,7 @@ impl Thread<'_> {
                 waits.donate(wait.need, nr_busy, &mut |id| out(id));
             }));
         }
-        self.tell(woken);
+        self.grant(woken);
         self.settle();
     }
 
@@ -187,7 +187,7 @@ impl Thread<'_> {
         if world.plants(Plant::SkipTagWake) {
             return;
         }
-        if !budget.count.anybody_waits() {
+        if !budget.count.any_thread_waits() {
             world.checks().waits.found_none(self.id);
             return;
         }
@@ -197,7 +197,7 @@ impl Thread<'_> {
         let woken = self.with_waits(budget, nr, |waits, out| {
             waits.wake(nr, nr_busy, &mut |id| out(id));
         });
-        self.tell(woken);
+        self.grant(woken);
     }
 
     /// Changes how many tags may be in use. The policy gets a smaller limit before it is in force,
@@ -216,7 +216,7 @@ impl Thread<'_> {
         let woken = self.with_waits(budget, nr_more, |waits, out| {
             waits.resize(limit, &mut |id| out(id));
         });
-        self.tell(woken);
+        self.grant(woken);
         self.set_limit(budget, limit);
         budget.is_resizing.set(false);
         self.settle();
@@ -230,7 +230,7 @@ impl Thread<'_> {
     }
 
     /// Gives the tags to the woken waits. Their tasks are woken when no token is held.
-    fn tell(&mut self, woken: Vec<WaitId>) {
+    fn grant(&mut self, woken: Vec<WaitId>) {
         let world = Rc::clone(&self.world);
         for wait in woken {
             self.step();

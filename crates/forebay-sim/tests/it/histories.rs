@@ -31,7 +31,7 @@ const fn four(failures_max: u32, one_of: u64) -> Scope {
 }
 
 #[test]
-fn no_history_of_one_or_two_bios_loses_what_was_acknowledged() {
+fn no_history_of_one_or_two_bios_loses_acknowledged_data() {
     try_all(Scope::all(1));
     let report = try_all(Scope::all(2));
     assert!(report.nr_crash_points > 40_000, "{report}");
@@ -47,7 +47,7 @@ fn some_longer_histories_do_not_either() {
 }
 
 #[test]
-fn a_device_that_lies_is_caught() {
+fn a_device_that_drops_acknowledged_data_is_caught() {
     for bug in [Plant::LieFlush, Plant::IgnoreFua] {
         for setting in Setting::all() {
             let setting = Setting { bug: Some(bug), ..setting };

@@ -165,7 +165,7 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_future_is_woken_whoever_makes_its_sync() {
+fn a_future_is_woken_by_a_sync_of_any_thread() {
     check_within(2, || {
         let commit = commit(0);
         let server = CommitThread::start(&commit).unwrap();

@@ -11,7 +11,7 @@
 //!
 //! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open
 //! file of each queue; [`holes`], the data and holes of a file; [`vectors`], memory in the kernel's
-//! format; [`zeroing`], the ways to zero a range; [`doorbell`], the simulated cost of a kick;
+//! format; [`zeroing`], the ways to zero a range; [`kick_cost`], the simulated cost of a kick;
 //! [`deadline`], [`timer`], [`due_fd`] and [`slack`], timed waits; [`memory`], the bytes of a disk
 //! in memory.
 //!
@@ -24,9 +24,9 @@
 
 mod aio;
 mod deadline;
-mod doorbell;
 mod due_fd;
 mod fault;
+mod kick_cost;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
 mod file;
@@ -45,12 +45,12 @@ mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
-mod slack;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod timer_slack;
 mod vectors;
 mod zeroing;
 

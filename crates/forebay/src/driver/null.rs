@@ -3,7 +3,7 @@
 //! It measures the layer alone. A read leaves its buffer unchanged. With `kick_ns` each commit
 //! takes this time, as it does for a device that must be notified.
 
-use super::doorbell::Doorbell;
+use super::kick_cost::KickCost;
 use super::timer::Timer;
 use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
 use crate::claim::Claim;
@@ -20,12 +20,12 @@ use std::time::Duration;
 #[derive(Debug)]
 struct NullDevice {
     limits: QueueLimits,
-    doorbell: Doorbell,
+    kick_cost: KickCost,
 }
 
 #[derive(Debug)]
 struct NullDriver {
-    doorbell: Doorbell,
+    kick_cost: KickCost,
     done: Completions,
     timer: Arc<Timer>,
 }
@@ -33,7 +33,7 @@ struct NullDriver {
 pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
     let limits = ideal_limits(capacity, block);
-    let device = NullDevice { limits, doorbell: Doorbell::take(keys)? };
+    let device = NullDevice { limits, kick_cost: KickCost::take(keys)? };
     let facts = DiskFacts { keeps_data: false, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::missing("data", "null keeps nothing: reads leave their buffers as they are"),
@@ -59,7 +59,7 @@ impl Device for NullDevice {
         let timer = Arc::new(Timer::of_ready());
         let driver = NullDriver {
             timer: Arc::clone(&timer),
-            doorbell: self.doorbell,
+            kick_cost: self.kick_cost,
             done: Completions::new(depth),
         };
         Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
@@ -70,13 +70,13 @@ impl Driver for NullDriver {
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         self.done.push(rq.tag, Ok(rq.len));
-        self.doorbell.queued();
+        self.kick_cost.queued();
         Issue::Queued
     }
 
     #[inline]
     fn commit_rqs(&mut self) {
-        self.doorbell.ring();
+        self.kick_cost.pay();
     }
 
     #[inline]
@@ -85,7 +85,7 @@ impl Driver for NullDriver {
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.doorbell.ring();
+        self.kick_cost.pay();
         // Every request is complete, so only the timeout can end this wait.
         if let Some(timeout) = timeout
             && self.done.len() < nr_completions as usize

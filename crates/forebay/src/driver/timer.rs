@@ -4,7 +4,7 @@
 use crate::driver::Waiter;
 use crate::driver::deadline::Deadline;
 use crate::driver::due_fd::{DueFd, NEVER};
-use crate::driver::slack::NoSlack;
+use crate::driver::timer_slack::NoSlack;
 use crate::runtime::clock;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_what_was_measured() {
+    fn a_rate_equals_the_measured_rate() {
         let rate = Rate::of(3_000_000, 1_000_000).expect("3 GHz");
         for ns in [0, 1, 1_000, 1_000_000_000, 365 * 86_400 * 1_000_000_000] {
             let found = rate.ns(ns * 3);

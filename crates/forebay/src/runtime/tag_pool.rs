@@ -175,7 +175,7 @@ impl TagPool {
     /// `nr_held` left. Adds the woken disks to `woken`.
     #[inline]
     pub(crate) fn put(&self, id: WaitId, nr_put: u32, nr_held: u32, woken: &mut Woken) {
-        if nr_put > 0 && self.count.anybody_waits() {
+        if nr_put > 0 && self.count.any_thread_waits() {
             let mut state = self.lock();
             state.note_held(id, nr_held);
             self.wake(&mut state, woken, |waits, nr_busy, out| {

@@ -198,7 +198,7 @@ fn a_block_device_for_one_disk_is_open_with_o_excl() {
 }
 
 #[test]
-fn disks_on_one_file_share_what_is_durable() {
+fn disks_on_one_file_share_durable_points() {
     let scratch = Scratch::new(1 << 20);
     let link = scratch.path.with_file_name("link");
     std::fs::hard_link(&scratch.path, &link).expect("a link");
@@ -241,7 +241,7 @@ fn loss_is_reported_to_every_disk_on_the_file() {
 }
 
 #[test]
-fn a_child_of_a_fork_does_not_give_up_what_its_parent_has() {
+fn a_child_of_a_fork_keeps_the_locks_of_its_parent() {
     let scratch = Scratch::new(1 << 20);
     let mut disk = Some(open(&scratch.spec("exclusive=on")));
     let dropped = in_child(|| {

@@ -86,7 +86,7 @@ fn ranges_end_where_the_disk_ends() {
 }
 
 #[test]
-fn beyond_the_end_of_a_growing_file_nothing_is_known() {
+fn no_sector_is_expected_beyond_the_end_of_a_growing_file() {
     let scratch = Scratch::new(0);
     let disk = open(&scratch.spec("capacity=growing"));
     assert_eq!(extents_of(&disk, 0, 4096, 10), data(4096));

@@ -13,7 +13,7 @@ fn facts(spec: &str) -> [bool; 4] {
 }
 
 #[test]
-fn each_driver_says_what_is_so() {
+fn each_driver_reports_its_true_features() {
     let scratch = Scratch::new(1 << 20);
     let file = scratch.path.display();
     for (spec, expected) in [

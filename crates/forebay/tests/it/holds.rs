@@ -64,7 +64,7 @@ fn blocking_calls_go_on_when_a_hold_is_let_go() {
 }
 
 #[test]
-fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
+fn a_freeze_waits_for_entered_bios_and_admits_no_more() {
     let scratch = Scratch::new(1 << 20);
     for keys in ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=2"] {
         let disk = open(&scratch.spec(keys));
@@ -139,7 +139,7 @@ fn a_freeze_gives_up_beside_the_hold_of_another_thread() {
 
 /// Requests that the driver has already taken end under any hold, so a freeze waits for them.
 #[test]
-fn a_freeze_beside_another_hold_waits_for_what_is_in_flight() {
+fn a_freeze_beside_another_hold_waits_for_io_in_flight() {
     for spec in ["ram:1M?req_ns=20000000&nr_hw_queues=1", "ram:1M?req_ns=20000000&nr_hw_queues=2"] {
         let disk = open(spec);
         let mut queue = disk.queue();

@@ -79,7 +79,7 @@ fn waiting_lets_bios_through_on_all_disks() {
 }
 
 #[test]
-fn a_blocking_call_merges_with_what_is_plugged() {
+fn a_blocking_call_merges_with_plugged_bios() {
     let disk = open("ram:1M");
     let mut queue = disk.queue();
     let plug = forebay::plug();
@@ -111,7 +111,7 @@ fn a_forgotten_guard_lets_bios_through_at_a_wait_and_at_the_end_of_the_thread() 
 }
 
 #[test]
-fn dropping_disk_and_queue_waits_for_what_is_plugged_and_in_flight() {
+fn dropping_disk_and_queue_waits_for_plugged_and_issued_io() {
     let scratch = crate::common::Scratch::new(1 << 20);
     let plug = forebay::plug();
     {
@@ -171,7 +171,7 @@ fn a_wait_does_not_wait_for_others() {
 }
 
 #[test]
-fn a_blocking_call_that_need_not_wait_commits_what_it_issued() {
+fn a_blocking_call_that_need_not_wait_commits_its_requests() {
     let disk = open("ram:1M?queue_depth=1&req_ns=1000000");
     let mut queue = disk.queue();
     read_pages(&mut queue, 0..1);

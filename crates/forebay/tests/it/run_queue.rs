@@ -62,7 +62,7 @@ fn under_always_each_completion_queues_a_run_and_the_counts_add_up() {
 
 /// The worker performs the run that the last completion queued, although no thread waits.
 #[test]
-fn the_worker_makes_what_is_queued() {
+fn the_worker_makes_the_queued_calls() {
     let disk = open("ram:1M?run_queue=always");
     disk.write_at(&[1; 4096], 0).expect("a write");
     while disk.stats().run_queue.worker_runs == 0 {

@@ -6,7 +6,7 @@
 use forebay::Spec;
 use forebay_fio::job::{Job, OutputFormat, RunOptions};
 
-use super::asked::{Asked, Format};
+use super::options::{CompareOptions, Format};
 use crate::bench::plan::Target;
 use crate::failure::Failure;
 
@@ -21,7 +21,7 @@ pub(super) const OF_THE_REPORT: [&str; 5] = [
 ];
 
 /// Refuses options of the run that a comparison cannot honour.
-pub(super) fn run(run: &RunOptions, asked: &Asked) -> Result<(), Failure> {
+pub(super) fn run(run: &RunOptions, asked: &CompareOptions) -> Result<(), Failure> {
     let is_other = asked.format.is_some_and(|format| format != Format::Json);
     let formats = match run.format {
         OutputFormat::JsonPlus => Some(

@@ -1,12 +1,11 @@
 //! `forebay bench --compare`: runs the same jobs alternately with fio, or on another device.
 //!
-//! - [`asked`]: the options; [`checks`]: options that are refused or have no effect;
+//! - [`options`]: the options; [`checks`]: options that are refused or have no effect;
 //! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: a one-line description;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
 //! - [`text`], [`json`], [`svg`]: reports; [`machine`]: a description of the machine.
 
-mod asked;
 mod checks;
 mod child;
 mod comparison;
@@ -15,6 +14,7 @@ mod json;
 mod machine;
 mod measure;
 mod metric;
+mod options;
 mod progress;
 #[cfg(test)]
 mod samples;
@@ -27,9 +27,9 @@ mod workload;
 use forebay_fio::cmdline::CommandLine;
 use forebay_fio::job::{Job, OutputFormat};
 
-use self::asked::Format;
-pub(super) use self::asked::{Asked, help, help_of, take};
 use self::comparison::Comparison;
+use self::options::Format;
+pub(super) use self::options::{CompareOptions, help, help_of, take};
 use self::progress::Progress;
 use self::side::{FIO, Side};
 use super::plan::{self, Target};
@@ -41,7 +41,7 @@ use crate::output::{self, Sink};
 pub(super) fn main(
     command: &CommandLine,
     targets: &[Target],
-    asked: &Asked,
+    asked: &CompareOptions,
 ) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let sides = sides(command, targets, asked)?;
@@ -88,7 +88,11 @@ pub(super) fn main(
 }
 
 /// Returns both sides. Makes every refusal that is possible before the first run.
-fn sides(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<[Side; 2], Failure> {
+fn sides(
+    command: &CommandLine,
+    targets: &[Target],
+    asked: &CompareOptions,
+) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
     super::prepare(&command.jobs, targets)?;
     if let Some((jobs, targets)) = &planned.other {
@@ -108,7 +112,11 @@ struct Planned {
     notes: Vec<String>,
 }
 
-fn planned(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<Planned, Failure> {
+fn planned(
+    command: &CommandLine,
+    targets: &[Target],
+    asked: &CompareOptions,
+) -> Result<Planned, Failure> {
     let jobs = &command.jobs;
     checks::run(&command.run, asked)?;
     checks::jobs(jobs)?;

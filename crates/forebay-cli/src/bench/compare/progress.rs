@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_what_is_done_and_how_long_it_will_take() {
+    fn the_line_shows_progress_and_remaining_time() {
         let mut progress = Progress::new(Eta::Never);
         progress.enter("warming up: fio".to_owned());
         assert_eq!(progress.text(Duration::from_secs(1)), "warming up: fio: 1 s");

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_side_is_refused_with_what_is_expected() {
+    fn unknown_side_is_refused_with_the_accepted_ones() {
         let error = |with: &str| check_word(with).expect_err(with).to_string();
         let expected = "--compare=spdk: unknown side 'spdk'; expected fio, a device spec such as \
                         ram:1G or /dev/vdb, or ?key=value for the same device with other settings; \

@@ -42,7 +42,7 @@ fn each_cell_has_a_row_of_each_metric() {
 }
 
 #[test]
-fn tail_stands_beside_the_published_fifth_and_what_is_off_has_a_reason() {
+fn tail_is_compared_with_the_published_fifth_and_deviations_have_reasons() {
     let rows = all();
     let published: Vec<_> = rows.iter().filter(|row| row.published.is_some()).collect();
     let [each, rounds] = published[..] else { panic!("{published:?}") };

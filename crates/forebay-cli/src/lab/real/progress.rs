@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_what_runs_and_what_is_left() {
+    fn the_line_names_the_current_run_and_those_left() {
         let mut progress = Progress::new(3, Duration::from_secs(200));
         assert_eq!(progress.announcement(), "forebay: 3 cells, 3:20 minutes in total\n");
         progress.begin("hdd, batch, 1 job".to_owned(), Duration::from_secs(70));

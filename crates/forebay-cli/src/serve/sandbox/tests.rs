@@ -154,7 +154,7 @@ fn a_disk_goes_on_and_opens_its_file_anew_for_a_queue_of_its_own() {
 }
 
 #[test]
-fn the_log_says_what_is_in_force() {
+fn the_log_names_the_settings_in_force() {
     let said = |landlock, connects, no_new_privileges, free_threads| {
         Confinement { landlock, connects, no_new_privileges, free_threads }.to_string()
     };

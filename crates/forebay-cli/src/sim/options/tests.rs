@@ -127,7 +127,7 @@ fn all_refused_options_are_named_at_once_with_their_places() {
 }
 
 #[test]
-fn values_that_ask_for_what_is_done_anyway_are_accepted() {
+fn values_that_repeat_the_default_behaviour_are_accepted() {
     let text = "[a]\ndirect=1\nthread\ngroup_reporting\nstonewall\nloops=1\nfsync=0\nverify=0\n\
                 ioengine=psync\nkick=deferred\niostats=1\nexclusive=0\nkick=loop-end\n";
     let error = check(&parse(text), false).expect_err("kick").to_string();

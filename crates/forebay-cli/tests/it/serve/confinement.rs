@@ -108,8 +108,8 @@ fn probe(ring: &OwnedFd) -> i32 {
 /// (The restrictions of single-thread rings are visible only inside the process: the library has a
 /// test for them.)
 #[test]
-fn rings_of_a_served_disk_refuse_what_the_driver_does_not_need() {
-    let test = "rings_of_a_served_disk_refuse_what_the_driver_does_not_need";
+fn rings_of_a_served_disk_refuse_operations_without_use() {
+    let test = "rings_of_a_served_disk_refuse_operations_without_use";
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), vec![1; 1 << 20]).expect("a file");
     let server = Server::start(&folder, "disk.img --threads=1");

@@ -25,8 +25,8 @@ fn verify(test: &str, spec: &str, options: &str) {
 }
 
 #[test]
-fn fio_finds_what_it_wrote_at_random_in_two_jobs() {
-    let test = "fio_finds_what_it_wrote_at_random_in_two_jobs";
+fn fio_verifies_random_writes_of_two_jobs() {
+    let test = "fio_verifies_random_writes_of_two_jobs";
     let options = "--rw=randwrite --bs=4k --iodepth=32 --numjobs=2 --offset_increment=16M \
                    --verify=crc32c";
     verify(test, "disk.img", options);
@@ -34,8 +34,8 @@ fn fio_finds_what_it_wrote_at_random_in_two_jobs() {
 }
 
 #[test]
-fn fio_finds_what_it_wrote_in_order_and_in_many_sizes() {
-    let test = "fio_finds_what_it_wrote_in_order_and_in_many_sizes";
+fn fio_verifies_sequential_writes_of_many_sizes() {
+    let test = "fio_verifies_sequential_writes_of_many_sizes";
     let options = "--rw=write --bs=4k --iodepth=64 --verify=crc32c";
     verify(test, "disk.img", options);
     let options = "--rw=randrw --bsrange=512-64k --bs_unaligned=0 --iodepth=16 --verify=crc32c \

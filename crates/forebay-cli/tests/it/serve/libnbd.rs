@@ -10,8 +10,8 @@ use std::fs::{File, read};
 const MIB: usize = 1 << 20;
 
 #[test]
-fn nbdinfo_sees_the_export_and_what_it_can_do() {
-    let test = "nbdinfo_sees_the_export_and_what_it_can_do";
+fn nbdinfo_shows_the_export_and_its_features() {
+    let test = "nbdinfo_shows_the_export_and_its_features";
     if !is_there("nbdinfo", test) {
         return;
     }

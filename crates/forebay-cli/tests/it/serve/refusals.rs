@@ -88,7 +88,7 @@ fn usage_error(args: &[&str]) -> String {
 }
 
 #[test]
-fn options_of_other_servers_are_answered_by_what_to_use_here() {
+fn options_of_other_servers_are_refused_with_the_option_to_use() {
     for (option, tip) in [
         ("--port=10809", "; use --nbd tcp:HOST:PORT"),
         ("-p", "; use --nbd tcp:HOST:PORT"),

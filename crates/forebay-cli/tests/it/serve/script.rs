@@ -47,8 +47,8 @@ fn every_command_and_flag_does_what_it_says() {
 }
 
 #[test]
-fn structured_replies_and_extents_cover_what_was_asked() {
-    let test = "structured_replies_and_extents_cover_what_was_asked";
+fn structured_replies_and_extents_cover_the_requested_range() {
+    let test = "structured_replies_and_extents_cover_the_requested_range";
     script(test, "disk.img", include_str!("scripts/structured.py"));
 }
 

@@ -102,7 +102,7 @@ impl Turn<'_> {
             self.flush_succeeded();
         }
         if is_lost {
-            self.tell_pending();
+            self.report_pending();
         }
     }
 }

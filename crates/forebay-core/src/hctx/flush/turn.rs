@@ -265,7 +265,7 @@ impl Turn<'_> {
             Err(status) => {
                 self.note_failure(status);
                 self.end_running(result);
-                self.tell_pending();
+                self.report_pending();
             }
         }
     }
@@ -344,7 +344,7 @@ impl Turn<'_> {
 
     /// Fails the requests that wait for the next flush and cover lost writes. That flush would
     /// prove nothing for them.
-    pub(in crate::hctx) fn tell_pending(&mut self) {
+    pub(in crate::hctx) fn report_pending(&mut self) {
         let mut pending = core::mem::take(&mut self.hctx.flush.pending);
         let durability = &self.hctx.device.durability;
         let is_lost = |waiting: &mut Waiting| {

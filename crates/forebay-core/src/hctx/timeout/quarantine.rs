@@ -119,7 +119,7 @@ impl Turn<'_> {
     fn note_late_sync(&mut self, result: Result<u64, BlockStatus>, len: u64) {
         if result != Ok(len) {
             self.note_failure(result.err().unwrap_or(BlockStatus::Io));
-            self.tell_pending();
+            self.report_pending();
         }
     }
 }

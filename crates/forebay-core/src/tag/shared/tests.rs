@@ -29,7 +29,7 @@ fn the_limit_holds_only_while_another_below_its_share_waits() {
 }
 
 #[test]
-fn who_has_less_than_its_share_is_woken_first() {
+fn disk_below_its_share_is_woken_first() {
     let mut shares = TagShares::new(16, 4);
     let mut waits = TagWaits::new(WakePolicy::Fair, 16);
     for (user, nr_held) in [(1, 4), (2, 3), (3, 9), (4, 0)] {
@@ -200,7 +200,7 @@ impl State {
 
 /// T1, with refusals and a changing number of users.
 #[test]
-fn exhaustive_nobody_sleeps_for_ever_with_shares() {
+fn exhaustive_no_waiter_sleeps_forever_with_shares() {
     for (depth, nr_users) in [(1, 2), (2, 2), (5, 2)] {
         let first = State::new(depth, nr_users);
         let mut seen = BTreeSet::from([first.key()]);

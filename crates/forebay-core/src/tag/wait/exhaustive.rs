@@ -122,7 +122,7 @@ impl State {
         self.waits.line.iter().any(|wait| wait.id.0 == user as u64)
     }
 
-    fn tell(&mut self, nr: u32) {
+    fn wake(&mut self, nr: u32) {
         let nr_busy = self.nr_held;
         // As `WaiterCount` does.
         if !self.waits.is_empty() {
@@ -210,7 +210,7 @@ fn next(state: &State, plan: &Plan) -> Vec<(&'static str, State)> {
     if state.nr_held > 0 && plan.is_coarse {
         add(&mut |state| {
             state.nr_held -= 1;
-            state.tell(1);
+            state.wake(1);
             Some("put")
         });
     } else if state.nr_held > 0 && state.nr_untold < plan.nr_untold_max {
@@ -222,7 +222,7 @@ fn next(state: &State, plan: &Plan) -> Vec<(&'static str, State)> {
     for nr in 1..=state.nr_untold {
         add(&mut |state| {
             state.nr_untold -= nr;
-            state.tell(nr);
+            state.wake(nr);
             Some("tell")
         });
     }
@@ -291,7 +291,7 @@ fn coarse(policy: WakePolicy, depth: u32, nr_users: usize) -> Plan {
 }
 
 #[test]
-fn nobody_sleeps_for_ever_that_needs_one() {
+fn no_waiter_for_one_tag_sleeps_forever() {
     for policy in WakePolicy::ALL {
         for depth in 1..=8 {
             let nr_users = if depth <= 2 || depth == 8 { 5 } else { 4 };
@@ -302,7 +302,7 @@ fn nobody_sleeps_for_ever_that_needs_one() {
 }
 
 #[test]
-fn nobody_sleeps_for_ever_that_needs_several() {
+fn no_waiter_for_several_tags_sleeps_forever() {
     for policy in WakePolicy::ALL {
         for (depth, needs) in [(2, [1, 1, 1, 1]), (3, [2, 2, 1, 1])] {
             explore(&plan(policy, depth, &needs, 2));
@@ -312,7 +312,7 @@ fn nobody_sleeps_for_ever_that_needs_several() {
 }
 
 #[test]
-fn nobody_sleeps_for_ever_whose_batch_is_more_than_one() {
+fn no_waiter_sleeps_forever_with_larger_batches() {
     for policy in WakePolicy::ALL {
         explore(&plan(policy, 16, &[1; 4], 1));
         explore(&plan(policy, 24, &[12, 8, 1], 1));
@@ -324,7 +324,7 @@ fn nobody_sleeps_for_ever_whose_batch_is_more_than_one() {
 
 /// T6.
 #[test]
-fn nobody_sleeps_for_ever_when_the_depth_changes() {
+fn no_waiter_sleeps_forever_when_the_depth_changes() {
     for policy in WakePolicy::ALL {
         for (depths, needs) in [([4, 1], &[1; 4][..]), ([17, 15], &[8, 1]), ([24, 8], &[4, 1, 1])] {
             explore(&Plan { depths: Vec::from(depths), ..plan(policy, depths[0], needs, 1) });

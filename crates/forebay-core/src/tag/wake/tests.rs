@@ -41,7 +41,7 @@ fn fair_a_large_need_is_saved_up_for_and_not_overtaken() {
 }
 
 #[test]
-fn fair_who_leaves_the_head_lets_the_next_one_go() {
+fn fair_waiter_that_leaves_the_head_lets_the_next_go() {
     let mut waits = line(WakePolicy::Fair, 8, &[3, 1, 2]);
     check(&[], |out| waits.wake(2, 6, &mut |id| out(id)));
     check(&[2], |out| assert!(waits.remove(WaitId(1), &mut |id| out(id))));
@@ -50,7 +50,7 @@ fn fair_who_leaves_the_head_lets_the_next_one_go() {
 }
 
 #[test]
-fn who_was_woken_in_vain_keeps_its_turn_or_loses_it_by_policy() {
+fn waiter_woken_without_a_tag_keeps_or_loses_its_turn_by_policy() {
     for policy in [WakePolicy::Fair, WakePolicy::Single, WakePolicy::Batch, WakePolicy::Stash] {
         let mut waits = line(policy, 8, &[1, 1]);
         check(&[1], |out| waits.wake(1, 7, &mut |id| out(id)));
@@ -61,7 +61,7 @@ fn who_was_woken_in_vain_keeps_its_turn_or_loses_it_by_policy() {
 }
 
 #[test]
-fn single_wakes_one_for_each_tag_whatever_it_needs() {
+fn single_wakes_one_waiter_for_each_tag() {
     let mut waits = line(WakePolicy::Single, 64, &[5, 1, 1]);
     check(&[1], |out| waits.wake(1, 63, &mut |id| out(id)));
     check(&[2, 3], |out| waits.wake(9, 54, &mut |id| out(id)));
@@ -84,7 +84,7 @@ fn the_batch_is_an_eighth_of_the_depth_from_one_to_eight() {
 }
 
 #[test]
-fn a_smaller_depth_wakes_those_whom_the_smaller_batch_suffices_for() {
+fn a_smaller_depth_wakes_waiters_whose_need_is_now_met() {
     let mut waits = line(WakePolicy::Batch, 64, &[1; 5]);
     check(&[], |out| waits.wake(3, 61, &mut |id| out(id)));
     check(&[1, 2], |out| waits.resize(16, &mut |id| out(id)));
@@ -158,6 +158,6 @@ fn counters_that_wrap_around_lose_no_wake_and_add_none() {
 
 #[test]
 #[should_panic(expected = "a wait for 5 tags of 8")]
-fn nobody_waits_for_more_than_half() {
+fn no_waiter_needs_more_than_half() {
     line(WakePolicy::Batch, 8, &[5]);
 }

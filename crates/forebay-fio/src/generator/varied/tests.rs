@@ -49,7 +49,7 @@ fn sequential_blocks_of_several_sizes_leave_no_hole() {
 }
 
 #[test]
-fn a_random_pass_covers_every_byte_once_whatever_the_sizes() {
+fn a_random_pass_covers_every_byte_once_with_any_sizes() {
     let split = SizeRule::Split(vec![(4096, 30), (16_384, 50), (65_536, 20)]);
     let load = workload("randrw", 4 << 20, variety(split));
     let mut covered = vec![0_u8; 1024];

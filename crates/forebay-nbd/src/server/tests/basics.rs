@@ -24,7 +24,7 @@ fn export_name_goes_with_and_without_zeroes() {
 }
 
 #[test]
-fn go_and_info_tell_what_is_asked_for() {
+fn go_and_info_return_the_requested_items() {
     let mut client = Client::new(TlsPolicy::Off);
     let always = ["export 1073741824 0xd6d", "block 512 4096 33554432"];
     assert_eq!(client.ask(&go(OPT_INFO, "a", &[])), [always[0], always[1], "ack"]);

@@ -25,7 +25,7 @@ fn by_block(extents: &[(u64, u32)], end: u64, block: u64) -> Vec<u32> {
 
 proptest! {
     #[test]
-    fn each_block_has_what_all_of_it_has(
+    fn block_has_a_state_only_if_all_of_it_has(
         extents in prop::collection::vec((0_u64..20, 0_u32..4), 0..12),
         nr_blocks in 1_u64..20,
         shift in 0_u32..4,

@@ -219,7 +219,7 @@ fn plaintext_behind_starttls_is_left_alone_and_ends_the_connection_if_fed() {
 }
 
 #[test]
-fn abort_is_acknowledged_whatever_it_carries_and_whenever() {
+fn abort_is_acknowledged_with_any_payload_at_any_time() {
     for tls in [TlsPolicy::Off, TlsPolicy::On, TlsPolicy::Require] {
         for data in [&b""[..], b"so long", &[0; 100_000]] {
             let (out, end) = Client::new(tls).send(&option(OPT_ABORT, data));

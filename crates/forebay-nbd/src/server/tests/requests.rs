@@ -313,7 +313,7 @@ fn a_long_read_in_one_chunk_overflows() {
 }
 
 #[test]
-fn a_read_is_never_longer_than_a_chunk_can_tell() {
+fn a_read_fits_the_length_field_of_a_chunk() {
     // Found by fuzzing: an export without a limit, and a chunk whose length was cut to 32 bits.
     let mut client = Client::new(TlsPolicy::Off);
     client.exports[0].block_size = BlockSizes { min: 1, preferred: 512, max: u32::MAX };

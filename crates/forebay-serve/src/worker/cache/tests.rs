@@ -111,7 +111,8 @@ fn a_client_that_leaves_ends_its_requests_and_gives_its_memory_back() {
     assert!(driven.worker.disks.pool.is_whole());
 }
 
-/// Length of a read that is sent in waves. With simple replies, nothing may be sent between them.
+/// Length of a read that is sent in portions. With simple replies, nothing may be sent between
+/// them.
 const LARGE_LEN: usize = 3 << 20;
 
 /// Returns bytes without two equal words of 4 bytes.
@@ -160,7 +161,7 @@ fn cache_that_ends_within_a_large_read() -> (Driven, UnixStream) {
     send(&mut client, READ, 0, LARGE_LEN as u32);
     // The read gets all the memory that a client may hold, and CACHE waits for some.
     driven.round();
-    assert_eq!(nr_reads(&driven), 8, "two waves");
+    assert_eq!(nr_reads(&driven), 8, "two portions");
     let disks = &mut driven.worker.disks;
     let (cache, _) = disks.caching[0].waiting.pop_front().expect("it waits");
     disks.flights.get_mut(cache).expect("it waits").is_all_there = true;

@@ -39,7 +39,7 @@ fn await_bytes(driven: &mut Driven, client: &mut UnixStream, nr: usize) -> Vec<u
 fn memory_that_the_disk_keeps_is_no_longer_counted() {
     let mut driven = Driven::new(SLOW, Limits::default(), |_| {});
     let mut client = driven.connect();
-    // A single piece, a small one, and several: reads in a wave, and the payloads of a write.
+    // A single piece, a small one, and several: reads in a portion, and the payloads of a write.
     send(&mut client, READ, 0, 8192);
     send(&mut client, READ, 8192, 512);
     send(&mut client, TRIM, 0, 8192);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_syncs_what_it_has_written() {
+    fn each_thread_syncs_its_own_writes() {
         let mut tasks = FsyncTasks::new(FsyncShape::EachWrite);
         assert_eq!(tasks.next(None), FsyncTask::Write);
         assert_eq!(tasks.next(None), FsyncTask::Write);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_are_synced_after_so_many_writes_whoever_made_them() {
+    fn all_files_are_synced_after_a_number_of_writes_by_all_jobs() {
         let mut tasks = FsyncTasks::new(FsyncShape::AllFiles { nr_writes: 3, nr_files: 2 });
         let all: Vec<FsyncTask> = (0..10).map(|_| tasks.next(None)).collect();
         let nr = |task| all.iter().filter(|it| **it == task).count();

@@ -64,7 +64,7 @@ fn failed_write_may_be_late_and_a_refused_one_may_not() {
 }
 
 #[test]
-fn a_trim_leaves_what_was_there_or_zeroes() {
+fn a_trim_leaves_the_old_data_or_zeroes() {
     let first = write(1, 10, End::Ok(20));
     let trim = of_nr_sectors(Kind::Trim { nr_sectors: 1 }, 30, 40);
     for found in [value(1), Value::Zero] {
@@ -78,7 +78,7 @@ fn a_trim_leaves_what_was_there_or_zeroes() {
 }
 
 #[test]
-fn a_crash_may_undo_what_was_not_flushed_and_nothing_else() {
+fn a_crash_may_undo_unflushed_writes_only() {
     let log = [write(1, 10, End::Ok(20)), flush(21, 30), write(2, 31, End::Ok(40))];
     for found in [value(1), value(2)] {
         assert_eq!(rule_after(&log, Crash::Power, found), None);
@@ -93,7 +93,7 @@ fn a_crash_may_undo_what_was_not_flushed_and_nothing_else() {
 }
 
 #[test]
-fn behind_a_crash_the_log_begins_with_what_was_found() {
+fn log_after_a_crash_begins_with_the_found_data() {
     let log = [write(1, 10, End::Ok(20)), write(2, 30, End::Unknown), write(3, 30, End::Ok(40))];
     let mut power = Sectors::new(1);
     power.crash(&log, Crash::Power, &[value(1)]).expect("a legal crash");
@@ -136,7 +136,7 @@ fn a_server_that_dies_makes_nothing_durable() {
 }
 
 #[test]
-fn a_sector_says_whose_it_is_and_whether_it_is_whole() {
+fn a_sector_names_its_write_and_whether_it_is_whole() {
     let (stamp, mut bytes) = (Stamp::new(7, 99), [0; 512]);
     assert_eq!(Value::of(5, &bytes), Value::Zero);
     stamp.fill(5, &mut bytes);

@@ -95,7 +95,7 @@ fn flush(began: u64) -> Op {
 }
 
 #[test]
-fn zones_say_what_all_orders_say() {
+fn zones_give_the_result_of_all_orders() {
     let mut random = Random::new(1, 0);
     let (mut nr_good, mut nr_lost) = (0, 0);
     for _ in 0..NR_LOGS {

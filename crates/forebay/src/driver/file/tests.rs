@@ -29,7 +29,7 @@ fn scratch(keys: &str, mode: Mode) -> (DriverQueue, tempfile::TempDir) {
 }
 
 #[test]
-fn a_wait_sees_what_was_complete_before_it_began() {
+fn a_wait_returns_earlier_completions() {
     for mode in [Mode::Owned, Mode::Shared] {
         let (DriverQueue { mut driver, waiter }, _folder) = scratch("", mode);
         for _ in 0..100 {

@@ -199,7 +199,7 @@ impl<E: Enter> UringDriver<E> {
             return self.pause(nr, until);
         }
         match self.is_hushed() {
-            true => self.enter_hushed(nr, until),
+            true => self.enter_without_eventfd(nr, until),
             false => self.enter_aloud(nr, until),
         }
     }
@@ -211,7 +211,7 @@ impl<E: Enter> UringDriver<E> {
     }
 
     /// Enters the kernel as `enter` does, with signals suppressed; see [`event`].
-    fn enter_hushed(&mut self, nr: u32, until: Deadline) {
+    fn enter_without_eventfd(&mut self, nr: u32, until: Deadline) {
         self.ring.completion().disable_eventfd();
         self.enter_aloud(nr, until);
         self.ring.completion().enable_eventfd();

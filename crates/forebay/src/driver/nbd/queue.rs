@@ -20,11 +20,11 @@ use std::time::Duration;
 
 /// The role of the thread that received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Role {
     /// It holds the token, and reaps.
     Reaper,
     /// It has sent a block-status query, and waits for the reply.
-    Asker,
+    StatusQuery,
     /// It waits beside the driver, and does neither.
     Waiter,
 }
@@ -72,9 +72,9 @@ impl Shared {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the threads that wait for a change that only the thread in role `by` can see.
+    /// Wakes the threads that wait for a change that only the thread in this role can see.
     #[inline]
-    pub(super) fn tell(&self, link: &Link, by: By) {
+    pub(super) fn wake_others(&self, link: &Link, role: Role) {
         let (for_room, is_lost) = (link.holds_back(), link.is_lost());
         // Relaxed: it changes only under the lock, which this thread holds.
         let is_news = for_room != self.for_room.load(Ordering::Relaxed)
@@ -84,10 +84,10 @@ impl Shared {
             self.is_lost.store(is_lost, Ordering::Release);
         }
         self.watch(link);
-        if is_news && (for_room || is_lost) || by != By::Reaper && link.has_done() {
+        if is_news && (for_room || is_lost) || role != Role::Reaper && link.has_done() {
             self.event.signal();
         }
-        if by != By::Asker && link.asked.has_answer() {
+        if role != Role::StatusQuery && link.asked.has_answer() {
             self.answered.signal();
         }
     }
@@ -100,7 +100,7 @@ impl Shared {
         let mut link = self.lock();
         if link.nr_in_flight() == 0 {
             link.receive(false);
-            self.tell(&link, By::Waiter);
+            self.wake_others(&link, Role::Waiter);
         }
     }
 
@@ -191,7 +191,7 @@ impl Driver for NbdDriver {
     fn commit_rqs(&mut self) {
         let mut link = self.shared.lock();
         link.send();
-        self.shared.tell(&link, By::Reaper);
+        self.shared.wake_others(&link, Role::Reaper);
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
@@ -206,7 +206,7 @@ impl Driver for NbdDriver {
             link.send();
         }
         link.take_done(done);
-        self.shared.tell(&link, By::Reaper);
+        self.shared.wake_others(&link, Role::Reaper);
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
@@ -245,7 +245,7 @@ impl Driver for NbdDriver {
             has_polled = true;
             link = self.shared.lock();
         }
-        self.shared.tell(&link, By::Reaper);
+        self.shared.wake_others(&link, Role::Reaper);
     }
 
     fn kick(&mut self) {

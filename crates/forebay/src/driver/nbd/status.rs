@@ -5,7 +5,7 @@
 //! connection. It leaves replies of requests to be reaped, and wakes the waiter for them. Other
 //! threads treat the reply to its query in the same way.
 
-use super::queue::{By, Shared};
+use super::queue::{Role, Shared};
 use super::socket::Socket;
 use crate::extent::{ExtentKind, Extents};
 use forebay_core::BlockStatus;
@@ -123,7 +123,7 @@ fn ask_once(
         link.receive(false);
         // Other threads may wait for replies that this thread received, or for data it could not
         // send.
-        shared.tell(&link, By::Asker);
+        shared.wake_others(&link, Role::StatusQuery);
         if let Some(result) = link.asked.result.take() {
             for &(len, state) in &link.asked.extents {
                 let len = len.min(left);

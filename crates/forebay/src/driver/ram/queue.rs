@@ -8,7 +8,7 @@
 
 use crate::claim::Claim;
 use crate::driver::deadline::Deadline;
-use crate::driver::doorbell::Doorbell;
+use crate::driver::kick_cost::KickCost;
 use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
@@ -39,13 +39,13 @@ struct Ram {
 #[derive(Debug)]
 struct RamDevice {
     ram: Arc<Ram>,
-    doorbell: Doorbell,
+    kick_cost: KickCost,
 }
 
 #[derive(Debug)]
 struct RamDriver {
     ram: Arc<Ram>,
-    doorbell: Doorbell,
+    kick_cost: KickCost,
     /// Requests in the order of completion.
     running: VecDeque<Running>,
     takes_time: bool,
@@ -66,7 +66,7 @@ pub(in crate::driver) fn open(
 ) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
     let (req_ns, io_ns) = (take_ns(keys, "req_ns")?, take_ns(keys, "io_ns")?);
-    let doorbell = Doorbell::take(keys)?;
+    let kick_cost = KickCost::take(keys)?;
     let memory = Memory::new(capacity).map_err(|source| OpenError::NoMemory {
         driver: "ram",
         len: capacity,
@@ -83,7 +83,7 @@ pub(in crate::driver) fn open(
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache, so FUA changes nothing"),
     ];
-    let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
+    let device = Arc::new(RamDevice { ram: Arc::new(ram), kick_cost });
     let defaults = Defaults { elide: true, ..Defaults::default() };
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
@@ -102,7 +102,7 @@ impl Device for RamDevice {
         let timer = Arc::new(if takes_time { Timer::new() } else { Timer::of_ready() });
         let driver = RamDriver {
             ram: Arc::clone(&self.ram),
-            doorbell: self.doorbell,
+            kick_cost: self.kick_cost,
             running: VecDeque::with_capacity(depth as usize),
             takes_time,
             timer: Arc::clone(&timer),
@@ -158,12 +158,12 @@ impl Driver for RamDriver {
         if self.running.len() == 1 {
             self.set_timer();
         }
-        self.doorbell.queued();
+        self.kick_cost.queued();
         Issue::Queued
     }
 
     fn commit_rqs(&mut self) {
-        self.doorbell.ring();
+        self.kick_cost.pay();
     }
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
@@ -182,7 +182,7 @@ impl Driver for RamDriver {
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.doorbell.ring();
+        self.kick_cost.pay();
         let until = Deadline::after(timeout);
         let done_at_ns = match self.running.get(nr_completions as usize - 1) {
             Some(last) => last.done_at_ns,

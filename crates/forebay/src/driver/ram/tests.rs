@@ -94,7 +94,7 @@ fn queues_share_the_clock_of_their_device() {
 }
 
 #[test]
-fn a_wait_ends_with_what_is_issued_meanwhile() {
+fn a_wait_ends_with_requests_issued_meanwhile() {
     let DriverQueue { driver, waiter } = queue("ram:1M?req_ns=200000", Mode::Shared);
     let driver = Mutex::new(driver);
     thread::scope(|scope| {

@@ -111,7 +111,7 @@ fn one_waits_while_others_submit_and_reap() {
 }
 
 #[test]
-fn a_wait_sees_what_was_complete_before_it_began() {
+fn a_wait_returns_earlier_completions() {
     for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
@@ -129,7 +129,7 @@ fn a_wait_sees_what_was_complete_before_it_began() {
 }
 
 #[test]
-fn a_wait_ends_with_what_is_issued_meanwhile() {
+fn a_wait_ends_with_requests_issued_meanwhile() {
     for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);

@@ -139,7 +139,7 @@ fn give_baton(mailbox: &Mailbox) -> bool {
 
 /// One thread delivers and another gives the baton. An owner that parks receives one of the two,
 /// and the giver of the baton learns whether it was accepted.
-fn told_or_baton(goal: u64) {
+fn signal_or_baton(goal: u64) {
     let mailbox = Arc::new(Mailbox::of_thread());
     let (thread, _) = deliverer(mailbox.owner(), 0);
     let giver = {
@@ -161,7 +161,7 @@ fn told_or_baton(goal: u64) {
 
 #[test]
 fn owner_is_woken_or_gets_the_baton() {
-    check_within(4, || told_or_baton(1));
+    check_within(4, || signal_or_baton(1));
 }
 
 /// The baton may come before the owner parks. Then it is refused, and only the delivery wakes the

@@ -86,7 +86,7 @@ fn several_pushes_of_one_thread_stay_in_order() {
 
 /// Two takers, as when the token moves from one thread to another: each bio goes to one of them.
 #[test]
-fn two_takers_share_what_there_is() {
+fn two_takers_share_the_free_tags() {
     check(|| {
         let pushed = Pushed::new();
         let taker = {

@@ -30,6 +30,6 @@ fn stop_with_a_request_left() {
 }
 
 #[test]
-fn a_leader_that_stops_begins_what_it_left_to_its_wait() {
+fn a_leader_that_stops_begins_the_requests_left_to_its_wait() {
     check_within(2, stop_with_a_request_left);
 }

@@ -15,7 +15,7 @@ fn read(disk: &Disk, start: u64, len: u64) -> Buf {
     done.buf.expect("a read has its buffer")
 }
 
-pub(super) fn what_was_written_is_read(subject: &Subject) {
+pub(super) fn written_data_is_read(subject: &Subject) {
     for (stamp, disk) in subject.each("").iter().enumerate() {
         let mut queue = disk.queue();
         for start in (0..LEN).step_by(1 << 16) {
@@ -98,7 +98,7 @@ pub(super) fn ranges_are_zeroed(subject: &Subject) {
     }
 }
 
-pub(super) fn what_is_unaligned_or_out_of_range_is_refused(subject: &Subject) {
+pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject) {
     for disk in subject.each("") {
         let unit = u64::from(disk.limits().logical_block_size);
         let mut buf = Buf::new(2 * unit as usize);
@@ -186,7 +186,7 @@ pub(super) fn a_large_bio_is_split(subject: &Subject) {
     }
 }
 
-pub(super) fn what_does_not_want_to_wait_is_answered_at_once(subject: &Subject) {
+pub(super) fn nowait_io_ends_at_once(subject: &Subject) {
     for disk in subject.each("queue_depth=4&max_sectors_kb=4") {
         let mut queue = disk.queue();
         // The read needs more requests than there are tags.

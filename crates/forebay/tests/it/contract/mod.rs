@@ -167,15 +167,15 @@ macro_rules! tests {
 
 tests! {
     data:
-        what_was_written_is_read
+        written_data_is_read
         several_segments_are_one_range
         durable_writes_and_flushes_succeed
         ranges_are_zeroed
-        what_is_unaligned_or_out_of_range_is_refused
+        unaligned_or_out_of_range_io_is_refused
         a_growing_disk_ends_where_it_ends
         a_plug_makes_one_request_of_neighbours
         a_large_bio_is_split
-        what_does_not_want_to_wait_is_answered_at_once;
+        nowait_io_ends_at_once;
     progress:
         many_are_in_flight_at_once
         threads_share_a_context
@@ -183,9 +183,9 @@ tests! {
         a_future_that_is_dropped_has_written
         waiters_continue_after_the_end_of_a_hold
         a_descriptor_is_readable_when_a_reap_is_due
-        a_freeze_waits_for_what_is_in
+        a_freeze_waits_for_entered_bios
         a_thread_of_the_disk_makes_progress
-        futures_end_on_a_disk_that_nothing_else_drives;
+        futures_end_on_a_disk_without_another_driver;
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata

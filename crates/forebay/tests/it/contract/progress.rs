@@ -144,7 +144,7 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
     }
 }
 
-pub(super) fn a_freeze_waits_for_what_is_in(subject: &Subject) {
+pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject) {
     for disk in subject.each("") {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -191,7 +191,7 @@ pub(super) fn a_thread_of_the_disk_makes_progress(subject: &Subject) {
     });
 }
 
-pub(super) fn futures_end_on_a_disk_that_nothing_else_drives(subject: &Subject) {
+pub(super) fn futures_end_on_a_disk_without_another_driver(subject: &Subject) {
     for disk in subject.each("") {
         thread::scope(|scope| {
             for number in 0..3u64 {

@@ -182,7 +182,7 @@ fn answer(transmission: &Transmission, rq: &Request, out: &mut Vec<u8>) {
 }
 
 #[test]
-fn whatever_a_server_says_every_io_ends_and_no_other_memory_is_touched() {
+fn every_io_ends_and_no_other_memory_changes_for_any_server_answer() {
     for (nth, declined) in
         [&[][..], &[OPT_EXTENDED_HEADERS], &[OPT_STRUCTURED_REPLY]].into_iter().enumerate()
     {

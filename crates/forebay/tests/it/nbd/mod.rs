@@ -192,7 +192,7 @@ fn reply_received_by_the_waiting_thread_reaches_its_caller() {
 }
 
 #[test]
-fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
+fn extents_match_the_bytes_beside_other_requests() {
     for declined in [&[][..], &[OPT_EXTENDED_HEADERS], &[OPT_STRUCTURED_REPLY]] {
         let server = NbdServer::new(export(LEN), declined);
         let disk = open(&format!("{}&nr_hw_queues=1", server.uri()));

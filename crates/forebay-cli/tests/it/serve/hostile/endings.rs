@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn a_server_ends_well_whatever_its_clients_do() {
+fn a_server_shuts_down_cleanly_beside_any_clients() {
     for nth in 0..8u64 {
         let folder = folder();
         let mut server = Server::start(&folder, "fault:ram:1m?rule=any:delay=500us");

@@ -176,7 +176,7 @@ fn shortage_of_the_kernel_does_not_outlast_the_timeout_of_a_wait() {
 }
 
 #[test]
-fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
+fn each_request_ends_once_with_its_own_result_for_any_kernel_answer() {
     for (mode, writes) in [
         (Mode::Owned, Writes::Ring("")),
         (Mode::Owned, Writes::Inline(1)),
@@ -464,7 +464,7 @@ fn run_forbidden(
 
 /// A seccomp filter forbids the call after the disk was opened.
 #[test]
-fn a_ring_whose_call_is_forbidden_ends_what_the_kernel_has_not_taken_as_offline() {
+fn a_forbidden_ring_ends_unsubmitted_requests_as_offline() {
     for (mode, writes) in [
         (Mode::Owned, Writes::Ring("")),
         (Mode::Owned, Writes::Inline(1)),

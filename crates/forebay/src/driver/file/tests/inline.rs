@@ -61,7 +61,7 @@ fn whole_blocks_are_written_when_they_are_committed_by_one_call_each() {
 }
 
 #[test]
-fn parts_of_blocks_and_what_is_to_be_durable_go_by_the_ring() {
+fn partial_blocks_and_durable_writes_use_the_ring() {
     let (mut driver, _file) = driver();
     let mut buf = Buf::new(BLOCK);
     let whole = write(0, &mut buf, BLOCK);

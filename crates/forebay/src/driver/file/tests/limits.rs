@@ -136,7 +136,7 @@ fn a_short_write_goes_on_and_each_bio_gets_its_own_result() {
 }
 
 #[test]
-fn a_short_read_gives_each_bio_what_there_is_of_it() {
+fn a_short_read_gives_each_bio_its_available_bytes() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     file.as_file().write_all_at(&[7; 5000], 0).expect("a scratch file");
     for keys in

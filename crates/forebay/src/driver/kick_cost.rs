@@ -8,18 +8,18 @@ use crate::error::SpecError;
 use crate::keys::Keys;
 use crate::runtime::clock;
 
-/// The doorbell of one queue.
+/// The cost of the kicks of one queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doorbell {
+pub(super) struct KickCost {
     kick_ns: u64,
-    /// A request was queued since the last ring.
+    /// A request was queued since the last kick.
     due: bool,
 }
 
-impl Doorbell {
+impl KickCost {
     /// Takes the key `kick_ns`.
-    pub(super) fn take(keys: &mut Keys) -> Result<Doorbell, SpecError> {
-        Ok(Doorbell { kick_ns: take_ns(keys, "kick_ns")?, due: false })
+    pub(super) fn take(keys: &mut Keys) -> Result<KickCost, SpecError> {
+        Ok(KickCost { kick_ns: take_ns(keys, "kick_ns")?, due: false })
     }
 
     /// Records that a request was queued.
@@ -28,16 +28,16 @@ impl Doorbell {
         self.due = true;
     }
 
-    /// Notifies the device if a request was queued.
+    /// Keeps the thread busy for the cost of a kick if a request was queued.
     #[inline]
-    pub(super) fn ring(&mut self) {
+    pub(super) fn pay(&mut self) {
         if self.kick_ns > 0 {
-            self.notify();
+            self.spin();
         }
     }
 
     #[cold]
-    fn notify(&mut self) {
+    fn spin(&mut self) {
         if !std::mem::take(&mut self.due) {
             return;
         }

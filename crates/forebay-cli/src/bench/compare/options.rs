@@ -51,7 +51,7 @@ fn entry((name, values, help): &(&str, &str, &str)) -> String {
 
 /// The options of a requested comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::bench) struct Asked {
+pub(in crate::bench) struct CompareOptions {
     /// The other side: `fio`, a spec, or keys after a question mark.
     pub(super) with: String,
     /// The number of pairs.
@@ -93,7 +93,7 @@ impl Format {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::bench) struct Taken {
     /// The comparison, if there is one.
-    pub(in crate::bench) asked: Option<Asked>,
+    pub(in crate::bench) asked: Option<CompareOptions>,
     /// The other arguments.
     pub(in crate::bench) rest: Vec<OsString>,
     /// The errors of the options of a comparison.
@@ -103,8 +103,13 @@ pub(in crate::bench) struct Taken {
 /// Takes the options of a comparison out of the arguments.
 pub(in crate::bench) fn take(args: impl Iterator<Item = OsString>) -> Taken {
     let mut with = None;
-    let mut asked =
-        Asked { with: String::new(), pairs: PAIRS, limit: None, format: None, fail: false };
+    let mut asked = CompareOptions {
+        with: String::new(),
+        pairs: PAIRS,
+        limit: None,
+        format: None,
+        fail: false,
+    };
     let (mut first, mut taken, mut args) = (None, Taken::default(), args.peekable());
     while let Some(argument) = args.next() {
         let text = argument.to_str().unwrap_or_default();
@@ -129,7 +134,7 @@ pub(in crate::bench) fn take(args: impl Iterator<Item = OsString>) -> Taken {
         }
     }
     match (with, first) {
-        (Some(with), _) => taken.asked = Some(Asked { with, ..asked }),
+        (Some(with), _) => taken.asked = Some(CompareOptions { with, ..asked }),
         (None, Some(name)) if taken.errors.is_empty() => taken.errors.push(format!(
             "{name} needs --compare, such as --compare=fio or --compare='?plug=none'"
         )),
@@ -140,7 +145,7 @@ pub(in crate::bench) fn take(args: impl Iterator<Item = OsString>) -> Taken {
 
 /// Sets one option.
 fn set(
-    asked: &mut Asked,
+    asked: &mut CompareOptions,
     with: &mut Option<String>,
     name: &str,
     value: Option<&str>,
@@ -200,7 +205,8 @@ mod tests {
                     --compare-fail --compare-quick --bs=8k";
         let Taken { asked, rest, errors } = take(args);
         let (format, limit) = (Some(Format::Svg), Some(Duration::from_secs(1)));
-        let expected = Asked { with: "fio".to_owned(), pairs: 3, limit, format, fail: true };
+        let expected =
+            CompareOptions { with: "fio".to_owned(), pairs: 3, limit, format, fail: true };
         assert_eq!((asked, errors), (Some(expected), Vec::new()));
         assert_eq!(rest, ["--name=a", "--rw=read", "--bs=8k"]);
         let plain = take("--name=a --bs 8k");

@@ -85,7 +85,7 @@ impl Worker {
             return self.settle(key);
         };
         let is_whole =
-            matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
+            matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.portion.is_none();
         match result {
             // The common case: a single read that is complete.
             Ok(len) if is_whole && len == flight.rq.len => {
@@ -106,9 +106,9 @@ impl Worker {
             }
             Ok(len) => {
                 let nr = (completion.user_data >> MARK_SHIFT) as usize;
-                match &mut flight.wave {
-                    Some(wave) if wave.lens[nr] as u64 == len => {
-                        wave.pieces[nr] = Some((buf, len as usize));
+                match &mut flight.portion {
+                    Some(portion) if portion.lens[nr] as u64 == len => {
+                        portion.pieces[nr] = Some((buf, len as usize));
                         return self.settle(key);
                     }
                     None if !is_whole => {}
@@ -131,11 +131,11 @@ impl Worker {
         let conn_key = flight.conn;
         let Some(conn) = self.conns.get_mut(conn_key) else {
             if let Some(flight) = self.disks.flights.remove(key) {
-                self.disks.drop_pieces(flight.wave);
+                self.disks.drop_pieces(flight.portion);
             }
             return;
         };
-        if flight.wave.is_some() && !self.disks.end_wave(conn, key) {
+        if flight.portion.is_some() && !self.disks.end_portion(conn, key) {
             self.wait_if_due(conn_key);
             self.mark_dirty(conn_key);
             return;
@@ -149,7 +149,7 @@ impl Worker {
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
         let mut held_back = Vec::new();
-        if flight.wave.is_some() {
+        if flight.portion.is_some() {
             // Only CACHE is in flight beside an exclusive request.
             conn.is_exclusive = false;
             held_back = std::mem::take(&mut conn.held_back);
@@ -185,7 +185,7 @@ impl Worker {
 fn answer(conn: &mut Conn, flight: &Flight) {
     let transmission = conn.phase.transmission();
     let rq = &flight.rq;
-    let sent = flight.wave.as_ref().map_or(0, |wave| wave.sent);
+    let sent = flight.portion.as_ref().map_or(0, |portion| portion.sent);
     match flight.failed {
         None if sent > 0 => {} // the last piece ended the reply
         None => conn.output.push(transmission.done(rq).as_slice()),
@@ -213,8 +213,8 @@ impl Flight {
     /// keeps it (`io_timeout_ms`). Returns 0 if the I/O had none.
     fn piece_bytes(&self, user_data: u64) -> usize {
         let mark = (user_data >> MARK_SHIFT) as usize;
-        match (&self.wave, self.rq.command) {
-            (Some(wave), _) => piece_bytes(wave.lens[mark]),
+        match (&self.portion, self.rq.command) {
+            (Some(portion), _) => piece_bytes(portion.lens[mark]),
             (None, Ok(Command::Read { .. })) => piece_bytes(self.rq.len as usize),
             (None, Ok(Command::Write { .. } | Command::Cache)) => piece_bytes_of(mark),
             _ => 0,

@@ -34,7 +34,7 @@ const DEEP_ROUNDS: u32 = 1024;
 
 /// Estimate of the behaviour of a worker's clients.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct Coalesce {
     /// Requests that clients send without receiving a reply; 0 if they are not deep.
     backlog: u64,
     /// Length of the usual sleep, ns.
@@ -47,10 +47,10 @@ pub(super) struct Gather {
     is_trying: bool,
 }
 
-impl Gather {
-    pub(super) fn new() -> Gather {
+impl Coalesce {
+    pub(super) fn new() -> Coalesce {
         let every = FIRST_ROUNDS;
-        Gather { backlog: 0, pause_ns: 0, nr: 0, nr_rounds: 0, every, is_trying: false }
+        Coalesce { backlog: 0, pause_ns: 0, nr: 0, nr_rounds: 0, every, is_trying: false }
     }
 
     /// Returns how long to sleep before the next round, ns; 0 for no sleep. In this round `nr`
@@ -104,7 +104,7 @@ mod tests {
     /// Simulates a client with `depth` requests in flight that takes `client_ns` per request, and a
     /// server with or without this mechanism. Returns the replies per second, and the requests per
     /// round.
-    fn play(depth: u64, client_ns: u64, mut gather: Option<Gather>) -> (f64, f64) {
+    fn play(depth: u64, client_ns: u64, mut coalesce: Option<Coalesce>) -> (f64, f64) {
         let (mut now, mut free_at, mut nr_rounds, mut nr_replies) = (0_u64, 0_u64, 0, 0);
         let mut there: VecDeque<u64> = (0..depth).map(|_| 0).collect();
         while nr_rounds < 30_000 {
@@ -116,7 +116,7 @@ mod tests {
                 free_at = free_at.max(now) + client_ns;
                 there.push_back(free_at);
             }
-            now += gather.as_mut().map_or(0, |gather| gather.pause_ns(nr));
+            now += coalesce.as_mut().map_or(0, |coalesce| coalesce.pause_ns(nr));
             nr_rounds += 1;
             nr_replies += nr;
         }
@@ -127,7 +127,7 @@ mod tests {
     fn no_client_is_slowed_down_much() {
         for depth in [1, 2, 3, 4, 8, 12, 16, 32, 128] {
             for client_ns in [300, 1_500, 4_000, 10_000] {
-                let (rate, _) = play(depth, client_ns, Some(Gather::new()));
+                let (rate, _) = play(depth, client_ns, Some(Coalesce::new()));
                 let (without, _) = play(depth, client_ns, None);
                 let ratio = rate / without;
                 assert!(
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn deep_clients_are_served_in_larger_rounds() {
         for (depth, client_ns) in [(32, 4_000), (128, 4_000), (32, 1_500), (128, 1_500)] {
-            let (_, nr) = play(depth, client_ns, Some(Gather::new()));
+            let (_, nr) = play(depth, client_ns, Some(Coalesce::new()));
             let (_, without) = play(depth, client_ns, None);
             let times = nr / without;
             assert!(
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn a_client_that_is_not_deep_any_more_is_not_waited_for() {
-        let mut gather = Gather::new();
+        let mut coalesce = Coalesce::new();
         for _ in 0..10_000 {
-            gather.pause_ns(if gather.is_trying { 100 } else { 5 });
+            coalesce.pause_ns(if coalesce.is_trying { 100 } else { 5 });
         }
-        assert!(gather.backlog > 0);
-        let slept_ns: u64 = (0..100_000).map(|_| gather.pause_ns(1)).sum();
+        assert!(coalesce.backlog > 0);
+        let slept_ns: u64 = (0..100_000).map(|_| coalesce.pause_ns(1)).sum();
         assert!(slept_ns < 60_000_000, "{slept_ns} ns in 100000 rounds of one request");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct NewConnection {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
 }
@@ -27,14 +27,14 @@ pub(crate) struct Answer {
 /// Content of the inbox.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) new_connections: Vec<NewConnection>,
     /// The worker must stop. No connection follows these.
     pub(crate) is_closing: bool,
 }
 
 /// Inbox of one worker. The accept loop puts new connections there.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     answers: Mutex<Vec<Answer>>,
     /// Open connections, including those in the inbox. Relaxed: it is only used to balance the
@@ -45,9 +45,9 @@ pub(crate) struct Door {
     panicked: Arc<OwnedFd>,
 }
 
-impl Door {
-    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<Door> {
-        Ok(Door {
+impl Inbox {
+    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<Inbox> {
+        Ok(Inbox {
             waiting: Mutex::default(),
             answers: Mutex::default(),
             nr_conns: AtomicUsize::new(0),
@@ -67,9 +67,9 @@ impl Door {
     }
 
     /// Adds a connection, and wakes the worker.
-    pub(crate) fn bring(&self, arrival: Arrival) {
+    pub(crate) fn bring(&self, connection: NewConnection) {
         self.nr_conns.fetch_add(1, Ordering::Relaxed);
-        self.waiting.lock().expect("no panic under this lock").arrivals.push(arrival);
+        self.waiting.lock().expect("no panic under this lock").new_connections.push(connection);
         self.ring();
     }
 
@@ -79,7 +79,7 @@ impl Door {
         self.ring();
     }
 
-    /// Takes all answers. Call it after [`Door::take`], which resets the eventfd.
+    /// Takes all answers. Call it after [`Inbox::take`], which resets the eventfd.
     pub(super) fn take_answers(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.answers.lock().expect("no panic under this lock"))
     }
@@ -102,11 +102,11 @@ impl Door {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         let is_closing = waiting.is_closing;
-        Waiting { arrivals: std::mem::take(&mut waiting.arrivals), is_closing }
+        Waiting { new_connections: std::mem::take(&mut waiting.new_connections), is_closing }
     }
 
     /// Signals the accept loop that the worker has panicked and serves no connection any more.
-    pub(crate) fn tell_panic(&self) {
+    pub(crate) fn report_panic(&self) {
         // The counter of the eventfd is far below its maximum, so the write does not fail.
         let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
     }

@@ -1,8 +1,8 @@
 //! Lifecycle of connections: accept, evict, close, and log.
 
 use super::conn::{Conn, Phase, Transport};
-use super::door::Arrival;
 use super::ending::Ending;
+use super::inbox::NewConnection;
 use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
 use crate::config::Limits;
@@ -40,7 +40,7 @@ impl Worker {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.rest_bytes -= conn.rest_counted;
         conn.say_goodbye();
-        self.tell_end(&conn);
+        self.report_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
         let payload = conn.payload.take();
@@ -56,11 +56,11 @@ impl Worker {
         for flight in conn.paused.drain(..).chain(conn.held_back.drain(..)) {
             self.settle(flight);
         }
-        self.door.closed();
+        self.inbox.closed();
     }
 
     /// Logs and counts the end of a connection, with its reason.
-    fn tell_end(&self, conn: &Conn) {
+    fn report_end(&self, conn: &Conn) {
         let export = match &conn.phase {
             Phase::Transmission(transmission) => Some(transmission.export()),
             Phase::Handshake(_) => None,
@@ -86,8 +86,8 @@ impl Worker {
 
     /// Handles the inbox: new connections, answers, and the order to stop.
     pub(super) fn open_door(&mut self) {
-        let waiting = self.door.take();
-        for Arrival { fd, peer } in waiting.arrivals {
+        let waiting = self.inbox.take();
+        for NewConnection { fd, peer } in waiting.new_connections {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
             let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
@@ -190,7 +190,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.door.tell_panic();
+            self.inbox.report_panic();
         }
     }
 }

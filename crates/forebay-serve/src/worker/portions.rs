@@ -1,13 +1,14 @@
-//! Large reads, in waves of a few pieces.
+//! Large reads, in portions of a few pieces.
 //!
-//! A wave is submitted when the data of the one before it are queued for the client, so that a read
-//! of any length takes no more memory than a wave. If a reply has one header for all of its data,
-//! nothing may be sent between its waves: such a read begins only when nothing but CACHE is in
-//! flight on its connection, unless it fits into one wave. Replies to CACHE wait for its end.
+//! A portion is submitted when the data of the previous one are queued for the client, so that a
+//! read of any length takes no more memory than a portion. If a reply has one header for all of its
+//! data, nothing may be sent between its portions. Unless such a read fits into one portion, it
+//! begins only when nothing but CACHE is in flight on its connection. Replies to CACHE wait for its
+//! end.
 
+use super::completions::is_one_chunk;
 use super::conn::Conn;
 use super::disks::{Begun, Disks, Flight};
-use super::ends::is_one_chunk;
 use super::slots::{Key, MARK_SHIFT};
 use crate::pool::PIECE_MAX;
 use forebay::{Buf, Io, Refusal};
@@ -17,19 +18,19 @@ const WAVE: usize = 4;
 
 /// Progress of a read of several pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Wave {
+pub(crate) struct Portion {
     /// Bytes that are queued for the client.
     pub(crate) sent: u64,
     /// Bytes that were submitted to the disk: `sent`, and those of the pieces in flight.
     pub(crate) asked: u64,
-    /// Lengths of the pieces of this wave, bytes.
+    /// Lengths of the pieces of this portion, bytes.
     pub(crate) lens: [usize; WAVE],
     /// Completed pieces, in the order of their offsets.
     pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
 }
 
 impl Disks {
-    /// Returns whether all pieces of a large read fit into one wave now.
+    /// Returns whether all pieces of a large read fit into one portion now.
     pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
         let len = flight.rq.len;
         len <= (WAVE * PIECE_MAX) as u64
@@ -37,11 +38,11 @@ impl Disks {
             && self.has_boxes(flight.export, WAVE)
     }
 
-    /// Submits the next pieces of a large read. The last wave must be over.
+    /// Submits the next pieces of a large read. The last portion must be over.
     pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
         let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
         let (export, rq) = (flight.export, flight.rq);
-        let mut at = flight.wave.as_ref().map_or(0, |wave| wave.asked);
+        let mut at = flight.portion.as_ref().map_or(0, |portion| portion.asked);
         let mut nr = 0;
         while nr < WAVE && at < rq.len {
             let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
@@ -63,21 +64,21 @@ impl Disks {
             flight.in_disk += 1;
             flight.is_all_there = at == rq.len;
             flight.issued_ns = self.now_ns;
-            let wave = flight.wave.as_mut().expect("created by the caller");
-            (wave.asked, wave.lens[nr - 1]) = (at, len);
+            let portion = flight.portion.as_mut().expect("created by the caller");
+            (portion.asked, portion.lens[nr - 1]) = (at, len);
         }
         if nr == 0 { Begun::NoRoom } else { Begun::Yes }
     }
 
-    /// Handles a complete wave: queues its pieces for the client, in order, and submits the next
-    /// wave. Returns whether the request is over.
-    pub(super) fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
+    /// Handles a complete portion: queues its pieces for the client, in order, and submits the next
+    /// portion. Returns whether the request is over.
+    pub(super) fn end_portion(&mut self, conn: &mut Conn, key: Key) -> bool {
         let flight = self.flights.get_mut(key).expect("checked by the caller");
         let keeps_data = self.exports[flight.export].keeps_data;
         let transmission = conn.phase.transmission();
         let rq = flight.rq;
-        let Some(wave) = &mut flight.wave else { return true };
-        let Wave { sent, asked, pieces, .. } = &mut **wave;
+        let Some(portion) = &mut flight.portion else { return true };
+        let Portion { sent, asked, pieces, .. } = &mut **portion;
         for slot in pieces {
             let Some((mut buf, len)) = slot.take() else { continue };
             if flight.failed.is_some() {
@@ -112,8 +113,8 @@ impl Disks {
     }
 
     /// Returns the pieces of a read whose client is gone to the pool.
-    pub(super) fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
-        for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
+    pub(super) fn drop_pieces(&mut self, portion: Option<Box<Portion>>) {
+        for (buf, _) in portion.into_iter().flat_map(|portion| portion.pieces).flatten() {
             self.pool.give_gone(buf);
         }
     }
