@@ -204,12 +204,18 @@ impl Shared {
     /// Returns which I/O a thread offers to make itself if it waits for `bio`.
     fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
         let Policy { wake, io_timeout_ns, .. } = self.info().policy;
-        let leaves = ctx.hctx() == SHARED && wake == WakePolicy::Fair;
-        // While the thread is in its own call, another one has to see that it is overdue.
-        if leaves && self.leaves_own_calls() && (io_timeout_ns == 0 || self.drive().is_ok()) {
-            return Offer::of(bio, blocking.mailbox.owner());
+        if ctx.hctx() != SHARED || wake != WakePolicy::Fair || !self.leaves_own_calls() {
+            return Offer::NONE;
         }
-        Offer::NONE
+        let offer = Offer::of(bio, blocking.mailbox.owner());
+        if io_timeout_ns == 0 {
+            return offer;
+        }
+        // A flush that hangs ends for its waiters after the grace period, because it has no memory
+        // (H5). A thread inside the call could not return.
+        let offer = Offer { flush: false, ..offer };
+        // While the thread is in its own call, another one has to see that it is overdue.
+        if offer == Offer::NONE || self.drive().is_ok() { offer } else { Offer::NONE }
     }
 }
 

@@ -4,10 +4,12 @@
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
 use crate::nbd_server::{NbdServer, export};
+use crate::seccomp;
 use crate::timeouts::{
     GRACE, LIMIT, SLOW, assert_took, await_issues, on_each, on_each_cached, specs,
 };
 use forebay::{BlockStatus, Buf, Completion, Disk, Io, IoError, leaked_bufs};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
@@ -188,6 +190,33 @@ fn hanging_flush_ends_after_the_grace_period() {
         let error = disk.flush().expect_err("it hangs");
         assert_eq!(error, IoError::Ended(BlockStatus::Timeout), "{spec}");
     });
+}
+
+#[test]
+fn blocking_flush_ends_although_its_system_call_hangs() {
+    let scratch = Scratch::new(1 << 20);
+    let (limit, grace) = (LIMIT.as_millis(), GRACE.as_millis());
+    let keys = format!("nr_hw_queues=1&io_timeout_ms={limit}&io_timeout_grace_ms={grace}");
+    for driver in ["file", "aio", "psync"] {
+        let disk = open(&format!("{driver}:{}", scratch.spec(&keys)));
+        disk.write_at(&[1; 4096], 0).expect("no fault");
+        let (to_test, from_thread) = channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let held = seccomp::hold(libc::SYS_fdatasync).expect("a filter");
+                to_test.send((Some(held), Ok(()))).expect("the test waits");
+                to_test.send((None, disk.flush())).expect("the test waits");
+            });
+            let (held, _) = from_thread.recv().expect("a filter");
+            let ended = from_thread.recv_timeout(SLOW);
+            // From here on the system call fails.
+            drop(held);
+            // A kernel that syncs for a ring or an AIO context is not held.
+            let (_, result) = ended.unwrap_or_else(|_| panic!("{driver}: the flush does not end"));
+            let late = Err(IoError::Ended(BlockStatus::Timeout));
+            assert!(result == late || result.is_ok() && driver != "psync", "{driver}: {result:?}");
+        });
+    }
 }
 
 #[test]

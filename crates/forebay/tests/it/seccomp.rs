@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// A system call that fails once the filter is installed.
 pub(crate) struct Refused {
@@ -44,7 +45,20 @@ pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> i
             }
         }
     }
-    install(program)
+    install(program, 0).map(drop)
+}
+
+/// Makes a system call wait in the calling thread, and in threads that it starts, until the result
+/// is dropped. Then the call fails with ENOSYS.
+pub(crate) fn hold(call: i64) -> io::Result<OwnedFd> {
+    let program = vec![
+        op(LOAD, 0),
+        libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) },
+        op(RETURN, libc::SECCOMP_RET_USER_NOTIF),
+    ];
+    let listener = install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    // SAFETY: the kernel has just opened the descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
 }
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -55,19 +69,24 @@ fn op(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Installs a filter that allows every call that it has not matched.
-fn install(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
+/// Installs a filter that allows every call that it has not matched. Returns the kernel's answer.
+fn install(mut program: Vec<libc::sock_filter>, flags: libc::c_ulong) -> io::Result<i64> {
     program.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the arguments are numbers, and a program that the kernel copies.
     let answers = unsafe {
         [
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
+            i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)),
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            ),
         ]
     };
     match answers {
-        [0, 0] => Ok(()),
+        [0, answer] if answer >= 0 => Ok(answer),
         _ => Err(io::Error::last_os_error()),
     }
 }
