@@ -11,7 +11,7 @@ use crate::runtime::primitive::{Mutex, lock, try_lock};
 use forebay_core::Durability;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// Finds write-back errors, and serializes the checks.
 #[derive(Debug)]
@@ -70,26 +70,28 @@ impl WriteBackCheck {
 /// Returns whether the file reports an error now. Changes `probe` if the system refuses its method.
 fn has_error(file: &File, probe: &mut ErrorProbe, may_sync: bool) -> bool {
     if *probe == ErrorProbe::WaitForRange {
-        match wait_for_nothing(file).map_err(|error| error.raw_os_error()) {
+        match wait_for_nothing(file.as_raw_fd()) {
             Ok(()) => return false,
-            // The call is missing or forbidden; these are not write-back errors.
-            Err(Some(libc::ENOSYS | libc::EPERM)) => *probe = ErrorProbe::Sync,
+            // The call is missing or forbidden. An error of the file may have the same number
+            // (FUSE), and no sync would report it again, so a call without a file decides.
+            error @ Err(Some(libc::ENOSYS | libc::EPERM)) if wait_for_nothing(-1) == error => {
+                *probe = ErrorProbe::Sync;
+            }
             Err(_) => return true,
         }
     }
     may_sync && file.sync_data().is_err()
 }
 
-/// Fails if a write-back error has not been reported to this open file. Does not block.
-fn wait_for_nothing(file: &File) -> io::Result<()> {
+/// Fails with an errno if a write-back error has not been reported to this open file. Does not
+/// block.
+fn wait_for_nothing(fd: RawFd) -> Result<(), Option<i32>> {
     /// An offset at which no file has a page in write-back.
     const LAST: i64 = i64::MAX - 1;
     // SAFETY: integer arguments only.
-    match unsafe {
-        libc::sync_file_range(file.as_raw_fd(), LAST, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
-    } {
+    match unsafe { libc::sync_file_range(fd, LAST, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(io::Error::last_os_error().raw_os_error()),
     }
 }
 

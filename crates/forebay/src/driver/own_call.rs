@@ -17,7 +17,7 @@
 // It makes system calls.
 #![allow(unsafe_code)]
 
-use crate::driver::psync::call::{made, sync, write_durable};
+use crate::driver::psync::call::{lacks_durable_write, made, sync, write_durable};
 use crate::errno;
 use crate::runtime::primitive::{AtomicBool, AtomicU32, Ordering};
 use forebay_core::{Bio, BioFlags, BlockStatus, IssuedRequest, Op, Segments, Tag};
@@ -157,8 +157,8 @@ impl OwnCall {
             }
         };
         match made(nr_syscalls, || call(self.fua)) {
-            // As for the calls of `psync`: the kernel lacks the call.
-            Err(libc::ENOSYS) if self.fua => {
+            // As for the calls of `psync`.
+            Err(libc::ENOSYS) if self.fua && lacks_durable_write() => {
                 let moved = made(nr_syscalls, || call(false))?;
                 sync(file, false, nr_syscalls)?;
                 Ok(moved)
@@ -180,16 +180,23 @@ pub(super) fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
     }
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     // SAFETY: no descriptor has the number -1, so the kernel does nothing.
-    let probe = || unsafe {
-        match call.op {
+    let probe = |op: Op, fua: bool| unsafe {
+        match op {
             Op::Flush if call.metadata => libc::fsync(-1) as isize,
             Op::Flush => libc::fdatasync(-1) as isize,
             Op::Read => libc::pread(-1, std::ptr::null_mut(), 0, 0),
-            _ if call.fua => write_durable(-1, &raw const nothing, 1, 0),
+            _ if fua => write_durable(-1, &raw const nothing, 1, 0),
             _ => libc::pwrite(-1, std::ptr::null(), 0, 0),
         }
     };
-    made(&mut 0, probe) == Err(-answer)
+    let fails = |op: Op, fua: bool| made(&mut 0, || probe(op, fua)) == Err(-answer);
+    match call.op {
+        // A write and a sync were made in its place.
+        Op::Write if call.fua && lacks_durable_write() => {
+            fails(Op::Write, false) || fails(Op::Flush, false)
+        }
+        op => fails(op, call.fua),
+    }
 }
 
 /// The link of the oldest result: the end of the list.

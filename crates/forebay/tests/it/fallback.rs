@@ -4,6 +4,7 @@
 use crate::common::{LoopDevice, Scratch, feature, open, reap_all, submit};
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, IoError, OpenError};
+use std::path::Path;
 use std::thread;
 
 const URING: i64 = libc::SYS_io_uring_setup;
@@ -186,6 +187,56 @@ fn without_a_durable_write_a_flush_follows_the_write() {
         under(calls, || {
             let scratch = Scratch::new(1 << 20);
             assert_eq!(fua(&open(&spec(&scratch))), expected, "{calls:?}");
+        });
+    }
+}
+
+/// Runs `body` in a thread in which a system call fails with this error, but only on descriptors of
+/// the file `path` that are open now. So the error is one of the file, as a FUSE server may report.
+fn under_error_of_file(path: &Path, call: i64, errno: i32, body: impl FnOnce() + Send) {
+    let is_of_path =
+        |fd: &u32| std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|link| link == path);
+    let fds = std::fs::read_dir("/proc/self/fd").expect("procfs");
+    let fds = fds.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let refused = fds.filter(is_of_path).map(|fd| {
+        let argument = Some((0, fd));
+        seccomp::Refused { call, argument, errno }
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(!refused.is_empty());
+    thread::scope(|scope| {
+        let work = || {
+            seccomp::refuse(refused).expect("a filter");
+            body();
+        };
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn error_of_a_durable_write_is_final_whatever_its_number() {
+    for driver in ["file", "aio", "psync"] {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let scratch = Scratch::new(1 << 20);
+            let disk = open(&format!("{driver}:{}", scratch.spec("fua=on&nr_hw_queues=1")));
+            under_error_of_file(&scratch.path, libc::SYS_pwritev2, errno, || {
+                let result = disk.write_durable_at(&[1; 4096], 0);
+                assert!(result.is_err(), "{driver}, {errno}: a second sync would succeed");
+                assert!(disk.lost_writes().is_some(), "{driver}, {errno}");
+            });
+        }
+    }
+}
+
+#[test]
+fn error_of_the_check_for_write_back_errors_is_a_loss_whatever_its_number() {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EIO] {
+        let scratch = Scratch::new(1 << 20);
+        let disk = open(&scratch.spec("nr_hw_queues=2"));
+        under_error_of_file(&scratch.path, libc::SYS_sync_file_range, errno, || {
+            // The queue opens the file again.
+            drop(disk.queue());
+            assert!(disk.lost_writes().is_some(), "{errno}");
         });
     }
 }

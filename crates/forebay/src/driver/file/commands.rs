@@ -357,7 +357,12 @@ impl Commands {
             }
             return is_short;
         }
-        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT | libc::EINTR);
+        let left_behind = match -result {
+            libc::ECANCELED | libc::EINTR => true,
+            // A flush has no memory, so this is an error of the file. No other flush reports it.
+            libc::EFAULT => command.op != Op::Flush,
+            _ => false,
+        };
         let again = left_behind && command.nr_tries < NR_TRIES_MAX;
         command.nr_tries += u8::from(again);
         again

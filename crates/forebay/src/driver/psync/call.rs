@@ -116,10 +116,9 @@ impl Call {
             }
         };
         match made(nr_syscalls, call) {
-            // The kernel lacks the call (before Linux 4.6): a flush serves as well. It does not for
-            // EOPNOTSUPP, which may be the failed write-back of an earlier write. No flush reports
-            // that error again.
-            Err(libc::ENOSYS) if fua => {
+            // A flush serves as well. It does not for an error of the file, such as EOPNOTSUPP,
+            // which may be the failed write-back of an earlier write. No flush reports that again.
+            Err(libc::ENOSYS) if fua && lacks_durable_write() => {
                 // SAFETY: as above.
                 let call = || unsafe { libc::pwritev(fd, first, nr, start) };
                 let moved = made(nr_syscalls, call)?;
@@ -208,6 +207,17 @@ pub(in crate::driver) unsafe fn write_durable(
     let answer =
         unsafe { libc::syscall(libc::SYS_pwritev2, fd, first, nr, low, high, libc::RWF_DSYNC) };
     answer as isize
+}
+
+/// Returns whether there is no call for [`write_durable`] (before Linux 4.6, or because of a
+/// seccomp filter). A call without a file decides, because a write-back of the file may fail with
+/// any number on FUSE.
+#[cold]
+pub(in crate::driver) fn lacks_durable_write() -> bool {
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    // SAFETY: no descriptor has the number -1, so the kernel does nothing.
+    let probe = || unsafe { write_durable(-1, &raw const nothing, 1, 0) };
+    made(&mut 0, probe) == Err(libc::ENOSYS)
 }
 
 /// Makes `fsync` (`metadata`) or `fdatasync`. Returns 0 or its errno.
