@@ -192,30 +192,56 @@ fn hanging_flush_ends_after_the_grace_period() {
     });
 }
 
+/// Calls `act` in a thread in which system calls with this number wait, as in threads that it
+/// starts. Returns the result, which must come before the calls end.
+fn under_hanging_call<T: Send>(call: i64, spec: &str, act: impl FnOnce() -> T + Send) -> T {
+    let (to_test, from_thread) = channel();
+    let (hold, held) = channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            hold.send(seccomp::hold(call).expect("a filter")).expect("the test waits");
+            to_test.send(act()).expect("the test waits");
+        });
+        let held = held.recv().expect("a filter");
+        let ended = from_thread.recv_timeout(SLOW);
+        // From here on the system call fails.
+        drop(held);
+        ended.unwrap_or_else(|_| panic!("{spec}: it does not end"))
+    })
+}
+
+/// Returns the keys of a disk with the tests' time limits.
+fn limits() -> String {
+    format!("io_timeout_ms={}&io_timeout_grace_ms={}", LIMIT.as_millis(), GRACE.as_millis())
+}
+
 #[test]
 fn blocking_flush_ends_although_its_system_call_hangs() {
     let scratch = Scratch::new(1 << 20);
-    let (limit, grace) = (LIMIT.as_millis(), GRACE.as_millis());
-    let keys = format!("nr_hw_queues=1&io_timeout_ms={limit}&io_timeout_grace_ms={grace}");
     for driver in ["file", "aio", "psync"] {
+        let keys = format!("nr_hw_queues=1&{}", limits());
         let disk = open(&format!("{driver}:{}", scratch.spec(&keys)));
         disk.write_at(&[1; 4096], 0).expect("no fault");
-        let (to_test, from_thread) = channel();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let held = seccomp::hold(libc::SYS_fdatasync).expect("a filter");
-                to_test.send((Some(held), Ok(()))).expect("the test waits");
-                to_test.send((None, disk.flush())).expect("the test waits");
-            });
-            let (held, _) = from_thread.recv().expect("a filter");
-            let ended = from_thread.recv_timeout(SLOW);
-            // From here on the system call fails.
-            drop(held);
-            // A kernel that syncs for a ring or an AIO context is not held.
-            let (_, result) = ended.unwrap_or_else(|_| panic!("{driver}: the flush does not end"));
-            let late = Err(IoError::Ended(BlockStatus::Timeout));
-            assert!(result == late || result.is_ok() && driver != "psync", "{driver}: {result:?}");
+        let result = under_hanging_call(libc::SYS_fdatasync, driver, || disk.flush());
+        let late = Err(IoError::Ended(BlockStatus::Timeout));
+        // A kernel that syncs for a ring or an AIO context is not held.
+        assert!(result == late || result.is_ok() && driver != "psync", "{driver}: {result:?}");
+    }
+}
+
+#[test]
+fn owned_io_of_a_queue_ends_although_its_system_call_hangs() {
+    let scratch = Scratch::new(1 << 20);
+    for nr in [1, 2] {
+        let spec = format!("psync:{}", scratch.spec(&format!("nr_hw_queues={nr}&{}", limits())));
+        let disk = open(&spec);
+        let done = under_hanging_call(libc::SYS_pread64, &spec, || {
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            submit(&mut queue, read());
+            queue.reap(1, 1, &mut done);
+            done.remove(0)
         });
+        assert_early(&done);
     }
 }
 

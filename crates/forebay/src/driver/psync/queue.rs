@@ -191,8 +191,8 @@ impl Queue {
     }
 
     /// Waits until `nr` calls are finished or `timeout` has passed, on the thread that also pushes
-    /// and reaps. Makes the call itself if it is the only one; then it returns when the call ends,
-    /// whatever the timeout.
+    /// and reaps. Without a timeout, makes the call itself if it is the only one. With a timeout it
+    /// does not, because a call may last for longer (H5 of the core).
     pub(in crate::driver) fn wait_as_owner(
         self: &Arc<Queue>,
         nr: usize,
@@ -204,7 +204,8 @@ impl Queue {
         if state.done.len() >= nr {
             return;
         }
-        if state.calls.len() == 1
+        if timeout.is_none()
+            && state.calls.len() == 1
             && state.nr_running == 0
             && let Some(call) = state.begin()
         {

@@ -194,7 +194,8 @@ fn nr_syscalls_of_reads(driver: &mut dyn Driver, timeout: Option<Duration>) -> u
 
 #[test]
 fn long_timeout_costs_an_owner_no_system_calls() {
-    for driver in ALL {
+    // With a timeout a thread of the pool makes the calls of `psync`: a call may last for longer.
+    for driver in ALL.into_iter().filter(|driver| *driver != "psync") {
         let (spec, _place) = scratch(driver);
         let mut driver = queue(&spec, Mode::Owned).driver;
         // The least of some, because a wait may be interrupted.
