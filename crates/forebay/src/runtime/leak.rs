@@ -36,12 +36,9 @@ pub(crate) fn leak(inner: Inner, device: &Arc<dyn Device>, claim: &Claim) {
     }
     forget(Arc::clone(device));
     let Inner { mut core, driver, waiter, pool, .. } = inner;
-    let woken = pool.map(|pool| {
-        // The leaked driver has a table of its own, so other disks may use the numbers again. The
-        // holds of the buffers stay with the leaked part.
-        let nr_put = core.put_given_up_tags();
-        pool.leave(nr_put)
-    });
+    // The leaked driver has a table of its own, so other disks may use the numbers again. The holds
+    // of the buffers stay with the leaked part.
+    let woken = pool.map(|pool| pool.leave(|| core.put_given_up_tags()));
     forget((core, driver, waiter));
     woken.into_iter().for_each(run_disks);
 }

@@ -29,11 +29,16 @@ impl PoolUser {
 }
 
 impl PoolUser {
-    /// Leaves the set, to which `nr_put` tags have returned. Returns the disks that get them.
-    pub(crate) fn leave(self, nr_put: u32) -> Woken {
+    /// Leaves the set. `put` returns its tags to the set, and their number. Returns the disks that
+    /// get them.
+    pub(crate) fn leave(self, put: impl FnOnce() -> u32) -> Woken {
         tag_pool::make_lists();
         let mut woken = tag_pool::take_list();
+        // Relaxed: as in `share_tags`.
+        self.is_putting.store(true, Ordering::Relaxed);
+        let nr_put = put();
         self.pool.put(self.id, nr_put, 0, &mut woken);
+        self.is_putting.store(false, Ordering::Release);
         woken
     }
 }

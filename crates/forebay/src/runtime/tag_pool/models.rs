@@ -169,6 +169,32 @@ fn each_tag_that_is_put_wakes_one_disk() {
     });
 }
 
+/// A turn of another disk may find the tags of a user that leaves before the wake-ups are made.
+#[cfg(not(blk_shuttle))]
+#[test]
+fn tags_of_a_user_that_leaves_are_found_or_wake_a_disk() {
+    for is_found in [false, true] {
+        check_within(None, move || {
+            let pool = Arc::new(TagPool::new("", 1));
+            let leaving = crate::runtime::hctx::PoolUser::new(&pool, Weak::<Shared>::new());
+            let tag = pool.set.try_get(&mut 0).expect("the tag is free");
+            let disk = Toy::open_with(&Toy::new(AT_ONCE), Some(Arc::clone(&pool)));
+            let read = Posted::submit(&disk);
+            let woken = leaving.leave(|| {
+                pool.set.put(tag);
+                if is_found {
+                    disk.poll_shared();
+                }
+                1
+            });
+            assert_eq!(woken.len(), usize::from(!is_found));
+            run(woken);
+            read.check();
+            check_wake_ups(&disk);
+        });
+    }
+}
+
 /// T13: a disk that has all tags gives up those above its share, one by one, and no more.
 #[cfg(not(blk_shuttle))]
 #[test]
