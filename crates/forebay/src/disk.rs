@@ -165,7 +165,8 @@ impl Disk {
     }
 
     /// Makes every write that ended before this call durable, and waits until it is. On a file this
-    /// is `fdatasync`.
+    /// is `fdatasync`. A thread that owns a hardware context first waits until the requests of that
+    /// context have completed.
     ///
     /// # Errors
     /// Fails if the flush fails. Then all writes since the last successful flush may be lost. Later
@@ -305,8 +306,9 @@ impl Disk {
     }
 
     /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
-    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile. A request whose
-    /// I/O has ended because of its time limit (`io_timeout_ms`) may still be at the device.
+    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile; a blocking call
+    /// does so. A request whose I/O has ended because of its time limit (`io_timeout_ms`) may still
+    /// be at the device.
     ///
     /// While the hold lives, blocking calls wait, submitted I/O is kept, and I/O with
     /// [`nowait`](Io::nowait) ends with [`BlockStatus::Again`](crate::BlockStatus::Again). This

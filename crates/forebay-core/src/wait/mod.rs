@@ -56,7 +56,7 @@ pub use context::{
 };
 pub use gate::{Gated, Holds, await_drained, await_turns, close, open};
 pub use lead::{Host, RESOURCE_DELAY, Sleeper, follow, lead};
-pub use owner::{Owner, drain_owned, wait_as_owner, wait_owned};
+pub use owner::{Owner, await_admitted, drain_owned, wait_as_owner, wait_owned};
 pub use reap::{Reaper, reap, unplug_and_wait, wait_for_tags};
 pub use shared::{commit_all, wait_shared};
 pub use timers::Timers;

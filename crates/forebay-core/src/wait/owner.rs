@@ -64,6 +64,20 @@ pub fn drain_owned<H: Owner>(host: &mut H) {
     }
 }
 
+/// Turns and waits in an owned context until no admitted request is left. Called before its owner
+/// waits in another context: a freeze waits for these requests and keeps others out, so neither
+/// wait would end. A waker within a turn of the context returns at once.
+pub fn await_admitted<H: Owner>(host: &mut H) {
+    while let Some(mut token) = host.request_run() {
+        let turned = host.turn(&mut token, Commit::Now);
+        finish(host, token);
+        if turned.is_drained {
+            return;
+        }
+        wait_as_owner(host, turned, 1);
+    }
+}
+
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards. `turned` is the result of its last turn.
 pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {

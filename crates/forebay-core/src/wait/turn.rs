@@ -186,7 +186,8 @@ fn finish_progress<T: Turning>(
     mut turned: Turned,
 ) -> Turned {
     loop {
-        if at.is_shared() && at.takes_left_flush() && !hands_over_flush(at) {
+        // That turn may leave the next flush.
+        while at.is_shared() && at.takes_left_flush() && !hands_over_flush(at) {
             turned = at.turn_core(gates, commit);
         }
         if !gates.reap || !at.has_unreported() {

@@ -27,7 +27,7 @@ use std::time::Duration;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-pub(crate) use at::{At, HasMailbox, User, drain_owned, follow};
+pub(crate) use at::{At, HasMailbox, User, await_admitted, drain_owned, follow};
 pub(crate) use pool::PoolUser;
 use tags::{TagCalls, TagLists};
 pub(crate) use token::{Token, run_disks};

@@ -10,7 +10,7 @@
 
 mod ctx;
 
-use crate::runtime::hctx::SHARED;
+use crate::runtime::hctx::{SHARED, await_admitted};
 use crate::runtime::shared::Shared;
 use forebay_core::{Defer, PlugPolicy, UnplugCause};
 use std::cell::{Cell, RefCell};
@@ -279,6 +279,14 @@ pub(crate) fn queue_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
 /// context if there is one, otherwise to the shared one, where waiters elect a leader.
 pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     find(shared, |ctx| ctx.hctx() != SHARED).unwrap_or_else(|| shared_ctx_of(shared))
+}
+
+/// Submits the plugged bios of this thread, and waits until its owned context of the disk, if it has
+/// one, has no admitted request left.
+pub(crate) fn settle_owned(shared: &Arc<Shared>) {
+    let Some(owned) = find(shared, |ctx| ctx.hctx() != SHARED) else { return };
+    unplug_all(UnplugCause::Wait, None);
+    await_admitted(shared.hctx(owned.hctx()));
 }
 
 /// Returns this thread's state of a disk that maps to the shared context.

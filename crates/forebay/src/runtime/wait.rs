@@ -163,7 +163,10 @@ impl Shared {
         let ctx = match bio.op {
             // The shared context even if the thread owns one: its flush machine serves all threads,
             // so they share flushes.
-            Op::Flush => thread::shared_ctx_of(self),
+            Op::Flush => {
+                thread::settle_owned(self);
+                thread::shared_ctx_of(self)
+            }
             _ => thread::blocking_ctx_of(self),
         };
         // Unwinding would free the memory while a device may still use it.

@@ -4,6 +4,7 @@ use crate::common::{Scratch, open, submit};
 use crate::event_loop::is_readable;
 use forebay::{BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
 use std::os::fd::AsFd;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -86,6 +87,26 @@ fn a_freeze_waits_for_entered_bios_and_admits_no_more() {
         queue.reap(1, 9, &mut done);
         assert_eq!(nr_issued(&disk), 33);
     }
+}
+
+#[test]
+fn a_freeze_ends_beside_a_flush_of_a_thread_with_requests_in_flight() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("nr_hw_queues=2"));
+    let issued = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut queue = disk.queue();
+            submit(&mut queue, Io::read(Buf::new(4096), 0));
+            issued.wait();
+            // By then the freeze waits for the read, which only this thread can reap.
+            std::thread::sleep(Duration::from_millis(50));
+            disk.flush().expect("the disk works");
+            assert_eq!(queue.reap(1, 9, &mut Vec::new()), 1);
+        });
+        issued.wait();
+        disk.freeze_timeout(Duration::from_secs(30)).expect("the flush reaps the read first");
+    });
 }
 
 #[test]

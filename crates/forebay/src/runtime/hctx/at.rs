@@ -192,6 +192,11 @@ pub(crate) fn drain_owned(hctx: &Hctx) {
     wait::drain_owned(&mut At::new(hctx));
 }
 
+/// Turns and waits in an owned context until no admitted request is left.
+pub(crate) fn await_admitted(hctx: &Hctx) {
+    wait::await_admitted(&mut At::new(hctx));
+}
+
 /// Parks until no thread leads. Returns whether the caller has the baton.
 pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
     wait::follow(&mut At { hctx, thread: mailbox }, wait::NEVER)
