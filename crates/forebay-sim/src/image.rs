@@ -222,6 +222,12 @@ impl Image {
         versions.iter().map(|version| version.value).chain(initial)
     }
 
+    /// Returns how many values a block may hold after a crash.
+    pub(crate) fn nr_values(&self, block: u64) -> usize {
+        self.blocks.at(block).map_or(1, |versions| versions.len().max(1))
+    }
+
+    #[inline]
     pub(crate) fn may_hold(&self, block: u64, value: u64) -> bool {
         self.values(block).rev().any(|other| other == value)
     }

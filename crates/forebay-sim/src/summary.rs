@@ -27,7 +27,8 @@ pub struct Summary {
     pub nr_bios: u64,
     /// Blocks that were read and checked.
     pub nr_blocks_read: u64,
-    /// Events after which every possible state after a crash was checked.
+    /// Events at which the values that a crash may leave in some unflushed block were compared with
+    /// the legal ones. Each event counts once; events that compare nothing do not count.
     pub nr_crash_points: u64,
     /// Written blocks that the layer promised to be durable.
     pub nr_promises: u64,

@@ -36,7 +36,8 @@ pub(crate) struct Durable {
     lost: Vec<(u64, u64)>,
     /// The newest point that the disk has reported as durable.
     claimed: u64,
-    /// The number of checked crash points.
+    /// The number of crash points: events at which the values that a crash may leave in a block
+    /// that is not flushed were compared with those that the user expects. An event counts once.
     pub(crate) nr_crash_points: u64,
     /// The number of writes that were promised to be durable.
     pub(crate) nr_promises: u64,
@@ -70,19 +71,23 @@ impl Durable {
         self.user.forget(block, value);
     }
 
-    /// Records that a write has ended for one block.
-    pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) -> Verdict {
+    /// Records that a write has ended for one block. [`Durable::check_ended`] follows, after the
+    /// last block of its bio.
+    pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let is_lost = |point| self.lost.iter().any(|&(after, to)| after < point && point <= to);
         let outcome = match outcome {
             Outcome::Cached(point) if is_lost(point) => Outcome::Unsure,
             other => other,
         };
         self.user.end(block, value, outcome);
-        let is_durable = outcome == Outcome::Durable;
-        if is_durable {
+        if outcome == Outcome::Durable {
             self.settled.push(block);
         }
-        self.check(is_durable.into())
+    }
+
+    /// Checks the blocks that have become durable with the end of a bio.
+    pub(crate) fn check_ended(&mut self) -> Verdict {
+        self.check(self.settled.len())
     }
 
     /// Records and checks the promise that every write that had ended before this time is durable.
@@ -123,13 +128,24 @@ impl Durable {
 
     /// Checks that the device keeps the new promises, of so many writes.
     fn check(&mut self, nr: usize) -> Verdict {
-        self.nr_crash_points += 1;
         self.nr_promises += nr as u64;
-        let blocks = std::mem::take(&mut self.settled);
+        let mut blocks = std::mem::take(&mut self.settled);
+        let is_point = blocks.iter().any(|&block| self.is_unflushed(block));
+        self.nr_crash_points += u64::from(is_point);
         let verdict = blocks.iter().try_for_each(|&block| self.check_block(block));
+        blocks.clear();
         self.settled = blocks;
-        self.settled.clear();
         verdict
+    }
+
+    /// Returns whether a crash may leave one of several values in a block.
+    pub(crate) fn is_unflushed(&self, block: u64) -> bool {
+        self.device.nr_values(block) > 1
+    }
+
+    /// Counts all crash points since there were `before` of them as one: they are one event.
+    pub(crate) fn count_as_one(&mut self, before: u64) {
+        self.nr_crash_points = self.nr_crash_points.min(before + 1);
     }
 
     /// Checks that the user expects every value that a crash may leave in a block.
@@ -149,7 +165,8 @@ impl Durable {
 
 /// The device's view.
 impl Durable {
-    /// Records and checks the issue of a command that writes.
+    /// Records and checks the issue of a command that writes, for one block: the new value may
+    /// reach the medium at any time from now on.
     pub(crate) fn issue(&mut self, block: u64, value: u64) -> Verdict {
         self.nr_crash_points += 1;
         self.device.begin(block, value);
@@ -161,7 +178,6 @@ impl Durable {
 
     /// Records that the device has completed the command.
     pub(crate) fn complete(&mut self, block: u64, value: u64, outcome: Outcome) {
-        self.nr_crash_points += 1;
         self.device.end(block, value, outcome);
     }
 
@@ -172,14 +188,12 @@ impl Durable {
 
     /// Records the success of a flush that was issued at that time.
     pub(crate) fn flushed(&mut self, issued: u64) {
-        self.nr_crash_points += 1;
         self.device.settle(issued, &mut self.settled);
         self.settled.clear();
     }
 
     /// Records that the write-back of a block has failed.
     pub(crate) fn write_back_failed(&mut self, block: u64) {
-        self.nr_crash_points += 1;
         self.device.lose_block(block);
     }
 
@@ -195,7 +209,6 @@ impl Durable {
 
     /// Records a failed flush: writes that are not durable may never become so.
     pub(crate) fn flush_failed(&mut self) {
-        self.nr_crash_points += 1;
         self.device.lose_all();
     }
 }

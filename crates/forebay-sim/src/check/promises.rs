@@ -36,6 +36,7 @@ impl Checks {
     /// Records that a command goes to the device. Returns the time of issue, which matters for a
     /// flush.
     pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece]) -> u64 {
+        let nr_crash_points = self.durable.nr_crash_points;
         for piece in pieces {
             if op.is_write() {
                 let verdict = self.retries.issue(piece, &self.bios);
@@ -47,6 +48,7 @@ impl Checks {
                 self.issue_write(piece);
             }
         }
+        self.durable.count_as_one(nr_crash_points);
         self.durable.device_mark()
     }
 
@@ -102,6 +104,14 @@ impl Checks {
     /// Records and checks the end of a bio. `is_early` if the driver has it.
     pub(crate) fn end_bio(&mut self, bio: &QueuedBio, is_early: bool) -> Verdict {
         self.bios.end(bio, is_early, &mut self.register)?;
+        let nr_crash_points = self.durable.nr_crash_points;
+        let verdict = self.end_promises(bio);
+        self.durable.count_as_one(nr_crash_points);
+        verdict
+    }
+
+    /// Records and checks what the end of a bio promises.
+    fn end_promises(&mut self, bio: &QueuedBio) -> Verdict {
         let row = self.bios.row(bio.number());
         let is_good = bio.result().is_ok();
         let is_durable = row.flags.contains(BioFlags::FUA) || !self.limits.volatile_cache;
@@ -112,8 +122,9 @@ impl Checks {
         };
         if row.op.is_write() {
             for unit in 0..row.units.len() {
-                self.durable.end(row.block + unit as u64, row.value(unit), outcome)?;
+                self.durable.end(row.block + unit as u64, row.value(unit), outcome);
             }
+            self.durable.check_ended()?;
         }
         match row.op {
             Op::Flush if !is_good => Ok(()),

@@ -233,7 +233,8 @@ pub struct Report {
     pub nr_scripts: u64,
     /// Paths.
     pub nr_paths: u64,
-    /// Events after which every possible state after a crash was checked. Each event counts once.
+    /// Events after which every possible state after a crash was checked, and a crash could leave
+    /// one of several values in some sector. Each event counts once.
     pub nr_crash_points: u64,
     /// The hash over all events of all paths.
     pub hash: u64,

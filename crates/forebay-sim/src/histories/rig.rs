@@ -266,7 +266,8 @@ impl Rig {
             let plain = self.act(event)?;
             let is_forced = scope.eager_reads && matches!(event, Event::Done { op: Op::Read, .. });
             last_plain = if is_forced && plain.is_some() { last_plain } else { plain };
-            if choices.is_new() {
+            let is_unflushed = |sector| self.checks.durable.is_unflushed(sector);
+            if choices.is_new() && (0..NR_SECTORS).any(is_unflushed) {
                 self.nr_crash_points += 1;
             }
         }

@@ -34,7 +34,7 @@ const fn four(failures_max: u32, one_of: u64) -> Scope {
 fn no_history_of_one_or_two_bios_loses_acknowledged_data() {
     try_all(Scope::all(1));
     let report = try_all(Scope::all(2));
-    assert!(report.nr_crash_points > 40_000, "{report}");
+    assert!(report.nr_crash_points > 30_000, "{report}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_device_that_drops_acknowledged_data_is_caught() {
 #[test]
 fn write_back_error_of_a_file_is_reported_in_every_short_history() {
     let report = try_these(Scope::file(1, 1, Kinds::All), &Setting::files());
-    assert!(report.nr_crash_points > 100, "{report}");
+    assert!(report.nr_crash_points > 50, "{report}");
     let report = try_these(Scope::file(2, 2, Kinds::Syncs), &Setting::files());
     assert!(report.nr_crash_points > 1_000, "{report}");
     // Syncs at the same time: a write, one with FUA, and a flush.
@@ -187,7 +187,7 @@ fn every_history_of_three_bios_in_two_contexts() {
 #[ignore = "two minutes, optimized; every CI run makes it: cargo xtask histories"]
 fn every_history_of_four_bios_without_failures() {
     let report = try_all(four(0, 1));
-    assert!(report.nr_crash_points > 100_000_000, "{report}");
+    assert!(report.nr_crash_points > 80_000_000, "{report}");
 }
 
 #[test]
