@@ -274,6 +274,11 @@ impl RunCounters {
         self.runs_made.add(1);
     }
 
+    /// Returns the numbers of turns, of those that did nothing, and of runs that were made.
+    pub fn nr_runs(&self) -> (u64, u64, u64) {
+        (self.turns.get(), self.empty_turns.get(), self.runs_made.get())
+    }
+
     /// Returns the number of requests that were over their time limit.
     pub fn nr_timeouts(&self) -> u64 {
         self.timeouts.get()
