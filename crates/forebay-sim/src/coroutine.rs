@@ -58,12 +58,20 @@ pub(crate) struct Cpu<'a> {
 }
 
 impl Cpu<'_> {
+    /// Continues with the task that the scheduler picks next. If that is this one, no stack is
+    /// switched.
+    fn switch(&self) {
+        if !self.world.picks_again(self.id) {
+            self.yielder.suspend(());
+        }
+    }
+
     /// Marks the end of an action of the task: another task may run before the next one.
     #[inline]
     pub(crate) fn step(&self) {
         let scheduler = &self.world.scheduler;
         if scheduler.ends_step() {
-            self.yielder.suspend(());
+            self.switch();
         }
         if let Some(time_ns) = scheduler.draw_nap() {
             self.sleep(time_ns);
@@ -73,7 +81,7 @@ impl Cpu<'_> {
     /// Lets other tasks run, for a task that polls.
     pub(crate) fn yield_now(&self) {
         match self.world.scheduler.steps_take_time() {
-            true => self.yielder.suspend(()),
+            true => self.switch(),
             false => self.spend(POLL_NS),
         }
     }
@@ -82,7 +90,7 @@ impl Cpu<'_> {
     pub(crate) fn spend(&self, time_ns: u64) {
         if time_ns > 0 {
             self.world.scheduler.occupy(self.id, time_ns);
-            self.yielder.suspend(());
+            self.switch();
         }
     }
 
@@ -90,7 +98,7 @@ impl Cpu<'_> {
     /// thread's park, it may return for an old reason, so the caller checks its condition again.
     pub(crate) fn park(&self) {
         while !self.world.scheduler.is_awake(self.id) {
-            self.yielder.suspend(());
+            self.switch();
         }
     }
 

@@ -9,13 +9,16 @@
 //! that fails or hangs never reaches it, one that comes back short reaches it with less, and a
 //! delay begins when the device is done. Only a command that hangs can be cancelled.
 
+mod overdue;
+
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
 use crate::check::rules;
-use crate::check::{Broken, Checks, Verdict, broken, limits};
+use crate::check::{Checks, broken, limits};
 use crate::device::Device;
 use crate::file::SwarmFile;
 use crate::heap::{Event, EventHeap};
+use crate::live_tags::LiveTags;
 use crate::own_call::OwnCalls;
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
@@ -24,13 +27,11 @@ use forebay_core::{
 };
 use forebay_model::{Admission, Command, FaultEffect};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A command at the device, by the number of its tag.
 #[derive(Debug)]
 struct Row {
-    is_live: bool,
     command: Command,
     pieces: Vec<Piece>,
     result: Result<u64, BlockStatus>,
@@ -97,6 +98,14 @@ impl Row {
 pub(crate) struct DriverState {
     hctx: usize,
     rows: Vec<Row>,
+    /// The rows of commands that were accepted and not reaped.
+    live: LiveTags,
+    /// No live command that is not overdue was issued before this time.
+    oldest_ns: u64,
+    /// The number of live commands that are over their time limit.
+    nr_overdue: usize,
+    /// The number of live commands whose grace period is over.
+    nr_given_up: usize,
     /// Queued, and not committed.
     queued: Vec<usize>,
     /// Committed, but not begun because the machine is full.
@@ -119,7 +128,6 @@ impl DriverState {
     pub(crate) fn new(hctx: usize, depth: u32) -> DriverState {
         let command = Command { op: Op::Flush, start: 0, len: 0 };
         let row = || Row {
-            is_live: false,
             command,
             pieces: Vec::new(),
             result: Ok(0),
@@ -138,6 +146,10 @@ impl DriverState {
         DriverState {
             hctx,
             rows: (0..depth).map(|_| row()).collect(),
+            live: LiveTags::new(depth as usize),
+            oldest_ns: u64::MAX,
+            nr_overdue: 0,
+            nr_given_up: 0,
             queued: Vec::new(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -151,7 +163,8 @@ impl DriverState {
 
     /// Drops all commands, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
-        self.rows.iter_mut().for_each(|row| row.is_live = false);
+        self.live.clear();
+        (self.oldest_ns, self.nr_overdue, self.nr_given_up) = (u64::MAX, 0, 0);
         self.queued.clear();
         self.waiting.clear();
         self.ready.clear();
@@ -160,8 +173,8 @@ impl DriverState {
 
     /// Returns the commands that were accepted and not reaped.
     pub(crate) fn running(&self) -> impl Iterator<Item = Running<'_>> {
-        let rows = self.rows.iter().enumerate().filter(|(_, row)| row.is_live);
-        rows.map(|(tag, row)| {
+        self.live.iter().map(|tag| {
+            let row = &self.rows[tag];
             let &Row { number, is_fua, ref pieces, .. } = row;
             Running { tag, number, op: row.command.op, is_fua, pieces }
         })
@@ -186,88 +199,6 @@ impl DriverState {
         (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
     }
 
-    /// Returns how many commands are over the time limit now, and were not before.
-    pub(crate) fn count_overdue(&mut self, now: u64, limit_ns: u64) -> u64 {
-        let is_overdue = |row: &&mut Row| row.is_live && now >= row.issued_ns + limit_ns;
-        let mut nr = 0;
-        for row in self.rows.iter_mut().filter(is_overdue) {
-            nr += u64::from(row.overdue_ns.is_none());
-            row.overdue_ns.get_or_insert(now);
-        }
-        nr
-    }
-
-    /// Marks the commands whose grace period is over, and those of their bios that may end before
-    /// the command (H5). Returns the boxes of these bios.
-    pub(crate) fn give_up(
-        &mut self,
-        now: u64,
-        grace_ns: u64,
-        checks: &mut Checks,
-        is_file: bool,
-    ) -> Vec<u32> {
-        let is_lost = |row: &Row| row.overdue_ns.is_some_and(|at_ns| now >= at_ns + grace_ns);
-        let mut slots = Vec::new();
-        for row in self.rows.iter_mut().filter(|row| row.is_live && is_lost(row)) {
-            if std::mem::replace(&mut row.is_given_up, true) {
-                continue;
-            }
-            checks.bios.failed(row.command.op, BlockStatus::Timeout);
-            if is_file && row.is_fua {
-                checks.bios.flush_failed(BlockStatus::Timeout);
-            }
-            if row.command.op != Op::Read {
-                checks.bios.block();
-            }
-            let own = row.pieces.iter().map(|piece| piece.slot);
-            slots.extend(own.filter(|slot| checks.bios.give_up(*slot)));
-        }
-        slots
-    }
-
-    /// Returns the number of commands whose grace period is over.
-    pub(crate) fn nr_given_up(&self) -> usize {
-        self.rows.iter().filter(|row| row.is_live && row.is_given_up).count()
-    }
-
-    /// Returns whether the driver still has commands with a bio that ends. All of these commands
-    /// must have been given up (H5).
-    pub(crate) fn check_early_end(&self, slot: u32) -> Result<bool, Broken> {
-        let has = |row: &&Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
-        let mut rows = self.rows.iter().filter(has).peekable();
-        let is_early = rows.peek().is_some();
-        match rows.find(|row| !row.is_given_up) {
-            None => Ok(is_early),
-            Some(row) => {
-                let what = format!("box {slot}: at the driver since {} ns", row.issued_ns);
-                Err(Broken { rule: rules::H5, what })
-            }
-        }
-    }
-
-    /// Records memory in quarantine.
-    pub(crate) fn hold(&mut self, slot: u32, hold: MemoryHold) {
-        self.held.push((slot, hold));
-    }
-
-    /// Checks that the layer keeps memory in quarantine as long as a command may use it.
-    pub(crate) fn check_holds(&mut self) -> Verdict {
-        let rows = &self.rows;
-        let has = |slot: u32| {
-            let has = |row: &Row| row.is_live && row.pieces.iter().any(|piece| piece.slot == slot);
-            rows.iter().any(has)
-        };
-        let mut verdict = Ok(());
-        self.held.retain(|(slot, hold)| {
-            let is_kept = Arc::strong_count(hold) > 1;
-            if !is_kept && has(*slot) {
-                verdict = broken(rules::H5, format!("the memory of box {slot} is not kept"));
-            }
-            is_kept
-        });
-        verdict
-    }
-
     /// Returns whether the command of a tag is a flush.
     pub(crate) fn is_flush(&self, tag: usize) -> bool {
         self.rows[tag].command.op == Op::Flush
@@ -276,10 +207,7 @@ impl DriverState {
     /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
         let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
-        nr_left == 0
-            && self.own.is_idle()
-            && self.held.is_empty()
-            && self.rows.iter().all(|row| !row.is_live)
+        nr_left == 0 && self.own.is_idle() && self.held.is_empty() && self.live.is_empty()
     }
 
     /// Returns whether committed commands wait until a machine has room.
@@ -326,8 +254,8 @@ impl DriverState {
 
     /// Completes a command.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
+        assert!(self.live.contains(tag), "only a command that was begun completes");
         let row = &mut self.rows[tag];
-        assert!(row.is_live, "only a command that was begun completes");
         if row.is_for_device() {
             device.end(row.command.op);
         }
@@ -346,7 +274,7 @@ impl DriverState {
             return;
         }
         let tag = match device.shows(Plant::WrongTag) {
-            true => self.rows.iter().position(|row| row.is_live).unwrap_or(tag),
+            true => self.live.iter().next().unwrap_or(tag),
             false => tag,
         };
         match self.rows[tag].own.take() {
@@ -419,20 +347,20 @@ pub(crate) struct Port<'a> {
 impl Port<'_> {
     fn check(&mut self, rq: &IssuedRequest<'_>) -> bool {
         let Port { state, checks, .. } = self;
-        let row = &mut state.rows[rq.tag.index()];
+        let tag = rq.tag.index();
         checks.expect(checks.gates.check_issue(state.hctx));
         checks.expect(limits::check(&checks.limits, rq));
-        if row.is_live {
-            let what = format!("tag {} was issued and not reaped", rq.tag.index());
+        if state.live.contains(tag) {
+            let what = format!("tag {tag} was issued and not reaped");
             checks.expect(broken(rules::K1, what));
             return false;
         }
         let block_size = checks.limits.logical_block_size.into();
-        let covered = cover::pieces(rq, &checks.bios, block_size, &mut row.pieces);
+        let covered = cover::pieces(rq, &checks.bios, block_size, &mut state.rows[tag].pieces);
         checks.expect(covered);
-        let is_one = |row: &&Row| row.is_live && row.command.op != Op::Flush;
-        let nr_live = || state.rows.iter().filter(is_one).count() as u32;
-        let pieces = &state.rows[rq.tag.index()].pieces;
+        let is_one = |tag: &usize| state.rows[*tag].command.op != Op::Flush;
+        let nr_live = || state.live.iter().filter(is_one).count() as u32;
+        let pieces = &state.rows[tag].pieces;
         let Checks { gathers, limits, bios, .. } = &mut **checks;
         let gathered = gathers.check(state.hctx, nr_live, pieces, limits, bios);
         checks.expect(gathered);
@@ -454,16 +382,17 @@ impl Port<'_> {
     fn take(&mut self, rq: &IssuedRequest<'_>, command: Command, fault: Option<FaultEffect>) {
         let Port { state, device, checks, now, .. } = self;
         if rq.op == Op::Flush {
-            let is_flush = |row: &&Row| row.is_live && row.command.op == Op::Flush;
-            checks.check_flush(state.hctx, state.rows.iter().filter(is_flush).count());
+            let is_flush = |tag: &usize| state.rows[*tag].command.op == Op::Flush;
+            checks.check_flush(state.hctx, state.live.iter().filter(is_flush).count());
         }
+        state.live.insert(rq.tag.index());
+        state.oldest_ns = state.oldest_ns.min(*now);
         let row = &mut state.rows[rq.tag.index()];
-        (row.is_live, row.command, row.is_applied) = (true, command, false);
+        (row.command, row.is_applied) = (command, false);
         row.fault = fault;
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
         for piece in &row.pieces {
-            let owner = checks.bios.row(piece.slot).owner;
-            checks.order.issue(state.hctx, owner);
+            checks.order.issue(state.hctx, piece.slot, &checks.bios);
         }
         (row.is_synced, row.is_lost) = (false, false);
         (row.issued_ns, row.overdue_ns, row.is_given_up) = (*now, None, false);
@@ -602,8 +531,9 @@ impl Driver for Port<'_> {
         self.state.own.take_results(&mut self.state.ready);
         while let Some((tag, result)) = self.state.ready.pop_front() {
             self.checks.note(Kind::Complete, tag.index() as u64, code(result));
-            let row = &self.state.rows[tag.index()];
-            self.state.nr_flushes += u64::from(row.is_live && row.command.op == Op::Flush);
+            let is_live = self.state.live.contains(tag.index());
+            let is_flush = is_live && self.state.is_flush(tag.index());
+            self.state.nr_flushes += u64::from(is_flush);
             self.hand_over(tag.index(), result);
             done.push(tag, result);
         }
@@ -642,10 +572,12 @@ impl Port<'_> {
     fn hand_over(&mut self, tag: usize, result: Result<u64, BlockStatus>) {
         let Port { state, checks, device, .. } = self;
         let row = &mut state.rows[tag];
-        if !std::mem::replace(&mut row.is_live, false) {
+        if !state.live.remove(tag) {
             // The core ignores such a completion.
             return;
         }
+        state.nr_overdue -= usize::from(row.overdue_ns.is_some());
+        state.nr_given_up -= usize::from(row.is_given_up);
         checks.progress_at = checks.trace.step;
         if row.is_given_up && row.command.op != Op::Read {
             checks.bios.unblock();

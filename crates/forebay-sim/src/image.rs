@@ -83,6 +83,11 @@ impl Image {
         self.clock = 0;
     }
 
+    /// Returns whether only the first `nr` blocks were ever used.
+    pub(crate) fn is_within(&self, nr: u64) -> bool {
+        self.blocks.is_within(nr)
+    }
+
     /// Returns how many blocks were written, and how many of them may hold several values.
     pub(crate) fn count_blocks(&mut self) -> (u64, u64) {
         let is_written =

@@ -49,6 +49,7 @@ mod image;
 mod jobs;
 pub mod lab;
 mod late;
+mod live_tags;
 pub mod nbd;
 mod own_call;
 mod plant;

@@ -56,6 +56,8 @@ pub(crate) struct Scheduler {
     pub(crate) heap: RefCell<EventHeap<Event>>,
     /// Runnable tasks, in no particular order.
     runnable: RefCell<Vec<usize>>,
+    /// The place among them of the task that runs.
+    place: Cell<usize>,
     tasks: Vec<TaskState>,
     /// How often a step lets another task run first.
     preempt: u32,
@@ -94,6 +96,7 @@ impl Scheduler {
             random: RefCell::new(random),
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
+            place: Cell::new(0),
             tasks: (0..nr_tasks).map(|_| TaskState::default()).collect(),
             preempt,
             nap,
@@ -235,20 +238,29 @@ impl Scheduler {
         self.tasks[task].is_asleep.get()
     }
 
-    /// Draws a runnable task: its place among the runnable ones, and its number.
-    pub(crate) fn pick(&self) -> Option<(usize, usize)> {
+    /// Returns whether only the present task can run, and no event is due.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now());
+        !is_event_due && self.runnable.borrow().len() == 1
+    }
+
+    /// Draws the runnable task that runs next.
+    pub(crate) fn pick(&self) -> Option<usize> {
         let runnable = self.runnable.borrow();
         let place = match runnable.len() {
             0 => return None,
             1 => 0,
             nr => self.random.borrow_mut().below(nr as u64) as usize,
         };
-        Some((place, runnable[place]))
+        self.place.set(place);
+        Some(runnable[place])
     }
 
-    /// Removes the task at this place from the runnable ones, because it sleeps or has ended.
-    pub(crate) fn take_off(&self, place: usize, task: usize) {
+    /// Removes the task that runs from the runnable ones, because it sleeps or has ended.
+    pub(crate) fn take_off(&self, task: usize) {
         let mut runnable = self.runnable.borrow_mut();
+        let place = self.place.get();
         assert_eq!(runnable[place], task);
         runnable.swap_remove(place);
     }

@@ -3,28 +3,96 @@
 use std::collections::BTreeMap;
 
 /// Blocks of one page.
-const PAGE: u64 = 16;
+const PAGE: usize = 16;
+
+/// Pages below this number have a place in a plain list. Random scenarios use only such pages, and
+/// each event of theirs looks for several blocks.
+const NR_NEAR: u64 = 4096;
+
+type Page<T> = Box<[T; PAGE]>;
 
 /// One value for each block; the default value until one is set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sparse<T> {
-    pages: BTreeMap<u64, Box<[T]>>,
+    /// The first pages, up to the last one that was ever used.
+    near: Vec<Option<Page<T>>>,
+    /// All others, by their numbers.
+    far: BTreeMap<u64, Page<T>>,
 }
 
-impl<T: Clone + Default> Sparse<T> {
+impl<T> Default for Sparse<T> {
+    fn default() -> Sparse<T> {
+        Sparse { near: Vec::new(), far: BTreeMap::new() }
+    }
+}
+
+impl<T: Default> Sparse<T> {
+    /// Returns whether only the first `nr` blocks were ever used.
+    pub(crate) fn is_within(&self, nr: u64) -> bool {
+        self.far.is_empty() && self.near.len() as u64 * PAGE as u64 <= nr
+    }
+
+    #[inline]
     pub(crate) fn at(&self, block: u64) -> Option<&T> {
-        self.pages.get(&(block / PAGE)).map(|page| &page[(block % PAGE) as usize])
+        let (page, at) = place(block);
+        let page = match page < NR_NEAR {
+            true => self.near.get(page as usize)?.as_ref(),
+            false => self.far.get(&page),
+        };
+        page.map(|page| &page[at])
     }
 
     /// Returns all values of pages that were ever used.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut T> {
-        self.pages.values_mut().flat_map(|page| page.iter_mut())
+        let pages = self.near.iter_mut().flatten().chain(self.far.values_mut());
+        pages.flat_map(|page| page.iter_mut())
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, block: u64) -> &mut T {
-        let new_page = || vec![T::default(); PAGE as usize].into();
-        let page = self.pages.entry(block / PAGE).or_insert_with(new_page);
-        &mut page[(block % PAGE) as usize]
+        let (page, at) = place(block);
+        let page = match page < NR_NEAR {
+            true => {
+                let page = page as usize;
+                if self.near.len() <= page {
+                    self.near.resize_with(page + 1, || None);
+                }
+                self.near[page].get_or_insert_with(new_page)
+            }
+            false => self.far.entry(page).or_insert_with(new_page),
+        };
+        &mut page[at]
+    }
+}
+
+/// Returns the number of a block's page, and the place in it.
+#[inline]
+fn place(block: u64) -> (u64, usize) {
+    (block / PAGE as u64, (block % PAGE as u64) as usize)
+}
+
+#[cold]
+fn new_page<T: Default>() -> Page<T> {
+    Box::new(std::array::from_fn(|_| T::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_its_own_value_on_either_side_of_the_border() {
+        let border = NR_NEAR * PAGE as u64;
+        let blocks = [0, 1, border - 1, border, border + 1, u64::MAX];
+        let mut sparse = Sparse::default();
+        for block in blocks {
+            assert_eq!(sparse.at(block).copied().unwrap_or(0), 0);
+            *sparse.at_mut(block) = block ^ 7;
+        }
+        assert!(blocks.iter().all(|&block| sparse.at(block) == Some(&(block ^ 7))));
+        assert_eq!(sparse.at(border - 2), Some(&0), "its page was used");
+        assert_eq!(sparse.at(border / 2), None, "its page was not used");
+        let set: Vec<_> = sparse.all().filter(|value| **value != 0).map(|value| *value).collect();
+        assert_eq!(set, blocks.map(|block| block ^ 7).to_vec());
     }
 }

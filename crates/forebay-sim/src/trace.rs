@@ -1,10 +1,9 @@
 //! The trace: a hash over all events, and the last events as text.
 
-use std::collections::VecDeque;
 use std::fmt;
 
-/// How many events a violation shows.
-const NR_SHOWN: usize = 60;
+/// How many events a violation shows; a power of two.
+const NR_SHOWN: usize = 64;
 
 /// The number of kinds of events.
 pub(crate) const NR_KINDS: usize = Kind::Withdraw as usize + 1;
@@ -125,7 +124,9 @@ pub(crate) const DEVICE: usize = usize::MAX;
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
-    last: VecDeque<Event>,
+    /// The last events. The event number `n` of the run is at `n % NR_SHOWN`.
+    last: Vec<Event>,
+    nr_events: usize,
     /// The present step, time and task; set by `World::checks`.
     pub(crate) step: u64,
     pub(crate) now: u64,
@@ -136,14 +137,22 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(seed: u64) -> Trace {
-        let last = VecDeque::with_capacity(NR_SHOWN);
-        Trace { hash: mix(0, seed), last, step: 0, now: 0, task: DEVICE, counts: [0; NR_KINDS] }
+        Trace {
+            hash: mix(0, seed),
+            last: Vec::with_capacity(NR_SHOWN),
+            nr_events: 0,
+            step: 0,
+            now: 0,
+            task: DEVICE,
+            counts: [0; NR_KINDS],
+        }
     }
 
     /// Removes all events, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.hash = 0;
         self.last.clear();
+        self.nr_events = 0;
         (self.step, self.now, self.task) = (0, 0, DEVICE);
         self.counts = [0; NR_KINDS];
     }
@@ -158,10 +167,12 @@ impl Trace {
         let head = (kind as u64) << 32 ^ task as u64 & 0xffff_ffff;
         self.hash = mix(mix(mix(mix(self.hash, head), a), b), self.now);
         self.counts[kind as usize] += 1;
-        if self.last.len() == NR_SHOWN {
-            self.last.pop_front();
+        let event = Event { step: self.step, now: self.now, task, kind, a, b };
+        match self.last.get_mut(self.nr_events % NR_SHOWN) {
+            Some(oldest) => *oldest = event,
+            None => self.last.push(event),
         }
-        self.last.push_back(Event { step: self.step, now: self.now, task, kind, a, b });
+        self.nr_events += 1;
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -169,7 +180,9 @@ impl Trace {
     }
 
     pub(crate) fn last(&self) -> Vec<String> {
-        self.last.iter().map(Event::to_string).collect()
+        let oldest = self.nr_events % NR_SHOWN;
+        let (newer, older) = self.last.split_at(oldest.min(self.last.len()));
+        older.iter().chain(newer).map(Event::to_string).collect()
     }
 }
 

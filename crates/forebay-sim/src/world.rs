@@ -1,12 +1,12 @@
-//! The world of one run: disk, device, tasks, clock and checkers; and the event loop.
+//! The world of one run: disk, device, tasks, clock and checkers.
+
+mod event_loop;
 
 use crate::check::drained;
 use crate::check::rules;
-use crate::check::stall;
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
 use crate::completer::Completer;
-use crate::coroutine::Task;
 use crate::cpu_costs::CpuCosts;
 use crate::device::{Device, Planted};
 use crate::file::SwarmFile;
@@ -30,10 +30,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The limit of steps without progress of any bio or command. Beyond it nothing will progress,
-/// unless the device is still at work. (A task that freezes a disk may poll for so long while a
-/// straggler completes.)
-const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
+use event_loop::Switch;
 
 /// How often a planted bug of the runtime shows: once in so many chances.
 const PLANT_OF: u32 = 4;
@@ -73,11 +70,12 @@ pub(crate) struct World {
     pub(crate) cpu: CpuCosts,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
-    pub(crate) tally: RefCell<Tally>,
+    pub(crate) tally: RefCell<Box<Tally>>,
     pub(crate) late: LateLog,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
     /// The task that is running.
     current: Cell<usize>,
+    switch: Switch,
     plant: Option<Plant>,
     plant_random: RefCell<Random>,
 }
@@ -124,6 +122,7 @@ impl World {
             late: LateLog::default(),
             plug_counters: RefCell::default(),
             current: Cell::new(DEVICE),
+            switch: Switch::default(),
             plant,
             plant_random: RefCell::new(stream(4)),
         };
@@ -232,6 +231,7 @@ impl World {
         self.device.borrow_mut().schedule_next(heap, self.now());
     }
 
+    /// Performs an event that is due.
     fn fire(&self, event: Event) {
         self.current.set(DEVICE);
         match event {
@@ -295,62 +295,6 @@ impl World {
         nr_bios.saturating_sub(of(Kind::Issue) - of(Kind::Complete))
     }
 
-    /// Returns whether the run waits for the end of a task.
-    fn is_awaited(&self, id: usize) -> bool {
-        let worker = self.run_queue.as_ref().map(|run_queue| run_queue.task);
-        id >= self.scheduler.nr_interrupts() && worker != Some(id)
-    }
-
-    /// Runs all tasks to their ends.
-    pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
-        let mut nr_left = (0..tasks.len()).filter(|&id| self.is_awaited(id)).count();
-        let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
-        // Lets the worker finish its last turn.
-        while nr_left > 0 || self.hctxs[0].run.is_running() {
-            while let Some(event) = self.scheduler.next_event(false) {
-                self.fire(event);
-            }
-            let Some((place, id)) = self.scheduler.pick() else {
-                match self.scheduler.next_event(true) {
-                    Some(event) => self.fire(event),
-                    None => return Err(stall::why(self, "no event is left, and tasks wait")),
-                }
-                continue;
-            };
-            self.current.set(id);
-            let task = tasks[id].as_mut().expect("a task that can run has not ended");
-            let is_over = task.resume();
-            if is_over {
-                tasks[id].take().into_iter().for_each(Task::reuse_stack);
-                nr_left -= usize::from(self.is_awaited(id));
-                self.note(Kind::Exit, id as u64, 0);
-            }
-            if is_over || self.scheduler.is_away(id) {
-                self.scheduler.take_off(place, id);
-            }
-            self.check_progress()?;
-        }
-        self.check_drained()
-    }
-
-    /// Checks that no rule is broken so far, and that the run makes progress.
-    fn check_progress(&self) -> Result<(), Broken> {
-        let mut checks = self.checks();
-        if let Some(broken) = checks.broken.take() {
-            return Err(broken);
-        }
-        if checks.trace.step - checks.progress_at <= STEPS_WITHOUT_PROGRESS_MAX {
-            return Ok(());
-        }
-        checks.progress_at = checks.trace.step;
-        drop(checks);
-        let is_at_work = self.scheduler.heap.borrow().is_device_at_work();
-        match is_at_work {
-            true => Ok(()),
-            false => Err(stall::why(self, "tasks run, and no bio and no command moves on")),
-        }
-    }
-
     /// Returns the broken rule, if one was recorded.
     pub(crate) fn take_broken(&self) -> Option<Broken> {
         self.checks.try_borrow_mut().ok()?.broken.take()
@@ -359,9 +303,8 @@ impl World {
     fn check_drained(&self) -> Verdict {
         for (at, hctx) in self.hctxs.iter().enumerate() {
             drained::hctx(at, hctx)?;
-            let mut stats = QueueStats::default();
-            stats.add_runs(&hctx.counters);
-            let counted = [stats.turns, stats.empty_turns, stats.runs_made, hctx.run.nr_skipped()];
+            let (nr_turns, nr_empty, nr_made) = hctx.counters.nr_runs();
+            let counted = [nr_turns, nr_empty, nr_made, hctx.run.nr_skipped()];
             self.checks().runs.check_counts(at, counted)?;
         }
         if let Some(budget) = &self.budget {
@@ -433,7 +376,7 @@ impl World {
             nr_crash_points: checks.durable.nr_crash_points,
             nr_promises: checks.durable.nr_promises,
             counts: checks.trace.counts,
-            tally: self.tally.take(),
+            tally: *self.tally.take(),
             faults: self.faults(),
             late: self.late.get(),
             is_device_gone: self.device_state.is_failed(),

@@ -16,7 +16,9 @@ pub(crate) use row::{BioRow, OFFSET_BITS, SLOT_SHIFT, Stage, Unit, split_value};
 /// All boxes.
 #[derive(Debug)]
 pub(crate) struct Bios {
+    /// The first `nr_rows` are boxes. The others are memory for new ones.
     rows: Vec<BioRow>,
+    nr_rows: usize,
     block_size: u64,
     /// A logical clock that orders the starts and ends of bios.
     clock: u64,
@@ -44,9 +46,11 @@ pub(crate) struct Bios {
 }
 
 impl Bios {
-    pub(crate) fn new(block_size: u32, has_time_limit: bool) -> Bios {
+    /// Returns no boxes. `rows` is memory for them.
+    pub(crate) fn new(block_size: u32, has_time_limit: bool, rows: Vec<BioRow>) -> Bios {
         Bios {
-            rows: Vec::new(),
+            rows,
+            nr_rows: 0,
             block_size: block_size.into(),
             clock: 1,
             serial: 0,
@@ -78,32 +82,23 @@ impl Bios {
 
     /// Adds a free box of `owner` and returns its number.
     pub(crate) fn new_row(&mut self, owner: usize) -> u32 {
-        self.rows.push(BioRow {
-            owner,
-            stage: Stage::Free,
-            serial: 0,
-            op: Op::Flush,
-            flags: BioFlags::NONE,
-            block: 0,
-            units: Vec::new(),
-            values: Vec::new(),
-            is_cut: false,
-            is_given_up: false,
-            is_kept: false,
-            is_tried: false,
-            charge: None,
-            mark: 0,
-            nr_flushes_before: 0,
-            queued_at: 0,
-            queued_ns: 0,
-            ended_ns: 0,
-        });
-        self.rows.len() as u32 - 1
+        if self.nr_rows == self.rows.len() {
+            self.rows.push(BioRow::default());
+        }
+        self.rows[self.nr_rows].renew(owner);
+        self.nr_rows += 1;
+        self.nr_rows as u32 - 1
+    }
+
+    /// Returns the memory of all boxes.
+    pub(crate) fn take_memory(&mut self) -> Vec<BioRow> {
+        self.nr_rows = 0;
+        std::mem::take(&mut self.rows)
     }
 
     #[inline]
     pub(crate) fn row(&self, slot: u32) -> &BioRow {
-        &self.rows[slot as usize]
+        &self.rows[..self.nr_rows][slot as usize]
     }
 
     #[inline]
@@ -113,7 +108,7 @@ impl Bios {
 
     /// Returns the number of bios that are not with their owners.
     pub(crate) fn nr_live(&self) -> usize {
-        self.rows.iter().filter(|row| row.stage != Stage::Free).count()
+        self.rows[..self.nr_rows].iter().filter(|row| row.stage != Stage::Free).count()
     }
 
     /// Returns whether a bio without memory may be queued. Only its range identifies such a bio.
@@ -145,8 +140,7 @@ impl Bios {
         (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
         (row.is_given_up, row.is_kept) = (false, false);
         row.is_tried = false;
-        row.units.clear();
-        row.units.resize((bio.len / size) as usize, Unit::Idle);
+        row.set_idle((bio.len / size) as usize);
         row.values.clear();
         row.values.resize(if bio.op == Op::Read { row.units.len() } else { 0 }, u64::MAX);
         if bio.op.is_write() {
@@ -181,22 +175,22 @@ impl Bios {
     pub(crate) fn issue(&mut self, slot: u32, units: std::ops::Range<usize>) -> Verdict {
         let row = &mut self.rows[slot as usize];
         row.is_cut |= units.len() < row.units.len();
-        for at in units {
-            let unit = row.units[at];
-            if row.stage != Stage::Queued || matches!(unit, Unit::Moved | Unit::Issued) {
-                let (name, stage) = (row.name(), row.stage);
-                let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
-                return broken(rules::ISSUED_ONCE, what);
-            }
-            row.units[at] = Unit::Issued;
+        let is_there = |unit: &Unit| matches!(unit, Unit::Moved | Unit::Issued);
+        let is_queued = row.stage == Stage::Queued;
+        let wrong = units.clone().find(|&at| !is_queued || is_there(&row.units[at]));
+        if let Some(at) = wrong {
+            let (name, stage, unit) = (row.name(), row.stage, row.units[at]);
+            let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
+            return broken(rules::ISSUED_ONCE, what);
         }
+        row.set(units, Unit::Issued);
         Ok(())
     }
 
     /// Records that the driver has completed blocks.
     #[inline]
     pub(crate) fn complete(&mut self, slot: u32, units: std::ops::Range<usize>, to: Unit) {
-        self.rows[slot as usize].units[units].fill(to);
+        self.rows[slot as usize].set(units, to);
     }
 
     pub(crate) fn failed(&mut self, op: Op, status: BlockStatus) {

@@ -41,11 +41,10 @@ pub(crate) fn pieces(
         let what = format!("{} bytes at {} have {nr_blocks} blocks of bios", rq.len, rq.start);
         return broken(COVERS, what);
     }
-    let mut slots = out.iter().map(|piece| piece.slot).collect::<Vec<_>>();
-    slots.dedup();
-    match slots.len() <= rq.nr_bios as usize || rq.op == Op::Flush {
+    let nr_bios = out.chunk_by(|piece, next| piece.slot == next.slot).count();
+    match nr_bios <= rq.nr_bios as usize || rq.op == Op::Flush {
         true => Ok(()),
-        false => broken(COVERS, format!("{} bios, said to be {}", slots.len(), rq.nr_bios)),
+        false => broken(COVERS, format!("{nr_bios} bios, said to be {}", rq.nr_bios)),
     }
 }
 
@@ -66,7 +65,7 @@ fn of_memory(
         let end = offset + u64::from(len);
         let row = bios.row(slot);
         let belongs = row.block * block_size + offset == start
-            && end <= row.units.len() as u64 * block_size
+            && end <= row.nr_units() as u64 * block_size
             && (row.stage, row.op) == (Stage::Queued, rq.op);
         if !belongs {
             let what = format!("bytes {offset} to {end} of box {slot} at {start}");

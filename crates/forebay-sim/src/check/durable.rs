@@ -52,6 +52,11 @@ impl Durable {
         self.lost.clear();
         (self.claimed, self.nr_crash_points, self.nr_promises) = (0, 0, 0);
     }
+
+    /// Returns whether only the first `nr` blocks were ever used.
+    pub(crate) fn is_within(&self, nr: u64) -> bool {
+        self.device.is_within(nr) && self.user.is_within(nr)
+    }
 }
 
 /// The user's view.

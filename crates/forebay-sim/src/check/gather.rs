@@ -53,13 +53,13 @@ impl Gathers {
         let &[piece] = pieces else { return Ok(()) };
         let row = bios.row_mut(piece.slot);
         let is_first = !std::mem::replace(&mut row.is_tried, true);
-        let is_split = piece.nr < row.units.len();
+        let is_split = piece.nr < row.nr_units();
         let is_data = matches!(row.op, Op::Read | Op::Write);
         if !(self.is_on && is_first && is_split && is_data) {
             return Ok(());
         }
         let blocks_max = (limits.max_sectors << SECTOR_SHIFT) / limits.logical_block_size;
-        let nr_parts = row.units.len().div_ceil(blocks_max as usize) as u32;
+        let nr_parts = row.nr_units().div_ceil(blocks_max as usize) as u32;
         let nr_tags = self.nr_requests[hctx];
         let need = nr_parts.min((nr_tags / 2).max(1));
         let nr_live = nr_live();

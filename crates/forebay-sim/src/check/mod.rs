@@ -34,6 +34,7 @@ pub(crate) mod gates;
 pub(crate) mod gather;
 pub(crate) mod limits;
 pub(crate) mod lines;
+mod memory;
 pub(crate) mod order;
 mod promises;
 pub(crate) mod register;
@@ -50,6 +51,7 @@ use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
 use gather::Gathers;
 use lines::LineWakes;
+use memory::Memory;
 use order::Order;
 use register::Register;
 use retries::Retries;
@@ -101,12 +103,13 @@ impl Checks {
         waits: Waits,
     ) -> Checks {
         let nr_hctxs = policy.nr_hw_queues as usize;
+        let Memory { rows, register, durable } = Memory::take();
         Checks {
             trace,
             limits,
-            bios: Bios::new(limits.logical_block_size, policy.io_timeout_ns > 0),
-            register: Register::default(),
-            durable: Durable::default(),
+            bios: Bios::new(limits.logical_block_size, policy.io_timeout_ns > 0, rows),
+            register,
+            durable,
             order: Order::new(policy, bound),
             retries: Retries::default(),
             gates: Gatekeeper::new(nr_hctxs),
@@ -141,5 +144,13 @@ impl Checks {
         if let Err(broken) = verdict {
             self.broken.get_or_insert(broken);
         }
+    }
+}
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        let rows = self.bios.take_memory();
+        let register = std::mem::take(&mut self.register);
+        Memory { rows, register, durable: std::mem::take(&mut self.durable) }.keep();
     }
 }

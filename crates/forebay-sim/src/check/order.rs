@@ -9,20 +9,18 @@
 //!
 //! If threads wait for tags instead of their bios, each thread's own bios are in order.
 
-use super::bios::{Bios, Stage, Unit};
+use super::bios::{Bios, Stage};
 use super::{Verdict, broken, rules};
 use forebay_core::{BioFlags, Op, Policy, WakePolicy};
-use std::collections::{BTreeMap, VecDeque};
-
-/// How many of the newest arrivals a check visits: an overtaking bio is found when it arrives.
-const NR_LOOKED_AT: usize = 32;
+use std::collections::VecDeque;
 
 const FLUSHES: BioFlags = BioFlags::FUA.union(BioFlags::PREFLUSH);
 
 /// Flags of bios with an order of their own.
 const CLASSES: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 
-#[derive(Clone, Copy, Debug)]
+/// A bio in a line. The number is its place in the order of arrival, from 1.
+#[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
     number: u64,
     slot: u32,
@@ -35,17 +33,17 @@ struct Line {
     /// certainly not issued.
     waiting: VecDeque<Arrival>,
     nr_arrived: u64,
-    /// One of its bios was issued since the last check: only that can break the order.
-    is_changed: bool,
+    /// Its bios that were issued since the last check: only they can have overtaken others.
+    issued: Vec<Arrival>,
 }
 
 #[derive(Debug, Default)]
 struct Arrivals {
     /// By owner, or a single line for all.
-    lines: BTreeMap<usize, Line>,
+    lines: Vec<Line>,
     /// NOWAIT bios that were accepted for the next turn.
     nowait: Vec<(u32, u64)>,
-    /// The lines that have changed, by their keys.
+    /// The lines in which bios were issued.
     changed: Vec<usize>,
 }
 
@@ -53,6 +51,8 @@ struct Arrivals {
 #[derive(Debug)]
 pub(crate) struct Order {
     hctxs: Vec<Arrivals>,
+    /// By box: the last arrival.
+    of_slot: Vec<Arrival>,
     bound: u64,
     /// Each owner has a line of its own.
     by_owner: bool,
@@ -62,6 +62,7 @@ impl Order {
     pub(crate) fn new(policy: &Policy, bound: u64) -> Order {
         Order {
             hctxs: (0..policy.nr_hw_queues).map(|_| Arrivals::default()).collect(),
+            of_slot: Vec::new(),
             bound,
             by_owner: policy.wake != WakePolicy::Fair,
         }
@@ -77,7 +78,7 @@ impl Order {
         }
         if row.flags.contains(BioFlags::NOWAIT) {
             // If there are retries, a retry may hold back all parts of a split bio.
-            if self.bound == 0 || row.units.len() == 1 {
+            if self.bound == 0 || row.nr_units() == 1 {
                 arrivals.nowait.push((slot, row.serial));
             }
             return;
@@ -85,20 +86,31 @@ impl Order {
         if row.flags.intersects(CLASSES) {
             return;
         }
-        let line = arrivals.lines.entry(at).or_default();
+        if arrivals.lines.len() <= at {
+            arrivals.lines.resize_with(at + 1, Line::default);
+        }
+        let line = &mut arrivals.lines[at];
         line.nr_arrived += 1;
-        line.waiting.push_back(Arrival { number: line.nr_arrived, slot, serial: row.serial });
+        let arrival = Arrival { number: line.nr_arrived, slot, serial: row.serial };
+        line.waiting.push_back(arrival);
+        if self.of_slot.len() <= slot as usize {
+            self.of_slot.resize(slot as usize + 1, Arrival::default());
+        }
+        self.of_slot[slot as usize] = arrival;
     }
 
     /// Records that a context issues a part of a bio.
-    pub(crate) fn issue(&mut self, hctx: usize, owner: usize) {
-        let at = self.line_of(owner);
+    pub(crate) fn issue(&mut self, hctx: usize, slot: u32, bios: &Bios) {
+        let row = bios.row(slot);
+        let at = self.line_of(row.owner);
+        let arrival = self.of_slot.get(slot as usize).filter(|last| last.serial == row.serial);
+        let Some(&arrival) = arrival else { return };
         let Arrivals { lines, changed, .. } = &mut self.hctxs[hctx];
-        if let Some(line) = lines.get_mut(&at)
-            && !std::mem::replace(&mut line.is_changed, true)
-        {
+        let Some(line) = lines.get_mut(at) else { return };
+        if line.issued.is_empty() {
             changed.push(at);
         }
+        line.issued.push(arrival);
     }
 
     fn line_of(&self, owner: usize) -> usize {
@@ -114,19 +126,19 @@ impl Order {
                 return broken(rules::NOWAIT, what);
             }
         }
-        let check = |line: &mut Line| line.check(self.bound, bios);
-        changed.drain(..).try_for_each(|at| lines.get_mut(&at).map_or(Ok(()), check))
+        changed.drain(..).try_for_each(|at| lines[at].check(self.bound, bios))
     }
 }
 
 impl Line {
     fn check(&mut self, bound: u64, bios: &Bios) -> Verdict {
-        self.is_changed = false;
         let is_not_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
         while self.waiting.pop_front_if(is_not_waiting).is_some() {}
+        let mut issued = self.issued.drain(..);
         let Some(first) = self.waiting.front() else { return Ok(()) };
-        let overtaken_by = self.waiting.iter().rev().take(NR_LOOKED_AT).find(|later| {
-            later.number - first.number > bound && was_issued(bios, later.slot, later.serial)
+        let overtaken_by = issued.find(|later| {
+            later.number.saturating_sub(first.number) > bound
+                && was_issued(bios, later.slot, later.serial)
         });
         match overtaken_by {
             Some(later) => {
@@ -147,7 +159,5 @@ fn is_waiting(bios: &Bios, slot: u32, serial: u64) -> bool {
 
 fn was_issued(bios: &Bios, slot: u32, serial: u64) -> bool {
     let row = bios.row(slot);
-    row.serial == serial
-        && row.stage == Stage::Queued
-        && row.units.iter().any(|unit| matches!(unit, Unit::Issued | Unit::Moved))
+    row.serial == serial && row.stage == Stage::Queued && row.is_sent()
 }

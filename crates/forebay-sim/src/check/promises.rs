@@ -16,7 +16,7 @@ impl Checks {
         let row = self.bios.row_mut(slot);
         row.mark = mark;
         if row.op.is_write() {
-            for unit in 0..row.units.len() {
+            for unit in 0..row.nr_units() {
                 self.durable.queue(row.block + unit as u64, row.value(unit));
             }
         }
@@ -26,7 +26,7 @@ impl Checks {
     pub(crate) fn refuse_bio(&mut self, slot: u32) {
         let row = self.bios.row(slot);
         if row.op.is_write() {
-            for unit in 0..row.units.len() {
+            for unit in 0..row.nr_units() {
                 self.durable.refuse(row.block + unit as u64, row.value(unit));
             }
         }
@@ -121,7 +121,7 @@ impl Checks {
             _ => Outcome::Unsure,
         };
         if row.op.is_write() {
-            for unit in 0..row.units.len() {
+            for unit in 0..row.nr_units() {
                 self.durable.end(row.block + unit as u64, row.value(unit), outcome);
             }
             self.durable.check_ended()?;

@@ -42,6 +42,11 @@ impl Register {
         self.blocks.all().for_each(Vec::clear);
     }
 
+    /// Returns whether only the first `nr` blocks were ever used.
+    pub(crate) fn is_within(&self, nr: u64) -> bool {
+        self.blocks.is_within(nr)
+    }
+
     fn of(&mut self, block: u64) -> &mut Vec<Candidate> {
         let candidates = self.blocks.at_mut(block);
         if candidates.is_empty() {

@@ -7,7 +7,7 @@
 use super::bios::{Bios, Unit};
 use super::cover::Piece;
 use super::{Verdict, broken, rules};
-use std::collections::BTreeMap;
+use crate::sparse::Sparse;
 
 /// The last write of a block.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,15 @@ struct LastWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Retries {
     has_failed: bool,
-    last: BTreeMap<u64, LastWrite>,
+    last: Sparse<Option<LastWrite>>,
 }
 
 impl Retries {
     /// Forgets all writes and failures.
     pub(crate) fn reset(&mut self) {
-        self.has_failed = false;
-        self.last.clear();
+        if std::mem::take(&mut self.has_failed) {
+            self.last.all().for_each(|last| *last = None);
+        }
     }
 
     /// Records that a command has failed.
@@ -44,9 +45,9 @@ impl Retries {
         }
         let row = bios.row(piece.slot);
         for (unit, block) in piece.units().zip(piece.block..) {
-            let is_retry = matches!(row.units[unit], Unit::Failed(_));
+            let is_retry = matches!(row.unit(unit), Unit::Failed(_));
             let write = LastWrite { slot: piece.slot, serial: row.serial, unit, is_retry };
-            let Some(before) = self.last.insert(block, write) else { continue };
+            let Some(before) = self.last.at_mut(block).replace(write) else { continue };
             if before.serial == row.serial {
                 continue;
             }
@@ -55,8 +56,7 @@ impl Retries {
                 return broken(rules::A2, what);
             }
             let other = bios.row(before.slot);
-            let is_there =
-                other.serial == before.serial && other.units[before.unit] == Unit::Issued;
+            let is_there = other.serial == before.serial && other.unit(before.unit) == Unit::Issued;
             if before.is_retry && is_there {
                 let what = format!("block {block} of {}, beside {}", row.name(), other.name());
                 return broken(rules::A1, what);

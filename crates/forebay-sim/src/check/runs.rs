@@ -3,18 +3,17 @@
 
 use super::{Verdict, broken, rules};
 use forebay_core::RunCounters;
-use std::collections::BTreeSet;
 
 /// State of one hardware context.
 #[derive(Clone, Debug, Default)]
 struct Runs {
     /// Tasks that have published since the inbox was last read, and have not requested a run after
-    /// it.
-    unasked: BTreeSet<usize>,
+    /// it. In no particular order, like the other list: they are short.
+    unasked: Vec<usize>,
     /// A leader has announced that it blocks, and no task has requested a run since.
     has_blocked: bool,
     /// Tasks that have opened a gate, if no task has requested a run since.
-    opened: BTreeSet<usize>,
+    opened: Vec<usize>,
     /// The deadline that the last turn has left.
     deadline_ns: Option<u64>,
     /// Requests that were over their time limit.
@@ -40,13 +39,13 @@ impl RunLog {
 
     /// Records that a task has published requests.
     pub(crate) fn published(&mut self, hctx: usize, task: usize) {
-        self.hctxs[hctx].unasked.insert(task);
+        add(&mut self.hctxs[hctx].unasked, task);
     }
 
     /// Records that a task requests a run; `is_skipped` if it does not get the token.
     pub(crate) fn asked(&mut self, hctx: usize, task: usize, is_skipped: bool) {
         let runs = &mut self.hctxs[hctx];
-        runs.unasked.remove(&task);
+        runs.unasked.retain(|&other| other != task);
         runs.has_blocked = false;
         runs.opened.clear();
         runs.nr_skipped += u64::from(is_skipped);
@@ -89,7 +88,7 @@ impl RunLog {
     /// Records that a task has opened a gate of the shared context. (The owner of a context checks
     /// its own.)
     pub(crate) fn opened(&mut self, task: usize) {
-        self.hctxs[0].opened.insert(task);
+        add(&mut self.hctxs[0].opened, task);
     }
 
     /// Checks that a run was requested since this task has opened a gate (R4).
@@ -141,7 +140,7 @@ impl RunLog {
     /// Returns the broken rule of a lost run: the inbox is not empty, no task holds the token, and
     /// no task is about to request a run.
     pub(crate) fn lost_run(&self, hctx: usize) -> Verdict {
-        match self.hctxs[hctx].unasked.first() {
+        match self.hctxs[hctx].unasked.iter().min() {
             Some(task) => {
                 let what = format!("context {hctx}: task {task} has not asked since it did");
                 broken(rules::R2, what)
@@ -178,5 +177,12 @@ impl RunLog {
                 broken(rules::R6, what)
             }
         }
+    }
+}
+
+/// Adds a task to a list, once.
+fn add(tasks: &mut Vec<usize>, task: usize) {
+    if !tasks.contains(&task) {
+        tasks.push(task);
     }
 }

@@ -193,9 +193,11 @@ impl Thread<'_> {
 
     /// Wakes the tasks that turns were about, after the token was released.
     pub(crate) fn wake(&mut self) {
-        for task in std::mem::take(&mut self.wakes) {
+        let mut wakes = std::mem::take(&mut self.wakes);
+        for task in wakes.drain(..) {
             self.step();
             self.world.wake(task);
         }
+        self.wakes = wakes;
     }
 }

@@ -41,6 +41,10 @@ pub(crate) struct RunQueue {
     pub(crate) settings: WorkerSettings,
     /// A run is pending: from its queueing until the worker begins it.
     is_pending: Cell<bool>,
+    /// The worker sleeps until a run is pending.
+    is_idle: Cell<bool>,
+    /// The worker is to end instead.
+    is_closed: Cell<bool>,
     /// How often a run was queued, and how often it was pending already.
     nr_queued: Cell<u64>,
     nr_redundant: Cell<u64>,
@@ -52,6 +56,8 @@ impl RunQueue {
             task,
             settings,
             is_pending: Cell::new(false),
+            is_idle: Cell::new(false),
+            is_closed: Cell::new(false),
             nr_queued: Cell::new(0),
             nr_redundant: Cell::new(0),
         }
@@ -96,15 +102,28 @@ impl RunQueue {
         }
     }
 
-    /// Waits until a run is pending, and dequeues it.
-    pub(crate) fn next(&self, thread: &Thread<'_>) {
+    /// Waits until a run is pending, and dequeues it. Returns false if the queue was closed.
+    pub(crate) fn next(&self, thread: &Thread<'_>) -> bool {
         if !self.is_pending.get() {
+            self.is_idle.set(true);
             while !self.is_pending.get() {
                 thread.cpu.park();
+                if self.is_closed.get() {
+                    return false;
+                }
             }
+            self.is_idle.set(false);
             thread.cpu.spend(self.settings.begin_ns);
         }
         // R1: the work is dequeued before the turn.
         self.is_pending.set(false);
+        true
+    }
+
+    /// Closes the queue, if the worker sleeps and no run is pending. Returns whether it did. The
+    /// worker ends when it is woken.
+    pub(crate) fn close(&self) -> bool {
+        self.is_closed.set(self.is_idle.get() && !self.is_pending.get());
+        self.is_closed.get()
     }
 }

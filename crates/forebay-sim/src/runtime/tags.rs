@@ -51,9 +51,7 @@ impl Thread<'_> {
         }
         if hctx.with_inner(|inner| inner.core.has_lines()) {
             self.step();
-            for task in hctx.tags.asking.take() {
-                self.try_for(hctx, task);
-            }
+            hctx.tags.asking.borrow_mut().drain(..).for_each(|task| self.try_for(hctx, task));
         }
     }
 
@@ -69,13 +67,14 @@ impl Thread<'_> {
     pub(super) fn wake_for_tags(&mut self, hctx: &Hctx) -> bool {
         let world = Rc::clone(&self.world);
         let mut to_leader = false;
-        let mut changes = Vec::new();
-        let mut woken = Vec::new();
+        // The lists keep their memory.
+        let mut changes = std::mem::take(&mut self.tag_changes);
+        let mut woken = std::mem::take(&mut self.tag_wakes);
         hctx.with_inner(|inner| {
             inner.core.take_changes(&mut |WaitId(task), lacks| changes.push((task, lacks)));
             inner.core.take_woken(&mut |WaitId(task)| woken.push(task));
         });
-        for (task, lacks) in changes {
+        for (task, lacks) in changes.drain(..) {
             world.note(Kind::Lack, task, lacks.into());
             self.step();
             let notice = world.mailboxes[task as usize].cell.set_lacks_tags(lacks);
@@ -84,7 +83,7 @@ impl Thread<'_> {
         for &task in &woken {
             world.checks().lines.given(hctx.at, task as usize);
         }
-        for task in woken {
+        for task in woken.drain(..) {
             self.step();
             let notice = world.mailboxes[task as usize].cell.wake_for_tags();
             world.note(Kind::TagWake, task, (notice != Notice::Nothing).into());
@@ -97,14 +96,16 @@ impl Thread<'_> {
                 }
             }
         }
+        (self.tag_changes, self.tag_wakes) = (changes, woken);
         to_leader
     }
 
     /// Retries the bios of the tasks that [`Thread::wake_for_tags`] has listed.
     pub(super) fn retry_for_awake(&self, hctx: &Hctx) -> bool {
-        let awake = hctx.tags.awake.take();
-        awake.iter().for_each(|&task| self.try_for(hctx, task));
-        !awake.is_empty()
+        let mut awake = hctx.tags.awake.borrow_mut();
+        let is_any = !awake.is_empty();
+        awake.drain(..).for_each(|task| self.try_for(hctx, task));
+        is_any
     }
 
     /// Notes the wake-up that a change of a cell requires. Returns whether it is a kick.

@@ -70,6 +70,10 @@ pub(crate) struct Thread<'a> {
     pub(crate) ended: Vec<Box<QueuedBio>>,
     /// Tasks to wake once the token is released.
     pub(crate) wakes: Vec<usize>,
+    /// Lists of [`Thread::wake_for_tags`], empty between its calls: the tasks that begin to lack
+    /// tags or no longer do, and the tasks to wake.
+    pub(super) tag_changes: Vec<(u64, bool)>,
+    pub(super) tag_wakes: Vec<u64>,
     /// The shared context must run, because its leader must be kicked.
     pub(crate) owes_run: bool,
     /// How many calls the task may still make itself in this wait, and whether it has offered one.
@@ -111,6 +115,8 @@ impl<'a> Thread<'a> {
             point: 0,
             ended: Vec::new(),
             wakes: Vec::new(),
+            tag_changes: Vec::new(),
+            tag_wakes: Vec::new(),
             owes_run: false,
             nr_offers_left: 0,
             offers: false,
@@ -143,10 +149,6 @@ impl<'a> Thread<'a> {
     #[inline]
     pub(crate) fn step(&self) {
         self.cpu.step();
-    }
-
-    pub(crate) fn take_outgoing_slots(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.outgoing)
     }
 
     pub(crate) fn begin_plug(&mut self) {

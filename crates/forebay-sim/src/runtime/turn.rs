@@ -80,8 +80,9 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn accept(&mut self, enter: bool) {
         let TaskTurn { thread, hctx, with_outgoing, .. } = self;
-        let inbox = hctx.inbox.replace(Inbox::new());
-        let outgoing = if *with_outgoing { thread.take_outgoing_slots() } else { Vec::new() };
+        let thread: &mut Thread<'_> = thread;
+        let mut inbox = hctx.inbox.borrow_mut();
+        let Inbox { requests, slots } = &mut *inbox;
         {
             let mut checks = thread.world.checks();
             let held = checks.gates.check_holder(hctx.at, thread.id);
@@ -97,7 +98,8 @@ impl Turning for TaskTurn<'_, '_> {
                     checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
                 }
             }
-            for slot in inbox.slots.into_iter().chain(outgoing) {
+            let nr_sent = if *with_outgoing { thread.outgoing.len() } else { 0 };
+            for slot in slots.drain(..).chain(thread.outgoing.drain(..nr_sent)) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
                 checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
                 if !enter {
@@ -106,7 +108,7 @@ impl Turning for TaskTurn<'_, '_> {
             }
         }
         hctx.with_inner(|inner| {
-            for first in inbox.requests {
+            for first in requests.drain(..) {
                 inner.core.accept_bios(first, enter);
             }
             if *with_outgoing {
@@ -176,9 +178,13 @@ impl Turning for TaskTurn<'_, '_> {
     fn deliver(&mut self) -> bool {
         let TaskTurn { thread, hctx, own, ended, .. } = self;
         let world = Rc::clone(&thread.world);
-        let charges: Vec<Tag> = {
-            let mut checks = world.checks();
-            ended.iter().filter_map(|bio| checks.bios.row_mut(bio.number()).charge.take()).collect()
+        let charges: Vec<Tag> = match world.budget {
+            None => Vec::new(),
+            Some(_) => {
+                let mut checks = world.checks();
+                let numbers = ended.iter().map(|bio| bio.number());
+                numbers.filter_map(|number| checks.bios.row_mut(number).charge.take()).collect()
+            }
         };
         if world.plants(Plant::WaitInTurn) && !ended.is_empty() {
             thread.check_may_wait();

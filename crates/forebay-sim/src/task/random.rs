@@ -59,9 +59,9 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
         left: load.nr_bios,
         due_ns: world.now(),
         last: (Op::Read, (0, 0)),
+        ended: Vec::with_capacity(load.nr_bios as usize),
         load,
         random,
-        ended: Vec::new(),
     };
     while task.left > 0 {
         task.act();
@@ -230,7 +230,7 @@ fn cuts(load: &Load, random: &mut Random, len: u64) -> Vec<u64> {
         false => 0,
     };
     let blocks = (0..len).step_by(load.block as usize);
-    let mut cuts = Vec::new();
+    let mut cuts = Vec::with_capacity((len / load.block) as usize);
     for start in blocks {
         if random.chance(1, 2) && cuts.len() < 200 {
             cuts.push(start + within(random));

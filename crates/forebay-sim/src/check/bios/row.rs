@@ -24,6 +24,13 @@ pub(crate) enum Unit {
     EndOfFile,
 }
 
+impl Unit {
+    #[inline]
+    fn is_sent(self) -> bool {
+        matches!(self, Unit::Issued | Unit::Moved)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// With its owner.
@@ -45,7 +52,10 @@ pub(crate) struct BioRow {
     pub(crate) flags: BioFlags,
     /// The first block on the device.
     pub(crate) block: u64,
-    pub(crate) units: Vec<Unit>,
+    pub(super) units: Vec<Unit>,
+    /// The number of blocks that are [`Unit::Idle`], and of those at the driver or transferred.
+    nr_idle: usize,
+    nr_sent: usize,
     /// The values that a read returned, by block.
     pub(crate) values: Vec<u64>,
     /// A command had only a part of the bio.
@@ -72,6 +82,33 @@ pub(crate) fn split_value(value: u64) -> (u64, u64) {
     (value >> VALUE_SHIFT, value & ((1 << VALUE_SHIFT) - 1))
 }
 
+impl Default for BioRow {
+    fn default() -> BioRow {
+        BioRow {
+            owner: 0,
+            stage: Stage::Free,
+            serial: 0,
+            op: Op::Flush,
+            flags: BioFlags::NONE,
+            block: 0,
+            units: Vec::new(),
+            nr_idle: 0,
+            nr_sent: 0,
+            values: Vec::new(),
+            is_cut: false,
+            is_given_up: false,
+            is_kept: false,
+            is_tried: false,
+            charge: None,
+            mark: 0,
+            nr_flushes_before: 0,
+            queued_at: 0,
+            queued_ns: 0,
+            ended_ns: 0,
+        }
+    }
+}
+
 impl BioRow {
     /// Returns the value that block number `unit` of this bio holds after the write.
     pub(crate) fn value(&self, unit: usize) -> u64 {
@@ -83,8 +120,57 @@ impl BioRow {
         !self.op.moves_data() || self.flags.contains(BioFlags::OWNED)
     }
 
+    /// Makes it a free box of `owner` that was never used. Keeps the allocated memory.
+    pub(super) fn renew(&mut self, owner: usize) {
+        let (mut units, mut values) =
+            (std::mem::take(&mut self.units), std::mem::take(&mut self.values));
+        units.clear();
+        values.clear();
+        *self = BioRow { owner, units, values, ..BioRow::default() };
+    }
+
+    /// Returns the number of its blocks.
+    #[inline]
+    pub(crate) fn nr_units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Returns the state of a block.
+    #[inline]
+    pub(crate) fn unit(&self, at: usize) -> Unit {
+        self.units[at]
+    }
+
+    /// Gives it so many blocks, none of them at the driver.
+    pub(super) fn set_idle(&mut self, nr: usize) {
+        self.units.clear();
+        self.units.resize(nr, Unit::Idle);
+        (self.nr_idle, self.nr_sent) = (nr, 0);
+    }
+
+    /// Sets the state of blocks.
+    #[inline]
+    pub(super) fn set(&mut self, units: std::ops::Range<usize>, to: Unit) {
+        let (nr, units) = (units.len(), &mut self.units[units]);
+        for unit in &*units {
+            self.nr_idle -= usize::from(*unit == Unit::Idle);
+            self.nr_sent -= usize::from(unit.is_sent());
+        }
+        units.fill(to);
+        self.nr_idle += if to == Unit::Idle { nr } else { 0 };
+        self.nr_sent += if to.is_sent() { nr } else { 0 };
+    }
+
+    /// Returns whether no block was ever at the driver, as far as the layer knows.
+    #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
-        self.units.iter().all(|unit| *unit == Unit::Idle)
+        self.nr_idle == self.units.len()
+    }
+
+    /// Returns whether some block is at the driver or transferred.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        self.nr_sent > 0
     }
 
     /// Returns whether no block was transferred, as far as the layer knows. A driver may have
