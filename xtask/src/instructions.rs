@@ -49,7 +49,7 @@ const fn gate(what: &'static str, kind: &'static str, max: f64) -> Gate {
 }
 
 pub(crate) fn run() -> Outcome {
-    if Command::new("valgrind").arg("--version").output().is_err() {
+    if !has_valgrind() {
         if crate::tools::are_required() {
             return Err("valgrind is missing: apt-get install valgrind".to_owned());
         }
@@ -89,8 +89,13 @@ fn each(profile: &str, example: &str, kind: &str) -> Result<f64, String> {
     Ok((many? - few?) / 96_000.0)
 }
 
+/// Returns whether valgrind can be run.
+pub(crate) fn has_valgrind() -> bool {
+    Command::new("valgrind").arg("--version").output().is_ok()
+}
+
 /// Returns the instructions of a run.
-fn counted(profile: &str, example: &str, kind: &str, nr: u64) -> Result<f64, String> {
+pub(crate) fn counted(profile: &str, example: &str, kind: &str, nr: u64) -> Result<f64, String> {
     let program = crate::command::target(&format!("{profile}/examples/{example}"));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

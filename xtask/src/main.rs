@@ -32,6 +32,7 @@ mod plants;
 mod same_bytes;
 mod sessions;
 mod shuttle;
+mod simspeed;
 mod suite;
 mod tidy;
 mod tools;
@@ -59,6 +60,7 @@ cargo xtask <command>
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   sessions             NBD clients, good and bad ones, and a server, from many seeds
   differential         scripts by the library's threads and by the simulator, compared
+  simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a sixth of the known bugs, planted in a copy, must fail their tests
@@ -102,6 +104,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["plants"] => plants::run(),
         ["differential"] => differential::run(),
         ["same-bytes"] => same_bytes::run(),
+        ["simspeed"] => simspeed::run(),
         ["histories"] => histories::run(),
         ["histories", "--all"] => histories::run_all(),
         ["planted"] => planted::run_part(),
