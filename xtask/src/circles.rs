@@ -45,7 +45,17 @@ const ALLOWED: &[Row<'_>] = &[
     (
         "forebay-serve",
         "worker",
-        &["cache", "conn", "disks", "ends", "input", "negotiate", "payload", "status", "waves"],
+        &[
+            "cache",
+            "completions",
+            "conn",
+            "disks",
+            "input",
+            "negotiate",
+            "payload",
+            "portions",
+            "status",
+        ],
     ),
     (
         "forebay-sim",

@@ -32,8 +32,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a thread that waits makes its FUA write as a plain write",
         edits: &[Edit {
             file: "crates/forebay/src/driver/own_call.rs",
-            from: "_ if fua => write_durable",
-            to: "_ if fua && fd < 0 => write_durable",
+            from: "_ if fua => write_durable(fd,",
+            to: "_ if fua && fd < 0 => write_durable(fd,",
         }],
         test: Test::it("forebay", "fallback::durable_write_of_a_waiting_thread_syncs_its_data"),
         says: "",

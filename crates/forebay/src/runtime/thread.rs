@@ -281,8 +281,8 @@ pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     find(shared, |ctx| ctx.hctx() != SHARED).unwrap_or_else(|| shared_ctx_of(shared))
 }
 
-/// Submits the plugged bios of this thread, and waits until its owned context of the disk, if it has
-/// one, has no admitted request left.
+/// Submits the plugged bios of this thread. If it owns a context of the disk, waits until that has
+/// no admitted request left.
 pub(crate) fn settle_owned(shared: &Arc<Shared>) {
     let Some(owned) = find(shared, |ctx| ctx.hctx() != SHARED) else { return };
     unplug_all(UnplugCause::Wait, None);
