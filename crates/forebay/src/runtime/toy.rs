@@ -290,6 +290,20 @@ impl Toy {
         }
     }
 
+    /// Waits until a read is at the device, and completes it. Called by the device's thread.
+    #[cfg(not(blk_loom))]
+    pub(crate) fn await_read(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(place) = state.at_device.iter().position(|rq| rq.op == Op::Read) {
+                state.at_device.swap(0, place);
+                Toy::complete_batch(&mut state, 1);
+                return self.completed.notify_one();
+            }
+            state = self.committed.wait(state).expect("no thread panics under the lock");
+        }
+    }
+
     /// Returns the number of requests that were begun and have not completed.
     pub(crate) fn nr_at_device(&self) -> usize {
         lock(&self.state).at_device.len()
