@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
     Step { name: "histories", action: Action::Beside },
     Step { name: "sessions", action: Action::Beside },
     Step { name: "same-bytes", action: Action::Beside },
+    Step { name: "differential", action: Action::Beside },
     Step { name: "plants", action: Action::Beside },
     Step { name: "planted", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },

@@ -6,25 +6,68 @@
 //! cannot be one program, because the core's atomics are shuttle's in one and the processor's in
 //! the other. So each prints its outcomes as lines.
 //!
-//! Both sides try random interleavings, so one of them may miss a rare outcome. A script with a
-//! difference is run again, longer, before the difference counts. At last a bug is planted in the
-//! library's side, and the comparison must find it.
+//! Both sides try random interleavings, so either may miss a rare outcome. In further rounds each
+//! side searches for the outcomes that only the other one has shown, with new seeds. A difference
+//! counts if it is left after the last round. The seeds are fixed: the same code gives the same
+//! result.
+//!
+//! At last bugs are planted in the library's side, one after another, and the comparison must find
+//! each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::time::Instant;
 
 use crate::Outcome;
-use crate::command::{Line, target};
+use crate::command::{Ending, Line, target};
 
-/// The runs of a script in the simulator, and the schedules of each of shuttle's two kinds.
-const SIM_RUNS: u32 = 3_000;
-const SHUTTLE_RUNS: u32 = 1_000;
+/// The largest number of runs of a script in the first round, and in each further one.
+const RUNS: [(Side, u32, u32); 2] =
+    [(Side::Library, 50_000, 200_000), (Side::Simulator, 100_000, 400_000)];
 
-/// By how much more a script with a difference is tried.
-const LONGER: u32 = 20;
+/// The number of rounds.
+const ROUNDS: u32 = 5;
 
-/// The bugs that are planted in the library's side, each with the script that shows it.
-const PLANTS: [(&str, &str); 2] =
-    [("ForgetLoss", "failed-flush-alone"), ("EnterFrozen", "freeze-beside-submit")];
+/// A bug planted in the library's side.
+struct Plant {
+    /// Its name in `core/src/plant.rs`.
+    bug: &'static str,
+    /// The script that shows it.
+    script: &'static str,
+    shows: Shows,
+}
+
+/// How a planted bug shows.
+enum Shows {
+    /// An outcome has this text, which no outcome of the simulator has.
+    Adds(&'static str),
+    /// No outcome has this text, which some outcomes of the simulator have.
+    Removes(&'static str),
+    /// A run fails, with this text.
+    Fails(&'static str),
+}
+
+const fn plant(bug: &'static str, script: &'static str, shows: Shows) -> Plant {
+    Plant { bug, script, shows }
+}
+
+/// Bugs of flushes, gates, retries and ends.
+const PLANTS: &[Plant] = &[
+    plant("ForgetLoss", "failed-flush-alone", Shows::Adds("0:flush=Io 0:flush=0")),
+    plant("FailFlush", "failed-flush-is-acknowledged", Shows::Removes("0:flush=0")),
+    plant("EnterFrozen", "freeze-beside-submit", Shows::Removes("1:read=Again")),
+    plant("DispatchQuiesced", "quiesce-beside-flush", Shows::Removes("1:flush=Again")),
+    // The older data of a retry replace those of a later write.
+    plant("PassRetry", "write-beside-a-retry", Shows::Adds("1:read=0.0.0 1:write=1 disk=0.0.0")),
+    // The retry must be given up if a later write may have been overtaken.
+    plant(
+        "RetryOvertaken",
+        "write-beside-a-retry",
+        Shows::Removes("0:write=Medium 0:write=Medium"),
+    ),
+    plant("WrongMailbox", "overlapping-writes", Shows::Fails("a bio ends once")),
+];
 
 /// The outcomes of each script.
 type Outcomes = BTreeMap<String, BTreeSet<String>>;
@@ -37,17 +80,28 @@ enum Side {
 }
 
 pub(crate) fn run() -> Outcome {
-    let mut library = Side::Library.outcomes(None, 1, None)?;
-    let mut simulator = Side::Simulator.outcomes(None, 1, None)?;
+    let mut library = Side::Library.outcomes(&Search::default())?;
+    let mut simulator = Side::Simulator.outcomes(&Search::default())?;
     if library.is_empty() || library.keys().ne(simulator.keys()) {
         return Err("differential: the two sides have not run the same scripts".to_owned());
     }
-    let again: BTreeSet<String> =
-        differences(&library, &simulator).into_iter().map(|found| found.script).collect();
-    for script in &again {
-        println!("differential: {script}: once more, longer, because the outcomes differ");
-        add(&mut library, Side::Library.outcomes(Some(script), LONGER, None)?);
-        add(&mut simulator, Side::Simulator.outcomes(Some(script), LONGER, None)?);
+    for round in 1..ROUNDS {
+        let [for_library, for_simulator] =
+            [missing(&library, &simulator), missing(&simulator, &library)];
+        if for_library.is_empty() && for_simulator.is_empty() {
+            break;
+        }
+        for (side, wanted, outcomes) in [
+            (Side::Library, for_library, &mut library),
+            (Side::Simulator, for_simulator, &mut simulator),
+        ] {
+            if !wanted.is_empty() {
+                let nr: usize = wanted.values().map(BTreeSet::len).sum();
+                println!("differential: round {round}: {side} has not shown {nr} outcomes yet");
+                let search = Search { round, wanted: Some(wanted), ..Search::default() };
+                add(outcomes, side.outcomes(&search)?);
+            }
+        }
     }
     let found = differences(&library, &simulator);
     found.iter().for_each(|found| println!("differential: {found}"));
@@ -56,50 +110,125 @@ pub(crate) fn run() -> Outcome {
     }
     let nr: usize = library.values().map(BTreeSet::len).sum();
     println!("differential: {nr} outcomes of {} scripts are the same", library.len());
-    for (bug, script) in PLANTS {
-        let planted = Side::Library.outcomes(Some(script), 1, Some(bug))?;
-        let own = simulator.get_key_value(script).map(|(name, own)| (name.clone(), own.clone()));
-        let found = differences(&planted, &own.into_iter().collect());
-        match found.first() {
-            Some(found) => println!("differential: the planted {bug} is found: {found}"),
-            None => return Err(format!("differential: the planted {bug} is not found")),
+    PLANTS.iter().try_for_each(|plant| plant.check(&simulator))
+}
+
+impl Plant {
+    /// Checks that the comparison finds the bug.
+    fn check(&self, simulator: &Outcomes) -> Outcome {
+        let Plant { bug, script, shows } = self;
+        let search = Search { script: Some(script), bug: Some(bug), ..Search::default() };
+        let has = |side: &Outcomes, text: &str| {
+            side.get(*script).is_some_and(|all| all.iter().any(|outcome| outcome.contains(text)))
+        };
+        let (is_found, change, text) = match shows {
+            Shows::Adds(text) => {
+                let planted = Side::Library.outcomes(&search)?;
+                (has(&planted, text) && !has(simulator, text), "adds", text)
+            }
+            Shows::Removes(text) => {
+                let planted = Side::Library.outcomes(&search)?;
+                (!has(&planted, text) && has(simulator, text), "removes", text)
+            }
+            Shows::Fails(text) => {
+                let ending = Side::Library.line(&search)?.ending()?;
+                let fails = matches!(ending, Ending::Failure(output) if output.contains(text));
+                (fails, "fails with", text)
+            }
+        };
+        if !is_found {
+            return Err(format!(
+                "differential: the planted {bug} is not found: {script} never {change} `{text}`"
+            ));
         }
+        println!("differential: the planted {bug} is found: {script} {change} `{text}`");
+        Ok(())
     }
-    Ok(())
+}
+
+/// One run of a side's program. By default it runs all scripts, without a planted bug.
+#[derive(Default)]
+struct Search<'a> {
+    round: u32,
+    script: Option<&'a str>,
+    /// Ends the search for each script once these outcomes are found. Other scripts do not run.
+    wanted: Option<Outcomes>,
+    bug: Option<&'a str>,
 }
 
 impl Side {
-    /// Runs all scripts, or one, and returns their outcomes.
-    fn outcomes(
-        self,
-        script: Option<&str>,
-        times: u32,
-        bug: Option<&str>,
-    ) -> Result<Outcomes, String> {
+    /// Runs the side's program, and returns the outcomes that it finds.
+    fn outcomes(self, search: &Search<'_>) -> Result<Outcomes, String> {
+        let line = self.line(search)?;
+        println!("differential: {line}");
+        let start = Instant::now();
+        let text = line.output()?;
+        let seconds = start.elapsed().as_secs_f64();
+        println!("differential: {} runs in {seconds:.1} s", nr_runs(&text));
+        Ok(parse(&text))
+    }
+
+    /// Returns the command that runs the side's program.
+    fn line(self, search: &Search<'_>) -> Result<Line, String> {
         let mut line = match self {
-            // The seed is fixed: the same code has the same outcomes.
             Side::Library => Line::cargo("test --profile models --package forebay --lib")
                 .argument("--target-dir".to_owned())
                 .argument(target("differential"))
                 .variable("RUSTFLAGS", "--cfg blk_shuttle --cfg forebay_plant")
-                .variable("SHUTTLE_SILENCE_WARNINGS", "1")
-                .variable("SHUTTLE_RANDOM_SEED", "1")
-                .variable("BLK_SHUTTLE_SCHEDULES", (times * SHUTTLE_RUNS).to_string()),
-            Side::Simulator => Line::cargo("test --package forebay-sim --test it")
-                .variable("FOREBAY_SCRIPT_RUNS", (times * SIM_RUNS).to_string()),
+                .variable("SHUTTLE_SILENCE_WARNINGS", "1"),
+            Side::Simulator => Line::cargo("test --package forebay-sim --test it"),
         };
-        if let Some(script) = script {
+        let runs = RUNS.iter().find(|(side, ..)| *side == self);
+        let &(_, first, later) = runs.expect("each side has an entry");
+        let runs = if search.wanted.is_some() { later } else { first };
+        line = line
+            .variable("FOREBAY_SCRIPT_ROUND", search.round.to_string())
+            .variable("FOREBAY_SCRIPT_RUNS", runs.to_string());
+        if let Some(script) = search.script {
             line = line.variable("FOREBAY_SCRIPT", script);
         }
-        if let Some(bug) = bug {
+        if let Some(bug) = search.bug {
             line = line.variable("FOREBAY_PLANT", bug);
+        }
+        if let Some(wanted) = &search.wanted {
+            let file = format!("{}/wanted-by-{self:?}-{}", target("differential"), search.round);
+            let failed = |error| format!("{file}: {error}");
+            fs::create_dir_all(target("differential")).map_err(failed)?;
+            fs::write(&file, print(wanted)).map_err(failed)?;
+            line = line.variable("FOREBAY_SCRIPT_WANTED", file);
         }
         let line = ["--", "--nocapture", "outcomes_of_scripts"]
             .into_iter()
             .fold(line, |line, word| line.argument(word.to_owned()));
-        println!("differential: {line}");
-        Ok(parse(&line.output()?))
+        Ok(line)
     }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Library => "the library",
+            Side::Simulator => "the simulator",
+        })
+    }
+}
+
+/// Adds up the runs of the lines `search SCRIPT: N outcomes in N runs, newest N`, and prints them.
+fn nr_runs(text: &str) -> u64 {
+    let searches = text.lines().filter_map(|line| line.strip_prefix("search "));
+    let runs = searches.inspect(|search| println!("differential: {search}")).filter_map(|search| {
+        let (_, runs) = search.split_once(" outcomes in ")?;
+        runs.split_once(' ')?.0.parse::<u64>().ok()
+    });
+    runs.sum()
+}
+
+/// Prints outcomes as lines that [`parse`] reads.
+fn print(outcomes: &Outcomes) -> String {
+    let lines = outcomes.iter().flat_map(|(script, all)| {
+        all.iter().map(move |outcome| format!("outcome {script} {outcome}\n"))
+    });
+    lines.collect()
 }
 
 /// Parses lines of the form `outcome SCRIPT OUTCOME`.
@@ -126,37 +255,38 @@ struct Difference {
     only: Side,
 }
 
-impl std::fmt::Display for Difference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let side = match self.only {
-            Side::Library => "the library",
-            Side::Simulator => "the simulator",
-        };
-        write!(f, "{}: only in {side}: {}", self.script, self.outcome)
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: only in {}: {}", self.script, self.only, self.outcome)
     }
+}
+
+/// Returns the outcomes of `all` that `side` has not shown.
+fn missing(side: &Outcomes, all: &Outcomes) -> Outcomes {
+    let none = BTreeSet::new();
+    let missing = all.iter().map(|(script, all)| {
+        let shown = side.get(script).unwrap_or(&none);
+        (script.clone(), all.difference(shown).cloned().collect::<BTreeSet<_>>())
+    });
+    missing.filter(|(_, missing)| !missing.is_empty()).collect()
 }
 
 /// Lists the outcomes that only one side has.
 fn differences(library: &Outcomes, simulator: &Outcomes) -> Vec<Difference> {
-    let none = BTreeSet::new();
-    let scripts: BTreeSet<_> = library.keys().chain(simulator.keys()).collect();
-    let mut found = Vec::new();
-    for script in scripts {
-        let [a, b] = [library, simulator].map(|side| side.get(script).unwrap_or(&none));
-        for (only, has, lacks) in [(Side::Library, a, b), (Side::Simulator, b, a)] {
-            found.extend(has.difference(lacks).map(|outcome| Difference {
-                script: script.clone(),
-                outcome: outcome.clone(),
-                only,
-            }));
-        }
-    }
-    found
+    let sides = [(Side::Library, library, simulator), (Side::Simulator, simulator, library)];
+    let only = |(only, has, lacks)| {
+        let outcomes = missing(lacks, has).into_iter();
+        outcomes.flat_map(move |(script, outcomes)| {
+            let difference = move |outcome| Difference { script: script.clone(), outcome, only };
+            outcomes.into_iter().map(difference)
+        })
+    };
+    sides.into_iter().flat_map(only).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, add, differences, parse};
+    use super::{Side, add, differences, missing, parse, print};
 
     #[test]
     fn outcome_of_one_side_is_found_and_named() {
@@ -174,5 +304,9 @@ mod tests {
         assert_eq!(found[2].only, Side::Simulator);
         add(&mut simulator, parse("outcome a lost\noutcome b c\n"));
         assert_eq!(differences(&library, &simulator).len(), 1);
+        assert!(missing(&simulator, &library).is_empty());
+        let wanted = missing(&library, &simulator);
+        assert_eq!(print(&wanted), "outcome b d\n");
+        assert_eq!(parse(&print(&simulator)), simulator);
     }
 }

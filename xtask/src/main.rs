@@ -73,7 +73,7 @@ cargo xtask <command>
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last eleven beside each other: ";
+Steps of ci, in order; the last twelve beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -5,6 +5,7 @@
 //! tasks are interleaved.
 
 pub mod script;
+pub mod search;
 
 use crate::coroutine::Task;
 use crate::cpu_costs::CpuCosts;
@@ -30,7 +31,9 @@ struct ScriptModel {
 impl Model for ScriptModel {
     fn serve(&mut self, command: &Command, now: u64, random: &mut Random) -> Service {
         let result = self.failures.result(command.op, command.start, command.len);
-        Service { done_at_ns: now + random.exponential(self.mean_ns), result }
+        // Some commands take much longer than others, which end meanwhile.
+        let mean_ns = random.pick(&[self.mean_ns, self.mean_ns, 16 * self.mean_ns]);
+        Service { done_at_ns: now + random.exponential(mean_ns), result }
     }
 }
 

@@ -13,6 +13,9 @@ use std::rc::Rc;
 /// The longest time until the first step of a task, ns.
 const START_NS: [u64; 3] = [1, 1_000, 20_000];
 
+/// The time for which a task keeps a gate closed, ns.
+const HOLD_NS: [u64; 3] = [200, 5_000, 50_000];
+
 /// The results of all tasks.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -55,8 +58,8 @@ pub(crate) fn run(cpu: Cpu<'_>, steps: &[Step], log: &Rc<RefCell<Log>>, mut rand
     let start_ns = random.pick(&START_NS);
     cpu.sleep(random.below(start_ns));
     world.note(Kind::Start, id as u64, id as u64);
-    let mut task =
-        Scripted { thread: Thread::new(cpu), log, slots: Vec::new(), nr_ended: 0, closes: false };
+    let (thread, slots) = (Thread::new(cpu), Vec::new());
+    let mut task = Scripted { thread, log, slots, nr_ended: 0, closes: false, random };
     for step in steps {
         task.perform(step);
     }
@@ -73,6 +76,7 @@ struct Scripted<'a, 'l> {
     nr_ended: usize,
     /// It does not reap the rest.
     closes: bool,
+    random: Random,
 }
 
 impl Scripted<'_, '_> {
@@ -90,7 +94,10 @@ impl Scripted<'_, '_> {
                 self.thread.reap(nr, nr, &mut ended);
                 self.note(&ended);
             }
-            Step::Hold(gate) => self.thread.close_and_open(*gate, 200, false),
+            Step::Hold(gate) => {
+                let closed_ns = self.random.pick(&HOLD_NS);
+                self.thread.close_and_open(*gate, closed_ns, false);
+            }
             Step::Acknowledge => self.thread.acknowledge(),
             Step::Close => self.closes = true,
         }

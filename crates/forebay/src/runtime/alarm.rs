@@ -25,13 +25,18 @@
 //! the work. If it comes later, the alarm stays readable, and another turn follows. The same holds
 //! if the turn reads a stale flag and misses the opener's change: the turn then clears nothing.
 
+#[cfg(any(blk_loom, blk_shuttle))]
+mod fds;
+
 use crate::runtime::clock;
+#[cfg(not(any(blk_loom, blk_shuttle)))]
 use crate::runtime::event::{Event, TimerFd, timer_now_ns};
-use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
+use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+#[cfg(any(blk_loom, blk_shuttle))]
+use fds::{Event, TimerFd, timer_now_ns};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The alarm of one hardware context. It has no descriptors until an event loop asks for them.
@@ -191,4 +196,14 @@ impl Alarm {
     pub(crate) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed) || self.may_have_expired()
     }
+
+    /// Returns whether a descriptor is readable.
+    #[cfg(all(test, any(blk_loom, blk_shuttle)))]
+    fn is_readable(&self) -> bool {
+        let fds = self.fds.get();
+        fds.is_some_and(|Fds { timer, event }| event.is_readable() || timer.is_readable())
+    }
 }
+
+#[cfg(all(test, any(blk_loom, blk_shuttle)))]
+mod models;

@@ -29,6 +29,10 @@ static SCALE: Scale = Scale::new();
 /// million, and costs a few nanoseconds. Any thread may call it.
 #[inline]
 pub fn now_ns() -> u64 {
+    #[cfg(any(blk_loom, blk_shuttle))]
+    if let Some(now_ns) = model_time::next_ns() {
+        return now_ns;
+    }
     SCALE.now_ns().unwrap_or_else(slow_ns)
 }
 
@@ -308,6 +312,8 @@ fn counter() -> u64 {
 
 #[cfg(test)]
 mod jumps;
+#[cfg(any(blk_loom, blk_shuttle))]
+pub(crate) mod model_time;
 
 #[cfg(test)]
 mod tests {

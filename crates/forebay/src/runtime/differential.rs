@@ -3,24 +3,28 @@
 // It vouches for the memory of its bios, like any caller of `submit_raw`.
 #![allow(unsafe_code)]
 
+#[cfg(blk_shuttle)]
+mod schedule;
 #[allow(unreachable_pub, reason = "the simulator has the same file as a public module")]
 #[path = "../../../forebay-sim/src/differential/script.rs"]
 mod script;
+#[allow(unreachable_pub, reason = "the simulator has the same file as a public module")]
+#[path = "../../../forebay-sim/src/differential/search.rs"]
+mod search;
 
 use crate::queue::BioQueue;
 use crate::runtime::gates::Hold;
 use crate::runtime::hctx::SHARED;
 use crate::runtime::plug::plug;
-use crate::runtime::primitive::{check, thread};
+use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
-use crate::runtime::toy::{AT_ONCE, Contents, How, Page, Toy, draw_nap};
+use crate::runtime::toy::{AT_ONCE, Contents, How, Page, Toy};
 use forebay_core::{Bio, Gate, Op, Segment, Segments};
 use forebay_model::Random;
 use script::{Ended, Failures, Outcome, SECTOR, Script, ScriptBio, Step};
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use search::{Search, search_all};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Runs a script once.
 fn run(script: &Arc<Script>, seed: u64) -> Outcome {
@@ -37,7 +41,7 @@ fn run(script: &Arc<Script>, seed: u64) -> Outcome {
     };
     let spawn = |nth| {
         let (disk, script) = (Arc::clone(&disk), Arc::clone(script));
-        thread::spawn(move || perform(&disk, &script, nth, Random::new(seed, nth as u64 + 1)))
+        thread::spawn(move || perform(&disk, &script, nth))
     };
     let threads: Vec<_> = (0..script.threads.len()).map(spawn).collect();
     let threads = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -61,12 +65,11 @@ struct Scripted<'a> {
 }
 
 /// Performs the steps of a thread. Returns its bios.
-fn perform(disk: &Arc<Shared>, script: &Script, nth: usize, mut random: Random) -> Vec<Ended> {
+fn perform(disk: &Arc<Shared>, script: &Script, nth: usize) -> Vec<Ended> {
     let queue = Some(BioQueue::on(Arc::clone(disk), Ctx::new(disk, SHARED)));
     let (pages, ended) = (Vec::new(), Vec::new());
     let mut scripted = Scripted { disk, queue, nth, pages, ended, nr_ended: 0 };
     for step in &script.threads[nth] {
-        (0..draw_nap(&mut random)).for_each(|_| thread::yield_now());
         scripted.step(step);
     }
     scripted.reap(usize::MAX);
@@ -140,34 +143,48 @@ impl Scripted<'_> {
     }
 }
 
+/// Runs of each script, unless a variable has another number.
+const RUNS_MAX: u64 = 100;
+
 #[cfg_attr(miri, ignore = "minutes; the models of the runtime are smaller")]
 #[test]
 #[allow(clippy::print_stdout, reason = "another program compares the lines")]
 fn outcomes_of_scripts_run_by_threads() {
-    #[cfg(all(blk_shuttle, forebay_plant))]
-    plant();
-    let only = std::env::var("FOREBAY_SCRIPT").ok();
-    for script in Script::all() {
-        if only.as_ref().is_some_and(|only| *only != script.name) {
-            continue;
-        }
-        let script = Arc::new(script);
-        let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
-        let (runs, found) = (AtomicU64::new(0), Arc::clone(&outcomes));
-        let same = Arc::clone(&script);
-        check(move || {
-            let seed = runs.fetch_add(1, Ordering::Relaxed);
-            let line = run(&same, seed).line(&same);
-            found.lock().unwrap_or_else(PoisonError::into_inner).insert(line);
-        });
-        for outcome in &*outcomes.lock().unwrap_or_else(PoisonError::into_inner) {
-            println!("outcome {} {outcome}", script.name);
-        }
+    for search in search_all(RUNS_MAX, explore) {
+        println!("{}", search.report());
     }
 }
 
-/// Plants the bug of the core that a variable names. Shuttle runs all threads of a model on this
-/// one.
+/// Runs a script as long as the search has seeds.
+fn explore(search: Search) -> Search {
+    let script = Arc::new(search.script().clone());
+    let search = Arc::new(Mutex::new(search));
+    let same = Arc::clone(&search);
+    let next_seed = move || lock(&same).next_seed();
+    let same = Arc::clone(&search);
+    let run_once = move |seed| {
+        let outcome = run(&script, seed).line(&script);
+        lock(&same).add(outcome);
+    };
+    #[cfg(all(blk_shuttle, forebay_plant))]
+    plant();
+    #[cfg(blk_shuttle)]
+    schedule::check(next_seed, run_once);
+    #[cfg(not(blk_shuttle))]
+    while let Some(seed) = next_seed() {
+        run_once(seed);
+    }
+    let search = lock(&search);
+    search.clone()
+}
+
+/// Locks a mutex that no model sees. No thread panics while it holds the lock.
+fn lock(search: &Mutex<Search>) -> MutexGuard<'_, Search> {
+    search.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plants the bug of the core that a variable names, in this thread. Shuttle runs all threads of a
+/// model on the one that runs the model.
 #[cfg(all(blk_shuttle, forebay_plant))]
 fn plant() {
     use forebay_core::plant::{CorePlant, choose};

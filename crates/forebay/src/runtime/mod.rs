@@ -20,8 +20,7 @@ pub(crate) mod abort;
 pub(crate) mod alarm;
 pub(crate) mod blocking;
 pub(crate) mod clock;
-// Not under loom yet: the models have not run there.
-#[cfg(all(test, not(blk_loom)))]
+#[cfg(test)]
 mod deadline_models;
 #[cfg(test)]
 mod differential;

@@ -18,7 +18,7 @@
 
 mod contents;
 
-pub(crate) use contents::{Contents, draw_nap};
+pub(crate) use contents::Contents;
 
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
@@ -131,6 +131,9 @@ struct AtDevice {
     /// The addresses of its pages, one for each sector. A flush has none.
     pages: Vec<usize>,
     result: Result<u64, BlockStatus>,
+    /// For a device with contents: whether it has taken effect, and its place in the order.
+    is_applied: bool,
+    rank: u64,
 }
 
 /// The buffer of a read.
@@ -287,6 +290,20 @@ impl Toy {
         }
     }
 
+    /// Waits until a read is at the device, and completes it. Called by the device's thread.
+    #[cfg(not(blk_loom))]
+    pub(crate) fn await_read(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(place) = state.at_device.iter().position(|rq| rq.op == Op::Read) {
+                state.at_device.swap(0, place);
+                Toy::complete_batch(&mut state, 1);
+                return self.completed.notify_one();
+            }
+            state = self.committed.wait(state).expect("no thread panics under the lock");
+        }
+    }
+
     /// Returns the number of requests that were begun and have not completed.
     pub(crate) fn nr_at_device(&self) -> usize {
         lock(&self.state).at_device.len()
@@ -317,9 +334,9 @@ impl Toy {
 
     fn complete_batch(state: &mut State, nr: usize) {
         let State { at_device, done, nr_posted, contents, .. } = state;
-        for rq in at_device.drain(..nr).rev() {
+        for mut rq in at_device.drain(..nr).rev() {
             match contents {
-                Some(contents) => contents.execute(&rq),
+                Some(contents) => contents.complete(&mut rq),
                 // SAFETY: the request is at the device.
                 None => rq.pages.iter().for_each(|page| unsafe { Page::write(*page) }),
             }
@@ -341,10 +358,6 @@ impl Toy {
     /// and has none. Called by the device's thread.
     pub(crate) fn serve(&self) {
         loop {
-            if self.has_contents {
-                let nap = lock(&self.state).contents.as_mut().map_or(0, Contents::nap);
-                (0..nap).for_each(|_| thread::yield_now());
-            }
             let mut state = lock(&self.state);
             while state.at_device.is_empty() {
                 if state.is_closed {
@@ -352,9 +365,9 @@ impl Toy {
                 }
                 state = self.committed.wait(state).expect("no thread panics under the lock");
             }
-            let nr = state.at_device.len();
-            let place = state.contents.as_mut().map_or(0, |contents| contents.pick(nr));
-            state.at_device.swap(0, place);
+            let State { contents, at_device, .. } = &mut *state;
+            let place = contents.as_mut().map_or(0, |contents| contents.pick(at_device));
+            at_device.swap(0, place);
             Toy::complete_batch(&mut state, 1);
             self.completed.notify_one();
         }
@@ -416,7 +429,8 @@ impl Driver for ToyDriver {
         let pages = rq.segments().flat_map(pages).map(|(segment, at)| segment.addr + at as usize);
         let &IssuedRequest { tag, op, start, len, .. } = rq;
         let pages = pages.collect();
-        self.queued.push(AtDevice { tag, op, start, len, pages, result: Ok(len) });
+        let (result, is_applied, rank) = (Ok(len), false, 0);
+        self.queued.push(AtDevice { tag, op, start, len, pages, result, is_applied, rank });
         Issue::Queued
     }
 

@@ -1,6 +1,7 @@
 //! Contents of a toy disk: sectors that hold one value each, and commands that fail.
 //!
-//! Commands complete in a random order. One that fails may have changed any part of its range.
+//! A command takes effect when it begins or when it completes. Commands complete in a random order.
+//! One that fails may have changed any part of its range.
 
 use super::{AtDevice, Page};
 use forebay_core::{BlockStatus, Op, QueueLimits};
@@ -12,16 +13,6 @@ const SECTOR: usize = 512;
 /// Returns the result of a command that begins: operation, first byte, bytes.
 pub(crate) type Decide = Box<dyn FnMut(Op, u64, u64) -> Result<u64, BlockStatus> + Send>;
 
-/// Draws for how many steps of other threads a thread does nothing: mostly none. Long pauses make
-/// rare interleavings frequent.
-pub(crate) fn draw_nap(random: &mut Random) -> u64 {
-    match random.below(8) {
-        0..5 => 0,
-        5..7 => random.below(20),
-        _ => random.below(300),
-    }
-}
-
 /// The contents of a toy disk.
 pub(crate) struct Contents {
     sectors: Vec<u64>,
@@ -32,14 +23,18 @@ pub(crate) struct Contents {
     /// flush.
     nr_taken: u32,
     is_flushing: bool,
+    /// The next command to complete is the one of the lowest rank, and not a random one. So some
+    /// commands take much longer than others.
+    by_rank: bool,
 }
 
 impl Contents {
     /// Creates empty sectors, as many as the limits have.
-    pub(crate) fn new(limits: &QueueLimits, random: Random, decide: Decide) -> Contents {
+    pub(crate) fn new(limits: &QueueLimits, mut random: Random, decide: Decide) -> Contents {
         let nr = limits.capacity_bytes.unwrap_or(0) as usize / SECTOR;
         Contents {
             sectors: vec![0; nr],
+            by_rank: random.chance(1, 2),
             random,
             decide,
             takes_flush_alone: !limits.flush_queueable,
@@ -59,25 +54,36 @@ impl Contents {
         true
     }
 
-    /// Decides the result of a command that begins.
+    /// Begins a command, and decides its result.
     pub(super) fn begin(&mut self, rq: &mut AtDevice) {
         rq.result = (self.decide)(rq.op, rq.start, rq.len);
-    }
-
-    /// Draws for how many steps of other threads the device does nothing.
-    pub(super) fn nap(&mut self) -> u64 {
-        draw_nap(&mut self.random)
+        rq.rank = self.random.draw();
+        if self.random.chance(1, 2) {
+            self.apply(rq);
+        }
     }
 
     /// Draws the command that completes next.
-    pub(super) fn pick(&mut self, nr: usize) -> usize {
-        self.random.below(nr as u64) as usize
+    pub(super) fn pick(&mut self, at_device: &[AtDevice]) -> usize {
+        let ranks = at_device.iter().enumerate().map(|(at, rq)| (rq.rank, at));
+        match ranks.min() {
+            Some((_, at)) if self.by_rank => at,
+            _ => self.random.below(at_device.len() as u64) as usize,
+        }
     }
 
-    /// Performs a command.
-    pub(super) fn execute(&mut self, rq: &AtDevice) {
+    /// Completes a command.
+    pub(super) fn complete(&mut self, rq: &mut AtDevice) {
         self.nr_taken -= 1;
         self.is_flushing &= rq.op != Op::Flush;
+        self.apply(rq);
+    }
+
+    /// Performs a command, once.
+    fn apply(&mut self, rq: &mut AtDevice) {
+        if std::mem::replace(&mut rq.is_applied, true) {
+            return;
+        }
         let nr_sure = rq.result.unwrap_or(0) as usize / SECTOR;
         let first = rq.start as usize / SECTOR;
         for (at, page) in rq.pages.iter().enumerate() {
