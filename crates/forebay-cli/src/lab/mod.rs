@@ -89,7 +89,8 @@ enum Experiment {
 
 #[derive(Debug, ClapArgs)]
 struct Options {
-    /// In virtual time (default): takes seconds, and the figures are the same in every run
+    /// In virtual time (default): takes seconds (tags: minutes), and the figures are the same in
+    /// every run
     #[arg(long, conflicts_with = "real")]
     sim: bool,
     /// In real time, with threads on modelled disks (tags: 1 and 72 jobs, 6 minutes and 1.1 GiB of
@@ -162,7 +163,10 @@ fn tags(options: &Options, full: bool, device: Option<Device>) -> Result<Outcome
     }
     match options.real {
         true => real::tags(full, device, options.seconds),
-        false => Ok(whole(virtual_time::tags(full, device))),
+        false => {
+            let rows = virtual_time::tags(full, device).into_iter();
+            Ok(whole(rows.chain(mixed::rows(device)).collect()))
+        }
     }
 }
 

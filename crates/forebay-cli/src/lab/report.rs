@@ -34,7 +34,7 @@ pub(super) fn print(
     let mut text = String::new();
     let key = |row: &Row| (row.experiment, row.device, row.part);
     for part in rows.chunk_by(|a, b| key(a) == key(b)) {
-        let heading = format!("{}; {}", title(part[0].experiment, part[0].device), part[0].part);
+        let heading = format!("{}; {}", title(part[0].experiment, part[0].device), part[0].part.name());
         let mark = if format == Format::Markdown { "## " } else { "" };
         let gap = if text.is_empty() { "" } else { "\n" };
         // Writing into a String does not fail.

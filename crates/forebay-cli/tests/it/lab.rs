@@ -71,15 +71,6 @@ fn flushes_are_rows_of_the_same_shape() {
     assert!((0.7..0.9).contains(&row["value"].as_f64().expect("a number")), "{row}");
 }
 
-#[test]
-fn device_limits_the_rows() {
-    let output = lab("tags --json --device hdd");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let rows = json(&output);
-    let rows = rows.as_array().expect("an array");
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["device"] == "hdd"));
-}
-
 #[track_caller]
 fn check_refused(args: &str, message: &str) {
     let output = lab(args);
