@@ -52,6 +52,11 @@ impl Part {
             Part::RealMeasured => "real time, measured",
         }
     }
+
+    /// Returns whether the figures were measured on this machine, and not simulated.
+    pub(super) const fn is_measured(self) -> bool {
+        matches!(self, Part::Real | Part::RealMeasured)
+    }
 }
 
 /// The result of an experiment.

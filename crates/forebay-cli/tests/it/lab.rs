@@ -18,9 +18,21 @@ fn json_is_an_array_of_rows_and_the_same_each_time() {
     for row in rows {
         let row = row.as_object().expect("an object");
         let keys: Vec<_> = row.keys().map(String::as_str).collect();
-        let expected =
-            ["experiment", "device", "x", "metric", "policy", "value", "published", "note"];
+        let expected = [
+            "experiment",
+            "device",
+            "x",
+            "metric",
+            "policy",
+            "value",
+            "published",
+            "note",
+            "basis",
+            "constants",
+        ];
         assert_eq!(keys, expected);
+        let is_fitted = row["constants"].as_array().is_some_and(|names| !names.is_empty());
+        assert_eq!(row["basis"], if is_fitted { "fitted" } else { "predicted" }, "{row:?}");
         assert_eq!((&row["experiment"], &row["device"]), (&"run".into(), &"virtio-ram".into()));
         assert!(row["x"].is_u64() && row["value"].is_number(), "{row:?}");
         assert!(row["published"].is_number() || row["published"].is_null(), "{row:?}");
