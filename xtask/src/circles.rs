@@ -67,11 +67,6 @@ const ALLOWED: &[Row<'_>] = &[
             "world",
         ],
     ),
-    (
-        "forebay-sim",
-        "nbd",
-        &["ask", "client", "flights", "library", "scenario", "server", "session", "world"],
-    ),
     ("forebay-sim", "runtime", &["hctx", "host", "tags", "thread", "turn"]),
 ];
 
