@@ -36,7 +36,6 @@ const ALLOWED: &[Row<'_>] = &[
     ("forebay-cli", "bench", &["layer", "user"]),
     ("forebay-cli", "bench", &["pauses", "tally"]),
     ("forebay-cli", "bench", &["run", "worker"]),
-    ("forebay-cli", "lab", &["mixed", "virtual_time"]),
     ("forebay-cli", "sim", &["json", "report", "rows", "run", "svg", "table"]),
     ("forebay-fio", "", &["arguments", "job", "logs", "options"]),
     ("forebay-fio", "", &["assembly", "cmdline", "errors", "jobfile", "origin"]),
@@ -78,12 +77,6 @@ const ALLOWED: &[Row<'_>] = &[
             "world",
         ],
     ),
-    (
-        "forebay-sim",
-        "nbd",
-        &["ask", "client", "flights", "library", "scenario", "server", "session", "world"],
-    ),
-    ("forebay-sim", "lab::tags", &["job", "run"]),
     ("forebay-sim", "runtime", &["hctx", "host", "tags", "thread", "turn"]),
 ];
 

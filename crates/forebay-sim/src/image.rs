@@ -23,7 +23,9 @@ pub(crate) const INITIAL: u64 = 0;
 struct Version {
     value: u64,
     began: u64,
+    /// When its data was final at the latest: at its end, or when a later write replaced it.
     ended: u64,
+    is_under_way: bool,
     /// It was under way when the whole cache or its block was lost: no flush makes it durable.
     is_lost: bool,
     /// It was under way when the write-back of its block failed.
@@ -69,6 +71,7 @@ impl Image {
                 value: INITIAL,
                 began: 0,
                 ended: 0,
+                is_under_way: false,
                 is_lost: false,
                 is_struck: false,
             });
@@ -110,24 +113,35 @@ impl Image {
             value,
             began,
             ended: NEVER,
+            is_under_way: true,
             is_lost: false,
             is_struck: false,
         });
     }
 
+    /// Records that the data of all writes under way to a block is in the cache, where the next
+    /// write replaces it. Those that are done later are still older than that write.
+    pub(crate) fn replace(&mut self, block: u64) {
+        let now = self.mark();
+        for version in self.of(block).iter_mut().filter(|version| version.is_under_way) {
+            version.ended = version.ended.min(now);
+        }
+    }
+
     /// Removes a write that has begun, because it was refused.
     pub(crate) fn forget(&mut self, block: u64, value: u64) {
-        self.of(block).retain(|version| version.value != value || version.ended != NEVER);
+        self.of(block).retain(|version| version.value != value || !version.is_under_way);
     }
 
     /// Records that a write ends.
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let ended = self.mark();
         let versions = self.of(block);
-        let is_own = |other: &&mut Version| other.value == value && other.ended == NEVER;
+        let is_own = |other: &&mut Version| other.value == value && other.is_under_way;
         let own = versions.iter_mut().rev().find(is_own);
         let own = own.expect("a write that ends is under way");
-        own.ended = ended;
+        own.ended = own.ended.min(ended);
+        own.is_under_way = false;
         let (began, is_lost) = (own.began, own.is_lost);
         match outcome {
             Outcome::Unsure => {}
@@ -192,16 +206,24 @@ impl Image {
     /// cache already.
     pub(crate) fn lose_all(&mut self) {
         self.cached.clear();
-        for version in self.blocks.all().flatten().filter(|version| version.ended == NEVER) {
+        for version in self.blocks.all().flatten().filter(|version| version.is_under_way) {
             version.is_lost = true;
         }
+    }
+
+    /// Undoes the loss of a write that was done: a flush from now on makes it durable.
+    pub(crate) fn regain(&mut self, block: u64, value: u64) {
+        let ended = self.mark();
+        let own = self.of(block).iter().rev().find(|version| version.value == value);
+        let began = own.expect("a crash may leave it").began;
+        self.cached.push_back(Cached { block, began, ended, point: 0 });
     }
 
     /// Records that the write-back of a block has failed: no flush makes durable the data written
     /// there. That includes writes under way, whose data may be in the cache already.
     pub(crate) fn lose_block(&mut self, block: u64) {
         self.cached.retain(|cached| cached.block != block);
-        for version in self.of(block).iter_mut().filter(|version| version.ended == NEVER) {
+        for version in self.of(block).iter_mut().filter(|version| version.is_under_way) {
             (version.is_lost, version.is_struck) = (true, true);
         }
     }
@@ -209,14 +231,14 @@ impl Image {
     /// Returns whether a write of this value is under way and was lost by a failed write-back.
     pub(crate) fn is_struck(&self, block: u64, value: u64) -> bool {
         let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
-        let is_it = |version: &Version| version.value == value && version.ended == NEVER;
+        let is_it = |version: &Version| version.value == value && version.is_under_way;
         versions.iter().any(|version| is_it(version) && version.is_struck)
     }
 
     /// Returns whether something was written to a block that the next flush would make durable.
     pub(crate) fn is_dirty(&self, block: u64) -> bool {
         let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
-        let is_under_way = |version: &Version| version.ended == NEVER && !version.is_lost;
+        let is_under_way = |version: &Version| version.is_under_way && !version.is_lost;
         self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
     }
 
@@ -332,5 +354,32 @@ mod tests {
         image.settle(mark, &mut Vec::new());
         assert_eq!(values(&image), [0, 1, 2, 3]);
         assert_eq!(image.values(1).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn replaced_data_is_older_whenever_its_write_is_done() {
+        let mut image = Image::default();
+        image.begin(0, 1);
+        image.replace(0);
+        image.begin(0, 2);
+        image.end(0, 2, Outcome::Cached(0));
+        image.end(0, 1, Outcome::Cached(0));
+        assert_eq!(values(&image), [0, 1, 2]);
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [2], "without the replacement, either may be the last");
+    }
+
+    #[test]
+    fn lost_write_that_is_regained_is_durable_after_the_next_flush() {
+        let mut image = two();
+        let early = image.mark();
+        image.lose_all();
+        image.regain(0, 1);
+        image.settle(early, &mut Vec::new());
+        assert_eq!(values(&image), [0, 1, 2], "a flush that began before does not cover it");
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [1, 2]);
     }
 }

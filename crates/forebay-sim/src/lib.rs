@@ -20,8 +20,7 @@
 //! [`sectors`] checks logs of reads and writes from any source: tests of drivers and servers use it
 //! too.
 //!
-//! [`lab`] measures published experiments: flushes in this world, waits for tags and queue runs in
-//! another one, which has no checkers.
+//! [`lab`] measures published experiments in this world.
 //!
 //! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
 //! the time that real processors take, and reopening a disk after a crash (except in [`nbd`]).

@@ -5,8 +5,8 @@
 
 use forebay_sim::lab::{Costs, Measured, TagLoad, TagNeed, WakePolicy, Worker, measure_tags};
 
-use super::rows::{Row, metric};
-use super::virtual_time::{SEED, by_metric, device};
+use super::rows::{Part, Row, metric};
+use super::virtual_time::{by_metric, device, tag_seed};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "tags-mixed";
@@ -41,7 +41,7 @@ fn of_cell(name: &'static str, need: TagNeed, nr_tags: u32) -> Vec<Row> {
     let measured = measure_tags(&load(name, need, nr_tags));
     let row = |metric, value| Row {
         experiment: NAME,
-        part: "virtual time",
+        part: Part::Virtual,
         device: name,
         x: nr_tags,
         metric,
@@ -93,7 +93,7 @@ pub(super) fn load(name: &str, tag_need: TagNeed, nr_tags: u32) -> TagLoad {
         worker: Worker::Absent,
         warm_up_ns,
         run_ns,
-        seed: SEED,
+        seed: tag_seed(name),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     fn iops(name: &str, need: TagNeed, nr_tags: u32) -> f64 {
         let load = load(name, need, nr_tags);
-        measure_tags(&TagLoad { run_ns: load.run_ns / 4, ..load }).iops()
+        measure_tags(&TagLoad { run_ns: load.run_ns / 6, ..load }).iops()
     }
 
     /// Returns the gain of gathering, relative to taking each tag by itself.

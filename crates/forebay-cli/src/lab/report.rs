@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::constants::{self, Basis};
 use super::rows::{Deviation, Row, metric};
 use crate::table::aligned;
 
@@ -34,7 +35,8 @@ pub(super) fn print(
     let mut text = String::new();
     let key = |row: &Row| (row.experiment, row.device, row.part);
     for part in rows.chunk_by(|a, b| key(a) == key(b)) {
-        let heading = format!("{}; {}", title(part[0].experiment, part[0].device), part[0].part);
+        let heading =
+            format!("{}; {}", title(part[0].experiment, part[0].device), part[0].part.name());
         let mark = if format == Format::Markdown { "## " } else { "" };
         let gap = if text.is_empty() { "" } else { "\n" };
         // Writing into a String does not fail.
@@ -44,12 +46,14 @@ pub(super) fn print(
             let _ = write!(text, "\n{}", table(&rows, format));
         }
         text.push_str(&notes(part, format));
+        text.push_str(&constants(&part[0], format));
     }
     text
 }
 
 /// Returns one row as JSON.
 fn to_json(row: &Row) -> Value {
+    let (basis, constants) = constants::basis(row);
     json!({
         "experiment": row.experiment,
         "device": row.device,
@@ -59,6 +63,8 @@ fn to_json(row: &Row) -> Value {
         "value": rounded(row.value),
         "published": row.published,
         "note": row.note,
+        "basis": basis.name(),
+        "constants": constants,
     })
 }
 
@@ -131,15 +137,19 @@ fn stage(policy: &str) -> &'static str {
 }
 
 fn deviation(row: &Row) -> String {
+    let Some(deviation) = row.deviation() else { return "-".to_owned() };
     let mark = if row.is_over() { " !" } else { "" };
-    match row.deviation() {
-        None => "-".to_owned(),
-        Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", tenth(off * 100.0)),
+    let basis = match constants::basis(row).0 {
+        Basis::Measured => String::new(),
+        basis => format!(" {}", basis.name()),
+    };
+    match deviation {
+        Deviation::Share(off) => format!("{:+.1} %{mark}{basis}", tenth(off * 100.0)),
         // Ratios are around 1, where points would be too coarse.
-        Some(Deviation::Points(off)) if row.metric == metric::IOPS_OF_HOLD => {
-            format!("{:+.3}{mark}", rounded(off))
+        Deviation::Points(off) if row.metric == metric::IOPS_OF_HOLD => {
+            format!("{:+.3}{mark}{basis}", rounded(off))
         }
-        Some(Deviation::Points(off)) => format!("{:+.1} points{mark}", tenth(off)),
+        Deviation::Points(off) => format!("{:+.1} points{mark}{basis}", tenth(off)),
     }
 }
 
@@ -187,9 +197,25 @@ fn notes(rows: &[Row], format: Format) -> String {
     out
 }
 
+/// Returns the constants behind the rows of a part, of which `row` is one.
+fn constants(row: &Row, format: Format) -> String {
+    let all = constants::of_part(row.experiment, row.device, row.part);
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nConstants. Rows that none was fitted to are predictions.\n\n");
+    let mark = if format == Format::Markdown { "- " } else { "  " };
+    for constant in all {
+        // Writing into a String does not fail.
+        let _ =
+            writeln!(text, "{mark}{} = {}: {}", constant.name, constant.value, constant.source());
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Bound, sample};
+    use super::super::rows::{Bound, Part, sample};
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -207,9 +233,24 @@ mod tests {
         let array = value.as_array().expect("an array");
         assert_eq!(array.len(), 4);
         let keys: Vec<_> = array[0].as_object().expect("an object").keys().collect();
-        let expected =
-            ["experiment", "device", "x", "metric", "policy", "value", "published", "note"];
+        let expected = [
+            "experiment",
+            "device",
+            "x",
+            "metric",
+            "policy",
+            "value",
+            "published",
+            "note",
+            "basis",
+            "constants",
+        ];
         assert_eq!(keys, expected);
+        assert_eq!(
+            (&array[1]["basis"], &array[2]["basis"]),
+            (&json!("fitted"), &json!("predicted"))
+        );
+        assert_eq!(array[1]["constants"][0], "hdd.seek_ns");
         assert_eq!(array[0]["value"], 90.0);
         assert_eq!((&array[2]["published"], &array[2]["note"]), (&Value::Null, &json!("")));
     }
@@ -221,21 +262,37 @@ mod tests {
         let expected = "\
 tags on hdd; virtual time
 
-iops; jobs  published before  batch  deviation   fair
-1                      100.0   90.0  -10.0 % !
-72                     100.0  101.0     +1.0 %  101.0
+iops; jobs  published before  batch         deviation   fair
+1                      100.0   90.0  -10.0 % ! fitted
+72                     100.0  101.0     +1.0 % fitted  101.0
 
 jain; jobs   fair
 72          0.250
 
   iops; batch; at 1, 72: because
+
+Constants. Rows that none was fitted to are predictions.
+
+  hdd.seek_ns = 1900000: fitted to tags, hdd, iops; batch; at 1, 24, 48, 72: \
 ";
-        assert_eq!(printed, expected);
+        assert!(printed.starts_with(expected), "{printed}");
+        assert!(
+            printed.contains("\n  thread.wake_min_ns = 5000: not fitted: usual\n"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn rows_say_whether_they_are_predictions() {
+        let stash = Row { policy: "stash", value: 99.0, ..sample() };
+        assert_eq!(deviation(&stash), "-1.0 % predicted");
+        assert_eq!(deviation(&sample()), "+1.0 % fitted");
+        assert_eq!(deviation(&Row { part: Part::Real, ..stash }), "-1.0 %");
     }
 
     #[test]
     fn a_deviation_of_nothing_is_not_negative() {
-        let row = Row { value: 99.999, ..sample() };
+        let row = Row { value: 99.999, part: Part::Real, ..sample() };
         assert_eq!(deviation(&row), "+0.0 %");
         assert_eq!(deviation(&Row { value: 99.0, ..row.clone() }), "-1.0 %");
         let ratio = Row {
@@ -256,7 +313,7 @@ jain; jobs   fair
                 .starts_with("## title; virtual time\n\n| iops; jobs | published before | batch |")
         );
         assert!(printed.contains("\n| ---: | ---: | ---: | ---: | ---: |\n"), "{printed}");
-        assert!(printed.contains("| 1 | 100.0 | 90.0 | -10.0 % ! |  |"), "{printed}");
-        assert!(printed.ends_with("\n- iops; batch; at 1, 72: because\n"));
+        assert!(printed.contains("| 1 | 100.0 | 90.0 | -10.0 % ! fitted |  |"), "{printed}");
+        assert!(printed.contains("\n- iops; batch; at 1, 72: because\n"));
     }
 }

@@ -6,7 +6,7 @@ pub(super) struct Row {
     /// The table that the row belongs to.
     pub(super) experiment: &'static str,
     /// The part of the report on that table; not part of the stable output for programs.
-    pub(super) part: &'static str,
+    pub(super) part: Part,
     /// The model of the device.
     pub(super) device: &'static str,
     /// The number of jobs (`tags`), tags (`tags-mixed`), I/Os in flight (`run`) or threads
@@ -24,6 +24,39 @@ pub(super) struct Row {
     pub(super) bound: Option<Bound>,
     /// The explanation of the figure.
     pub(super) note: String,
+}
+
+/// A part of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Simulated.
+    Virtual,
+    /// Simulated, without injected costs.
+    VirtualAsItIs,
+    /// Simulated, with injected costs.
+    VirtualModelled,
+    /// Measured with threads.
+    Real,
+    /// The same, in a report that also has a simulated part.
+    RealMeasured,
+}
+
+impl Part {
+    /// Returns the heading.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Part::Virtual => "virtual time",
+            Part::VirtualAsItIs => "virtual time, as it is",
+            Part::VirtualModelled => "virtual time, modelled",
+            Part::Real => "real time",
+            Part::RealMeasured => "real time, measured",
+        }
+    }
+
+    /// Returns whether the figures were measured on this machine, and not simulated.
+    pub(super) const fn is_measured(self) -> bool {
+        matches!(self, Part::Real | Part::RealMeasured)
+    }
 }
 
 /// The result of an experiment.
@@ -166,7 +199,7 @@ pub(super) fn add_switch_ratios(rows: &mut Vec<Row>) {
 pub(super) fn sample() -> Row {
     Row {
         experiment: "tags",
-        part: "virtual time",
+        part: Part::Virtual,
         device: "hdd",
         x: 72,
         metric: metric::IOPS,

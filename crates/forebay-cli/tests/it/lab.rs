@@ -18,9 +18,21 @@ fn json_is_an_array_of_rows_and_the_same_each_time() {
     for row in rows {
         let row = row.as_object().expect("an object");
         let keys: Vec<_> = row.keys().map(String::as_str).collect();
-        let expected =
-            ["experiment", "device", "x", "metric", "policy", "value", "published", "note"];
+        let expected = [
+            "experiment",
+            "device",
+            "x",
+            "metric",
+            "policy",
+            "value",
+            "published",
+            "note",
+            "basis",
+            "constants",
+        ];
         assert_eq!(keys, expected);
+        let is_fitted = row["constants"].as_array().is_some_and(|names| !names.is_empty());
+        assert_eq!(row["basis"], if is_fitted { "fitted" } else { "predicted" }, "{row:?}");
         assert_eq!((&row["experiment"], &row["device"]), (&"run".into(), &"virtio-ram".into()));
         assert!(row["x"].is_u64() && row["value"].is_number(), "{row:?}");
         assert!(row["published"].is_number() || row["published"].is_null(), "{row:?}");
@@ -69,15 +81,6 @@ fn flushes_are_rows_of_the_same_shape() {
     let row = rows.iter().find(is_it).expect("tail, 16 threads");
     assert_eq!(row["published"], 0.8);
     assert!((0.7..0.9).contains(&row["value"].as_f64().expect("a number")), "{row}");
-}
-
-#[test]
-fn device_limits_the_rows() {
-    let output = lab("tags --json --device hdd");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let rows = json(&output);
-    let rows = rows.as_array().expect("an array");
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["device"] == "hdd"));
 }
 
 #[track_caller]

@@ -5,10 +5,9 @@
 //! wake a thread ([`Costs`]). The core decides which bio or thread waits, which gets the next tag,
 //! and which is woken for it. It is the same core that real disks use.
 //!
-//! Flushes and queue runs are measured in the world of random scenarios, with all its checkers:
-//! each thread is a task that occupies a processor of its own. Two processors more are modelled
-//! where an experiment has them: one that completes commands, and a worker that runs the queue.
-//! Waits for tags have a smaller world (`world.rs`), without faults, checkers and data.
+//! All experiments run in the world of random scenarios, with all its checkers: each thread is a
+//! task that occupies a processor of its own. Two processors more are modelled where an experiment
+//! has them: one that completes commands, and a worker that runs the queue.
 //!
 //! - [`TagLoad`], [`measure_tags`]: many jobs that need more tags than exist;
 //! - [`RunLoad`], [`measure_runs`]: the cost of scheduling queue runs;
@@ -18,14 +17,10 @@
 
 mod costs;
 mod flush;
-mod job;
 mod measured;
-mod port;
 mod runs;
 mod scenario;
 mod tags;
-mod work;
-mod world;
 
 pub use costs::Costs;
 pub use flush::{
@@ -34,5 +29,4 @@ pub use flush::{
 pub use forebay_core::{FlushPolicy, TagNeed, WakePolicy};
 pub use measured::{Measured, jain};
 pub use runs::{RunCosts, RunCounts, RunLoad, RunQueue, measure_runs};
-pub use work::Worker;
-pub use world::{TagLoad, measure_tags};
+pub use tags::{TagLoad, Worker, measure_tags};

@@ -10,9 +10,7 @@
 
 use super::costs::Costs;
 use super::measured::Measured;
-use super::tags::{Extras, run};
-use super::work::Worker;
-use super::world::TagLoad;
+use super::tags::{Extras, TagLoad, Worker, run};
 use crate::runtime::run_queue::{RunAfter, WorkerSettings};
 use forebay_core::{TagNeed, WakePolicy};
 use forebay_model::machines::Preset;

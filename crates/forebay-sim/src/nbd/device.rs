@@ -166,7 +166,6 @@ impl Device {
             _ => {}
         }
         let nr_sure = (result.unwrap_or(0) / SECTOR) as usize;
-        let completed_at = cx.mark();
         for &(sector, id) in &running.written {
             // A discard is all or nothing; a command of another kind may be done in part.
             let is_sure = match running.op {
@@ -174,7 +173,7 @@ impl Device {
                 _ => is_within(&running.ranges, nr_sure, sector),
             };
             if is_sure {
-                self.store.completed(sector, id, completed_at, running.is_fua || self.is_durable);
+                self.store.completed(sector, id, running.is_fua || self.is_durable);
             }
         }
         result
@@ -216,13 +215,14 @@ impl Driver for Port<'_> {
         let row = &mut part.running[rq.tag.index()];
         assert!(row.is_none(), "a tag is issued again when it was reaped (K1)");
         let ranges = if rq.op == Op::Flush { Vec::new() } else { rq.ranges().collect() };
+        let began = device.store.mark();
         *row = Some(Running {
             op: rq.op,
             is_fua: rq.fua,
             command,
             segments: rq.segments().collect(),
             ranges,
-            began: context.mark(),
+            began,
             result: Ok(0),
             is_applied: false,
             written: Vec::new(),

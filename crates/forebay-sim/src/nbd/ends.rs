@@ -1,10 +1,11 @@
 //! Completion of requests at the server: the ends of their bios, and the replies to clients.
 
 use super::context::Context;
-use super::flights::{Flight, PLACE_SHIFT};
+use super::flight::{Flight, PLACE_SHIFT};
 use super::plant::NbdPlant;
 use super::reply;
-use super::server::{FlightId, Server};
+use super::server::Server;
+use super::session::FlightId;
 use super::session::{Phase, Session};
 use forebay_core::BlockStatus;
 use forebay_nbd::server::{Command, NbdError, Request};

@@ -2,35 +2,16 @@
 
 use super::context::Context;
 use super::disk::Disk;
-use super::memory::BufId;
+use super::flight::{Flight, PLACE_SHIFT};
 use super::plant::NbdPlant;
 use super::reply::{self, Messages};
-use super::server::{FlightId, Server, Step};
-use super::session::Filling;
+use super::server::{Server, Step};
+use super::session::{Filling, FlightId};
 use super::store::SECTOR;
 use super::trace::Met;
 use forebay_core::{Bio, BioFlags, Op, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
-
-/// Bits of a bio's number below the offset of its data in the request, in bytes.
-pub(super) const PLACE_SHIFT: u32 = 32;
-
-/// A request with bios at the disk.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) conn: usize,
-    pub(super) rq: Request,
-    pub(super) buf: Option<BufId>,
-    pub(super) nr_in_disk: u32,
-    /// No more bios follow.
-    pub(crate) is_all_there: bool,
-    pub(crate) failed: Option<NbdError>,
-    /// For a read: the length of the data before the first piece that failed.
-    pub(super) good_len: u64,
-    /// The reply was sent already: a planted bug.
-    pub(super) is_answered: bool,
-}
 
 impl Server {
     /// Parses a request if its header has arrived, and begins or answers it.

@@ -10,12 +10,13 @@
 
 mod ask;
 mod client;
+mod conn;
 mod context;
 mod device;
 mod disk;
 mod ends;
+mod flight;
 mod flights;
-mod library;
 mod memory;
 mod options;
 mod pending;
@@ -28,6 +29,7 @@ mod rules;
 mod scenario;
 mod server;
 mod session;
+mod settings;
 mod store;
 mod trace;
 mod world;

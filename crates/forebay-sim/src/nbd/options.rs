@@ -1,9 +1,10 @@
 //! Parser of the replies to a client's options.
 
 use super::ask::{Answer, Ask};
+use super::client::library::Library;
 use super::client::{Live, Phase, Shared};
 use super::context::Context;
-use super::library::Library;
+
 use super::rules::{N1, N4, N5};
 use super::trace::Met;
 use crate::check::{Broken, Verdict, broken};

@@ -1,8 +1,7 @@
 //! Requests of a client: good ones, and bad ones with a known error reply.
 
-use super::client::{Client, Live, Phase, Shared};
+use super::client::{Client, Live, Phase, Shared, library};
 use super::context::Context;
-use super::library;
 use super::pending::{Expected, Pending};
 use super::scenario::Wish;
 use super::store::SECTOR;

@@ -1,7 +1,7 @@
 //! The scenario of a run, which the seed determines. About half of the features and faults are
 //! switched off in each.
 
-use super::server::Settings;
+use super::settings::Settings;
 use super::store::SECTOR;
 use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT,

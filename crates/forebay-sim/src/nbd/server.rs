@@ -6,39 +6,22 @@
 //! Replies are sent in the order in which requests end. The server does not read from a client that
 //! does not read.
 
+use super::conn::Conn;
 use super::context::{Context, Event, Way};
 use super::disk::{Disk, Ended};
-use super::flights::Flight;
+use super::flight::Flight;
 use super::memory::Memory;
 use super::plant::NbdPlant;
 use super::session::{Phase, Session};
+use super::settings::Settings;
 use super::trace::Met;
-use super::world::Conn;
 use crate::check::{Verdict, broken};
-use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::{NbdError, Next};
 
 /// The time until a worker wakes up, ns, on average.
 const WAKE_NS: u64 = 800;
 /// The maximum number of bytes in one read.
 const READ_MAX: u64 = 3000;
-
-/// The index of a request at the disk.
-pub(crate) type FlightId = usize;
-
-/// Settings of the server.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) exports: Vec<ExportInfo>,
-    pub(crate) nr_workers: usize,
-    /// The maximum length of a bio.
-    pub(crate) piece_bytes: u64,
-    /// The maximum number of requests of a connection in flight.
-    pub(crate) nr_flights_max: usize,
-    pub(crate) nr_bufs: usize,
-    /// Zeroes can be written fast.
-    pub(crate) is_zeroing_fast: bool,
-}
 
 /// The server, with its sessions and requests.
 #[derive(Debug)]

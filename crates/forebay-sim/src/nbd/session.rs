@@ -1,7 +1,6 @@
 //! A connection at the server: input that is not parsed yet, output, and requests in flight.
 
 use super::context::Context;
-use super::server::FlightId;
 use super::trace::Met;
 use forebay_nbd::server::{Handshake, TlsPolicy, Transmission};
 use std::collections::VecDeque;
@@ -10,6 +9,9 @@ use std::collections::VecDeque;
 const OUT_MAX: usize = 8 << 10;
 /// With so many bytes of replies no more requests are read.
 const REPLIES_MAX: usize = 64 << 10;
+
+/// The index of a request at the disk.
+pub(crate) type FlightId = usize;
 
 /// State of a connection.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! The simulated world: clients, connections, the server and its disk; the event loop; and crashes.
 
 use super::client::{Client, Shared};
+use super::conn::Conn;
 use super::context::{Context, Event, Way};
 use super::device::Device;
 use super::disk::Disk;
 use super::pipe::Pipe;
 use super::rules::{N6, N7, P2, P3};
 use super::scenario::{Ending, Scenario};
-use super::server::{Server, Settings};
+use super::server::Server;
+use super::settings::Settings;
 use super::store::SECTOR;
 use super::trace::Met;
 use crate::check::{Broken, Verdict, broken};
@@ -16,43 +18,6 @@ use forebay_core::{Policy, QueueLimits};
 
 /// The limit of events: a run that has not ended by then never will.
 const NR_EVENTS_MAX: u64 = 10_000_000;
-
-/// A connection.
-#[derive(Debug)]
-pub(crate) struct Conn {
-    pub(crate) up: Pipe,
-    pub(crate) down: Pipe,
-    client: usize,
-    /// The client is gone, and all data on the way to it is lost.
-    pub(crate) is_gone: bool,
-    piece_max: u64,
-    pipe_ns: u64,
-}
-
-impl Conn {
-    fn pipe(&mut self, way: Way) -> &mut Pipe {
-        match way {
-            Way::Up => &mut self.up,
-            Way::Down => &mut self.down,
-        }
-    }
-
-    /// Schedules the transport after a pipe was written or closed.
-    pub(crate) fn start(&mut self, at: usize, way: Way, cx: &mut Context) {
-        let pipe_ns = self.pipe_ns;
-        if !std::mem::replace(&mut self.pipe(way).is_moving, true) {
-            cx.soon(pipe_ns, Event::Move(at, way));
-        }
-    }
-
-    /// Closes both pipes, because the client is gone.
-    pub(crate) fn hang_up(&mut self, at: usize, cx: &mut Context) {
-        self.is_gone = true;
-        self.up.close();
-        self.down.close();
-        self.start(at, Way::Up, cx);
-    }
-}
 
 /// The simulated world of a run.
 #[derive(Debug)]
@@ -155,7 +120,7 @@ impl World {
     fn connect(&mut self, client: usize) {
         let (room, piece_max, pipe_ns) = self.pipe;
         let (up, down) = (Pipe::new(room), Pipe::new(room));
-        self.conns.push(Conn { up, down, client, is_gone: false, piece_max, pipe_ns });
+        self.conns.push(Conn::new((up, down), client, (piece_max, pipe_ns)));
         self.server.accept(&mut self.cx);
     }
 

@@ -13,7 +13,7 @@ use forebay::{FlushPolicy, Histogram};
 use forebay_sim::lab::{Costs, FlushCounts, FlushLoad, FsyncShape};
 
 use super::published;
-use super::rows::{Bound, Row, metric};
+use super::rows::{Bound, Part, Row, metric};
 use super::virtual_time::{by_metric, device};
 pub(super) use real::run as real;
 pub(super) use virtual_time::run as virtual_time;
@@ -55,6 +55,10 @@ const HOLD: Side = Side { name: "hold", flush: FlushPolicy::Hold, elide: false }
 /// Default size of fileio's writes and of its files.
 const BLOCK_BYTES: u64 = 16 << 10;
 const RANGE_BYTES: u64 = 2 << 30;
+
+/// How often a thread is late, and by how much, ns: one tick of a kernel with HZ=1000.
+pub(super) const LATE_PER_MILLION: u32 = 1000;
+pub(super) const LATE_NS: u64 = 1_000_000;
 
 /// One cell.
 #[derive(Debug, Clone, Copy)]
@@ -101,9 +105,8 @@ impl Cell {
             flush: self.side.flush,
             elide: self.side.elide,
             costs: Costs::default(),
-            // One tick of a kernel with HZ=1000.
-            late_per_million: 1000,
-            late_ns: 1_000_000,
+            late_per_million: LATE_PER_MILLION,
+            late_ns: LATE_NS,
             warm_up_ns: S,
             run_ns: 20 * S,
             seed: super::virtual_time::SEED,
@@ -112,7 +115,7 @@ impl Cell {
 }
 
 /// Returns the rows of the measured figures, all in one part.
-fn rows(part: &'static str, all: &[Figures]) -> Vec<Row> {
+fn rows(part: Part, all: &[Figures]) -> Vec<Row> {
     let of = |experiment| all.iter().filter(move |it| it.cell.experiment == experiment);
     let rows = |experiment| {
         let rows = of(experiment).flat_map(|figures| rows_of(part, figures, all));
@@ -121,7 +124,7 @@ fn rows(part: &'static str, all: &[Figures]) -> Vec<Row> {
     SHAPES.into_iter().flat_map(|(experiment, ..)| rows(experiment)).collect()
 }
 
-fn rows_of(part: &'static str, figures: &Figures, all: &[Figures]) -> Vec<Row> {
+fn rows_of(part: Part, figures: &Figures, all: &[Figures]) -> Vec<Row> {
     let Figures { cell, iops, fsyncs, counts } = figures;
     let row = |metric, value| Row {
         experiment: cell.experiment,

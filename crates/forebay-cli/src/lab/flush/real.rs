@@ -13,7 +13,7 @@ use super::{BLOCK_BYTES, Cell, FEW_THREADS, Figures, RANGE_BYTES, THREADS, cells
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
 use crate::lab::real::{Progress, sleep};
-use crate::lab::rows::Outcome;
+use crate::lab::rows::{Outcome, Part};
 use crate::output;
 
 /// Every run writes the same offsets.
@@ -44,7 +44,7 @@ pub(in crate::lab) fn run(is_full: bool, seconds: Option<u64>) -> Result<Outcome
         progress.end();
         all.extend(measured?);
     }
-    Ok(Outcome { rows: rows("real time", &all), nr_missing: cells.len() - all.len() })
+    Ok(Outcome { rows: rows(Part::Real, &all), nr_missing: cells.len() - all.len() })
 }
 
 /// State shared by the threads of a cell and the thread that watches them.

@@ -3,12 +3,12 @@
 use forebay_sim::lab::measure_flushes;
 
 use super::{Cell, Figures, THREADS, cells, rows};
-use crate::lab::rows::Row;
+use crate::lab::rows::{Part, Row};
 
 /// Runs all cells.
 pub(in crate::lab) fn run() -> Vec<Row> {
     let all: Vec<_> = cells(&THREADS).map(measure).collect();
-    rows("virtual time", &all)
+    rows(Part::Virtual, &all)
 }
 
 pub(super) fn measure(cell: Cell) -> Figures {

@@ -10,7 +10,7 @@ mod progress;
 use std::time::Duration;
 
 use super::published::{self, Tags};
-use super::rows::{Bound, Outcome, Row, add_switch_ratios, metric};
+use super::rows::{Bound, Outcome, Part, Row, add_switch_ratios, metric};
 use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
 use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
@@ -101,7 +101,7 @@ fn rows_of(table: &Tags, wake: WakePolicy, nr_jobs: u32, measured: &Measured) ->
     let (iops, switches) = table.of(nr_jobs, policy);
     let row = |metric, value, published: Option<f64>, bound: Option<Bound>| Row {
         experiment: table.experiment,
-        part: "real time",
+        part: Part::Real,
         device: table.device,
         x: nr_jobs,
         metric,
@@ -229,7 +229,7 @@ fn run_rows(depth: u32, policy: &'static str, measured: &Measured) -> Vec<Row> {
 fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -> Row {
     Row {
         experiment: "run",
-        part: "real time, measured",
+        part: Part::RealMeasured,
         device: "virtio-ram",
         x: depth,
         metric,

@@ -1,9 +1,9 @@
 //! A job's thread, which keeps a fixed number of I/Os in flight, like fio's asynchronous engines.
 
-use super::run::Run;
+use super::board::Board;
+use super::load::SMALL_BYTES;
 use crate::coroutine::Cpu;
 use crate::lab::scenario::FIRST_THREAD;
-use crate::lab::world::SMALL_BYTES;
 use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::{Ended, Io, Thread};
 use forebay_core::{BioFlags, Op};
@@ -30,7 +30,7 @@ struct JobIo {
 
 /// One job, as a task.
 pub(super) struct Job<'a> {
-    run: Rc<Run>,
+    board: Rc<Board>,
     thread: Thread<'a>,
     /// The number of the job.
     id: usize,
@@ -50,13 +50,13 @@ pub(super) struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Runs a job until the measurement has ended.
-    pub(super) fn run(run: Rc<Run>, cpu: Cpu<'a>) {
+    pub(super) fn run(board: Rc<Board>, cpu: Cpu<'a>) {
         let id = cpu.id - FIRST_THREAD;
-        let mut random = Random::new(run.load.seed, FIRST_JOB_STREAM + id as u64);
+        let mut random = Random::new(board.load.seed, FIRST_JOB_STREAM + id as u64);
         cpu.spend(random.below(START_NS));
         let mut job = Job {
             thread: Thread::new(cpu),
-            run,
+            board,
             id,
             random,
             ios: BTreeMap::new(),
@@ -66,8 +66,8 @@ impl<'a> Job<'a> {
             is_plugged: false,
             ended: Vec::new(),
         };
-        while job.now() < job.run.load.end_ns() {
-            match job.current.is_some() || job.ios.len() < job.run.depth {
+        while job.now() < job.board.load.end_ns() {
+            match job.current.is_some() || job.ios.len() < job.board.depth {
                 true => job.submit(),
                 false => job.reap(),
             }
@@ -82,7 +82,7 @@ impl<'a> Job<'a> {
 
     /// Submits an I/O or, where threads wait for tags, its next part. Sleeps until it has a tag.
     fn submit(&mut self) {
-        let costs = self.run.load.costs;
+        let costs = self.board.load.costs;
         let submit_ns = if self.current.is_none() { costs.submit_ns } else { 0 };
         let begun_ns = self.now();
         let (io, request_blocks) = self.next_part(begun_ns);
@@ -92,7 +92,7 @@ impl<'a> Job<'a> {
         self.bios.insert(serial, number);
         let of_io = self.ios.get_mut(&number).expect("it has not ended");
         of_io.nr_submitted += 1;
-        if of_io.nr_submitted == self.run.nr_parts {
+        if of_io.nr_submitted == self.board.nr_parts {
             self.current = None;
         }
         let io_begun_ns = of_io.begun_ns;
@@ -104,7 +104,7 @@ impl<'a> Job<'a> {
 
     /// Returns the next bio, of a new I/O or of the current one, and the blocks of a request.
     fn next_part(&mut self, now: u64) -> (Io, u64) {
-        let Run { load, block, part_bytes, .. } = &*self.run;
+        let Board { load, block, part_bytes, .. } = &*self.board;
         let (io_bytes, bytes) = match load.is_small(self.id) {
             true => (SMALL_BYTES, SMALL_BYTES),
             false => (load.block_bytes, *part_bytes),
@@ -124,7 +124,7 @@ impl<'a> Job<'a> {
         let first = io.start + io.nr_submitted * nr;
         let (flags, cuts) = (BioFlags::NONE, Vec::new());
         let io = Io { op: Op::Read, flags, block: first, nr, cuts, charge: None, point: 0 };
-        (io, self.run.request_bytes / block)
+        (io, self.board.request_bytes / block)
     }
 
     /// Sleeps while the last bio lacks a tag, if threads wait for tags. Returns whether it slept.
@@ -142,55 +142,52 @@ impl<'a> Job<'a> {
         }
         let (nr_before, now) = (world.scheduler.nr_sleeps_of(task), world.now());
         self.thread.wait_for(Goal::TagsOfContext);
-        let nr_sleeps = world.scheduler.nr_sleeps_of(task) - nr_before;
-        let load = &self.run.load;
-        let mut measured = self.run.measured.borrow_mut();
-        if (load.warm_up_ns..load.end_ns()).contains(&now) {
-            measured.nr_tag_sleeps += nr_sleeps;
-            measured.nr_vain_wakes += nr_sleeps.saturating_sub(1);
-        }
-        if world.now() >= load.end_ns() {
-            // It still waited at the end.
-            measured.tag_waits.record(load.end_ns() - begun_ns);
+        self.board.slept_for_tag(now, world.scheduler.nr_sleeps_of(task) - nr_before);
+        let end_ns = self.board.load.end_ns();
+        if world.now() >= end_ns {
+            self.board.still_waits(end_ns - begun_ns);
         }
         true
     }
 
     /// Reaps the I/Os that have ended. Sleeps if there are none.
+    ///
+    /// A thread of Linux is woken by the last part of an I/O. Here it sleeps for as many bios as
+    /// the I/O that has the fewest left still lacks: no I/O can end earlier.
     fn reap(&mut self) {
         let (world, task) = (Rc::clone(&self.thread.world), self.thread.id);
         let (nr_before, now) = (world.scheduler.nr_sleeps_of(task), world.now());
         let nr_ios = self.ios.len();
-        self.thread.reap(1, usize::MAX, &mut self.ended);
-        let load = &self.run.load;
-        if (load.warm_up_ns..load.end_ns()).contains(&now) {
-            let nr_sleeps = world.scheduler.nr_sleeps_of(task) - nr_before;
-            self.run.measured.borrow_mut().nr_completion_sleeps += nr_sleeps;
-        }
+        self.thread.reap(self.nr_missing(), usize::MAX, &mut self.ended);
+        self.board.slept_for_completions(now, world.scheduler.nr_sleeps_of(task) - nr_before);
         self.count();
         let nr_reaped = (nr_ios - self.ios.len()) as u64;
-        self.thread.cpu.spend(nr_reaped * self.run.load.costs.reap_ns);
+        self.thread.cpu.spend(nr_reaped * self.board.load.costs.reap_ns);
+    }
+
+    /// Returns the smallest number of bios that an I/O in flight lacks.
+    fn nr_missing(&self) -> usize {
+        let nr_parts = self.board.nr_parts;
+        match nr_parts {
+            1 => 1,
+            _ => {
+                let missing = self.ios.values().map(|io| nr_parts - io.nr_ended);
+                missing.min().expect("the job has I/Os in flight") as usize
+            }
+        }
     }
 
     /// Counts the bios that were reaped, with the times at which the layer ended them.
     fn count(&mut self) {
-        let (load, is_small) = (&self.run.load, self.run.load.is_small(self.id));
-        let mut measured = self.run.measured.borrow_mut();
         for bio in self.ended.drain(..) {
             assert_eq!(bio.result, Ok(bio.len), "a machine does not fail");
             let number = self.bios.remove(&bio.serial).expect("it was submitted");
             let io = self.ios.get_mut(&number).expect("it has not ended");
             io.nr_ended += 1;
             io.waited_ns += bio.waited_ns;
-            if io.nr_ended < self.run.nr_parts {
-                continue;
-            }
-            let JobIo { begun_ns, waited_ns, .. } = *io;
-            self.ios.remove(&number);
-            if (load.warm_up_ns..load.end_ns()).contains(&bio.ended_ns) {
-                measured.ios_of_jobs[self.id] += 1;
-                measured.latencies[usize::from(is_small)].record(bio.ended_ns - begun_ns);
-                measured.tag_waits.record(waited_ns);
+            if io.nr_ended == self.board.nr_parts {
+                self.board.ended(self.id, (io.begun_ns, bio.ended_ns), io.waited_ns);
+                self.ios.remove(&number);
             }
         }
     }

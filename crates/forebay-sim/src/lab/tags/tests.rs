@@ -2,15 +2,8 @@
 
 use super::*;
 use crate::lab::costs::Costs;
-use crate::lab::measured::Measured;
-use crate::lab::work::Worker;
-use crate::lab::world::{self, TagLoad};
 use forebay_core::{TagNeed, WakePolicy};
 use forebay_model::machines;
-
-fn measure_tags(load: &TagLoad) -> Measured {
-    run(load, Extras::default()).0
-}
 
 fn load(wake: WakePolicy, worker: Worker) -> TagLoad {
     TagLoad {
@@ -60,23 +53,12 @@ fn each_wait_for_tags_and_each_io_is_counted_within_the_measurement() {
 }
 
 #[test]
-fn both_worlds_have_the_same_figures() {
-    let worker = Worker::Behind { device_depth: 8 };
-    for wake in WakePolicy::ALL {
-        let load = load(wake, worker);
-        let (here, there) = (measure_tags(&load), world::measure_tags(&load));
-        let name = wake.name();
-        let near = |what: &str, here: f64, there: f64, bound: f64| {
-            let off = (here - there).abs();
-            assert!(off <= there * bound, "{name}, {what}: {here}, {there}");
-        };
-        near("iops", here.iops(), there.iops(), 0.01);
-        near("least share", here.least_share(), there.least_share(), 0.05);
-        near("tag switches", here.tag_switches_per_s(), there.tag_switches_per_s(), 0.05);
-        let completions = [&here, &there].map(Measured::completion_switches_per_s);
-        near("completion switches", completions[0], completions[1], 0.05);
-        let of_worker = [&here, &there].map(Measured::run_queue_switches_per_s);
-        near("worker", of_worker[0], of_worker[1], 0.1);
-        near("vain wakes", here.vain_wakes_per_s(), there.vain_wakes_per_s(), 0.1);
-    }
+fn job_wakes_once_for_each_whole_io() {
+    // Two jobs, whose I/Os have all tags: they sleep for nothing else.
+    let load = load(WakePolicy::Stash, Worker::Absent);
+    let measured = measure_tags(&TagLoad { nr_jobs: 2, depth: 4, ..load });
+    let nr_ios: u64 = measured.ios_of_jobs.iter().sum();
+    assert_eq!(measured.nr_tag_sleeps, 0);
+    let nr_sleeps = measured.nr_completion_sleeps;
+    assert!(nr_sleeps > 0 && nr_sleeps <= nr_ios, "{nr_sleeps} for {nr_ios}");
 }

@@ -4,12 +4,12 @@
 //! The library only sends requests that are legal as messages, so this client tests fewer illegal
 //! requests. Offsets and lengths may still be illegal.
 
-use super::client::{Client, Live, Shared};
-use super::context::Context;
-use super::pending::Pending;
-use super::rules::{N1, N2, N3, N4};
-use super::trace::Met;
+use super::{Client, Live, Shared};
 use crate::check::Broken;
+use crate::nbd::context::Context;
+use crate::nbd::pending::Pending;
+use crate::nbd::rules::{N1, N2, N3, N4};
+use crate::nbd::trace::Met;
 use forebay_nbd::client::{
     self, Command, Event, Handshake, HandshakeError, Negotiated, Next, Request, Taken, Transmission,
 };
@@ -99,7 +99,7 @@ pub(crate) fn request(header: &RequestHeader, has_payload: bool) -> Option<Reque
 
 impl Live {
     /// Continues the library's handshake. Returns whether anything moved.
-    pub(super) fn negotiate(
+    pub(in crate::nbd) fn negotiate(
         &mut self,
         mut handshake: Box<Handshake>,
         shared: &Shared,
@@ -131,7 +131,7 @@ impl Live {
 
 impl Client {
     /// Takes input through the library. Returns whether anything moved.
-    pub(super) fn take_by_library(
+    pub(in crate::nbd) fn take_by_library(
         &mut self,
         shared: &mut Shared,
         cx: &mut Context,

@@ -5,17 +5,19 @@
 //! and the client's half: so a mistake in those does not hide here. On other connections it uses
 //! the library's client half (`library.rs`), for the handshake, for the requests or for both.
 
+pub(super) mod library;
+
 use super::ask::{self, Ask};
+use super::conn::Conn;
 use super::context::{Context, Event, Way};
-use super::library::Library;
 use super::pending::Pending;
 use super::scenario::{ClientLoad, Scenario};
 use super::trace::Met;
-use super::world::Conn;
 use crate::check::Verdict;
 use crate::sectors;
 use forebay_nbd::client::Handshake;
 use forebay_nbd::wire::Framing;
+use library::Library;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a client does not read when it sleeps, ns, on average.
