@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod at;
+mod own_turn;
 mod pool;
 mod tags;
 mod token;
@@ -100,6 +101,8 @@ pub(crate) struct Inner {
     leaves_own_calls: bool,
     /// Other threads or disks may wait for tags of the context.
     serves_tag_waits: bool,
+    /// The driver makes system calls.
+    counts_syscalls: bool,
 }
 
 impl Inner {
@@ -108,8 +111,18 @@ impl Inner {
         let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
         let leaves_own_calls = waiter.leaves_own_calls();
         let serves_tag_waits = core.has_lines();
-        let pool = None;
-        Inner { core, driver, waiter, ended, pool, lists, leaves_own_calls, serves_tag_waits }
+        let counts_syscalls = driver.makes_syscalls();
+        Inner {
+            core,
+            driver,
+            waiter,
+            ended,
+            pool: None,
+            lists,
+            leaves_own_calls,
+            serves_tag_waits,
+            counts_syscalls,
+        }
     }
 
     /// Sets the context's share of the tags of a set that other disks use.
@@ -147,13 +160,14 @@ impl Hctx {
         if inner.as_ref().is_some_and(|inner| inner.core.has_lines()) {
             self.tags.reserve();
         }
-        let token = self.try_take().expect("no other thread uses a context without an inner part");
+        let is_ours = !self.origin.is_elsewhere() && self.run.try_take();
+        assert!(is_ours, "no other thread uses a context whose inner part changes");
+        self.counters.count_run();
         // Relaxed, here and in the readers: a count.
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
-        let kept = wait::release(&mut At::new(self), token);
-        assert!(kept.is_none(), "no other thread uses a context without an inner part");
+        assert!(self.run.release(), "no other thread uses a context whose inner part changes");
         before
     }
 
