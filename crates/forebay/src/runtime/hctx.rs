@@ -16,7 +16,6 @@ use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
-use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
@@ -55,8 +54,6 @@ pub(crate) struct Hctx {
     /// Delayed run of a shared context with a busy driver, and the deadline. Set by the token
     /// holder, and run by the leader.
     pub(crate) timers: Timers,
-    /// Present in a shared context under `run_queue=always`.
-    pub(crate) run_work: Option<Arc<RunWork>>,
     /// Whether turns need the current time.
     is_timed: bool,
     inbox: BioStack,
@@ -141,7 +138,6 @@ impl Hctx {
             run: RunState::new(),
             is_shared,
             timers: Timers::new(),
-            run_work: None,
             is_timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
@@ -253,12 +249,6 @@ impl Hctx {
     /// Cancels the delayed runs of a context that was stopped or quiesced (R4).
     pub(crate) fn cancel_runs(&self) {
         self.timers.cancel_delayed_run();
-        // In a child of a fork the lock may be held by a thread that does not exist there.
-        if let Some(work) = &self.run_work
-            && !self.origin.is_elsewhere()
-        {
-            work.cancel();
-        }
     }
 
     /// Publishes requests for the token holder. The caller calls [`Hctx::run`] afterwards.

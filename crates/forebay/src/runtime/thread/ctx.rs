@@ -359,8 +359,8 @@ impl Ctx {
         match self.kick {
             KickPolicy::PerDevice => {
                 let is_in_section = thread::nr_sections() > 0;
-                if is_in_section {
-                    shared.note_section(!self.in_device_section.replace(true));
+                if is_in_section && let Some(twins) = shared.twins() {
+                    twins.note_section(!self.in_device_section.replace(true));
                 }
                 is_in_section
             }
@@ -390,8 +390,10 @@ impl Ctx {
         self.is_deferred.set(false);
         // The disk may be closed (D7).
         self.with_shared(|shared| {
-            if self.in_device_section.replace(false) {
-                shared.end_section();
+            if self.in_device_section.replace(false)
+                && let Some(twins) = shared.twins()
+            {
+                twins.end_section();
             }
             if !is_next {
                 self.commit(shared);
