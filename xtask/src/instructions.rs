@@ -36,10 +36,10 @@ const GATES: [Gate; 7] = [
         less: Some("without"),
         max: 60.0,
     },
-    gate("an I/O on null, one at a time", "singly", 1300.0),
-    gate("an I/O on null, one at a time, iostats=off", "no-stats", 1250.0),
+    gate("an I/O on null, one at a time", "singly", 1180.0),
+    gate("an I/O on null, one at a time, iostats=off", "no-stats", 1090.0),
     gate("an I/O on null, unplugged by 32", "batches", 700.0),
-    gate("an I/O on null, 16 merged to one", "merges", 665.0),
+    gate("an I/O on null, 16 merged to one", "merges", 650.0),
     gate("a tag, taken and given back", "tag", 80.0),
     gate("a tag, taken and given back, 16 at once", "tags", 48.0),
 ];

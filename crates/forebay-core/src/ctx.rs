@@ -75,7 +75,8 @@ impl SoftwareQueue {
     ///
     /// # Errors
     /// Returns the reason and the bio if the bio is refused.
-    #[inline]
+    // Always inlined: otherwise the result is passed through memory.
+    #[inline(always)]
     pub fn queue_bio(
         &mut self,
         mut queued: Box<QueuedBio>,
@@ -174,7 +175,7 @@ impl SoftwareQueue {
     }
 
     /// Moves the outgoing requests to an empty list. None is special.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn move_outgoing(&mut self, empty: &mut Vec<Request>) {
         self.list.move_outgoing(empty);
     }

@@ -87,6 +87,12 @@ pub trait Driver: Send {
         false
     }
 
+    /// Returns whether the driver makes system calls. Turns do not count those of a driver that
+    /// makes none.
+    fn makes_syscalls(&self) -> bool {
+        true
+    }
+
     /// Returns the number of system calls made since the driver was opened.
     fn nr_syscalls(&self) -> u64 {
         0

@@ -144,6 +144,18 @@ impl RunState {
         self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0
     }
 
+    /// Takes the token if the context is idle: no thread holds the token, leads or waits, and all
+    /// gates are open. Leaves no mark if it is not. A false result promises nothing.
+    ///
+    /// The gates need not be read again for the first turn. The change finds them open. So a gate
+    /// is closed later in the order of changes, and the thread that closes it finds the token held
+    /// (R5).
+    #[inline]
+    pub fn try_take_idle(&self) -> bool {
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        self.word.compare_exchange(0, RUNNING, order.0, order.1).is_ok()
+    }
+
     /// Releases the token and returns true. If there was a mark, it is cleared, the token is kept,
     /// and the result is false: the caller reads the inbox and turns again.
     ///
@@ -153,9 +165,12 @@ impl RunState {
     pub fn release(&self) -> bool {
         // The common case: no mark, no leader, all gates open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);
-        if self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() {
-            return true;
-        }
+        self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() || self.release_marked()
+    }
+
+    /// Releases the token of a context with a mark, a leader or a closed gate.
+    #[inline(never)]
+    fn release_marked(&self) -> bool {
         if plants!(ForgetMark) {
             self.change(|word| word & !(RUNNING | QUEUED));
             return true;

@@ -201,6 +201,11 @@ pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
     if len <= SEGMENT_MAX {
         return Segments::One(Segment { addr, len: len as u32 });
     }
+    several_segments(addr, len)
+}
+
+#[cold]
+fn several_segments(addr: usize, len: usize) -> Segments {
     let cut = |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
     Segments::Many((0..len).step_by(SEGMENT_MAX).map(cut).collect())
 }

@@ -122,7 +122,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the flush after an emulated FUA write covers an earlier point",
         edits: &[Edit {
             file: TURN,
-            from: "return Wanted::Point(self.ended_point(is_in_doubt));",
+            from: "return Wanted::Point(self.hctx.ended_point(is_in_doubt));",
             to: "return Wanted::Point(self.hctx.device.durability.durable());",
         }],
         test: HISTORIES,

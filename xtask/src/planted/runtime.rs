@@ -39,7 +39,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "wakers run while a request is left to the thread that runs them",
         edits: &[Edit {
             file: "crates/forebay-core/src/wait/context.rs",
-            from: "    if at.runs_wakers(&token) && at.withdraw_own_call(&mut token) {\n",
+            from: "    if at.runs_wakers(&token) {\n",
             to: "    if false {\n",
         }],
         test: Test::it(
@@ -220,7 +220,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "alarm-not-set",
         what: "B2: a turn that leaves work at a busy driver sets no alarm for the event loop",
-        edits: &[Edit { file: TOKEN, from: "hctx.alarm.set(RESOURCE_DELAY);", to: "" }],
+        edits: &[Edit { file: TOKEN, from: "self.token.hctx.alarm.set(RESOURCE_DELAY);", to: "" }],
         test: Test::it("forebay", BUSY_DRIVER),
         says: "",
     },

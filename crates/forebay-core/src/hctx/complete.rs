@@ -18,11 +18,12 @@
 use crate::bio::Op;
 use crate::driver::{Completed, Driver, Look};
 use crate::hctx::flush::needs_point;
-use crate::hctx::{Slot, SlotState, Turn};
+use crate::hctx::{Gates, HardwareContext, Slot, SlotState, Turn};
 use crate::request::{QueuedBio, Request, Steps};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// The next action for a request after a completion.
 enum After {
@@ -36,20 +37,13 @@ impl Turn<'_> {
     /// Reaps the driver's completions.
     #[inline]
     pub(super) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
-        self.look_for_failures();
+        self.hctx.look_for_failures();
         let is_due = self.hctx.nr_in_flight > 0 || self.hctx.reap_kick;
         if !is_due || !self.gates.reap {
             return;
         }
-        self.hctx.reap_kick = false;
         let look = self.look();
-        driver.reap(&mut self.hctx.completions, look);
-        self.hctx.flush.begin_reaping();
-        for nth in 0..self.hctx.completions.len() {
-            self.complete(nth);
-        }
-        self.hctx.completions.clear();
-        self.hctx.flush.end_reaping();
+        self.hctx.reap_now(driver, look, self.now, self.gates, self.ended);
     }
 
     /// Returns how thoroughly the driver looks for completions. A glance is enough if requests of
@@ -66,51 +60,6 @@ impl Turn<'_> {
             // Before a request counts as overdue, its completion is looked for.
             && self.now < hctx.timeouts.next_ns();
         if commit_follows { Look::Glance } else { Look::Hard }
-    }
-
-    #[inline]
-    fn complete(&mut self, nth: usize) {
-        let hctx = &mut *self.hctx;
-        let &Completed { tag, ref result } = hctx.completions.get(nth);
-        let slot = &mut hctx.table[tag.index()];
-        if slot.state != SlotState::Issued {
-            if slot.state != SlotState::Begun {
-                return self.complete_given_up(nth);
-            }
-            hctx.nr_begun -= 1;
-        }
-        let rq = slot.rq.take().expect("an issued tag has a request");
-        hctx.nr_in_flight -= 1;
-        if hctx.nr_in_flight == 0 && self.now > hctx.busy_since_ns {
-            hctx.counters.busy_ns.add(self.now - hctx.busy_since_ns);
-        }
-        if hctx.policy.iostats {
-            hctx.counters.driver.record_span(rq.issued_ns, self.now);
-        }
-        let is_whole = matches!(result, Ok(len) if *len == rq.len);
-        if is_whole && rq.is_plain() && !hctx.timeouts.has_overdue() {
-            // The common case: one command, which has moved all bytes.
-            slot.state = SlotState::Idle;
-            let counters = hctx.counters.of(rq.op);
-            counters.bytes.add(rq.len);
-            counters.requests.add(1);
-            counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
-            let is_one_bio = rq.is_one_bio();
-            if is_one_bio {
-                counters.bios.add(1);
-            }
-            hctx.put_tag(tag, rq.flags);
-            return match is_one_bio {
-                true => {
-                    let unplugged_ns = rq.unplugged_ns;
-                    self.end_counted(rq.into_box(), unplugged_ns);
-                }
-                false => self.end_all(rq),
-            };
-        }
-        slot.state = SlotState::Waiting;
-        let result = hctx.timeouts.completed(tag, *result);
-        self.complete_step(tag, rq, result);
     }
 
     /// Handles the uncommon cases: one of several steps, a short count, a failure.
@@ -360,23 +309,111 @@ impl Turn<'_> {
 
     fn end(&mut self, bio: Box<QueuedBio>, unplugged_ns: u64) {
         self.hctx.counters.of(bio.bio.op).bios.add(1);
-        self.end_counted(bio, unplugged_ns);
+        self.hctx.end_counted(bio, unplugged_ns, self.ended);
+    }
+}
+
+/// The common case. These functions take the parts of a [`Turn`], which therefore stay in
+/// registers; a `Turn` that other functions share is in memory.
+impl HardwareContext {
+    /// Reaps the driver's completions and ends their bios, which are appended to `ended`.
+    #[inline(always)]
+    pub(super) fn reap_now<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        look: Look,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) {
+        self.reap_kick = false;
+        driver.reap(&mut self.completions, look);
+        self.flush.begin_reaping();
+        match self.completions.len() {
+            1 => self.complete(0, now, gates, ended),
+            nr => self.complete_several(nr, now, gates, ended),
+        }
+        self.completions.clear();
+        self.flush.end_reaping();
     }
 
+    // A loop of its own needs fewer registers.
+    #[inline(never)]
+    fn complete_several(
+        &mut self,
+        nr: usize,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) {
+        (0..nr).for_each(|nth| self.complete(nth, now, gates, ended));
+    }
+
+    #[inline(always)]
+    fn complete(&mut self, nth: usize, now: u64, gates: Gates, ended: &mut Vec<Box<QueuedBio>>) {
+        let &Completed { tag, ref result } = self.completions.get(nth);
+        let slot = &mut self.table[tag.index()];
+        if slot.state != SlotState::Issued {
+            if slot.state != SlotState::Begun {
+                self.is_plain = false;
+                return self.turn_at(now, gates, ended).complete_given_up(nth);
+            }
+            self.nr_begun -= 1;
+        }
+        let rq = slot.rq.take().expect("an issued tag has a request");
+        self.nr_in_flight -= 1;
+        if self.nr_in_flight == 0 && now > self.busy_since_ns {
+            self.counters.busy_ns.add(now - self.busy_since_ns);
+        }
+        if self.policy.iostats {
+            self.counters.driver.record_span(rq.issued_ns, now);
+        }
+        let is_whole = matches!(result, Ok(len) if *len == rq.len);
+        if !is_whole || !rq.is_plain() || self.timeouts.has_overdue() {
+            slot.state = SlotState::Waiting;
+            let result = self.timeouts.completed(tag, *result);
+            self.is_plain = false;
+            return self.turn_at(now, gates, ended).complete_step(tag, rq, result);
+        }
+        // One command, which has moved all bytes.
+        slot.state = SlotState::Idle;
+        let counters = self.counters.of(rq.op);
+        counters.bytes.add(rq.len);
+        counters.requests.add(1);
+        counters.ticks_ns.add(now.saturating_sub(rq.tagged_ns));
+        let is_one_bio = rq.is_one_bio();
+        if is_one_bio {
+            counters.bios.add(1);
+        }
+        self.put_tag(tag, rq.flags);
+        match is_one_bio {
+            true => {
+                let unplugged_ns = rq.unplugged_ns;
+                self.end_counted(rq.into_box(), unplugged_ns, ended);
+            }
+            false => self.turn_at(now, gates, ended).end_all(rq),
+        }
+    }
+
+    /// Ends a bio that was counted.
     // Inlined where a request of one bio completes, which is the common case.
     #[inline(always)]
-    fn end_counted(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
-        if self.hctx.flush.is_needed() && needs_point(&bio) {
+    fn end_counted(
+        &mut self,
+        mut bio: Box<QueuedBio>,
+        unplugged_ns: u64,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) {
+        if self.flush.is_needed() && needs_point(&bio) {
             bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
-        let counters = &self.hctx.counters;
-        if self.hctx.policy.iostats {
-            counters.plug.record_span(bio.queued_ns, unplugged_ns);
+        if self.policy.iostats {
+            self.counters.plug.record_span(bio.queued_ns, unplugged_ns);
         }
         if bio.has_waited {
-            counters.tag_waits.add(1);
-            counters.tag_wait_ns.add(bio.waited_ns);
+            self.counters.tag_waits.add(1);
+            self.counters.tag_wait_ns.add(bio.waited_ns);
         }
-        self.ended.push(bio);
+        ended.push(bio);
     }
 }

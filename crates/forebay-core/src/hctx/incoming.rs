@@ -7,10 +7,12 @@
 
 use crate::bio::Op;
 use crate::driver::{Driver, Issue, IssuedRequest};
-use crate::hctx::{HardwareContext, SlotState, Turn};
+use crate::hctx::{Gates, HardwareContext, SlotState, Turn};
 use crate::policy::KickPolicy;
-use crate::request::Request;
+use crate::request::{QueuedBio, Request};
 use crate::tag::Tag;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// The outcome of the fast path.
 pub(super) enum Incoming {
@@ -26,9 +28,8 @@ impl Turn<'_> {
     /// Issues the incoming requests if nothing goes before them and each is one command for all of
     /// its data. Those that find no tag, or that come after a request that was not issued, join the
     /// backlog in their order.
-    #[inline(always)]
     pub(super) fn issue_incoming<D: Driver + ?Sized>(&mut self, driver: &mut D) -> Incoming {
-        let (now, hctx) = (self.now, &mut *self.hctx);
+        let hctx = &mut *self.hctx;
         if hctx.incoming.is_empty() {
             return Incoming::Waiting;
         }
@@ -36,67 +37,9 @@ impl Turn<'_> {
             hctx.keep_incoming();
             return Incoming::Waiting;
         }
-        let iostats = hctx.policy.iostats;
-        hctx.begin_incoming(now);
-        let (mut outcome, mut nr_issued, mut nr_begun) = (Incoming::Issued, 0_u32, 0_u32);
-        while let Some(mut rq) = hctx.incoming.pop() {
-            // A flush has no data.
-            let is_write = rq.op != Op::Read;
-            if is_write {
-                hctx.retries.writes().count_write(hctx.count_at);
-            }
-            // A1: the full rules decide whether a retry holds the request back.
-            let tag = if hctx.retries.any() { None } else { hctx.tags.get(0) };
-            let Some(tag) = tag else {
-                hctx.put_back(rq, is_write);
-                outcome = Incoming::Waiting;
-                break;
-            };
-            let slot = &mut hctx.table[tag.index()];
-            assert!(slot.state == SlotState::Idle, "no tag is live twice");
-            (rq.tagged_ns, rq.issued_ns) = (now, now);
-            if iostats {
-                hctx.counters.tag.record_span(rq.unplugged_ns, now);
-            }
-            // For `may_retry`: see `Turn::issue`.
-            if is_write && (rq.nr_bios > 1 || !hctx.limits.exact_counts) {
-                rq.issued_after = hctx.retries.moment(hctx.count_at, &hctx.writes);
-            }
-            let answer =
-                driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), hctx.incoming.is_empty());
-            if is_write {
-                hctx.retries.writes().write_is_out(hctx.count_at);
-                if answer.is_accepted() {
-                    let ranges = rq.ranges(&hctx.splits);
-                    ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
-                }
-            }
-            let state = match answer {
-                Issue::Queued => SlotState::Issued,
-                Issue::Begun => {
-                    nr_begun += 1;
-                    SlotState::Begun
-                }
-                Issue::Busy | Issue::Failed(_) => {
-                    outcome = self.refused(tag, rq, answer);
-                    break;
-                }
-            };
-            rq.was_issued = true;
-            if rq.nr_bios > hctx.bios_per_request_max {
-                hctx.bios_per_request_max = rq.nr_bios;
-            }
-            slot.state = state;
-            let before = slot.rq.replace(rq);
-            // Also spares the common case a call that drops it.
-            assert!(before.is_none(), "an idle tag has no request");
-            nr_issued += 1;
-        }
-        self.hctx.note_incoming(now, nr_issued, nr_begun);
+        let (outcome, nr_issued) = hctx.issue_plain(driver, self.now, self.gates, self.ended);
         if !matches!(outcome, Incoming::Issued) {
             self.has_issued |= nr_issued > 0;
-            self.hctx.incoming.reverse();
-            self.hctx.keep_incoming();
         }
         outcome
     }
@@ -112,6 +55,119 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
+    /// Issues incoming requests that nothing goes before, each of which is one command for all of
+    /// its data. There is at least one. Also returns how many were issued.
+    #[inline(always)]
+    pub(super) fn issue_plain<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> (Incoming, u32) {
+        if self.nr_in_flight == 0 {
+            (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
+        }
+        if self.incoming.len() > 1 {
+            return self.issue_several(driver, now, gates, ended);
+        }
+        let Some(rq) = self.incoming.pop() else { return (Incoming::Issued, 0) };
+        match self.issue_one(driver, rq, now, gates, ended) {
+            Ok(state) => {
+                self.note_incoming(now, 1, (state == SlotState::Begun).into());
+                (Incoming::Issued, 1)
+            }
+            Err(outcome) => {
+                self.keep_incoming();
+                (outcome, 0)
+            }
+        }
+    }
+
+    // A loop of its own needs fewer registers.
+    #[inline(never)]
+    fn issue_several<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> (Incoming, u32) {
+        // The oldest is taken from the end.
+        self.incoming.reverse();
+        let (mut outcome, mut nr_issued, mut nr_begun) = (Incoming::Issued, 0_u32, 0_u32);
+        while let Some(rq) = self.incoming.pop() {
+            match self.issue_one(driver, rq, now, gates, ended) {
+                Ok(state) => nr_begun += u32::from(state == SlotState::Begun),
+                Err(refused) => {
+                    outcome = refused;
+                    break;
+                }
+            }
+            nr_issued += 1;
+        }
+        self.note_incoming(now, nr_issued, nr_begun);
+        if !matches!(outcome, Incoming::Issued) {
+            self.incoming.reverse();
+            self.keep_incoming();
+        }
+        (outcome, nr_issued)
+    }
+
+    /// Issues a request. Returns the state of its tag, or why it was not issued. It has then ended,
+    /// waits for the driver, or is incoming again.
+    #[inline(always)]
+    fn issue_one<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        mut rq: Request,
+        now: u64,
+        gates: Gates,
+        ended: &mut Vec<Box<QueuedBio>>,
+    ) -> Result<SlotState, Incoming> {
+        // A flush has no data.
+        let is_write = rq.op != Op::Read;
+        if is_write {
+            self.retries.writes().count_write(self.count_at);
+        }
+        // A1: the full rules decide whether a retry holds the request back.
+        let tag = if self.retries.any() { None } else { self.tags.get(0) };
+        let Some(tag) = tag else {
+            self.put_back(rq, is_write);
+            return Err(Incoming::Waiting);
+        };
+        let slot = &mut self.table[tag.index()];
+        assert!(slot.state == SlotState::Idle, "no tag is live twice");
+        (rq.tagged_ns, rq.issued_ns) = (now, now);
+        if self.policy.iostats {
+            self.counters.tag.record_span(rq.unplugged_ns, now);
+        }
+        // For `may_retry`: see `Turn::issue`.
+        if is_write && (rq.nr_bios > 1 || !self.limits.exact_counts) {
+            rq.issued_after = self.retries.moment(self.count_at, &self.writes);
+        }
+        let answer = driver.queue_rq(&IssuedRequest::of_plain(&rq, tag), self.incoming.is_empty());
+        if is_write {
+            self.retries.writes().write_is_out(self.count_at);
+            if answer.is_accepted() {
+                let ranges = rq.ranges(&self.splits);
+                ranges.for_each(|(start, len)| self.writes.push(start, len, tag));
+            }
+        }
+        let Some(state) = SlotState::of_accepted(answer) else {
+            return Err(self.turn_at(now, gates, ended).refused(tag, rq, answer));
+        };
+        rq.was_issued = true;
+        if rq.nr_bios > self.bios_per_request_max {
+            self.bios_per_request_max = rq.nr_bios;
+        }
+        slot.state = state;
+        let before = slot.rq.replace(rq);
+        // Also spares the common case a call that drops it.
+        assert!(before.is_none(), "an idle tag has no request");
+        Ok(state)
+    }
+
     /// Returns whether nothing goes before the incoming requests.
     #[inline(always)]
     fn are_incoming_first(&self) -> bool {
@@ -121,18 +177,6 @@ impl HardwareContext {
             && self.admission.is_none()
             && self.policy.kick != KickPolicy::PerRequest
             && !self.device.is_failed()
-    }
-
-    /// Prepares the issue of incoming requests.
-    #[inline(always)]
-    fn begin_incoming(&mut self, now: u64) {
-        // The oldest is taken from the end.
-        if self.incoming.len() > 1 {
-            self.incoming.reverse();
-        }
-        if self.nr_in_flight == 0 {
-            (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
-        }
     }
 
     /// Counts incoming requests that were issued. The I/O of `nr_begun` of them is made by threads.

@@ -9,6 +9,7 @@ mod dispatch;
 mod flush;
 mod incoming;
 mod timeout;
+mod turn;
 
 pub use device::{Backing, DeviceState};
 pub use timeout::{LateRequest, LateRequests, LateStage};
@@ -90,6 +91,8 @@ pub struct HardwareContext {
     bios_per_request_max: u32,
     /// The number of requests at the driver that another command follows.
     nr_with_more_commands: u32,
+    /// No full rules are needed (`turn.rs`). Set by full turns.
+    is_plain: bool,
     /// The next turn reaps even if nothing is in flight.
     reap_kick: bool,
     /// A waiting thread was kicked and has not returned yet (K8).
@@ -259,6 +262,7 @@ impl HardwareContext {
             nr_begun: 0,
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
+            is_plain: false,
             reap_kick: false,
             is_kicked: false,
             nr_uncommitted: 0,
@@ -276,63 +280,7 @@ impl HardwareContext {
     /// nothing until that thread has returned. Then one reaps even if nothing is in flight, because
     /// the driver may still hold the kick's completion (K8).
     pub fn note_kick(&mut self) {
-        self.is_kicked = true;
-    }
-
-    /// Does everything that can be done now, in one fixed order: reaps the driver's completions and
-    /// ends their bios, issues waiting requests, oldest first, while tags last, and commits the
-    /// batch. Bios that ended are appended to `ended` in the order of their ends.
-    ///
-    /// This function is the only driving order. Every user of a context calls it, with any clock.
-    #[inline]
-    pub fn turn<D: Driver + ?Sized>(
-        &mut self,
-        driver: &mut D,
-        now: u64,
-        gates: Gates,
-        commit: Commit,
-        ended: &mut Vec<Box<QueuedBio>>,
-    ) -> Turned {
-        let ended_before = ended.len();
-        if self.is_kicked && gates.reap {
-            (self.is_kicked, self.reap_kick) = (false, true);
-        }
-        let mut turn = Turn { hctx: self, now, gates, ended, has_issued: false };
-        turn.reap(driver);
-        if gates.reap {
-            turn.check_timeouts(driver);
-        }
-        turn.wake();
-        turn.begin_dispatch();
-        let incoming = turn.issue_incoming(driver);
-        let is_all_issued = turn.dispatch(driver, incoming);
-        let has_issued = is_all_issued || turn.has_issued;
-        let is_due = match commit {
-            Commit::Now => true,
-            Commit::Later => false,
-            // A wait in the driver does not end with a request that a thread makes itself, and
-            // may not end with one that was given up.
-            Commit::Unless(nr) => {
-                let nr_others = self.nr_begun + self.timeouts.nr_given_up();
-                self.nr_in_flight.saturating_sub(nr_others + self.nr_uncommitted) < nr
-            }
-        };
-        if is_due {
-            self.commit(driver);
-        }
-        self.counters.turns.add(1);
-        if !has_issued && ended.len() == ended_before {
-            self.counters.empty_turns.add(1);
-        }
-        let has_waiting = !is_all_issued && self.has_waiting();
-        // The thread that a flush is left to moves it on.
-        let work_left = has_waiting && !self.flush.is_newly_left();
-        Turned {
-            nr_in_flight: self.nr_awaited(),
-            work_left: work_left || !self.outside.is_empty(),
-            is_drained: self.nr_awaited() == 0 && !has_waiting,
-            next_at_ns: self.next_at_ns(gates),
-        }
+        (self.is_kicked, self.is_plain) = (true, false);
     }
 
     /// Returns how many requests at the driver were not given up (H5).
@@ -457,6 +405,7 @@ impl HardwareContext {
                 nr_whole += rq.nr_bios;
             }
         }
+        assert!(!self.is_plain || self.check_plain(), "the code that ends it clears the flag");
         let (nr_split, parts) = self.splits.count();
         assert_eq!(parts, nr_parts, "parts are counted");
         (nr_whole + nr_split) as usize

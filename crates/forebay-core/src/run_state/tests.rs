@@ -26,6 +26,21 @@ fn the_token_is_held_once_and_a_mark_costs_one_more_turn() {
 }
 
 #[test]
+fn only_an_idle_context_is_taken_as_idle() {
+    let state = RunState::new();
+    for gate in [Gate::Quiesced, Gate::Stopped, Gate::Frozen] {
+        state.close(gate);
+        assert!(!state.try_take_idle(), "{gate:?} is closed");
+        state.open(gate);
+    }
+    assert!(!leading().try_take_idle() && !running().try_take_idle());
+    assert!(state.try_take_idle() && !state.try_take_idle());
+    assert!(state.is_running() && state.gates() == Gates::OPEN);
+    assert!(!state.run() && !state.release() && state.release());
+    assert!(state.try_take_idle(), "no mark is left over");
+}
+
+#[test]
 fn one_leads_until_it_resigns() {
     let state = leading();
     assert!(state.has_leader() && !state.try_lead() && !state.is_running());

@@ -112,7 +112,7 @@ pub trait Context {
 }
 
 /// Releases the token; or keeps it if something was published meanwhile: then a turn is due.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn release<C: Context>(at: &mut C, token: C::Token) -> Option<C::Token> {
     release_by(at, token, RunState::release)
@@ -128,14 +128,14 @@ pub fn release_to_wait<C: Context>(at: &mut C, token: C::Token) -> Option<C::Tok
 
 /// Releases the token by `change`, which returns whether the run state allowed it. Returns the
 /// token if it did not.
-#[inline]
+#[inline(always)]
 fn release_by<C: Context>(
     at: &mut C,
     mut token: C::Token,
     change: impl FnOnce(&RunState) -> bool,
 ) -> Option<C::Token> {
-    if at.runs_wakers(&token) && at.withdraw_own_call(&mut token) {
-        at.turn(&mut token, Commit::Now);
+    if at.runs_wakers(&token) {
+        token = withdraw_and_turn(at, token);
     }
     if !change(at.run_state()) {
         return Some(token);
@@ -144,8 +144,17 @@ fn release_by<C: Context>(
     None
 }
 
+/// Withdraws the request that was left to this thread, before wakers run.
+#[cold]
+fn withdraw_and_turn<C: Context>(at: &mut C, mut token: C::Token) -> C::Token {
+    if at.withdraw_own_call(&mut token) {
+        at.turn(&mut token, Commit::Now);
+    }
+    token
+}
+
 /// Releases the token; runs turns first as long as something is published meanwhile.
-#[inline]
+#[inline(always)]
 pub fn finish<C: Context>(at: &mut C, token: C::Token) {
     at.step(Step::Finished);
     if let Some(kept) = release(at, token) {

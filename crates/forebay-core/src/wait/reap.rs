@@ -67,10 +67,10 @@ pub fn reap<R: Reaper>(queue: &mut R, min: usize, max: usize) -> usize {
     let nr_ready = queue.nr_ready();
     if nr_ready < max && (nr_ready < min || min == 0) && queue.can_turn() {
         unplug_and_wait(queue, min);
-    } else {
-        queue.skip_turn();
+        return queue.nr_ready().min(max);
     }
-    queue.nr_ready().min(max)
+    queue.skip_turn();
+    nr_ready.min(max)
 }
 
 /// Unplugs and turns at least once. Waits until `min` bios are ready or none is left in the layer.

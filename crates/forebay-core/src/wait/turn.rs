@@ -19,6 +19,13 @@ pub trait Turning {
     /// Returns the run state of the context.
     fn run_state(&self) -> &RunState;
 
+    /// Returns the permissions of the turn ([`RunState::gates`]). Read after the token was taken,
+    /// or by the change that took it.
+    #[inline]
+    fn gates(&self) -> Gates {
+        self.run_state().gates()
+    }
+
     /// Returns whether other threads may wait for bios of the context, one of them as its leader.
     fn is_shared(&self) -> bool;
 
@@ -107,10 +114,11 @@ pub trait Turning {
 
 /// Runs one turn: accepts new requests, makes all possible progress, delivers the ended bios, and
 /// kicks the leader if it has to act. The caller holds the token.
-#[inline]
+// Always inlined: the steps of a runtime decide how much of it is left.
+#[inline(always)]
 pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     at.begin();
-    let gates = at.run_state().gates();
+    let gates = at.gates();
     let gates = Gates {
         enter: gates.enter || plants!(EnterFrozen),
         dispatch: gates.dispatch || plants!(DispatchQuiesced),

@@ -129,6 +129,40 @@ fn a_poller_takes_nothing_away() {
     check(2, Some(4), steps);
 }
 
+/// The owner of an idle context takes the token with all gates open, and does not read them again.
+/// Once the thread that closes a gate has found the token free, no such turn is in progress (R5),
+/// and the effects of the last turn are visible. A closed gate is never taken for an open one.
+#[test]
+fn an_idle_context_is_taken_with_its_gates_open() {
+    fn turn_as_owner(hctx: &Hctx) {
+        if !hctx.state.try_take_idle() {
+            return hctx.run();
+        }
+        assert_eq!(hctx.holders.fetch_add(1, Relaxed), 0, "two hold the token");
+        if hctx.inbox[0].load(Relaxed) == 1 {
+            assert_eq!(hctx.silent.load(Relaxed), 0, "dispatched behind a closed gate");
+            hctx.inbox[0].store(0, Relaxed);
+            // A point where loom may run other threads.
+            thread::yield_now();
+            assert_eq!(hctx.silent.load(Relaxed), 0, "dispatched behind a closed gate");
+            assert_eq!(hctx.dispatched[0].fetch_add(1, Relaxed), 0, "dispatched twice");
+        }
+        hctx.holders.fetch_sub(1, Relaxed);
+        if !hctx.state.release() {
+            hctx.turn_until(|| hctx.state.release());
+        }
+    }
+    let own: fn(&Hctx) = |hctx| {
+        hctx.inbox[0].store(1, Relaxed);
+        turn_as_owner(hctx);
+        turn_as_owner(hctx);
+    };
+    let close: fn(&Hctx) = |hctx| hctx.close_then_open(Gate::Quiesced);
+    check(1, None, Box::leak(Box::new([own, close])));
+    let close: fn(&Hctx) = |hctx| hctx.close_then_open(Gate::Stopped);
+    check(1, None, Box::leak(Box::new([own, close])));
+}
+
 /// A thread that gets the token, by any method, sees everything that the last holder did, before it
 /// reads anything else.
 #[test]

@@ -102,4 +102,8 @@ impl Driver for NullDriver {
     fn has_ready(&self) -> bool {
         !self.done.is_empty()
     }
+
+    fn makes_syscalls(&self) -> bool {
+        false
+    }
 }

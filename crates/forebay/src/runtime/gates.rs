@@ -4,7 +4,7 @@
 //! steps.
 
 use crate::error::FreezeError;
-use crate::runtime::hctx::Hctx;
+use crate::runtime::hctx::{Hctx, SHARED};
 use crate::runtime::primitive::{self, lock, thread};
 use crate::runtime::shared::Shared;
 use forebay_core::wait::{self, Gated, Holds};
@@ -98,6 +98,13 @@ impl Gated for Gates<'_> {
 
     fn cancel_runs(&self, at: usize) {
         self.hctx(at).cancel_runs();
+        // In a child of a fork the lock may be held by a thread that does not exist there.
+        if at == SHARED
+            && let Some(twins) = self.shared.twins()
+            && !self.shared.is_foreign()
+        {
+            twins.cancel_runs();
+        }
     }
 
     fn is_foreign(&self) -> bool {

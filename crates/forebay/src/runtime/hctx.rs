@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod at;
+mod own_turn;
 mod pool;
 mod tags;
 mod token;
@@ -15,7 +16,6 @@ use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
-use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
@@ -54,8 +54,6 @@ pub(crate) struct Hctx {
     /// Delayed run of a shared context with a busy driver, and the deadline. Set by the token
     /// holder, and run by the leader.
     pub(crate) timers: Timers,
-    /// Present in a shared context under `run_queue=always`.
-    pub(crate) run_work: Option<Arc<RunWork>>,
     /// Whether turns need the current time.
     is_timed: bool,
     inbox: BioStack,
@@ -100,6 +98,8 @@ pub(crate) struct Inner {
     leaves_own_calls: bool,
     /// Other threads or disks may wait for tags of the context.
     serves_tag_waits: bool,
+    /// The driver makes system calls.
+    counts_syscalls: bool,
 }
 
 impl Inner {
@@ -108,8 +108,18 @@ impl Inner {
         let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
         let leaves_own_calls = waiter.leaves_own_calls();
         let serves_tag_waits = core.has_lines();
-        let pool = None;
-        Inner { core, driver, waiter, ended, pool, lists, leaves_own_calls, serves_tag_waits }
+        let counts_syscalls = driver.makes_syscalls();
+        Inner {
+            core,
+            driver,
+            waiter,
+            ended,
+            pool: None,
+            lists,
+            leaves_own_calls,
+            serves_tag_waits,
+            counts_syscalls,
+        }
     }
 
     /// Sets the context's share of the tags of a set that other disks use.
@@ -128,7 +138,6 @@ impl Hctx {
             run: RunState::new(),
             is_shared,
             timers: Timers::new(),
-            run_work: None,
             is_timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
@@ -147,13 +156,14 @@ impl Hctx {
         if inner.as_ref().is_some_and(|inner| inner.core.has_lines()) {
             self.tags.reserve();
         }
-        let token = self.try_take().expect("no other thread uses a context without an inner part");
+        let is_ours = !self.origin.is_elsewhere() && self.run.try_take();
+        assert!(is_ours, "no other thread uses a context whose inner part changes");
+        self.counters.count_run();
         // Relaxed, here and in the readers: a count.
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
-        let kept = wait::release(&mut At::new(self), token);
-        assert!(kept.is_none(), "no other thread uses a context without an inner part");
+        assert!(self.run.release(), "no other thread uses a context whose inner part changes");
         before
     }
 
@@ -239,12 +249,6 @@ impl Hctx {
     /// Cancels the delayed runs of a context that was stopped or quiesced (R4).
     pub(crate) fn cancel_runs(&self) {
         self.timers.cancel_delayed_run();
-        // In a child of a fork the lock may be held by a thread that does not exist there.
-        if let Some(work) = &self.run_work
-            && !self.origin.is_elsewhere()
-        {
-            work.cancel();
-        }
     }
 
     /// Publishes requests for the token holder. The caller calls [`Hctx::run`] afterwards.

@@ -105,6 +105,24 @@ impl Ready {
         self.nr_mailed += (self.ended.len() - before) as u64;
     }
 
+    /// Returns how many bios are in the list that turns of this thread append to.
+    #[inline]
+    pub(crate) fn nr_ended(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Returns that list, for a turn that appends to it.
+    #[inline]
+    pub(crate) fn ended_mut(&mut self) -> &mut Vec<Box<QueuedBio>> {
+        &mut self.ended
+    }
+
+    /// Returns whether bios of other owners were appended after the first `nr`.
+    #[inline]
+    pub(crate) fn has_others_since(&self, nr: usize) -> bool {
+        self.ended.get(nr..).is_some_and(|new| new.iter().any(|bio| bio.owner() != self.owner))
+    }
+
     /// Takes all of `bios` if all of them belong to the queue.
     #[inline]
     pub(crate) fn take_all(&mut self, bios: &mut Vec<Box<QueuedBio>>) -> bool {

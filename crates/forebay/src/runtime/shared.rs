@@ -13,15 +13,14 @@ use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
 use crate::runtime::primitive::thread as runtime_thread;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
-use crate::runtime::run_queue::{self, RunWork};
-use crate::runtime::run_worker::{self, Worker};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
+use crate::runtime::twins::Twins;
 use crate::runtime::{leak, quarantine};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
     Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,
-    RunQueuePolicy, TagSet,
+    TagSet,
 };
 use std::fmt;
 use std::io;
@@ -54,11 +53,8 @@ pub(crate) struct Shared {
     /// The service thread or an event loop makes progress on the shared context. Never cleared. Set
     /// under the lock of `service`.
     is_driven: AtomicBool,
-    /// The worker thread of a disk with `run_queue=always`.
-    worker: Option<Worker>,
-    /// Number of threads in a section of this device (`kick=per-device`). The value is never read:
-    /// only the cost of maintaining it matters.
-    nr_sections: Mutex<u32>,
+    /// Present if the disk emulates an earlier system.
+    twins: Option<Box<Twins>>,
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
@@ -93,14 +89,12 @@ impl Shared {
         let queue = queue.map_err(|source| device.refusal(source))?;
         device.check_for_errors(state.durability());
         let waiter = Arc::clone(&queue.waiter);
-        let works = info.policy.run_queue == RunQueuePolicy::Always;
-        let run_work = works.then(Arc::<RunWork>::default);
-        let mut hctxs: Vec<_> = (0..nr_hctxs as usize)
+        let twins = Twins::of(&info.policy);
+        let hctxs: Vec<_> = (0..nr_hctxs as usize)
             .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin))
             .collect();
-        hctxs[SHARED].run_work.clone_from(&run_work);
-        let queue = match &run_work {
-            Some(work) => run_queue::rearming(queue, work),
+        let queue = match &twins {
+            Some(twins) => twins.wrap(queue),
             None => queue,
         };
         let mut shared = Shared {
@@ -115,8 +109,7 @@ impl Shared {
             service: Mutex::default(),
             keeps_service: with_service,
             is_driven: AtomicBool::new(with_service),
-            worker: None,
-            nr_sections: Mutex::default(),
+            twins,
             late: Arc::default(),
             holds: Mutex::default(),
             state,
@@ -133,9 +126,8 @@ impl Shared {
             let started = started.map_err(|source| OpenError::Service { source })?;
             shared.service = Mutex::new(Some(started));
         }
-        if let Some(work) = &run_work {
-            let started = run_worker::start(&shared.hctxs, work);
-            shared.worker = Some(started.map_err(|source| OpenError::Worker { source })?);
+        if let Some(twins) = &mut shared.twins {
+            twins.start(&shared.hctxs).map_err(|source| OpenError::Worker { source })?;
         }
         let shared = Arc::new(shared);
         if let Some(pool) = tags {
@@ -160,15 +152,9 @@ impl Shared {
         token.finish();
     }
 
-    /// `kick=per-device`: records a turn in a section; `is_first` for the first turn of the
-    /// section.
-    pub(crate) fn note_section(&self, is_first: bool) {
-        *lock(&self.nr_sections) += u32::from(is_first);
-    }
-
-    /// Records the end of a thread's section under `kick=per-device`.
-    pub(crate) fn end_section(&self) {
-        *lock(&self.nr_sections) -= 1;
+    /// Returns the state of a disk that emulates an earlier system.
+    pub(crate) fn twins(&self) -> Option<&Twins> {
+        self.twins.as_deref()
     }
 
     fn new_core(&self, at: usize, tags: Arc<TagSet>) -> HardwareContext {
@@ -262,8 +248,7 @@ impl Shared {
             tag_sleeps += hctx.nr_tag_sleeps();
             tag_rescues += hctx.nr_tag_rescues();
         }
-        let run_work = self.hctxs[SHARED].run_work.as_ref();
-        let run_queue = run_work.map_or_else(Default::default, |work| work.stats());
+        let run_queue = self.twins().map_or_else(Default::default, Twins::run_stats);
         DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, tag_rescues, run_queue }
     }
 
@@ -433,11 +418,11 @@ impl Drop for Shared {
         if self.is_foreign() {
             // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));
-            std::mem::forget(self.worker.take());
+            std::mem::forget(self.twins.take());
             return std::mem::forget(std::mem::take(&mut self.service));
         }
-        if let Some(worker) = self.worker.take() {
-            worker.end();
+        if let Some(twins) = &mut self.twins {
+            twins.end();
         }
         let service = lock(&self.service).take();
         if let Some(service) = service {

@@ -14,6 +14,7 @@ use crate::runtime::hctx::{SHARED, await_admitted};
 use crate::runtime::shared::Shared;
 use forebay_core::{Defer, PlugPolicy, UnplugCause};
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ struct ThreadState {
     deferred: Defer<Deferred>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
+    /// The thread is ending: it keeps no state any more.
+    is_over: Cell<bool>,
 }
 
 /// A deferred commit. It keeps the thread's state of the disk alive (D7).
@@ -46,20 +49,21 @@ impl PartialEq for Deferred {
     }
 }
 
-impl Drop for ThreadState {
+/// Ends the state of its thread when it is dropped.
+struct EndOfThread(());
+
+impl Drop for EndOfThread {
     fn drop(&mut self) {
-        self.newest.take();
-        self.plugged.take();
-        drop(self.deferred.detach());
-        for ctx in self.ctxs.take() {
-            ctx.retire();
-        }
+        THREAD.with(|thread| thread.end());
     }
 }
 
 thread_local! {
-    static THREAD: ThreadState = const {
-        ThreadState {
+    /// Registered by the first disk that the thread uses ([`keep`]).
+    static END: EndOfThread = const { EndOfThread(()) };
+    /// Without a destructor of its own: each access would check whether that has run.
+    static THREAD: ManuallyDrop<ThreadState> = const {
+        ManuallyDrop::new(ThreadState {
             level: Cell::new(0),
             newest: Cell::new(None),
             plugged: RefCell::new(Vec::new()),
@@ -67,20 +71,28 @@ thread_local! {
             has_levels: Cell::new(false),
             deferred: Defer::new(),
             ctxs: RefCell::new(Vec::new()),
-        }
+            is_over: Cell::new(false),
+        })
     };
+}
+
+/// Calls `work` with the state of this thread. Returns `None` if the thread is ending and keeps no
+/// state.
+#[inline]
+fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
+    THREAD.with(|thread| (!thread.is_over.get()).then(|| work(thread)))
 }
 
 /// Returns the number of open plugs of this thread.
 #[inline]
 pub(crate) fn level() -> u32 {
-    THREAD.try_with(|thread| thread.level.get()).unwrap_or(0)
+    THREAD.with(|thread| thread.level.get())
 }
 
 /// Opens a plug, which is a section as well.
 #[inline]
 pub(crate) fn begin_plug() {
-    let _ = THREAD.try_with(|thread| {
+    let _ = with_state(|thread| {
         thread.level.set(thread.level.get() + 1);
         thread.deferred.begin();
     });
@@ -89,7 +101,7 @@ pub(crate) fn begin_plug() {
 /// Ends the innermost plug.
 #[inline(never)]
 pub(crate) fn end_plug() {
-    let _ = THREAD.try_with(|thread| {
+    let _ = with_state(|thread| {
         match thread.level.replace(thread.level.get() - 1) {
             1 => {
                 let is_last_section = thread.deferred.nesting() == 1;
@@ -109,15 +121,31 @@ pub(crate) fn end_plug() {
 
 /// Opens a section.
 pub(crate) fn begin_section() {
-    let _ = THREAD.try_with(|thread| thread.deferred.begin());
+    let _ = with_state(|thread| thread.deferred.begin());
 }
 
 /// Ends the innermost section. If it is the outermost, makes the deferred commits.
 pub(crate) fn end_section() {
-    let _ = THREAD.try_with(ThreadState::end_section);
+    let _ = with_state(ThreadState::end_section);
 }
 
 impl ThreadState {
+    /// Ends the state, with the thread.
+    #[cold]
+    fn end(&self) {
+        self.is_over.set(true);
+        self.level.set(0);
+        while self.deferred.is_nested() {
+            self.deferred.end();
+        }
+        self.newest.take();
+        self.plugged.take();
+        drop(self.deferred.detach());
+        for ctx in self.ctxs.take() {
+            ctx.retire();
+        }
+    }
+
     /// Removes a disk from the plug, the newest first.
     #[inline]
     fn pop_plugged(&self) -> Option<Rc<Ctx>> {
@@ -168,7 +196,7 @@ impl ThreadState {
 /// Returns the number of open sections of this thread.
 #[inline]
 pub(crate) fn nr_sections() -> u32 {
-    THREAD.try_with(|thread| thread.deferred.nesting()).unwrap_or(0)
+    THREAD.with(|thread| thread.deferred.nesting())
 }
 
 /// Defers the commit of a context to the end of the section, or to the next wait. Returns false if
@@ -177,7 +205,7 @@ pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
     let put_off = |thread: &ThreadState| {
         thread.deferred.put_off(Deferred(Rc::clone(ctx)));
     };
-    THREAD.try_with(put_off).is_ok()
+    with_state(put_off).is_some()
 }
 
 /// Makes the deferred commits (D4). If the thread is about to wait (D5), makes all of them, except
@@ -188,9 +216,7 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
     }
     let mut kept = Vec::new();
     loop {
-        let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.detach()) else {
-            return;
-        };
+        let Some(mut calls) = with_state(|thread| thread.deferred.detach()) else { return };
         let is_last = calls.is_empty();
         for Deferred(ctx) in calls.drain(..) {
             if cause != UnplugCause::Wait && ctx.commits_at_wait() {
@@ -200,7 +226,7 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
             let is_waiter = waiter.is_some_and(|waiter| std::ptr::eq(waiter, &*ctx));
             ctx.commit_deferred(is_waiter);
         }
-        let _ = THREAD.try_with(|thread| thread.deferred.give_back(calls));
+        let _ = with_state(|thread| thread.deferred.give_back(calls));
         if is_last {
             break;
         }
@@ -212,12 +238,12 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
 
 #[inline]
 fn is_nothing_deferred() -> bool {
-    THREAD.try_with(|thread| thread.deferred.is_empty()).unwrap_or(true)
+    with_state(|thread| thread.deferred.is_empty()).unwrap_or(true)
 }
 
 /// Records that this thread uses a disk with `plug=per-level`.
 pub(crate) fn use_levels() {
-    let _ = THREAD.try_with(|thread| thread.has_levels.set(true));
+    let _ = with_state(|thread| thread.has_levels.set(true));
 }
 
 /// Records that a disk has bios in this thread's plug.
@@ -234,7 +260,7 @@ pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
 /// Unplugs everything. For `waiter`, which waits for its own bios next, leaves the turn to the
 /// caller.
 pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
-    let _ = THREAD.try_with(|thread| {
+    let _ = with_state(|thread| {
         while let Some(ctx) = thread.pop_plugged() {
             match waiter {
                 Some(waiter) if std::ptr::eq(waiter, &*ctx) => ctx.detach(cause),
@@ -251,13 +277,13 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
 /// Ends an inner plug: under `per-level`, unplugs the bios that were queued on its level.
 #[inline(never)]
 fn unplug_level(level: u32) {
-    let Ok(mut ctxs) = THREAD.try_with(ThreadState::take_plugged) else { return };
+    let Some(mut ctxs) = with_state(ThreadState::take_plugged) else { return };
     ctxs.retain(|ctx| {
         let goes = ctx.plug_policy() == PlugPolicy::PerLevel;
         !goes || ctx.unplug(UnplugCause::Level, level, false)
     });
     // A waker may have plugged bios of other disks meanwhile.
-    let _ = THREAD.try_with(|thread| {
+    let _ = with_state(|thread| {
         ctxs.extend(thread.take_plugged());
         thread.add_plugged(ctxs);
     });
@@ -296,23 +322,25 @@ pub(crate) fn shared_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
 }
 
 fn find(shared: &Arc<Shared>, fits: impl Fn(&Ctx) -> bool) -> Option<Rc<Ctx>> {
-    let known = THREAD.try_with(|thread| {
+    let known = with_state(|thread| {
         let ctxs = thread.ctxs.borrow();
         ctxs.iter().find(|ctx| ctx.is_of(shared) && fits(ctx)).map(Rc::clone)
     });
-    known.ok().flatten()
+    known.flatten()
 }
 
 /// Keeps the state until the thread ends. A thread that is ending keeps nothing, and gives its
 /// owned context up at once.
 fn keep(shared: &Arc<Shared>, ctx: Rc<Ctx>) -> Rc<Ctx> {
-    let kept = THREAD.try_with(|thread| {
+    // The end of the thread is registered first. That fails if it has come.
+    let _ = END.try_with(|_| ());
+    let kept = with_state(|thread| {
         let mut ctxs = thread.ctxs.borrow_mut();
         // Drop the state of disks that were closed meanwhile.
         ctxs.retain(|ctx| ctx.is_live());
         ctxs.push(Rc::clone(&ctx));
     });
-    if kept.is_err() && ctx.hctx() != SHARED {
+    if kept.is_none() && ctx.hctx() != SHARED {
         assert!(ctx.is_of(shared));
         ctx.retire();
     }
@@ -324,5 +352,5 @@ pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
     let owns = |thread: &ThreadState| {
         thread.ctxs.borrow().iter().any(|ctx| ctx.is_of(shared) && ctx.hctx() == at)
     };
-    THREAD.try_with(owns).unwrap_or(false)
+    with_state(owns).unwrap_or(false)
 }

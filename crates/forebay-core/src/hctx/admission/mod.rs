@@ -68,10 +68,12 @@ impl HardwareContext {
     #[inline]
     pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
+            self.is_plain = false;
             self.nowait.push_back(rq);
         } else if enter && (self.outside.is_empty() || plants!(PassOutside)) {
             self.let_in(rq);
         } else {
+            self.is_plain = false;
             self.outside.push_back(rq);
         }
     }
@@ -80,7 +82,9 @@ impl HardwareContext {
     #[inline]
     pub(super) fn let_in(&mut self, rq: Request) {
         let Some(admission) = &mut self.admission else {
-            self.has_special |= !rq.is_whole_data();
+            let is_special = !rq.is_whole_data();
+            self.has_special |= is_special;
+            self.is_plain &= !is_special;
             return self.incoming.push(rq);
         };
         if rq.steps.current() == Some(Steps::PRE) {
@@ -95,8 +99,18 @@ impl HardwareContext {
     }
 
     /// Accepts all outgoing requests of a software queue, as [`accept`](Self::accept) does for one.
-    #[inline]
+    #[inline(always)]
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
+        let is_usual = enter && self.is_plain && !ctx.has_special();
+        if is_usual && self.incoming.is_empty() {
+            ctx.move_outgoing(&mut self.incoming);
+        } else {
+            self.accept_all(ctx, enter);
+        }
+    }
+
+    #[inline(never)]
+    fn accept_all(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
         let is_empty = self.outside.is_empty() && self.incoming.is_empty();
         if enter && is_empty && !ctx.has_special() && self.admission.is_none() {
             ctx.move_outgoing(&mut self.incoming);

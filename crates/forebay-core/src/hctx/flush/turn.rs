@@ -99,33 +99,13 @@ impl Turn<'_> {
     fn wanted(&mut self, rq: &Request) -> Wanted {
         if rq.steps.current() == Some(Steps::POST) {
             let is_in_doubt = rq.head(&self.hctx.splits).is_in_doubt;
-            return Wanted::Point(self.ended_point(is_in_doubt));
+            return Wanted::Point(self.hctx.ended_point(is_in_doubt));
         }
         let newest = self.hctx.device.durability.point();
         match is_up_to(rq) {
             true => Wanted::All(rq.start.min(newest)),
             false => Wanted::All(newest),
         }
-    }
-
-    /// Returns the durable point of writes that end now.
-    ///
-    /// All completions of one reap share a number: all of them had completed at the device before
-    /// it was drawn.
-    pub(in crate::hctx) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
-        let HardwareContext { flush, device, .. } = &mut *self.hctx;
-        if is_in_doubt {
-            return device.durability.doubtful_writes_end();
-        }
-        if flush.batch_point == 0 || !flush.is_reaping {
-            flush.batch_point = device.durability.writes_end();
-            if device.durability.nr_failures() != flush.nr_failures {
-                // A flush has failed in another context since this turn began, and may not cover
-                // these.
-                flush.batch_point = device.durability.doubtful_writes_end();
-            }
-        }
-        flush.batch_point
     }
 
     /// Issues a flush before other requests, if one is due. Returns whether the other requests have
@@ -319,27 +299,7 @@ impl Turn<'_> {
         if status == BlockStatus::Offline {
             device.fail();
         }
-        self.look_for_failures();
-    }
-
-    /// Checks whether a flush has failed, here or in another context. If so, the writes of this
-    /// context at the device may be lost like those that had ended. Their data may be in the cache,
-    /// with the completion on its way, or be the part of a bio that was done first.
-    #[inline]
-    pub(in crate::hctx) fn look_for_failures(&mut self) {
-        let HardwareContext { flush, device, .. } = &*self.hctx;
-        if flush.is_needed && device.durability.nr_failures() != flush.nr_failures {
-            self.doubt_writes();
-        }
-    }
-
-    #[cold]
-    fn doubt_writes(&mut self) {
-        let HardwareContext { flush, device, table, splits, .. } = &mut *self.hctx;
-        flush.nr_failures = device.durability.nr_failures();
-        splits.bios_mut().for_each(|bio| bio.is_in_doubt = true);
-        let requests = table.iter_mut().filter_map(|slot| slot.rq.as_mut());
-        requests.filter(|rq| rq.was_issued).for_each(|rq| rq.doubt(splits));
+        self.hctx.look_for_failures();
     }
 
     /// Fails the requests that wait for the next flush and cover lost writes. That flush would
@@ -410,6 +370,46 @@ impl FlushMachine {
 }
 
 impl HardwareContext {
+    /// Returns the durable point of writes that end now.
+    ///
+    /// All completions of one reap share a number: all of them had completed at the device before
+    /// it was drawn.
+    pub(in crate::hctx) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
+        let HardwareContext { flush, device, .. } = self;
+        if is_in_doubt {
+            return device.durability.doubtful_writes_end();
+        }
+        if flush.batch_point == 0 || !flush.is_reaping {
+            flush.batch_point = device.durability.writes_end();
+            if device.durability.nr_failures() != flush.nr_failures {
+                // A flush has failed in another context since this turn began, and may not cover
+                // these.
+                flush.batch_point = device.durability.doubtful_writes_end();
+            }
+        }
+        flush.batch_point
+    }
+
+    /// Checks whether a flush has failed, here or in another context. If so, the writes of this
+    /// context at the device may be lost like those that had ended. Their data may be in the cache,
+    /// with the completion on its way, or be the part of a bio that was done first.
+    #[inline]
+    pub(in crate::hctx) fn look_for_failures(&mut self) {
+        let HardwareContext { flush, device, .. } = &*self;
+        if flush.is_needed && device.durability.nr_failures() != flush.nr_failures {
+            self.doubt_writes();
+        }
+    }
+
+    #[cold]
+    fn doubt_writes(&mut self) {
+        let HardwareContext { flush, device, table, splits, .. } = self;
+        flush.nr_failures = device.durability.nr_failures();
+        splits.bios_mut().for_each(|bio| bio.is_in_doubt = true);
+        let requests = table.iter_mut().filter_map(|slot| slot.rq.as_mut());
+        requests.filter(|rq| rq.was_issued).for_each(|rq| rq.doubt(splits));
+    }
+
     /// Sets whether the next turn may leave a flush to a thread that waits for it. Such a turn
     /// prepares all but the issue. [`take_left_flush`](Self::take_left_flush) follows it.
     #[inline]

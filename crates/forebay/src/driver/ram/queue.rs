@@ -214,4 +214,8 @@ impl Driver for RamDriver {
     fn has_ready(&self) -> bool {
         !self.takes_time && !self.running.is_empty()
     }
+
+    fn makes_syscalls(&self) -> bool {
+        false
+    }
 }

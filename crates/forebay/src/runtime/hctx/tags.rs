@@ -74,6 +74,12 @@ impl Hctx {
         self.tags.nr_requests.store(nr_requests, Ordering::Relaxed);
     }
 
+    /// Returns whether the next turn has to change how many tags may be in use.
+    #[inline]
+    pub(super) fn has_new_nr_requests(&self) -> bool {
+        self.tags.nr_requests.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns how many times a thread was woken from a wait for tags.
     pub(crate) fn nr_tag_sleeps(&self) -> u64 {
         self.tags.nr_sleeps.load(Ordering::Relaxed)
@@ -87,18 +93,28 @@ impl Hctx {
 
 impl Token<'_> {
     /// Reads, before a turn, which threads ask for tags again, and the new limit of tags in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_tag_calls(&mut self) {
-        if self.hctx.tags.nr_requests.load(Ordering::Relaxed) != 0 {
-            let nr_requests = self.hctx.tags.nr_requests.swap(0, Ordering::Relaxed);
-            self.core.set_nr_requests(nr_requests);
+        if self.hctx.has_new_nr_requests() {
+            self.resize_tags();
         }
-        if self.core.has_lines() {
-            let hctx = self.hctx;
-            let Inner { core, lists, .. } = &mut **self;
-            std::mem::swap(&mut *lock(&hctx.tags.asking), &mut lists.asking);
-            lists.asking.drain(..).for_each(|owner| core.awake(WaitId(owner)));
+        if self.serves_tag_waits && self.core.has_lines() {
+            self.read_asking();
         }
+    }
+
+    #[cold]
+    pub(super) fn resize_tags(&mut self) {
+        let nr_requests = self.hctx.tags.nr_requests.swap(0, Ordering::Relaxed);
+        self.core.set_nr_requests(nr_requests);
+    }
+
+    #[inline(never)]
+    fn read_asking(&mut self) {
+        let hctx = self.hctx;
+        let Inner { core, lists, .. } = &mut **self;
+        std::mem::swap(&mut *lock(&hctx.tags.asking), &mut lists.asking);
+        lists.asking.drain(..).for_each(|owner| core.awake(WaitId(owner)));
     }
 
     /// Wakes the threads for which tags may be available, and lists those that are awake already.

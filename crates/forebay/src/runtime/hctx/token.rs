@@ -13,10 +13,13 @@ use crate::runtime::tag_pool::{self, Woken};
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Turning};
 use forebay_core::{Commit, Gates, QueuedBio, RunState, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// Exclusive access to the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     pub(super) hctx: &'a Hctx,
+    /// The inner part, so that the accesses of a turn do not each check whether it is there.
+    pub(super) inner: NonNull<Inner>,
     /// The wake-ups that turns owe to others. They are made after the token is released: a woken
     /// thread takes the token next, and a waker is foreign code. `None` in most turns, and one
     /// word, because a token is moved several times.
@@ -30,26 +33,32 @@ impl Deref for Token<'_> {
 
     #[inline]
     fn deref(&self) -> &Inner {
-        // SAFETY: there is one token at a time.
-        let inner = self.hctx.inner.with(|place| unsafe { (*place).as_ref() });
-        inner.expect("a context in use has an inner part")
+        // For models, which check accesses.
+        self.hctx.inner.with(|_| ());
+        // SAFETY: there is one token at a time, and only its holder replaces the inner part.
+        unsafe { self.inner.as_ref() }
     }
 }
 
 impl DerefMut for Token<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Inner {
-        // SAFETY: there is one token at a time.
-        let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part")
+        // For models, which check accesses.
+        self.hctx.inner.with_mut(|_| ());
+        // SAFETY: there is one token at a time, and only its holder replaces the inner part.
+        unsafe { self.inner.as_mut() }
     }
 }
 
 impl<'a> Token<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(hctx: &'a Hctx) -> Token<'a> {
+        let abort = AbortOnUnwind::arm();
         hctx.counters.count_run();
-        Token { hctx, owed: None, abort: AbortOnUnwind::arm() }
+        // SAFETY: there is one token at a time.
+        let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
+        let inner = inner.expect("a context in use has an inner part");
+        Token { hctx, inner: NonNull::from(inner), owed: None, abort }
     }
 
     /// Returns whether releasing the token runs wakers, or contexts of other disks, which may run
@@ -117,20 +126,21 @@ impl<'a> Token<'a> {
 
     /// Runs one turn, without requests or bios of the calling thread.
     pub(crate) fn turn(&mut self, now: u64, commit: Commit) -> Turned {
-        wait::turn(&mut self.turning(now, None, None), commit)
+        self.turn_with(now, None, None, commit)
     }
 
-    /// Returns the steps of a turn that also accepts the requests that `ctx` sends. Ended bios of
-    /// `own`, the caller's queue, go to `own` directly. All others go to their mailboxes.
-    #[inline]
-    pub(crate) fn turning<'t, 'q>(
-        &'t mut self,
+    /// Runs one turn that also accepts the requests that `ctx` sends. Ended bios of `own`, the
+    /// caller's queue, go to `own` directly. All others go to their mailboxes.
+    #[inline(never)]
+    pub(crate) fn turn_with(
+        &mut self,
         now: u64,
-        ctx: Option<&'q mut SoftwareQueue>,
-        own: Option<&'q mut Ready>,
-    ) -> TokenTurn<'t, 'a, 'q> {
+        ctx: Option<&mut SoftwareQueue>,
+        own: Option<&mut Ready>,
+        commit: Commit,
+    ) -> Turned {
         let is_polled = self.hctx.is_polled.load(Ordering::Relaxed);
-        TokenTurn { token: self, now, is_polled, ctx, own }
+        wait::turn(&mut TokenTurn { token: self, now, is_polled, ctx, own }, commit)
     }
 
     /// Returns the wake-ups that are owed, to add some.
@@ -148,10 +158,48 @@ impl<'a> Token<'a> {
         self.owed().wakes.push(wake);
     }
 
+    /// Passes the requests in the inbox to the context.
+    #[inline]
+    fn accept_inbox(&mut self, enter: bool) {
+        if !self.hctx.inbox.is_empty() {
+            self.take_inbox(enter);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn take_inbox(&mut self, enter: bool) {
+        for first in self.hctx.inbox.take_all() {
+            self.core.accept_bios(first, enter);
+        }
+    }
+
+    /// Records the result of a turn for other threads.
+    #[inline]
+    fn record(&mut self, turned: Turned) {
+        let hctx = self.hctx;
+        if self.counts_syscalls {
+            self.count_syscalls();
+        }
+        let is_stuck = turned.is_stuck();
+        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
+        hctx.left.store(left, Ordering::Relaxed);
+    }
+
+    #[inline(never)]
+    pub(super) fn count_syscalls(&mut self) {
+        let nr = self.driver.nr_syscalls();
+        let nr_old = self.hctx.nr_old_syscalls.load(Ordering::Relaxed);
+        self.hctx.nr_syscalls.store(nr_old + nr, Ordering::Relaxed);
+    }
+
     /// Delivers ended bios to their mailboxes, and those of `own` to it. Returns whether a leader
     /// must be kicked.
     #[inline(never)]
-    fn deliver_each(&mut self, ended: &mut Vec<Box<QueuedBio>>, own: Option<&mut Ready>) -> bool {
+    pub(super) fn deliver_each(
+        &mut self,
+        ended: &mut Vec<Box<QueuedBio>>,
+        own: Option<&mut Ready>,
+    ) -> bool {
         let mut own = own;
         wait::deliver_each(ended, |owner, bios| {
             if let Some(own) = own.as_mut().filter(|own| own.owner() == owner) {
@@ -172,7 +220,7 @@ impl<'a> Token<'a> {
 }
 
 /// A turn of the token holder.
-pub(crate) struct TokenTurn<'t, 'a, 'q> {
+struct TokenTurn<'t, 'a, 'q> {
     token: &'t mut Token<'a>,
     now: u64,
     /// An event loop watches a descriptor of the context.
@@ -211,19 +259,12 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     #[inline]
     fn accept(&mut self, enter: bool) {
-        let inbox = &self.token.hctx.inbox;
-        let core = &mut self.token.core;
-        if !inbox.is_empty() {
-            for first in inbox.take_all() {
-                core.accept_bios(first, enter);
-            }
-        }
+        self.token.accept_inbox(enter);
         if let Some(ctx) = &mut self.ctx {
-            core.accept_from(ctx, enter);
+            self.token.core.accept_from(ctx, enter);
         }
     }
 
-    #[inline]
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
         if self.token.hctx.is_shared {
             return self.turn_shared(gates, commit);
@@ -281,17 +322,10 @@ impl Turning for TokenTurn<'_, '_, '_> {
 
     #[inline]
     fn record(&mut self, gates: Gates, turned: Turned) {
-        let hctx = self.token.hctx;
-        hctx.nr_syscalls.store(
-            hctx.nr_old_syscalls.load(Ordering::Relaxed) + self.token.driver.nr_syscalls(),
-            Ordering::Relaxed,
-        );
-        let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
-        hctx.left.store(left, Ordering::Relaxed);
+        self.token.record(turned);
         // B2. Requests that only a closed gate holds back are left to the thread that opens it.
-        if is_stuck && self.is_polled && gates.dispatch && !turned.is_drained {
-            hctx.alarm.set(RESOURCE_DELAY);
+        if turned.is_stuck() && self.is_polled && gates.dispatch && !turned.is_drained {
+            self.token.hctx.alarm.set(RESOURCE_DELAY);
         }
     }
 

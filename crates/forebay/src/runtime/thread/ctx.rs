@@ -176,9 +176,48 @@ impl Ctx {
         Some(turned)
     }
 
-    /// Same as [`Ctx::turn`], for a queue that checks its ended bios afterwards.
-    #[inline]
+    /// Same as [`Ctx::turn`], for a queue that checks its ended bios afterwards. A caller that sets
+    /// no `commit` has just checked that the disk is not foreign.
+    #[inline(never)]
     pub(crate) fn turn_for(
+        self: &Rc<Ctx>,
+        ready: &Rc<RefCell<Ready>>,
+        shared: &Shared,
+        now: u64,
+        commit: Option<Commit>,
+    ) -> Option<Turned> {
+        let is_usual = match commit {
+            None => self.kick == KickPolicy::Deferred && !self.commits_later(shared),
+            Some(_) => !shared.is_foreign(),
+        };
+        let hctx = shared.hctx(self.hctx());
+        let commit_now = commit.unwrap_or(Commit::Now);
+        if is_usual && let Some((token, turned)) = self.turn_as_owner(hctx, ready, now, commit_now)
+        {
+            token.finish();
+            return Some(turned);
+        }
+        self.turn_for_any(ready, shared, now, commit)
+    }
+
+    /// Runs one turn of an owned context that needs nothing uncommon
+    /// ([`Hctx::turn_as_owner`]).
+    #[inline(always)]
+    fn turn_as_owner<'a>(
+        &self,
+        hctx: &'a Hctx,
+        ready: &RefCell<Ready>,
+        now: u64,
+        commit: Commit,
+    ) -> Option<(Token<'a>, Turned)> {
+        // Dropped before wakers run.
+        let (mut queue, mut own) = (self.queue.borrow_mut(), ready.borrow_mut());
+        hctx.turn_as_owner(now, &mut queue, &mut own, commit)
+    }
+
+    /// Continues [`Ctx::turn_for`] for any context.
+    #[inline(never)]
+    fn turn_for_any(
         self: &Rc<Ctx>,
         ready: &Rc<RefCell<Ready>>,
         shared: &Shared,
@@ -249,8 +288,6 @@ impl Ctx {
 
     /// Runs one turn of the hardware context `hctx`, with the outgoing requests of `queue` if they
     /// are still there (`is_held`). Bios of the thread's last queue go to it directly.
-    // Always inlined: each of the few callers is on the path of an I/O.
-    #[inline(always)]
     fn turn_with(
         self: &Rc<Ctx>,
         (token, hctx): (&mut Token<'_>, &Hctx),
@@ -271,13 +308,13 @@ impl Ctx {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
                 let own = Some(&mut *ready);
-                let turned = wait::turn(&mut token.turning(now, outgoing, own), commit);
+                let turned = token.turn_with(now, outgoing, own, commit);
                 if !self.is_attended.get() {
                     ready.signal();
                 }
                 turned
             }
-            _ => wait::turn(&mut token.turning(now, outgoing, None), commit),
+            _ => token.turn_with(now, outgoing, None, commit),
         }
     }
 
@@ -322,8 +359,8 @@ impl Ctx {
         match self.kick {
             KickPolicy::PerDevice => {
                 let is_in_section = thread::nr_sections() > 0;
-                if is_in_section {
-                    shared.note_section(!self.in_device_section.replace(true));
+                if is_in_section && let Some(twins) = shared.twins() {
+                    twins.note_section(!self.in_device_section.replace(true));
                 }
                 is_in_section
             }
@@ -353,8 +390,10 @@ impl Ctx {
         self.is_deferred.set(false);
         // The disk may be closed (D7).
         self.with_shared(|shared| {
-            if self.in_device_section.replace(false) {
-                shared.end_section();
+            if self.in_device_section.replace(false)
+                && let Some(twins) = shared.twins()
+            {
+                twins.end_section();
             }
             if !is_next {
                 self.commit(shared);
@@ -387,16 +426,30 @@ impl Ctx {
                 queue.outgoing().for_each(drop);
                 return self.in_plug.get();
             };
-            let hctx = shared.hctx(self.hctx());
-            if let Some(mut token) = hctx.try_take() {
-                self.turn_with((&mut token, hctx), &shared, queue, true, now, commit);
-                token.finish();
-            } else {
-                self.turn_through_inbox(&shared, queue, now, commit);
-            }
+            drop(queue);
+            self.turn_unplugged(&shared, now, commit);
             self.keep_shared(shared);
         }
         self.in_plug.get()
+    }
+
+    /// Runs a turn with requests that have left the plug.
+    #[inline(always)]
+    fn turn_unplugged(self: &Rc<Ctx>, shared: &Shared, now: u64, commit: Option<Commit>) {
+        if let Some(commit) = commit
+            && !shared.is_foreign()
+            && let Some(token) = self.turn_for_last(shared.hctx(self.hctx()), now, commit)
+        {
+            return token.finish();
+        }
+        self.turn(shared, now, commit);
+    }
+
+    /// Runs one turn of an owned context, for the queue that was created last.
+    #[inline(always)]
+    fn turn_for_last<'a>(&self, hctx: &'a Hctx, now: u64, commit: Commit) -> Option<Token<'a>> {
+        let last = self.ready.borrow();
+        Some(self.turn_as_owner(hctx, last.as_ref()?, now, commit)?.0)
     }
 
     /// Unplugs the requests, for the turn that the caller makes next.

@@ -3,10 +3,10 @@
 
 use super::RunWork;
 use crate::runtime::gates::Hold;
-use crate::runtime::hctx::SHARED;
 use crate::runtime::primitive::{AtomicU64, check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
+use crate::runtime::twins::Twins;
 use forebay_core::{Gate, RunQueuePolicy};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,7 +79,7 @@ fn read_and_close(how: How, nr_threads: usize) {
         .collect();
     Caller::new(&shared).read(&shared);
     others.into_iter().for_each(|thread| thread.join().unwrap());
-    let work = shared.hctx(SHARED).run_work.as_ref().expect("it was asked for");
+    let work = shared.twins().and_then(Twins::run_work).expect("it was asked for");
     assert_eq!(work.stats().arms, nr_threads as u64, "one for each completion");
     // The drop joins the worker: a worker that does not end is a deadlock.
     drop(shared);
