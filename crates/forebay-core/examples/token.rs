@@ -10,7 +10,7 @@
 
 use forebay_core::{
     Bio, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue, IssuedRequest,
-    Look, Op, Policy, QueueLimits, QueuedBio, RunState, Segment, SoftwareQueue, Tag, TagSet,
+    Op, Policy, QueueLimits, QueuedBio, Reap, RunState, Segment, SoftwareQueue, Tag, TagSet,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Driver for Null {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         self.0.drain(..).for_each(|(tag, len)| done.push(tag, Ok(len)));
     }
 

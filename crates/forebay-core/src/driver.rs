@@ -47,7 +47,7 @@ pub trait Driver: Send {
 
     /// Appends completed requests to `done`, in the order of completion. Never blocks. `look`
     /// determines whether a system call is worthwhile.
-    fn reap(&mut self, done: &mut Completions, look: Look);
+    fn reap(&mut self, done: &mut Completions, how: Reap);
 
     /// Begins everything that was queued and waits until `nr_completions` requests can be reaped or
     /// `timeout` has passed. Without a timeout the caller asks for no more than are in flight.
@@ -99,13 +99,13 @@ pub trait Driver: Send {
     }
 }
 
-/// How thoroughly a driver looks for completions.
+/// How a driver reaps completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Reap {
     /// With a system call if needed.
-    Hard,
+    Full,
     /// Without a system call: a commit follows in this turn and brings the completions too.
-    Glance,
+    NoSyscall,
 }
 
 /// The result of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.

@@ -52,7 +52,7 @@ pub mod wait;
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
-pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Look, RequestSegments};
+pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Reap, RequestSegments};
 pub use durability::{Durability, LostWrites};
 pub use hctx::{
     Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,

@@ -23,7 +23,7 @@ use crate::own_call::OwnCalls;
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{
-    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, MemoryHold, Op, Tag,
+    BlockStatus, Completions, Driver, Issue, IssuedRequest, MemoryHold, Op, Reap, Tag,
 };
 use forebay_model::{Admission, Command, FaultEffect};
 use std::collections::VecDeque;
@@ -521,7 +521,7 @@ impl Driver for Port<'_> {
         self.begin();
     }
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         if self.is_kicked {
             let what = format!("context {}", self.state.hctx);
             self.checks.expect(broken(rules::K8, what));

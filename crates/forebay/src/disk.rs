@@ -220,7 +220,7 @@ impl Disk {
         max: usize,
         out: &mut Vec<Extent>,
     ) -> Result<(), IoError> {
-        if self.shared.is_foreign() {
+        if self.shared.is_after_fork() {
             return Err(Refusal::Forked.into());
         }
         if self.is_failed() {
@@ -394,7 +394,7 @@ impl Disk {
     /// Removes and returns the requests that have exceeded their time limit (`io_timeout_ms`) since
     /// the last call, oldest first. Keeps at most the last 256. For logs.
     pub fn take_late_requests(&self) -> Vec<LateRequest> {
-        match self.shared.is_foreign() {
+        match self.shared.is_after_fork() {
             true => Vec::new(),
             false => self.shared.late().take(),
         }

@@ -66,7 +66,7 @@ impl IoFuture {
     fn submit_in(&mut self, ctx: &Rc<Ctx>, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
         let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
-        if self.shared.is_foreign() {
+        if self.shared.is_after_fork() {
             return Err(refused(Refusal::Forked, bio, buf));
         }
         // Before the submission: a refused I/O must not be in flight.
@@ -106,7 +106,7 @@ impl Future for IoFuture {
                     return Poll::Ready(Err(error));
                 }
             }
-            State::InLayer { mailbox, buf } if this.shared.is_foreign() => {
+            State::InLayer { mailbox, buf } if this.shared.is_after_fork() => {
                 // The bio in flight belongs to the parent; the buffer here is a copy.
                 std::mem::forget(mailbox);
                 let io = Io::of_parts(Bio::flush(), buf);
@@ -143,7 +143,7 @@ impl Future for IoFuture {
 impl Drop for IoFuture {
     fn drop(&mut self) {
         if let State::InLayer { mailbox, buf } = std::mem::replace(&mut self.state, State::Over) {
-            if self.shared.is_foreign() {
+            if self.shared.is_after_fork() {
                 return std::mem::forget((mailbox, buf));
             }
             mailbox.abandon(buf);

@@ -170,7 +170,7 @@ impl BioQueue {
         buf: ManuallyDrop<Option<Buf>>,
         now: u64,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
-        if self.shared.is_foreign() {
+        if self.shared.is_after_fork() {
             return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
@@ -251,7 +251,7 @@ impl BioQueue {
     fn clear_poll(&self) {
         // A child of a fork shares descriptors with its parent and must not clear their signals.
         if let Some(poll) = &self.poll
-            && !self.shared.is_foreign()
+            && !self.shared.is_after_fork()
         {
             poll.waiter.ack_poll();
             poll.clear();
@@ -330,7 +330,7 @@ impl BioQueue {
 
     fn poll_with(&mut self, is_attended: bool) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
-            if self.shared.is_foreign() {
+            if self.shared.is_after_fork() {
                 return Err(io::Error::other(Refusal::Forked));
             }
             let event = Arc::new(Event::new()?);
@@ -386,7 +386,7 @@ impl BioQueue {
     #[cold]
     fn signal_alarm(&self) {
         if let Some(poll) = &self.poll
-            && !self.shared.is_foreign()
+            && !self.shared.is_after_fork()
             && self.shared.hctx(self.ctx.hctx()).alarm.is_set()
         {
             poll.signal();
@@ -480,7 +480,7 @@ impl Drop for BioQueue {
         // The caller may free the memory after this returns, so an unwind must not skip the wait.
         AbortOnUnwind::guard(|| {
             self.ready.borrow_mut().take_mail();
-            if self.shared.is_foreign() {
+            if self.shared.is_after_fork() {
                 // I/O in flight belongs to the parent, so its buffers are not freed here.
                 std::mem::forget(std::mem::take(&mut self.bufs));
             } else if self.len > self.ready.borrow().len() {

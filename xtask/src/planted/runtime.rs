@@ -93,9 +93,9 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the child of a fork may submit to the queues of its parent",
         edits: &[Edit {
             file: "crates/forebay/src/queue.rs",
-            from: "if self.shared.is_foreign() {\n            \
+            from: "if self.shared.is_after_fork() {\n            \
                    return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
-            to: "if self.shared.is_foreign() && buf.is_none() {\n            \
+            to: "if self.shared.is_after_fork() && buf.is_none() {\n            \
                  return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
         }],
         test: Test::it("forebay", "holds::a_child_of_a_fork_is_refused_and_the_parent_goes_on"),

@@ -16,7 +16,7 @@
 //!   not moved, whatever the order in which the parts completed.
 
 use crate::bio::Op;
-use crate::driver::{Completed, Driver, Look};
+use crate::driver::{Completed, Driver, Reap};
 use crate::hctx::flush::needs_point;
 use crate::hctx::{Gates, HardwareContext, Slot, SlotState, Turn};
 use crate::request::{QueuedBio, Request, Steps};
@@ -42,15 +42,15 @@ impl Turn<'_> {
         if !is_due || !self.gates.reap {
             return;
         }
-        let look = self.look();
-        self.hctx.reap_now(driver, look, self.now, self.gates, self.ended);
+        let how = self.reap_mode();
+        self.hctx.reap_now(driver, how, self.now, self.gates, self.ended);
     }
 
     /// Returns how thoroughly the driver looks for completions. A glance is enough if requests of
     /// the backlog can get tags: they are issued in this turn, and their commit brings completions
     /// as well. (Requests that a busy driver refused are on the dispatch list: the driver may be
     /// waiting for just these completions. Requests that a flush holds back wait for its end.)
-    fn look(&self) -> Look {
+    fn reap_mode(&self) -> Reap {
         let hctx = &*self.hctx;
         let commit_follows = !(hctx.incoming.is_empty() && hctx.backlog.is_empty())
             && self.gates.dispatch
@@ -59,7 +59,7 @@ impl Turn<'_> {
             && hctx.nr_in_flight < hctx.tags.nr_requests()
             // Before a request counts as overdue, its completion is looked for.
             && self.now < hctx.timeouts.next_ns();
-        if commit_follows { Look::Glance } else { Look::Hard }
+        if commit_follows { Reap::NoSyscall } else { Reap::Full }
     }
 
     /// Handles the uncommon cases: one of several steps, a short count, a failure.
@@ -321,13 +321,13 @@ impl HardwareContext {
     pub(super) fn reap_now<D: Driver + ?Sized>(
         &mut self,
         driver: &mut D,
-        look: Look,
+        how: Reap,
         now: u64,
         gates: Gates,
         ended: &mut Vec<Box<QueuedBio>>,
     ) {
         self.reap_kick = false;
-        driver.reap(&mut self.completions, look);
+        driver.reap(&mut self.completions, how);
         self.flush.begin_reaping();
         match self.completions.len() {
             1 => self.complete(0, now, gates, ended),

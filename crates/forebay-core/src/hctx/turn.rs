@@ -6,7 +6,7 @@
 //! full rules check ten lists and policies. If something uncommon happens in the turn, the full
 //! rules continue it.
 
-use crate::driver::{Driver, Look};
+use crate::driver::{Driver, Reap};
 use crate::hctx::incoming::Incoming;
 use crate::hctx::{Commit, Gates, HardwareContext, Turn, Turned};
 use crate::policy::KickPolicy;
@@ -87,11 +87,11 @@ impl HardwareContext {
         let has_incoming = !self.incoming.is_empty();
         if self.nr_in_flight > 0 || self.reap_kick {
             // As in a full turn: a commit that follows brings completions as well.
-            let look = match has_incoming && self.nr_in_flight < self.tags.nr_requests() {
-                true => Look::Glance,
-                false => Look::Hard,
+            let how = match has_incoming && self.nr_in_flight < self.tags.nr_requests() {
+                true => Reap::NoSyscall,
+                false => Reap::Full,
             };
-            self.reap_now(driver, look, now, Gates::OPEN, ended);
+            self.reap_now(driver, how, now, Gates::OPEN, ended);
         }
         if !self.is_plain || has_incoming && self.device.is_failed() {
             let turn = self.turn_at(now, Gates::OPEN, ended);

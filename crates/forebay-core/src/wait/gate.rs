@@ -57,7 +57,7 @@ pub trait Gated {
 
     /// Returns whether the contexts belong to the parent process, before a fork.
     #[inline]
-    fn is_foreign(&self) -> bool {
+    fn is_after_fork(&self) -> bool {
         false
     }
 
@@ -112,7 +112,7 @@ pub fn close<D: Gated>(disk: &mut D, gate: Gate) {
 /// Waits until every turn that began before the gate was closed is over (R5).
 pub fn await_turns<D: Gated>(disk: &mut D) {
     for at in 0..disk.nr_hctxs() {
-        while disk.run_state(at).is_running() && !plants!(SkipTurns) && !disk.is_foreign() {
+        while disk.run_state(at).is_running() && !plants!(SkipTurns) && !disk.is_after_fork() {
             disk.pause();
         }
     }
@@ -132,7 +132,7 @@ pub fn await_drained<D: Gated>(disk: &mut D) -> Result<(), D::Error> {
 }
 
 fn is_drained<D: Gated>(disk: &mut D, at: usize) -> Result<bool, D::Error> {
-    if disk.is_foreign() {
+    if disk.is_after_fork() {
         return Ok(true);
     }
     // Otherwise there may be no thread that turns the context.

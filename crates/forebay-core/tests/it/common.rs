@@ -2,7 +2,7 @@
 
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext,
-    Issue, IssuedRequest, Look, Op, PlugCounters, Policy, QueueLimits, QueueStats, QueuedBio,
+    Issue, IssuedRequest, Op, PlugCounters, Policy, QueueLimits, QueueStats, QueuedBio, Reap,
     Refusal, RunCounters, Segment, SoftwareQueue, Tag, TagSet, Turned, UnplugCause,
 };
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ impl Driver for Toy {
         self.nr_commits += 1;
     }
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
     }
 

@@ -10,8 +10,8 @@
 
 use crate::common::TestQueue;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Completions, DeviceState, Driver, Issue, IssuedRequest, Look,
-    LostWrites, Op, Policy, QueueLimits, Segment, Tag,
+    Bio, BioFlags, BlockStatus, Completions, DeviceState, Driver, Issue, IssuedRequest, LostWrites,
+    Op, Policy, QueueLimits, Reap, Segment, Tag,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -190,7 +190,7 @@ impl Driver for Port {
     fn commit_rqs(&mut self) {}
 
     /// Returns some of the completed commands, in any order.
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         let mut world = self.world.lock().unwrap();
         let mut nth = 0;
         while nth < world.commands.len() {

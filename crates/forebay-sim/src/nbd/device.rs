@@ -12,7 +12,7 @@ use super::plant::NbdPlant;
 use super::store::{SECTOR, Store};
 use super::trace::Met;
 use forebay_core::{
-    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Segment, Tag,
+    BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Segment, Tag,
 };
 use forebay_model::{Admission, Command, Model, Service};
 use std::collections::VecDeque;
@@ -246,7 +246,7 @@ impl Driver for Port<'_> {
         }
     }
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         while let Some(tag) = self.device.parts[self.hctx].done.pop_front() {
             let result = self.device.hand_over(self.hctx, tag, self.context);
             done.push(Tag::from_index(tag), result);

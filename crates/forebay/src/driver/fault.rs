@@ -23,7 +23,7 @@ use crate::runtime::clock;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
-    BlockStatus, Completions, Driver, Durability, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+    BlockStatus, Completions, Driver, Durability, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
 };
 #[cfg(test)]
 pub(crate) use forebay_model::FAULT_NAMES as RULE_NAMES;
@@ -259,12 +259,12 @@ impl Driver for FaultDriver {
         self.inner.commit_rqs();
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
         let FaultDriver { inner, ready, delays, description, nr_inner, .. } = self;
         ready.drain(..).for_each(|(tag, result)| done.push(tag, result));
         let mut reap_inner = |done: &mut Completions| {
             let nr_before = done.len();
-            inner.reap(done, look);
+            inner.reap(done, how);
             *nr_inner -= (done.len() - nr_before) as u32;
         };
         let mut from_inner = |done: &mut Completions| match description {

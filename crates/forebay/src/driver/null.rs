@@ -12,7 +12,7 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, QueueLimits, Reap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Driver for NullDriver {
     }
 
     #[inline]
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         done.append(&mut self.done);
     }
 

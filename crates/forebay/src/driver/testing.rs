@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
     Bio, Commit, Completed, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
-    IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio, Segment, Segments, SoftwareQueue, Tag,
+    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, Segment, Segments, SoftwareQueue, Tag,
     TagSet,
 };
 use std::fs::File;
@@ -99,7 +99,7 @@ impl Driver for Through<'_> {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, _: &mut Completions, _: Look) {}
+    fn reap(&mut self, _: &mut Completions, _: Reap) {}
 
     fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
@@ -107,7 +107,7 @@ impl Driver for Through<'_> {
 /// Returns the completions that can be reaped now.
 pub(super) fn reap(driver: &mut dyn Driver) -> Vec<Completed> {
     let mut done = Completions::new(DEPTH);
-    driver.reap(&mut done, Look::Hard);
+    driver.reap(&mut done, Reap::Full);
     done.drain().collect()
 }
 

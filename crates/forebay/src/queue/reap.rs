@@ -19,7 +19,7 @@ impl Reaper for QueueReaper<'_> {
 
     #[inline]
     fn can_turn(&self) -> bool {
-        !self.0.shared.is_foreign()
+        !self.0.shared.is_after_fork()
     }
 
     #[inline]

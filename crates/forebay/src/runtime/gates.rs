@@ -101,14 +101,14 @@ impl Gated for Gates<'_> {
         // In a child of a fork the lock may be held by a thread that does not exist there.
         if at == SHARED
             && let Some(twins) = self.shared.twins()
-            && !self.shared.is_foreign()
+            && !self.shared.is_after_fork()
         {
             twins.cancel_runs();
         }
     }
 
-    fn is_foreign(&self) -> bool {
-        self.shared.is_foreign()
+    fn is_after_fork(&self) -> bool {
+        self.shared.is_after_fork()
     }
 
     fn is_shared(&self, at: usize) -> bool {

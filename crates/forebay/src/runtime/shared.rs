@@ -199,7 +199,7 @@ impl Shared {
     /// Records the losses that the kernel has recorded and not reported, and acknowledges all of
     /// them.
     pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
-        if !self.is_foreign() {
+        if !self.is_after_fork() {
             self.claim.check_before_acknowledging();
             self.device.check_for_errors(self.state.durability());
         }
@@ -229,7 +229,7 @@ impl Shared {
 
     /// Returns whether an ancestor of this process opened the disk, which makes it unusable here.
     #[inline]
-    pub(crate) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_after_fork(&self) -> bool {
         self.origin.is_elsewhere()
     }
 
@@ -296,7 +296,7 @@ impl Shared {
     /// Assigns a hardware context to a thread that uses the disk for the first time: an owned one
     /// if one is free, otherwise the shared one.
     pub(crate) fn assign(&self) -> usize {
-        if self.is_foreign() {
+        if self.is_after_fork() {
             return SHARED;
         }
         // Acquire: pairs with the release in `retire`, so the writes of the last owner are visible.
@@ -371,7 +371,7 @@ impl Shared {
     /// Returns `None` in a child of a fork too: the descriptor belongs to the parent, and the
     /// parent's threads may hold its locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_foreign() {
+        if self.is_after_fork() {
             return None;
         }
         if self.poll.get().is_none() {
@@ -415,7 +415,7 @@ impl Drop for Shared {
     /// Waits for the bios in flight. They belong to dropped futures: all other submitters of bios
     /// in flight hold a handle of the disk.
     fn drop(&mut self) {
-        if self.is_foreign() {
+        if self.is_after_fork() {
             // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));
             std::mem::forget(self.twins.take());

@@ -32,8 +32,8 @@ use crate::runtime::tag_pool::TagPool;
 use crate::runtime::thread::Ctx;
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy,
-    QueueLimits, QueuedBio, RunQueuePolicy, Segment, Tag, WakePolicy,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Policy, QueueLimits,
+    QueuedBio, Reap, RunQueuePolicy, Segment, Tag, WakePolicy,
 };
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -449,7 +449,7 @@ impl Driver for ToyDriver {
         lock(&self.toy.state).left.append(&mut self.queued);
     }
 
-    fn reap(&mut self, done: &mut Completions, _: Look) {
+    fn reap(&mut self, done: &mut Completions, _: Reap) {
         let mut state = lock(&self.toy.state);
         if !state.taken_back.is_empty() {
             self.toy.begin(&mut state);

@@ -157,7 +157,7 @@ impl Shared {
         self: &Arc<Shared>,
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, Refusal> {
-        if self.is_foreign() {
+        if self.is_after_fork() {
             return Err(Refusal::Forked);
         }
         let ctx = match bio.op {

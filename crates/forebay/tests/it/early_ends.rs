@@ -3,8 +3,8 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
+use crate::held_calls;
 use crate::nbd_server::{NbdServer, export};
-use crate::seccomp;
 use crate::timeouts::{
     GRACE, LIMIT, SLOW, assert_took, await_issues, on_each, on_each_cached, specs,
 };
@@ -199,7 +199,7 @@ fn under_hanging_call<T: Send>(call: i64, spec: &str, act: impl FnOnce() -> T + 
     let (hold, held) = channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            hold.send(seccomp::hold(call).expect("a filter")).expect("the test waits");
+            hold.send(held_calls::hold(call).expect("a filter")).expect("the test waits");
             to_test.send(act()).expect("the test waits");
         });
         let held = held.recv().expect("a filter");

@@ -105,7 +105,8 @@ fn a_freeze_ends_beside_a_flush_of_a_thread_with_requests_in_flight() {
             assert_eq!(queue.reap(1, 9, &mut Vec::new()), 1);
         });
         issued.wait();
-        disk.freeze_timeout(Duration::from_secs(30)).expect("the flush reaps the read first");
+        let frozen = disk.freeze_timeout(Duration::from_secs(30));
+        drop(frozen.expect("the flush reaps the read first"));
     });
 }
 

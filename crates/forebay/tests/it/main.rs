@@ -16,6 +16,7 @@ mod fallback;
 mod forbidden;
 mod futures;
 mod group_commit;
+mod held_calls;
 mod holds;
 mod miri;
 mod nbd;

@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 /// A system call that fails once the filter is installed.
 pub(crate) struct Refused {
@@ -48,29 +47,19 @@ pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> i
     install(program, 0).map(drop)
 }
 
-/// Makes a system call wait in the calling thread, and in threads that it starts, until the result
-/// is dropped. Then the call fails with ENOSYS.
-pub(crate) fn hold(call: i64) -> io::Result<OwnedFd> {
-    let program = vec![
-        op(LOAD, 0),
-        libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) },
-        op(RETURN, libc::SECCOMP_RET_USER_NOTIF),
-    ];
-    let listener = install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
-    // SAFETY: the kernel has just opened the descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
-}
+pub(crate) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(crate) const IS_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const IS_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-
-fn op(code: u32, k: u32) -> libc::sock_filter {
+pub(crate) fn op(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
 /// Installs a filter that allows every call that it has not matched. Returns the kernel's answer.
-fn install(mut program: Vec<libc::sock_filter>, flags: libc::c_ulong) -> io::Result<i64> {
+pub(crate) fn install(
+    mut program: Vec<libc::sock_filter>,
+    flags: libc::c_ulong,
+) -> io::Result<i64> {
     program.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the arguments are numbers, and a program that the kernel copies.

@@ -22,7 +22,7 @@ use crate::driver::psync::queue::Done;
 use crate::driver::vectors::Vectors;
 use crate::driver::{Mode, Waiter};
 use crate::errno;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -288,9 +288,9 @@ impl Driver for AioDriver {
         }
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
         let is_polled = self.waiter.is_polled();
-        if is_polled && look == Look::Hard {
+        if is_polled && how == Reap::Full {
             // Later completions signal the event again.
             self.nr_syscalls += 1;
             self.waiter.event.clear();

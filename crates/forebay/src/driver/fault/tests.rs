@@ -61,7 +61,7 @@ impl Driver for Recorder {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, _: &mut Completions, _: Look) {}
+    fn reap(&mut self, _: &mut Completions, _: Reap) {}
 
     fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }

@@ -28,7 +28,7 @@ use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
 use crate::driver::own_call::{self, OwnCalls};
 use crate::driver::zeroing::{self, Ranges};
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
@@ -413,18 +413,18 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
-        if self.nr_in_flight + self.nr_own == 0 && !self.kicked && look == Look::Glance {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
+        if self.nr_in_flight + self.nr_own == 0 && !self.kicked && how == Reap::NoSyscall {
             return;
         }
-        if look == Look::Hard {
+        if how == Reap::Full {
             self.look_hard();
         }
         if self.forbidden.has_entries() {
             self.end_entries();
         }
         // A reap without a system call leaves deferred completions.
-        self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
+        self.has_missed &= how == Reap::NoSyscall && self.ring.submission().taskrun();
         let mut again = Vec::new();
         let UringDriver {
             ring,
@@ -480,7 +480,7 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
         // An early return may leave entries in the ring, and perhaps no other thread enters the
         // kernel.
-        if look == Look::Hard && self.mode == Mode::Shared && self.needs_enter() {
+        if how == Reap::Full && self.mode == Mode::Shared && self.needs_enter() {
             self.enter(0, Deadline::NEVER);
         }
     }

@@ -8,7 +8,7 @@ use super::store::Store;
 use crate::driver::Waiter;
 use crate::driver::deadline::Deadline;
 use crate::driver::timer::Timer;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, Reap};
 use forebay_model::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Driver for ModelDriver {
     /// Does nothing: a command begins when it is queued.
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         self.state.reap(self.queue, done);
         self.timer.reaped();
     }

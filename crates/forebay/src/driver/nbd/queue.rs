@@ -10,7 +10,7 @@ use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
 use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::fork::Origin;
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap};
 use forebay_nbd::client::{Command, Request};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -194,14 +194,14 @@ impl Driver for NbdDriver {
         self.shared.wake_others(&link, Role::Reaper);
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
         let is_polled = self.shared.watched.get().is_some();
-        if is_polled && look == Look::Hard {
+        if is_polled && how == Reap::Full {
             // Later completions signal the event again.
             self.shared.event.clear();
         }
         let mut link = self.shared.lock();
-        if look == Look::Hard {
+        if how == Reap::Full {
             link.receive(false);
             link.send();
         }

@@ -10,7 +10,7 @@ use crate::error::SpecError;
 use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, QueueLimits, Reap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Driver for PsyncDriver {
         self.queue.begin(&self.pool);
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
         let PsyncDriver { own, nr_own, nr_own_syscalls, .. } = self;
         if let Some(own) = own
             && *nr_own > 0
@@ -124,7 +124,7 @@ impl Driver for PsyncDriver {
                 done.push(tag, made.result().expect("no own call of this queue is forbidden"));
             });
         }
-        if self.nr_in_flight == 0 && look == Look::Glance {
+        if self.nr_in_flight == 0 && how == Reap::NoSyscall {
             return;
         }
         self.queue.reap(&mut self.done);

@@ -18,7 +18,7 @@ use crate::keys::Keys;
 use crate::runtime::clock;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Driver for RamDriver {
         self.kick_cost.pay();
     }
 
-    fn reap(&mut self, done: &mut Completions, _look: Look) {
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
         let Some(first) = self.running.front() else {
             return self.end_reap();
         };

@@ -188,7 +188,7 @@ impl Ctx {
     ) -> Option<Turned> {
         let is_usual = match commit {
             None => self.kick == KickPolicy::Deferred && !self.commits_later(shared),
-            Some(_) => !shared.is_foreign(),
+            Some(_) => !shared.is_after_fork(),
         };
         let hctx = shared.hctx(self.hctx());
         let commit_now = commit.unwrap_or(Commit::Now);
@@ -437,7 +437,7 @@ impl Ctx {
     #[inline(always)]
     fn turn_unplugged(self: &Rc<Ctx>, shared: &Shared, now: u64, commit: Option<Commit>) {
         if let Some(commit) = commit
-            && !shared.is_foreign()
+            && !shared.is_after_fork()
             && let Some(token) = self.turn_for_last(shared.hctx(self.hctx()), now, commit)
         {
             return token.finish();
@@ -467,7 +467,7 @@ impl Ctx {
     pub(crate) fn retire(self: &Rc<Ctx>) {
         self.unplug(UnplugCause::Wait, 1, false);
         self.with_shared(|shared| {
-            if shared.is_foreign() {
+            if shared.is_after_fork() {
                 return;
             }
             // D5: deferred commits are made.

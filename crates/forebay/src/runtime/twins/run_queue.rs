@@ -24,7 +24,7 @@
 use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
 use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock};
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Reap, Tag};
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::AtomicU64;
@@ -142,9 +142,9 @@ impl Driver for Rearming {
         self.inner.leave_to_wait();
     }
 
-    fn reap(&mut self, done: &mut Completions, look: Look) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
         let nr_before = done.len();
-        self.inner.reap(done, look);
+        self.inner.reap(done, how);
         (nr_before..done.len()).for_each(|_| self.work.arm());
     }
 

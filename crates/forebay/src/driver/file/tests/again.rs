@@ -4,7 +4,7 @@ use crate::driver::file::commands::Commands;
 use crate::driver::testing::{data, issue};
 use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
-    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
 };
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Driver for Notes {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, _: &mut Completions, _: Look) {}
+    fn reap(&mut self, _: &mut Completions, _: Reap) {}
 
     fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }

@@ -16,7 +16,7 @@ use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, Waiter};
 use crate::runtime::clock;
 use forebay_core::{
-    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
 };
 use io_uring::IoUring;
 use std::collections::VecDeque;
@@ -421,7 +421,7 @@ impl Driver for Noted {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, _: &mut Completions, _: Look) {}
+    fn reap(&mut self, _: &mut Completions, _: Reap) {}
 
     fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }

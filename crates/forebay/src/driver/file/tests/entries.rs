@@ -9,7 +9,7 @@ use crate::driver::testing::{data, issue};
 use crate::driver::zeroing::{self, Ranges, Way};
 use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap,
     Segment, Tag,
 };
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Driver for Entries {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, _: &mut Completions, _: Look) {}
+    fn reap(&mut self, _: &mut Completions, _: Reap) {}
 
     fn wait(&mut self, _: u32, _: Option<Duration>) {}
 }
