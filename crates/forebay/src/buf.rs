@@ -18,12 +18,15 @@ pub const BUF_ALIGN: usize = 4096;
 /// ([`Disk::buf`](crate::Disk::buf)).
 ///
 /// The layer owns it in between, so no other code can touch the memory while the device does.
+// In this order a buffer is moved in the same two parts in which it was written: 16 bytes, and the
+// pointer, whose null is the `None` of an option. Otherwise the move has to wait for the writes.
+#[repr(C)]
 pub struct Buf {
-    ptr: NonNull<u8>,
     len: usize,
     /// The origin of the memory: a share of an `Arc`, or null for the heap. A plain pointer keeps
     /// moves of buffers cheap.
     home: *const Arena,
+    ptr: NonNull<u8>,
 }
 
 // SAFETY: a `Buf` owns its memory, like a `Box<[u8]>`, and its part in an arena, like an `Arc`.

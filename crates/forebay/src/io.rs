@@ -4,10 +4,13 @@ use crate::buf::Buf;
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio, Segment, Segments};
 
 /// An I/O with the buffer that it owns. Offsets and lengths are in bytes.
+// In this order the buffer does not follow the padding of the bio. A move would copy both together,
+// at an odd address, and wait for the writes.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Io {
-    bio: Bio,
     buf: Option<Buf>,
+    bio: Bio,
 }
 
 impl Io {

@@ -48,6 +48,9 @@ const CHANGE: &str = "\
 const RELEASE: &str = "\
         // The common case: no mark, no leader, all gates open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);";
+const TRY_TAKE_IDLE: &str = "\
+    pub fn try_take_idle(&self) -> bool {
+        let order = (Ordering::SeqCst, Ordering::Relaxed);";
 const TRY_TAKE: &str = "self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0";
 
 const DELAY: &str = "self.at_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns";
@@ -132,6 +135,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "run_state.rs",
+        TRY_TAKE_IDLE,
+        "pub fn try_take_idle(&self) -> bool {
+        let order = (Ordering::Release, Ordering::Relaxed);",
+        "run_state::an_idle_context_is_taken_with_its_gates_open",
+    ),
+    mutant(
+        "run_state.rs",
         TRY_TAKE,
         "self.word.fetch_or(RUNNING, Ordering::Release) & RUNNING == 0",
         "run_state::changes_of_a_holder_are_visible_to_the_next",
@@ -175,6 +185,12 @@ pub(super) const UNSEEN: &[Unseen] = &[
         from: RELEASE,
         why: "that it acquires: it found no mark, so nothing is read after it; what others have \
               released stays in the word for the next",
+    },
+    Unseen {
+        file: "run_state.rs",
+        from: TRY_TAKE_IDLE,
+        why: "that it releases: the owner takes the token before it changes the context, and \
+              its release publishes the changes",
     },
     Unseen {
         file: "run_state.rs",

@@ -112,12 +112,8 @@ impl HardwareContext {
         if !has_incoming && ended.len() == nr_ended_before {
             self.counters.empty_turns.add(1);
         }
-        Turned {
-            nr_in_flight: self.nr_in_flight,
-            work_left: false,
-            is_drained: self.nr_in_flight == 0,
-            next_at_ns: self.timeouts.next_ns(),
-        }
+        let nr_in_flight = self.nr_in_flight;
+        Turned::new(nr_in_flight, false, nr_in_flight == 0, self.timeouts.next_ns())
     }
 
     /// Returns whether the context is plain, apart from incoming requests.
@@ -185,11 +181,9 @@ impl Turn<'_> {
         let has_waiting = !is_all_issued && hctx.has_waiting();
         // The thread that a flush is left to moves it on.
         let work_left = has_waiting && !hctx.flush.is_newly_left();
-        Turned {
-            nr_in_flight: hctx.nr_awaited(),
-            work_left: work_left || !hctx.outside.is_empty(),
-            is_drained: hctx.nr_awaited() == 0 && !has_waiting,
-            next_at_ns: hctx.next_at_ns(gates),
-        }
+        let nr_awaited = hctx.nr_awaited();
+        let work_left = work_left || !hctx.outside.is_empty();
+        let is_drained = nr_awaited == 0 && !has_waiting;
+        Turned::new(nr_awaited, work_left, is_drained, hctx.next_at_ns(gates))
     }
 }

@@ -155,7 +155,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
                 break;
             }
             // Requests may be on their way to the inbox even if no delayed run is due.
-            timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY.as_nanos() as u64);
+            timeout = (turned.nr_in_flight() == 0).then_some(RESOURCE_DELAY.as_nanos() as u64);
         } else {
             // Until the token holder has reaped, the driver reports that there is something to
             // reap.

@@ -57,7 +57,7 @@ pub fn drain_owned<H: Owner>(host: &mut H) {
         let Some(mut token) = host.request_run() else { continue };
         let turned = host.turn(&mut token, Commit::Now);
         finish(host, token);
-        if turned.is_drained && !turned.work_left {
+        if turned.is_drained() && !turned.work_left() {
             return;
         }
         wait_as_owner(host, turned, 1);
@@ -71,7 +71,7 @@ pub fn await_admitted<H: Owner>(host: &mut H) {
     while let Some(mut token) = host.request_run() {
         let turned = host.turn(&mut token, Commit::Now);
         finish(host, token);
-        if turned.is_drained {
+        if turned.is_drained() {
             return;
         }
         wait_as_owner(host, turned, 1);
@@ -81,8 +81,8 @@ pub fn await_admitted<H: Owner>(host: &mut H) {
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a limited time. The
 /// owner makes a turn afterwards. `turned` is the result of its last turn.
 pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {
-    if turned.nr_in_flight == 0 {
-        if turned.work_left {
+    if turned.nr_in_flight() == 0 {
+        if turned.work_left() {
             host.sleep();
         }
         return;

@@ -102,7 +102,7 @@ pub fn unplug_and_wait<R: Reaper>(queue: &mut R, min: usize) {
             queue.take_mail();
         } else if let Some(turned) = turned {
             // If bios of other queues are in flight, any completion may be one of theirs.
-            let all_ours = nr_in_layer as u64 >= turned.nr_in_flight.into();
+            let all_ours = nr_in_layer as u64 >= turned.nr_in_flight().into();
             let nr = if all_ours { u32::try_from(nr_missing).unwrap_or(u32::MAX) } else { 1 };
             queue.wait_as_owner(turned, nr);
         }

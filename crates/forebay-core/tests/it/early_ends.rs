@@ -106,7 +106,7 @@ fn late_requests_do_not_count_as_progress_for_others() {
     give_up(&mut bench);
     bench.ends();
     let turned = bench.turn();
-    assert!(turned.is_idle() && turned.is_drained, "nothing waits for it");
+    assert!(turned.is_idle() && turned.is_drained(), "nothing waits for it");
     bench.queue.device.revive();
     bench.toy.answers.extend([forebay_core::Issue::Busy; 2]);
     bench.issue(Op::Read, BioFlags::NONE, 8 * PAGE, PAGE, 2);

@@ -79,7 +79,7 @@ fn closed_gates_stop_new_io_and_let_issued_io_end() {
     // Admitted bios continue. Then no admitted bio is left.
     bench.finish_running();
     assert_eq!(bench.ends(), [(5, AGAIN), (2, Ok(K4))]);
-    assert!(bench.turn().is_drained);
+    assert!(bench.turn().is_drained());
     bench.queue.gates = Gates::OPEN;
     bench.turn();
     bench.finish();

@@ -199,7 +199,7 @@ fn a_busy_driver_gets_the_same_request_again_in_the_same_order() {
     bench.unplug();
     assert_eq!(bench.toy.seen.len(), 1);
     assert_eq!(bench.toy.nr_commits, 1, "what was taken is committed");
-    assert!(bench.turn().nr_in_flight == 3);
+    assert!(bench.turn().nr_in_flight() == 3);
     assert!(bench.toy.seen.is_sorted_by_key(|seen| seen.start));
     assert_eq!(bench.queue.stats().requeues, 1);
     bench.finish();

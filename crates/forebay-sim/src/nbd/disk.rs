@@ -91,7 +91,7 @@ impl Disk {
         let mut boxes = Vec::new();
         let mut port = Port { device: &mut self.device, memory, context, hctx: worker };
         let turned = hctx.turn(&mut port, now, Gates::OPEN, Commit::Now, &mut boxes);
-        if turned.work_left && turned.nr_in_flight == 0 {
+        if turned.work_left() && turned.nr_in_flight() == 0 {
             context.soon(BUSY_NS, Event::Again(worker));
         }
         self.nr_in_layer -= boxes.len();

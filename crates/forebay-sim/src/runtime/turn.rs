@@ -137,7 +137,7 @@ impl Turning for TaskTurn<'_, '_> {
         if hctx.is_shared
             && let Some(run_queue) = &world.run_queue
         {
-            run_queue.turned(&world, (nr_reaped, nr_issued), turned.nr_in_flight);
+            run_queue.turned(&world, (nr_reaped, nr_issued), turned.nr_in_flight());
         }
         // The token is held meanwhile.
         self.thread.cpu.spend(cpu.turn_of(nr_issued, nr_reaped));
@@ -170,8 +170,8 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn record(&mut self, _gates: Gates, turned: Turned) {
-        self.hctx.is_drained.set(turned.is_drained);
-        self.hctx.is_stranded.set(turned.is_stuck() && !turned.is_drained);
+        self.hctx.is_drained.set(turned.is_drained());
+        self.hctx.is_stranded.set(turned.is_stuck() && !turned.is_drained());
         self.thread.world.checks().runs.left(self.hctx.at, turned.deadline());
     }
 
@@ -280,7 +280,7 @@ fn turn_core(
             port.checks.bios.offline();
         }
         let checks = &mut *port.checks;
-        checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
+        checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight().into());
         let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;
         checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);
         let Policy { io_timeout_ns, io_timeout_grace_ns, .. } = world.disk.policy;

@@ -433,10 +433,10 @@ impl Drop for Shared {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(is_timed), Commit::Now);
                 token.finish();
-                if turned.is_drained && !turned.work_left {
+                if turned.is_drained() && !turned.work_left() {
                     break;
                 }
-                let delay = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
+                let delay = (turned.nr_in_flight() == 0).then_some(RESOURCE_DELAY);
                 // W7.
                 let left = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(clock::now_ns()));
                 let until_deadline = turned.deadline().map(left);

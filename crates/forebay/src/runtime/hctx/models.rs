@@ -52,7 +52,7 @@ fn two_send(how: How, nr: u32) {
     // yet.
     let mut token = shared.hctx(SHARED).try_take().expect("all other threads have ended");
     let turned = token.turn(0, Commit::Now);
-    assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
+    assert!(turned.is_drained() && !turned.work_left(), "nothing was forgotten in the inbox");
     token.core.check_invariants();
     let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
     assert!(token.is_none());
@@ -87,7 +87,7 @@ fn one_tag_is_shared_by_two_threads() {
         };
         let sents = [send(&shared, 1), other.join().unwrap()];
         let mut token = shared.hctx(SHARED).try_take().expect("all other threads have ended");
-        while !token.turn(0, Commit::Now).is_drained {}
+        while !token.turn(0, Commit::Now).is_drained() {}
         let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
         assert!(token.is_none());
         sents.iter().for_each(|sent| assert_eq!(sent.mailbox.cell.nr_delivered(), 1));

@@ -15,34 +15,38 @@ use forebay_core::{Commit, Gates, RunState, SoftwareQueue, Turned};
 use std::ptr::NonNull;
 
 impl Hctx {
-    /// Runs one turn of an owned context, with the requests that `ctx` sends. Ended bios of `own`,
-    /// a queue of the calling thread, go to `own` directly. Called by the owner, in the process
-    /// that has opened the disk.
+    /// Takes the token of an owned context for [`Token::turn_as_owner`]. Called by the owner, in
+    /// the process that has opened the disk.
     ///
-    /// Returns `None` without a turn if the context is shared, watched by an event loop or in use,
-    /// or if a gate is closed.
+    /// Returns `None` if the context is shared, watched by an event loop or in use, or if a gate is
+    /// closed.
+    #[inline(always)]
+    pub(crate) fn take_as_owner(&self) -> Option<Token<'_>> {
+        // Relaxed: only the owner sets it.
+        let is_usual = !self.is_shared && !self.is_polled.load(Ordering::Relaxed);
+        (is_usual && self.run.try_take_idle()).then(|| Token::of(self))
+    }
+}
+
+impl<'a> Token<'a> {
+    /// Runs the first turn after [`Hctx::take_as_owner`], with the requests that `ctx` sends. Ended
+    /// bios of `own`, a queue of the calling thread, go to `own` directly.
     #[inline(always)]
     pub(crate) fn turn_as_owner(
-        &self,
+        &mut self,
+        hctx: &'a Hctx,
         now: u64,
         ctx: &mut SoftwareQueue,
         own: &mut Ready,
         commit: Commit,
-    ) -> Option<(Token<'_>, Turned)> {
-        // Relaxed: only the owner sets it.
-        if self.is_shared || self.is_polled.load(Ordering::Relaxed) || !self.run.try_take_idle() {
-            return None;
-        }
-        let mut token = Token::of(self);
+    ) -> Turned {
         own.take_mail();
-        if token.serves_tag_waits {
-            let turned = token.turn_with(now, Some(ctx), Some(own), commit);
-            return Some((token, turned));
+        if self.serves_tag_waits {
+            return self.turn_with(now, Some(ctx), Some(own), commit);
         }
-        let (nr_before, inner) = (own.nr_ended(), token.inner);
-        let turn = OwnTurn { hctx: self, inner, token: &mut token, now, ctx, own, nr_before };
-        let turned = wait::turn(&mut { turn }, commit);
-        Some((token, turned))
+        let (nr_before, inner) = (own.nr_ended(), self.inner);
+        let turn = OwnTurn { hctx, inner, token: self, now, ctx, own, nr_before };
+        wait::turn(&mut { turn }, commit)
     }
 }
 
@@ -125,7 +129,7 @@ impl Turning for OwnTurn<'_, '_, '_> {
             self.token.count_syscalls();
         }
         let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
+        let left = (u8::from(turned.is_drained()) * DRAINED) | (u8::from(is_stuck) * STUCK);
         self.hctx.left.store(left, Ordering::Relaxed);
     }
 

@@ -181,7 +181,7 @@ impl<'a> Token<'a> {
             self.count_syscalls();
         }
         let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
+        let left = (u8::from(turned.is_drained()) * DRAINED) | (u8::from(is_stuck) * STUCK);
         hctx.left.store(left, Ordering::Relaxed);
     }
 
@@ -324,7 +324,7 @@ impl Turning for TokenTurn<'_, '_, '_> {
     fn record(&mut self, gates: Gates, turned: Turned) {
         self.token.record(turned);
         // B2. Requests that only a closed gate holds back are left to the thread that opens it.
-        if turned.is_stuck() && self.is_polled && gates.dispatch && !turned.is_drained {
+        if turned.is_stuck() && self.is_polled && gates.dispatch && !turned.is_drained() {
             self.token.hctx.alarm.set(RESOURCE_DELAY);
         }
     }

@@ -192,8 +192,8 @@ impl Ctx {
         };
         let hctx = shared.hctx(self.hctx());
         let commit_now = commit.unwrap_or(Commit::Now);
-        if is_usual && let Some((token, turned)) = self.turn_as_owner(hctx, ready, now, commit_now)
-        {
+        if is_usual && let Some(mut token) = hctx.take_as_owner() {
+            let turned = self.turn_as_owner(&mut token, hctx, ready, now, commit_now);
             token.finish();
             return Some(turned);
         }
@@ -201,18 +201,19 @@ impl Ctx {
     }
 
     /// Runs one turn of an owned context that needs nothing uncommon
-    /// ([`Hctx::turn_as_owner`]).
+    /// ([`Token::turn_as_owner`]).
     #[inline(always)]
     fn turn_as_owner<'a>(
         &self,
+        token: &mut Token<'a>,
         hctx: &'a Hctx,
         ready: &RefCell<Ready>,
         now: u64,
         commit: Commit,
-    ) -> Option<(Token<'a>, Turned)> {
+    ) -> Turned {
         // Dropped before wakers run.
         let (mut queue, mut own) = (self.queue.borrow_mut(), ready.borrow_mut());
-        hctx.turn_as_owner(now, &mut queue, &mut own, commit)
+        token.turn_as_owner(hctx, now, &mut queue, &mut own, commit)
     }
 
     /// Continues [`Ctx::turn_for`] for any context.
@@ -449,7 +450,10 @@ impl Ctx {
     #[inline(always)]
     fn turn_for_last<'a>(&self, hctx: &'a Hctx, now: u64, commit: Commit) -> Option<Token<'a>> {
         let last = self.ready.borrow();
-        Some(self.turn_as_owner(hctx, last.as_ref()?, now, commit)?.0)
+        let ready = last.as_ref()?;
+        let mut token = hctx.take_as_owner()?;
+        self.turn_as_owner(&mut token, hctx, ready, now, commit);
+        Some(token)
     }
 
     /// Unplugs the requests, for the turn that the caller makes next.
