@@ -12,7 +12,7 @@
 //!
 //! The file has the lines that the programs print. Only the scripts in it run, each until its
 //! outcomes are found. Without wanted outcomes a search ends when new outcomes have become rare:
-//! when it has run [`PATIENCE`] times as often as it took to find the newest one. So the scripts
+//! when it has run `PATIENCE` times as often as it took to find the newest one. So the scripts
 //! with many outcomes get most of the runs.
 
 use super::script::Script;
