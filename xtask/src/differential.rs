@@ -2,7 +2,7 @@
 //! the simulator's tasks, and compares the sets of their outcomes.
 //!
 //! The simulator shows properties of its own run of the core. This step shows that the library
-//! does the same: no script ends in one of them as it cannot end in the other. The two sides
+//! does the same: a script has no outcome in one that it cannot have in the other. The two sides
 //! cannot be one program, because the core's atomics are shuttle's in one and the processor's in
 //! the other. So each prints its outcomes as lines.
 //!
@@ -11,7 +11,7 @@
 //! counts if it is left after the last round. The seeds are fixed: the same code gives the same
 //! result.
 //!
-//! At last bugs are planted in the library's side, one after another, and the comparison must find
+//! Finally the step plants bugs in the library's side, one after another. The comparison must find
 //! each.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! `cargo xtask simspeed`: the speed of the simulator with all checkers on, and what a bio does in
 //! the scenarios that are measured.
 //!
-//! Not a gate: no test asserts a speed. Times are of the processor. The number of instructions does
+//! Not a gate: no test asserts a speed. Times are processor time. The number of instructions does
 //! not depend on other load on the machine, so it shows small changes.
 
 use crate::Outcome;
@@ -11,13 +11,13 @@ use crate::instructions;
 /// Random scenarios whose time is measured. The first 500 are those of `tests/it/seeds.rs`.
 const NR_SEEDS: u64 = 1_000;
 
-/// Random scenarios whose instructions are counted: a twentieth of the speed.
+/// Random scenarios whose instructions are counted. Under valgrind a run takes 20 times as long.
 const NR_COUNTED: u64 = 100;
 
 /// I/Os of the job.
 const NR_IOS: u64 = 60_000;
 
-/// One of so many histories of three bios; `cargo xtask histories` runs all of them.
+/// One in this many histories of three bios is run; `cargo xtask histories` runs all of them.
 const ONE_OF: u64 = 60;
 
 pub(crate) fn run() -> Outcome {

@@ -75,7 +75,7 @@ impl SoftwareQueue {
     ///
     /// # Errors
     /// Returns the reason and the bio if the bio is refused.
-    // Always inlined: otherwise the result is passed through memory.
+    // Always inlined: otherwise the result is returned through memory.
     #[inline(always)]
     pub fn queue_bio(
         &mut self,

@@ -147,9 +147,9 @@ impl RunState {
     /// Takes the token if the context is idle: no thread holds the token, leads or waits, and all
     /// gates are open. Leaves no mark if it is not. A false result promises nothing.
     ///
-    /// The gates need not be read again for the first turn. The change finds them open. So a gate
-    /// is closed later in the order of changes, and the thread that closes it finds the token held
-    /// (R5).
+    /// The caller need not read the gates again for the first turn: the exchange succeeds only if
+    /// they are open. A gate that closes later does so after this exchange in modification order,
+    /// so the thread that closes it finds the token held (R5).
     #[inline]
     pub fn try_take_idle(&self) -> bool {
         let order = (Ordering::SeqCst, Ordering::Relaxed);

@@ -2,11 +2,10 @@
 //!
 //! `speed seeds NR [FIRST]` runs random scenarios with all checkers on, those that the gates run
 //! too. `speed job NR` runs a job of fio with NR I/Os: four clones, each with 32 in flight, in
-//! batches of 8. `speed histories NR` runs one of NR short histories, with a crash after each
-//! event.
+//! batches of 8. `speed histories ONE_OF` runs one in ONE_OF of the short histories, with a crash
+//! after each event.
 //!
-//! Times are of the processor, not of the clock, so other programs on the machine disturb them
-//! less.
+//! Times are processor time, not elapsed time, so other programs on the machine disturb them less.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]

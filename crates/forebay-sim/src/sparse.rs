@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 /// Blocks of one page.
 const PAGE: usize = 16;
 
-/// Pages below this number have a place in a plain list. Random scenarios use only such pages, and
-/// each event of theirs looks for several blocks.
+/// Pages below this number are in a plain list. Random scenarios use only such pages, and each of
+/// their events accesses several blocks.
 const NR_NEAR: u64 = 4096;
 
 type Page<T> = Box<[T; PAGE]>;

@@ -1,6 +1,6 @@
 //! The constants of the models, with the published rows that each was fitted to.
 //!
-//! A row to which a constant was fitted confirms nothing. All other rows in virtual time are
+//! A row that a constant was fitted to confirms nothing. All other rows in virtual time are
 //! predictions.
 
 use forebay_sim::lab::{Costs, RunCosts};
@@ -126,7 +126,7 @@ const fn iops(
     Rows { experiment, device, metric: metric::IOPS, policies, xs }
 }
 
-/// The constants of `hdd` give the row of 1 job only together.
+/// Only the sum of `hdd`'s constants follows from the row of 1 job.
 const HDD: &[Rows] = &[iops("tags", "hdd", &["batch"], &[1, 24, 48, 72])];
 
 const SSD_SAS_BYTES: &[Rows] = &[iops("tags", "ssd-sas", &["stash"], &[72])];

@@ -55,8 +55,8 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
-    /// Issues incoming requests that nothing goes before, each of which is one command for all of
-    /// its data. There is at least one. Also returns how many were issued.
+    /// Issues incoming requests that no other request precedes. Each is one command for all of its
+    /// data, and there is at least one. Also returns how many were issued.
     #[inline(always)]
     pub(super) fn issue_plain<D: Driver + ?Sized>(
         &mut self,
@@ -114,8 +114,8 @@ impl HardwareContext {
         (outcome, nr_issued)
     }
 
-    /// Issues a request. Returns the state of its tag, or why it was not issued. It has then ended,
-    /// waits for the driver, or is incoming again.
+    /// Issues a request. Returns the state of its tag, or why it was not issued. A request that was
+    /// not issued has ended, waits for the driver, or is incoming again.
     #[inline(always)]
     fn issue_one<D: Driver + ?Sized>(
         &mut self,

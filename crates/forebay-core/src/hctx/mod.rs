@@ -91,7 +91,7 @@ pub struct HardwareContext {
     bios_per_request_max: u32,
     /// The number of requests at the driver that another command follows.
     nr_with_more_commands: u32,
-    /// No full rules are needed (`turn.rs`). Set by full turns.
+    /// The next turn may take the fast path (`turn.rs`). Set by full turns.
     is_plain: bool,
     /// The next turn reaps even if nothing is in flight.
     reap_kick: bool,

@@ -1,7 +1,7 @@
 //! The turn of a hardware context: its one order, and a fast path.
 //!
-//! A context is *plain* if nothing waits in it and no policy needs more than to issue requests and
-//! to end their bios. Each full turn records in one flag whether it has left the context plain.
+//! A context is *plain* if nothing waits in it, and its turns need only issue requests and end
+//! their bios. Each full turn records in one flag whether it has left the context plain.
 //! Code that changes this between turns clears the flag. So a turn checks the flag once, where the
 //! full rules check ten lists and policies. If something uncommon happens in the turn, the full
 //! rules continue it.

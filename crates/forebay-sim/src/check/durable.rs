@@ -36,8 +36,8 @@ pub(crate) struct Durable {
     lost: Vec<(u64, u64)>,
     /// The newest point that the disk has reported as durable.
     claimed: u64,
-    /// The number of crash points: events at which the values that a crash may leave in a block
-    /// that is not flushed were compared with those that the user expects. An event counts once.
+    /// The number of crash points: events at which, for at least one unflushed block, the values
+    /// that a crash may leave were compared with the legal ones. An event counts once.
     pub(crate) nr_crash_points: u64,
     /// The number of writes that were promised to be durable.
     pub(crate) nr_promises: u64,
@@ -148,7 +148,8 @@ impl Durable {
         self.device.nr_values(block) > 1
     }
 
-    /// Counts all crash points since there were `before` of them as one: they are one event.
+    /// Merges the crash points counted since there were `before` of them into one: they belong to
+    /// one event.
     pub(crate) fn count_as_one(&mut self, before: u64) {
         self.nr_crash_points = self.nr_crash_points.min(before + 1);
     }

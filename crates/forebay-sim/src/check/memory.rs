@@ -1,7 +1,7 @@
 //! Memory of the checkers, kept from one run to the next on a thread.
 //!
-//! A random scenario has a few hundred bios. To allocate the lists of its blocks and bios would
-//! take about a tenth of the run.
+//! A random scenario has a few hundred bios. Allocating the lists of its blocks and bios would take
+//! about a tenth of the run.
 
 use super::bios::BioRow;
 use super::durable::Durable;

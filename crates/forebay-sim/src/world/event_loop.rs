@@ -12,7 +12,7 @@ use crate::trace::Kind;
 use crate::world::World;
 use std::cell::Cell;
 
-/// The limit of steps without progress of any bio or command. Beyond it nothing will progress,
+/// The limit of steps without progress of any bio or command. Beyond it, the run counts as stalled
 /// unless the device is still at work. (A task that freezes a disk may poll for so long while a
 /// straggler completes.)
 const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;

@@ -12,7 +12,7 @@ use crate::runtime::clock;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KickCost {
     kick_ns: u64,
-    /// A request was queued since the last kick.
+    /// Whether a request was queued since the last kick.
     due: bool,
 }
 

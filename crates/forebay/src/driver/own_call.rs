@@ -191,7 +191,7 @@ pub(super) fn is_forbidden(call: &OwnCall, answer: i32) -> bool {
     };
     let fails = |op: Op, fua: bool| made(&mut 0, || probe(op, fua)) == Err(-answer);
     match call.op {
-        // A write and a sync were made in its place.
+        // The write and the sync were made as two calls instead.
         Op::Write if call.fua && lacks_durable_write() => {
             fails(Op::Write, false) || fails(Op::Flush, false)
         }

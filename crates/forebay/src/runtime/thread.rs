@@ -61,7 +61,7 @@ impl Drop for EndOfThread {
 thread_local! {
     /// Registered by the first disk that the thread uses ([`keep`]).
     static END: EndOfThread = const { EndOfThread(()) };
-    /// Without a destructor of its own: each access would check whether that has run.
+    /// Has no destructor of its own: with one, each access would check whether it has run.
     static THREAD: ManuallyDrop<ThreadState> = const {
         ManuallyDrop::new(ThreadState {
             level: Cell::new(0),

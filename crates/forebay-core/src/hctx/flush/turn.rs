@@ -372,8 +372,8 @@ impl FlushMachine {
 impl HardwareContext {
     /// Returns the durable point of writes that end now.
     ///
-    /// All completions of one reap share a number: all of them had completed at the device before
-    /// it was drawn.
+    /// All completions of one reap share a number: they had all completed at the device before the
+    /// turn drew it.
     pub(in crate::hctx) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = self;
         if is_in_doubt {

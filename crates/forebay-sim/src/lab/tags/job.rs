@@ -152,8 +152,8 @@ impl<'a> Job<'a> {
 
     /// Reaps the I/Os that have ended. Sleeps if there are none.
     ///
-    /// A thread of Linux is woken by the last part of an I/O. Here it sleeps for as many bios as
-    /// the I/O that has the fewest left still lacks: no I/O can end earlier.
+    /// In Linux the last part of an I/O wakes the thread. Here the thread waits for the number of
+    /// bios that the I/O nearest its end still lacks: no I/O can end earlier.
     fn reap(&mut self) {
         let (world, task) = (Rc::clone(&self.thread.world), self.thread.id);
         let (nr_before, now) = (world.scheduler.nr_sleeps_of(task), world.now());

@@ -10,8 +10,8 @@ use crate::runtime::primitive::{
 };
 use std::time::Duration;
 
-/// The largest number of turns in a row that find nothing to do: one for the descriptor that
-/// another turn has served already, and one for a flag that is seen late.
+/// The largest number of consecutive turns without work: one for a descriptor whose work another
+/// turn has done already, and one for a flag that the loop reads late.
 const IDLE_TURNS_MAX: u32 = 2;
 
 /// A hardware context with one request behind a gate, and with deadlines.
@@ -38,7 +38,7 @@ impl Context {
         Arc::new(Context { alarm, is_open, work: Mutex::new(work) })
     }
 
-    /// Runs a turn, which `add` gives more work. Returns whether it made progress.
+    /// Runs a turn to which `add` adds work. Returns whether it made progress.
     fn turn(&self, add: impl FnOnce(&mut Work)) -> bool {
         let mut work = lock(&self.work);
         // B1. Relaxed: only the alarm orders the gate.

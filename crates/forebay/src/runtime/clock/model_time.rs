@@ -1,6 +1,6 @@
-//! Time of a model: it stands still, but for what the model lets pass.
+//! Virtual clock of a model, which advances only when the model advances it or reads it.
 //!
-//! A model checker repeats a run step by step. A real clock would let the runs differ.
+//! A model checker repeats a run step by step. With a real clock the runs would differ.
 
 use std::cell::Cell;
 

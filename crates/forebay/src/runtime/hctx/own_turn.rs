@@ -53,8 +53,8 @@ impl<'a> Token<'a> {
 /// A turn of the owner.
 struct OwnTurn<'t, 'a, 'q> {
     hctx: &'a Hctx,
-    /// The inner part, which the token gives access to. A copy: functions that are rarely called
-    /// take the token's address, so the token itself is in memory.
+    /// A copy of the token's pointer to the inner part. Rarely called functions take the address of
+    /// the token, which forces the token into memory; the copy can stay in a register.
     inner: NonNull<Inner>,
     token: &'t mut Token<'a>,
     now: u64,
@@ -154,8 +154,8 @@ impl Turning for OwnTurn<'_, '_, '_> {
     }
 }
 
-/// Delivers the bios of other queues and of futures, which came after the first `nr` of the queue,
-/// to their mailboxes.
+/// Delivers the bios of other queues and of futures to their mailboxes. They follow the first `nr`
+/// bios of the list.
 #[cold]
 fn deliver_others(token: &mut Token<'_>, own: &mut Ready, nr: usize) -> bool {
     let mut ended = std::mem::take(&mut token.ended);
