@@ -53,7 +53,7 @@ pub(crate) fn run() -> Outcome {
         if crate::tools::are_required() {
             return Err("valgrind is missing: apt-get install valgrind".to_owned());
         }
-        println!("instructions: skipped: there is no valgrind; install it to count");
+        println!("instructions: skipped: valgrind is not installed");
         return Ok(());
     }
     Line::cargo("build --profile dist --package forebay-core --example token").run()?;

@@ -28,7 +28,7 @@ pub(crate) fn run() -> Outcome {
         Ok::<(), String>(())
     })?;
     if !instructions::has_valgrind() {
-        println!("instructions per bio: skipped: there is no valgrind; install it to count");
+        println!("instructions per bio: skipped: valgrind is not installed");
         return Ok(());
     }
     let nr_bios = nr_bios(&speed("seeds", NR_COUNTED)?)?;

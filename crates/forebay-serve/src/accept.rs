@@ -71,7 +71,7 @@ fn accept_from(
 ) -> Result<bool, ServeError> {
     for _ in 0..ACCEPTS_IN_A_ROW {
         match listener.accept() {
-            Ok(Some((fd, peer))) => threads.bring(NewConnection { fd, peer }),
+            Ok(Some((fd, peer))) => threads.push(NewConnection { fd, peer }),
             Ok(None) => return Ok(false),
             Err(error) if is_exhausted(&error) => {
                 let counters = shared.counters.server();

@@ -95,9 +95,9 @@ impl Threads {
     }
 
     /// Hands a connection to the worker with the fewest connections.
-    pub(crate) fn bring(&self, connection: NewConnection) {
+    pub(crate) fn push(&self, connection: NewConnection) {
         let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.nr_conns());
-        inbox.expect("there is a thread").bring(connection);
+        inbox.expect("there is a thread").push(connection);
     }
 
     /// Waits until the workers have completed the requests in flight and ended. If the disks

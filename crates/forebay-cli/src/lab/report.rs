@@ -203,7 +203,8 @@ fn constants(row: &Row, format: Format) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut text = String::from("\nConstants. Rows that none was fitted to are predictions.\n\n");
+    let mut text =
+        String::from("\nConstants. A row that no constant was fitted to is a prediction.\n\n");
     let mark = if format == Format::Markdown { "- " } else { "  " };
     for constant in all {
         // Writing into a String does not fail.
@@ -271,7 +272,7 @@ jain; jobs   fair
 
   iops; batch; at 1, 72: because
 
-Constants. Rows that none was fitted to are predictions.
+Constants. A row that no constant was fitted to is a prediction.
 
   hdd.seek_ns = 1900000: fitted to tags, hdd, iops; batch; at 1, 24, 48, 72: \
 ";

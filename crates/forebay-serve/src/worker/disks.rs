@@ -268,7 +268,7 @@ impl Disks {
         }
         let portion = Some(Box::default());
         let key = self.flights.insert(Flight { is_all_there: false, portion, ..flight });
-        if self.next_wave(conn, key) == Begun::NoRoom {
+        if self.next_portion(conn, key) == Begun::NoRoom {
             self.flights.remove(key);
             conn.is_exclusive = false;
             return Begun::NoRoom;

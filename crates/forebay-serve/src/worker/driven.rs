@@ -67,7 +67,7 @@ impl Driven {
         for socket in [&client, &there] {
             socket.set_nonblocking(true).unwrap();
         }
-        self.inbox.bring(NewConnection { fd: there.into(), peer: Peer::Unix });
+        self.inbox.push(NewConnection { fd: there.into(), peer: Peer::Unix });
         // The client flags (fixed newstyle, no zeroes), and EXPORT_NAME with the default export.
         let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
         client.write_all(&choice).unwrap();

@@ -67,7 +67,7 @@ impl Inbox {
     }
 
     /// Adds a connection, and wakes the worker.
-    pub(crate) fn bring(&self, connection: NewConnection) {
+    pub(crate) fn push(&self, connection: NewConnection) {
         self.nr_conns.fetch_add(1, Ordering::Relaxed);
         self.waiting.lock().expect("no panic under this lock").new_connections.push(connection);
         self.ring();

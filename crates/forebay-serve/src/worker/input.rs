@@ -107,8 +107,8 @@ impl Worker {
     /// Resumes one connection. Returns whether it made progress.
     fn resume_one(&mut self, key: Key) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
-        let could =
-            resume_waves(&mut self.disks, conn) | resume_input(&mut self.disks, &self.shared, conn);
+        let could = resume_portions(&mut self.disks, conn)
+            | resume_input(&mut self.disks, &self.shared, conn);
         if could && !conn.is_stalled && conn.has_plaintext() {
             self.again.push(key);
         }
@@ -122,10 +122,10 @@ impl Worker {
 }
 
 /// Resumes large reads that waited for memory. Returns whether any made progress.
-fn resume_waves(disks: &mut Disks, conn: &mut Conn) -> bool {
+fn resume_portions(disks: &mut Disks, conn: &mut Conn) -> bool {
     let before = conn.paused.len();
     for flight in std::mem::take(&mut conn.paused) {
-        if disks.next_wave(conn, flight) == Begun::NoRoom {
+        if disks.next_portion(conn, flight) == Begun::NoRoom {
             conn.paused.push(flight);
         }
     }

@@ -39,7 +39,7 @@ impl Disks {
     }
 
     /// Submits the next pieces of a large read. The last portion must be over.
-    pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
+    pub(crate) fn next_portion(&mut self, conn: &mut Conn, key: Key) -> Begun {
         let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
         let (export, rq) = (flight.export, flight.rq);
         let mut at = flight.portion.as_ref().map_or(0, |portion| portion.asked);
@@ -106,7 +106,7 @@ impl Disks {
             return true;
         }
         // A client that is slow to read its replies gets no further memory.
-        if self.next_wave(conn, key) == Begun::NoRoom {
+        if self.next_portion(conn, key) == Begun::NoRoom {
             conn.paused.push(key);
         }
         false
