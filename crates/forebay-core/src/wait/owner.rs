@@ -66,12 +66,16 @@ pub fn drain_owned<H: Owner>(host: &mut H) {
 
 /// Turns and waits in an owned context until no admitted request is left. Called before its owner
 /// waits in another context: a freeze waits for these requests and keeps others out, so neither
-/// wait would end. A waker within a turn of the context returns at once.
-pub fn await_admitted<H: Owner>(host: &mut H) {
+/// wait would end.
+///
+/// Returns early if they may never end: if `is_gone` returns true for the device, or if another
+/// gate is closed, which fails the freeze. A waker within a turn of the context returns at once.
+pub fn await_admitted<H: Owner>(host: &mut H, is_gone: impl Fn() -> bool) {
     while let Some(mut token) = host.request_run() {
         let turned = host.turn(&mut token, Commit::Now);
         finish(host, token);
-        if turned.is_drained() {
+        let is_stranded = turned.is_stuck() && !host.run_state().gates().dispatch;
+        if turned.is_drained() || is_stranded || is_gone() {
             return;
         }
         wait_as_owner(host, turned, 1);

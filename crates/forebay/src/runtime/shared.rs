@@ -12,7 +12,7 @@ use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
 use crate::runtime::primitive::thread as runtime_thread;
-use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
+use crate::runtime::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
 use crate::runtime::twins::Twins;
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     /// The service thread or an event loop makes progress on the shared context. Never cleared. Set
     /// under the lock of `service`.
     is_driven: AtomicBool,
+    /// The limit of tags of contexts that are opened from now on; 0 means that of the policy.
+    nr_requests: AtomicU32,
     /// Present if the disk emulates an earlier system.
     twins: Option<Box<Twins>>,
     /// Overdue requests, for `Disk::take_late_requests`.
@@ -109,6 +111,7 @@ impl Shared {
             service: Mutex::default(),
             keeps_service: with_service,
             is_driven: AtomicBool::new(with_service),
+            nr_requests: AtomicU32::new(0),
             twins,
             late: Arc::default(),
             holds: Mutex::default(),
@@ -168,6 +171,11 @@ impl Shared {
         );
         core.set_new_hold(quarantine::new_hold);
         core.set_late_requests(Arc::clone(&self.late) as Arc<dyn LateRequests>);
+        // Relaxed: a limit that is set after this load reaches the next turn of the context.
+        match self.nr_requests.load(Ordering::Relaxed) {
+            0 => {}
+            nr_requests => core.set_nr_requests(nr_requests),
+        }
         core
     }
 
@@ -360,6 +368,7 @@ impl Shared {
     /// Sets the number of tags of each context that may be in use. An owned context applies it in
     /// its next turn.
     pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
+        self.nr_requests.store(nr_requests, Ordering::Relaxed);
         self.hctxs.iter().for_each(|hctx| hctx.set_nr_requests(nr_requests));
         self.poll_shared();
     }

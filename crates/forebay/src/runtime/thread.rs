@@ -308,11 +308,11 @@ pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
 }
 
 /// Submits the plugged bios of this thread. If it owns a context of the disk, waits until that has
-/// no admitted request left.
+/// no admitted request left, unless the device is gone.
 pub(crate) fn settle_owned(shared: &Arc<Shared>) {
     let Some(owned) = find(shared, |ctx| ctx.hctx() != SHARED) else { return };
     unplug_all(UnplugCause::Wait, None);
-    await_admitted(shared.hctx(owned.hctx()));
+    await_admitted(shared.hctx(owned.hctx()), || shared.device_state().is_failed());
 }
 
 /// Returns this thread's state of a disk that maps to the shared context.

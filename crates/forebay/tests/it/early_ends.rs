@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// Returns the keys of a disk on which an operation on the first block takes [`SLOW`]. Only its
 /// completion is delayed, so no driver can cancel it.
-fn slow(op: &str) -> String {
+pub(crate) fn slow(op: &str) -> String {
     format!("rule={op}:delay={}s:range=0+4096", SLOW.as_secs())
 }
 
@@ -211,7 +211,7 @@ fn under_hanging_call<T: Send>(call: i64, spec: &str, act: impl FnOnce() -> T + 
 }
 
 /// Returns the keys of a disk with the tests' time limits.
-fn limits() -> String {
+pub(crate) fn limits() -> String {
     format!("io_timeout_ms={}&io_timeout_grace_ms={}", LIMIT.as_millis(), GRACE.as_millis())
 }
 

@@ -26,6 +26,7 @@ mod nbd_server;
 mod overlap;
 mod plug;
 mod progress;
+mod raw_io;
 mod refusals;
 mod rings;
 mod run_queue;

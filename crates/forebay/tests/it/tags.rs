@@ -131,6 +131,26 @@ fn no_more_requests_than_allowed_are_at_the_driver() {
 }
 
 #[test]
+fn a_new_number_of_tags_holds_for_later_owners_of_a_context() {
+    let disk = open("ram:1M?queue_depth=64&nr_hw_queues=2&req_ns=100000");
+    let nr_waiting = || {
+        let mut queue = disk.queue();
+        for at in 0..3 {
+            submit(&mut queue, Io::read(Buf::new(4096), at * 8192));
+        }
+        let mut done = Vec::new();
+        queue.reap(3, 3, &mut done);
+        done.iter().filter(|done| done.tag_wait_ns.is_some()).count()
+    };
+    // Each thread takes the context that the last one has left.
+    let in_thread =
+        || std::thread::scope(|scope| scope.spawn(nr_waiting).join().expect("no panic"));
+    assert_eq!(in_thread(), 0);
+    disk.set_nr_requests(1).expect("within the depth");
+    assert_eq!((in_thread(), in_thread()), (2, 2));
+}
+
+#[test]
 fn a_number_of_tags_that_cannot_be_is_refused() {
     let disk = open("null:1M?queue_depth=4");
     for nr in [0, 5] {

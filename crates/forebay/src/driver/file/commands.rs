@@ -359,8 +359,9 @@ impl Commands {
         }
         let left_behind = match -result {
             libc::ECANCELED | libc::EINTR => true,
-            // A flush has no memory, so this is an error of the file. No other flush reports it.
-            libc::EFAULT => command.op != Op::Flush,
+            // A flush has no memory, so this is an error of the file. For a FUA write it may be one,
+            // because the command includes a sync. No other flush reports it.
+            libc::EFAULT => command.op != Op::Flush && !command.fua,
             _ => false,
         };
         let again = left_behind && command.nr_tries < NR_TRIES_MAX;

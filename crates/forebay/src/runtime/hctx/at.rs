@@ -192,9 +192,9 @@ pub(crate) fn drain_owned(hctx: &Hctx) {
     wait::drain_owned(&mut At::new(hctx));
 }
 
-/// Turns and waits in an owned context until no admitted request is left.
-pub(crate) fn await_admitted(hctx: &Hctx) {
-    wait::await_admitted(&mut At::new(hctx));
+/// Turns and waits in an owned context until no admitted request is left, or these may never end.
+pub(crate) fn await_admitted(hctx: &Hctx, is_gone: impl Fn() -> bool) {
+    wait::await_admitted(&mut At::new(hctx), is_gone);
 }
 
 /// Parks until no thread leads. Returns whether the caller has the baton.

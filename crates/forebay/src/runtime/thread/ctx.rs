@@ -393,6 +393,7 @@ impl Ctx {
         self.with_shared(|shared| {
             if self.in_device_section.replace(false)
                 && let Some(twins) = shared.twins()
+                && !shared.is_after_fork()
             {
                 twins.end_section();
             }

@@ -4,7 +4,8 @@ use crate::driver::file::commands::Commands;
 use crate::driver::testing::{data, issue};
 use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
-    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap,
+    Tag,
 };
 use std::time::Duration;
 
@@ -49,8 +50,12 @@ fn request_interrupted_by_the_end_of_a_thread_is_sent_again() {
             let (nr_again, result) = ends(bio, -errno);
             assert!(nr_again > 0 && result.is_err(), "errno {errno}: {nr_again} times, {result:?}");
         }
+        let durable = data(Op::Write, 0, &mut buf, 4096);
+        let durable = Bio { flags: durable.flags.union(BioFlags::FUA), ..durable };
         let is_of_file = errno == libc::EFAULT;
-        assert_eq!(ends(Bio::flush(), -errno).0 == 0, is_of_file, "errno {errno}");
+        for bio in [Bio::flush(), durable] {
+            assert_eq!(ends(bio, -errno).0 == 0, is_of_file, "errno {errno}");
+        }
     }
     for errno in [libc::EIO, libc::ENOSPC, libc::EINVAL] {
         assert_eq!(ends(data(Op::Write, 0, &mut buf, 4096), -errno).0, 0, "errno {errno}");
