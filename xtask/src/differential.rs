@@ -231,10 +231,13 @@ fn print(outcomes: &Outcomes) -> String {
     lines.collect()
 }
 
-/// Parses lines of the form `outcome SCRIPT OUTCOME`.
+/// Parses lines of the form `outcome SCRIPT OUTCOME`. The first one may follow the name of the
+/// test, which the test harness prints without a line break if it has one thread.
 fn parse(text: &str) -> Outcomes {
     let mut outcomes = Outcomes::new();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("outcome ")?.split_once(' '));
+    let of_test = |line| str::rsplit_once(line, " ... ").map_or(line, |(_, output)| output);
+    let lines = text.lines().map(of_test);
+    let lines = lines.filter_map(|line| line.strip_prefix("outcome ")?.split_once(' '));
     for (script, outcome) in lines {
         outcomes.entry(script.to_owned()).or_default().insert(outcome.to_owned());
     }
@@ -290,7 +293,8 @@ mod tests {
 
     #[test]
     fn outcome_of_one_side_is_found_and_named() {
-        let library = parse("test x\noutcome a 0:write=1 disk=-\noutcome a lost\noutcome b c\n");
+        let library =
+            parse("test x ... outcome a 0:write=1 disk=-\noutcome a lost\noutcome b c\nok\n");
         assert!(differences(&library, &library).is_empty());
         let mut simulator = parse("outcome a 0:write=1 disk=-\noutcome b d\n");
         let found = differences(&library, &simulator);

@@ -359,8 +359,8 @@ impl Commands {
         }
         let left_behind = match -result {
             libc::ECANCELED | libc::EINTR => true,
-            // A flush has no memory, so this is an error of the file. For a FUA write it may be one,
-            // because the command includes a sync. No other flush reports it.
+            // A flush has no memory, so this is an error of the file, which no other flush reports.
+            // For a FUA write it may be one, because the command includes a sync.
             libc::EFAULT => command.op != Op::Flush && !command.fua,
             _ => false,
         };
