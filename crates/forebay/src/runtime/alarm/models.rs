@@ -102,19 +102,22 @@ const BUSY_NS: u64 = 10_000;
 /// How late a timer may be: each reading of the clock takes a nanosecond.
 const LATE_NS: u64 = 16;
 
+/// Opens the gate in a thread of its own.
+fn open_in_thread(context: &Arc<Context>) -> thread::JoinHandle<()> {
+    let context = Arc::clone(context);
+    thread::spawn(move || {
+        context.is_open.store(true, Ordering::Relaxed);
+        context.alarm.fire();
+    })
+}
+
 /// B1, B3.
 #[test]
 fn gate_that_opens_beside_turns_wakes_the_loop() {
     check_within(4, || {
         let _time = ModelTime::begin();
         let context = Context::new(Work { is_held: true, ..Work::default() });
-        let opener = {
-            let context = Arc::clone(&context);
-            thread::spawn(move || {
-                context.is_open.store(true, Ordering::Relaxed);
-                context.alarm.fire();
-            })
-        };
+        let opener = open_in_thread(&context);
         context.run_loop_beside();
         opener.join().unwrap();
         context.run_loop();
@@ -171,13 +174,7 @@ fn deadline_beside_a_busy_driver_and_a_gate_wakes_the_loop() {
     check_within(3, || {
         let time = ModelTime::begin();
         let context = Context::new(Work { is_held: true, ..Work::default() });
-        let opener = {
-            let context = Arc::clone(&context);
-            thread::spawn(move || {
-                context.is_open.store(true, Ordering::Relaxed);
-                context.alarm.fire();
-            })
-        };
+        let opener = open_in_thread(&context);
         context.turn(|work| work.deadlines.push(1_000));
         context.turn(|work| work.is_refused = true);
         time.pass(1_500);
