@@ -10,15 +10,18 @@ mod flush;
 mod incoming;
 mod timeout;
 mod turn;
+mod turned;
 
 pub use device::{Backing, DeviceState};
 pub use timeout::{LateRequest, LateRequests, LateStage};
+pub use turned::Turned;
 
 use crate::driver::{Completions, Driver, Issue};
 use crate::hctx::admission::Admission;
 use crate::hctx::admission::gather::Gather;
 use crate::hctx::flush::FlushMachine;
 use crate::hctx::timeout::Timeouts;
+use crate::hctx::turned::NO_DEADLINE;
 use crate::limits::QueueLimits;
 use crate::plug::list_capacity;
 use crate::policy::Policy;
@@ -170,88 +173,6 @@ pub struct Gates {
 impl Gates {
     /// All gates open.
     pub const OPEN: Gates = Gates { enter: true, dispatch: true, reap: true };
-}
-
-/// The state of a context after a turn.
-// Two numbers, which are returned in registers. The compiler would copy a struct of more fields
-// through memory, and wait for the writes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Turned {
-    /// [`WORK_LEFT`] and [`IS_DRAINED`], and above them the number of requests at the driver.
-    state: u64,
-    /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
-    next_at_ns: u64,
-}
-
-const WORK_LEFT: u64 = 1;
-const IS_DRAINED: u64 = 2;
-const NR_SHIFT: u32 = 32;
-
-/// The time of a deadline that does not exist.
-const NO_DEADLINE: u64 = u64::MAX;
-
-impl Turned {
-    /// The result of a turn that finds nothing to do.
-    pub(crate) const NOTHING: Turned = Turned::new(0, false, true, NO_DEADLINE);
-
-    #[inline]
-    const fn new(nr_in_flight: u32, work_left: bool, is_drained: bool, next_at_ns: u64) -> Turned {
-        let flags = (work_left as u64 * WORK_LEFT) | (is_drained as u64 * IS_DRAINED);
-        Turned { state: ((nr_in_flight as u64) << NR_SHIFT) | flags, next_at_ns }
-    }
-
-    /// Returns the number of requests at the driver, except those that were given up (H5): nothing
-    /// waits for them, and they may never complete.
-    #[inline]
-    pub const fn nr_in_flight(self) -> u32 {
-        (self.state >> NR_SHIFT) as u32
-    }
-
-    /// Returns whether requests remain that could not be issued: no tag was free, the driver was
-    /// busy, or a retry or a gate holds them back.
-    #[inline]
-    pub const fn work_left(self) -> bool {
-        self.state & WORK_LEFT != 0
-    }
-
-    /// Returns whether no admitted request is left in the context, except those whose bios have
-    /// ended (H5).
-    #[inline]
-    pub const fn is_drained(self) -> bool {
-        self.state & IS_DRAINED != 0
-    }
-
-    /// Returns whether requests remain that no completion moves on, because the driver was busy or
-    /// a gate is closed.
-    #[inline]
-    pub fn is_stuck(self) -> bool {
-        self.work_left() && self.nr_in_flight() == 0
-    }
-
-    /// Returns the time of the context's clock at which a turn is due even if nothing happens until
-    /// then; `None` if only events make progress possible. For a time limit of requests the time is
-    /// a lower bound: that turn may find nothing to do, and leaves a later deadline.
-    #[inline]
-    pub fn deadline(self) -> Option<u64> {
-        (self.next_at_ns != NO_DEADLINE).then_some(self.next_at_ns)
-    }
-
-    /// Returns whether nothing remains: neither requests at the driver nor waiting ones.
-    #[inline]
-    pub fn is_idle(self) -> bool {
-        self.nr_in_flight() == 0 && !self.work_left()
-    }
-}
-
-impl core::fmt::Debug for Turned {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Turned")
-            .field("nr_in_flight", &self.nr_in_flight())
-            .field("work_left", &self.work_left())
-            .field("is_drained", &self.is_drained())
-            .field("deadline", &self.deadline())
-            .finish()
-    }
 }
 
 impl HardwareContext {

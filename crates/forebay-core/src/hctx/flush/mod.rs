@@ -37,7 +37,7 @@ mod fua;
 mod turn;
 
 use crate::durability::Wanted;
-use crate::hctx::NO_DEADLINE;
+use crate::hctx::turned::NO_DEADLINE;
 use crate::limits::QueueLimits;
 use crate::policy::{FlushPolicy, Policy};
 use crate::request::{QueuedBio, Request, Steps};

@@ -15,7 +15,7 @@
 //!   or the submitter keeps it valid for longer than the bio ([`BioFlags::OWNED`]). The result that
 //!   the driver returns later is dropped ([`quarantine`]);
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
-//!   requests are not issued, and end with `Offline` (`crate::hctx::retry`). Its writes count as
+//!   requests are not issued, and end with `Offline` (`crate::retry`). Its writes count as
 //!   lost.
 //!
 //! Bios end after the grace period and not at the limit. A driver that cancels a request in time
@@ -34,7 +34,8 @@ mod quarantine;
 pub use late::{LateRequest, LateRequests, LateStage};
 
 use crate::driver::Driver;
-use crate::hctx::{NO_DEADLINE, SlotState, Turn};
+use crate::hctx::turned::NO_DEADLINE;
+use crate::hctx::{SlotState, Turn};
 use crate::plant::plants;
 use crate::policy::Policy;
 use crate::request::NewMemoryHold;
