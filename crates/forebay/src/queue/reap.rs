@@ -68,6 +68,10 @@ impl Reaper for QueueReaper<'_> {
     }
 
     fn wait(&mut self, goal: u64) {
+        if self.is_shared() {
+            // A freeze may wait for requests of the context that this thread owns.
+            thread::settle_owned(&self.0.shared);
+        }
         let mailbox = Arc::clone(self.0.ready.borrow().mailbox());
         wait::wait(&self.0.shared, &self.0.ctx, &mailbox, goal, Offer::NONE);
     }

@@ -111,6 +111,45 @@ fn a_freeze_ends_beside_a_flush_of_a_thread_with_requests_in_flight() {
 }
 
 #[test]
+fn a_freeze_ends_beside_a_thread_that_reaps_a_queue_of_the_shared_context_only() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("nr_hw_queues=2"));
+    let (step, opened) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let (disk, step, opened) = (&disk, &step, &opened);
+        let owner = scope.spawn(move || {
+            // The only context that a thread can own. This thread gives it up at its end.
+            let queue = disk.queue();
+            step.wait();
+            step.wait();
+            drop(queue);
+        });
+        step.wait();
+        let reader = scope.spawn(move || {
+            let mut shared = disk.queue();
+            opened.wait();
+            opened.wait();
+            let mut owned = disk.queue();
+            submit(&mut owned, Io::read(Buf::new(4096), 0));
+            opened.wait();
+            // By then the freeze waits for the read, which only this thread can reap.
+            std::thread::sleep(Duration::from_millis(50));
+            submit(&mut shared, Io::read(Buf::new(4096), 4096));
+            assert_eq!(shared.reap(1, 9, &mut Vec::new()), 1);
+            assert_eq!(owned.reap(1, 9, &mut Vec::new()), 1);
+        });
+        opened.wait();
+        step.wait();
+        owner.join().expect("it has only closed its queue");
+        opened.wait();
+        opened.wait();
+        let frozen = disk.freeze_timeout(Duration::from_secs(30));
+        drop(frozen.expect("the thread reaps its own context before it waits in the other"));
+        reader.join().expect("no failed assertion");
+    });
+}
+
+#[test]
 fn a_freeze_names_the_hold_that_keeps_admitted_io_from_ending() {
     for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=2", "ram:1M?run_queue=always"] {
         let disk = open(spec);
