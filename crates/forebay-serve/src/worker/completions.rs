@@ -56,8 +56,15 @@ impl Worker {
                         )
                     }
                 };
-                let line = format_args!("export {name:?}: {op} of {len} bytes at {start} {done}");
-                self.shared.log.line(self.disks.now_ns, line);
+                let now_ns = self.disks.now_ns;
+                let log = |line| self.shared.log.line(now_ns, line);
+                match len {
+                    // A flush has no range.
+                    0 => log(format_args!("export {name:?}: {op} {done}")),
+                    _ => {
+                        log(format_args!("export {name:?}: {op} of {len} bytes at {start} {done}"))
+                    }
+                }
             }
         }
     }

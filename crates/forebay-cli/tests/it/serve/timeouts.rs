@@ -10,13 +10,17 @@ const ETIMEDOUT_OR_EIO: [u32; 2] = [5, 110];
 #[test]
 fn requests_over_their_time_limit_are_answered_and_logged() {
     let folder = folder();
-    let spec = "fault:ram:1m?rule=read:delay=20s:range=8192+4096&rule=write:hang\
+    let spec = "fault:ram:1m?rule=read:delay=20s:range=8192+4096&rule=write:hang&rule=flush:hang\
                 &io_timeout_ms=20&io_timeout_grace_ms=500";
     let mut server = Server::start(&folder, spec);
     let mut client = Client::connect(server.socket(), "").expect("a connection");
     let written = client.ask((command::WRITE, 0), 4096, 512, &[1; 512]).expect("a reply");
     assert!(ETIMEDOUT_OR_EIO.contains(&written), "{written}");
     let line = "write of 512 bytes at 4096 exceeded the time limit of 20 ms: cancelling it";
+    server.await_lines(&format!("export \"\": {line}"), 1);
+    let flushed = client.ask((command::FLUSH, 0), 0, 0, &[]).expect("a reply");
+    assert!(ETIMEDOUT_OR_EIO.contains(&flushed), "{flushed}");
+    let line = "flush exceeded the time limit of 20 ms: cancelling it";
     server.await_lines(&format!("export \"\": {line}"), 1);
     let read = client.read(8192, 4096).expect_err("the disk does not answer");
     assert!(!read.to_string().is_empty());
@@ -30,5 +34,5 @@ fn requests_over_their_time_limit_are_answered_and_logged() {
     drop(client);
     server.signal("TERM");
     server.wait();
-    assert_eq!(server.log().matches("exceeded the time limit").count(), 2, "{}", server.log());
+    assert_eq!(server.log().matches("exceeded the time limit").count(), 3, "{}", server.log());
 }
