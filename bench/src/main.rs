@@ -23,8 +23,8 @@ Measures the project's targets, side by side, and writes a Markdown table.
 cargo run --release -p figures -- [options] [figure ...]
 cargo run --release -p figures -- record
 
-  figure           s0-ram, s0-file, rand-1, rand-32, seq-batch, kick, threads, group-commit,
-                   durable; all of them by default
+  figure           s0-ram, s0-file, rand-1, rand-32, seq-batch, kick, null, threads,
+                   group-commit, durable; all of them by default
   --file PATH      the file to read from (default: target/figures.img, made if missing)
   --size MIB       its size when it is made (default: 2048)
   --pairs N        how many pairs (default: 5)
