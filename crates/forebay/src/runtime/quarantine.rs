@@ -3,21 +3,7 @@
 //! The owner of a bio puts its buffer into the bio's hold, and the core keeps a second handle of
 //! the hold until the driver completes the request. Dropping the last handle frees the buffer.
 //!
-//! # Closing
-//! A disk may be closed while its driver has such requests, and they may never complete. Then the
-//! whole hardware context is leaked: the driver with its ring, threads and descriptors, the device,
-//! and the buffers. Closing the driver first would not make it safe to free them, and could block:
-//!
-//! - io_uring: closing the ring only asks the kernel to cancel. Direct I/O that is at the device
-//!   continues after the `close` and uses the same pages. If their addresses were free, the
-//!   allocator would reuse them, and a late read would overwrite other data.
-//! - aio: `io_destroy` waits for each request. psync: a thread inside `pread` cannot be ended, and
-//!   the call writes to the buffer whenever it returns.
-//! - nbd: a silent peer may still send the bytes of a read.
-//!
-//! If one of the requests may still change the device, the claim of the file is leaked as well. A
-//! disk that this process opens on the file later then shares its place, and with it the ranges
-//! where I/O must not be issued yet (H6). Other programs stay excluded.
+//! [`leak`](super::leak) has what closing the disk does then.
 
 use crate::buf::Buf;
 use forebay_core::MemoryHold;
