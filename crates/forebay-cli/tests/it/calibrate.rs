@@ -79,9 +79,9 @@ fn writes_go_to_an_empty_file_and_fit_a_disk_with_a_cache() {
     let folder = folder();
     let file = std::fs::File::create(folder.path().join("disk.img")).expect("a file");
     file.set_len(16 << 20).expect("a size");
-    let args = "calibrate disk.img?direct=off --write --family sata --seconds 3 --repetitions 2";
+    let args = "calibrate disk.img?direct=off --write --family sata --seconds 8 --repetitions 2";
     let model = succeed(&folder, args);
-    assert!(model.contains("reads and writes, 3 s"), "{model}");
+    assert!(model.contains("reads and writes, 8 s"), "{model}");
     assert!(model.contains("# write 4k depth=1 fsync=1 "), "{model}");
     assert!(model.contains("\nfamily=sata\nsize=16777216\n"), "{model}");
     let message = "disk.img?direct=off is not empty: it contains data at offset ";
