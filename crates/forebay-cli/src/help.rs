@@ -44,6 +44,9 @@ pub(crate) fn main(
 pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failure> {
     let Some(first) = words.first() else { return Ok(Page::Command(Vec::new())) };
     if let Some((name, text)) = TOPICS.iter().find(|(name, _)| name == first) {
+        if let Some(more) = words.get(1) {
+            return Err(Failure::Usage(format!("help {first}: unexpected argument '{more}'")));
+        }
         let keys = if *name == "specs" { keys_of_every_disk() } else { String::new() };
         return Ok(Page::Topic(plain(text) + &keys));
     }

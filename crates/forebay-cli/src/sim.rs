@@ -172,6 +172,9 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args, Tasks::Jobs)?);
+    if let Some(sweep) = &args.sweep {
+        check_swept(sweep, &given(args, Tasks::Jobs)?)?;
+    }
     let faults = fault_rules(&args.faults)?;
     let mut variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
     variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
@@ -249,6 +252,17 @@ fn given(args: &Args, tasks: Tasks) -> Result<Settings, Failure> {
     match messages.is_empty() {
         true => Ok(given),
         false => Err(Failure::Several { messages, usage: true }),
+    }
+}
+
+/// Checks that the command line does not also set the swept key, which would have no effect.
+fn check_swept(sweep: &str, given: &Settings) -> Result<(), Failure> {
+    let key = sweep.split('=').next().unwrap_or_default();
+    match given.get(key) {
+        Some(value) => Err(Failure::Usage(format!(
+            "--sweep={sweep}: the command line also sets {key}={value}; leave one of the two out"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -70,8 +70,12 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
             }
         }
         ErrorKind::InvalidSubcommand => {
-            let hint = text(ContextKind::SuggestedSubcommand)
-                .map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+            let near = text(ContextKind::SuggestedSubcommand);
+            let hint = match (near, text(ContextKind::ValidSubcommand)) {
+                (Some(near), _) => format!("; did you mean '{near}'?"),
+                (None, Some(known)) => format!("; expected {known}"),
+                (None, None) => String::new(),
+            };
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command '{command}'{hint}")
         }

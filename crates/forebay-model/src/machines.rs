@@ -130,9 +130,19 @@ impl Preset {
         self.parameters.iter().map(|parameter| parameter.default).collect()
     }
 
-    /// Returns `limits` with those that the device sets: its largest request and its cache.
-    pub fn limits(&self, limits: QueueLimits) -> QueueLimits {
+    /// Returns the limits of a disk on the device, with this size and logical block size in bytes.
+    /// A trim or a write of zeroes may cover 2 GiB, and a trim 256 ranges.
+    pub fn limits(&self, capacity_bytes: u64, block_size: u32) -> QueueLimits {
+        let limits = QueueLimits::default();
         limits
+            .capacity_bytes(Some(capacity_bytes))
+            .logical_block_size(block_size)
+            .physical_block_size(block_size.max(512))
+            .io_min(block_size)
+            .discard_granularity(block_size.max(512))
+            .max_discard_sectors(1 << 22)
+            .max_discard_segments(256)
+            .max_write_zeroes_sectors(1 << 22)
             .max_hw_sectors(limits.max_hw_sectors.max(self.max_sectors))
             .max_sectors(self.max_sectors)
             .rotational(self.rotational)

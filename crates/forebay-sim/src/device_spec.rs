@@ -156,7 +156,10 @@ impl DeviceSpec {
 
     /// Returns the limits of a disk on it, of this size and logical block size.
     pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
-        let limits = QueueLimits::default()
+        if let DeviceSpec::Machine(MachineSpec { preset, .. }) = self {
+            return preset.limits(capacity_bytes, block);
+        }
+        QueueLimits::default()
             .capacity_bytes(Some(capacity_bytes))
             .logical_block_size(block)
             .physical_block_size(block)
@@ -165,11 +168,7 @@ impl DeviceSpec {
             .max_discard_segments(256)
             .max_write_zeroes_sectors(1 << 16)
             .volatile_cache(true)
-            .fua(true);
-        match self {
-            DeviceSpec::Machine(MachineSpec { preset, .. }) => preset.limits(limits.fua(false)),
-            _ => limits,
-        }
+            .fua(true)
     }
 
     /// Creates the device.
@@ -185,6 +184,14 @@ impl DeviceSpec {
                 Engine::Machine(preset.machine_of(values))
             }
         }
+    }
+
+    /// Returns whether some device has a constant with this name.
+    pub fn is_constant(key: &str) -> bool {
+        let has = |device: &DeviceSpec| device.clone().set(key, "1").is_ok();
+        key == "size"
+            || [DeviceSpec::default(), FLAKY].iter().any(has)
+            || machines::ALL.iter().any(|preset| preset.place_of(key).is_some())
     }
 
     /// Changes a constant.
@@ -276,7 +283,11 @@ impl FromStr for DeviceSpec {
             (_, Some(preset)) => DeviceSpec::Machine(MachineSpec::new(preset)),
             (_, None) => {
                 let names: Vec<_> = DeviceSpec::names().collect();
-                return Err(format!("unknown device; expected one of {}", names.join(", ")));
+                let names = names.join(", ");
+                return Err(format!(
+                    "unknown device; expected one of {names}, or a model file, whose name has a / \
+                     or ends with .model"
+                ));
             }
         };
         let mut known = Vec::new();

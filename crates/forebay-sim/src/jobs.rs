@@ -10,7 +10,7 @@ use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use crate::wake::Wake;
-use forebay_core::{BlockStatus, LimitsError, Policy, QueueLimits};
+use forebay_core::{BlockStatus, Knob, LimitsError, Policy, QueueLimits};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -107,6 +107,11 @@ impl JobDisk {
         (self.policy.wake, self.is_stash_v1) = (wake.policy(), wake == Wake::StashV1);
     }
 
+    /// Returns whether a setting of the layer has an effect on this disk.
+    pub fn has_effect(&self, knob: &Knob) -> bool {
+        knob.applies(&self.policy, &self.limits(1 << 20, 512))
+    }
+
     /// Returns the wake policy.
     pub fn wake(&self) -> Wake {
         if self.is_stash_v1 { Wake::StashV1 } else { Wake::OfDisk(self.policy.wake) }
@@ -201,9 +206,9 @@ fn not_injected(effect: FaultEffect) -> Option<&'static str> {
         FaultEffect::IgnoreFua => {
             Some("the checkers would report the lost durable write as a bug of the layer")
         }
-        FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => {
-            Some("the simulated disk of a job is no file; `forebay sim --random` has files")
-        }
+        FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => Some(
+            "the simulated disk of a job is no file; the simulated files of `forebay sim --random` take this fault",
+        ),
         FaultEffect::Fail(_)
         | FaultEffect::Short(_)
         | FaultEffect::Busy

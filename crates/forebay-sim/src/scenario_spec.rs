@@ -178,7 +178,9 @@ impl ScenarioSpec {
             if let EventSpec::Resize(nr) = event
                 && !(1..=depth).contains(nr)
             {
-                return Err(format!("resize = {nr}: expected a number from 1 to {depth}"));
+                return Err(format!(
+                    "resize = {nr}: expected a number from 1 to queue_depth, which is {depth}"
+                ));
             }
         }
         Ok(limits)

@@ -45,7 +45,11 @@ impl Subject {
         output::notice(disk.info());
         let limits = disk.limits();
         let name = text.to_owned();
-        let capacity_bytes = disk.capacity_bytes().unwrap_or(0);
+        let Some(capacity_bytes) = disk.capacity_bytes() else {
+            return Err(Failure::Run(format!(
+                "{name}: capacity=growing: a calibration needs a fixed size; leave it out"
+            )));
+        };
         if capacity_bytes < CAPACITY_MIN {
             return Err(Failure::Run(format!(
                 "{name}: the disk has {capacity_bytes} bytes; a calibration needs at least \

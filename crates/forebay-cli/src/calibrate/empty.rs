@@ -21,7 +21,7 @@ const SAMPLE_BYTES: u64 = 4096;
 /// The device is in use, the spec contradicts `exclusive=on`, or the disk is of another machine.
 pub(super) fn prepare(spec: &mut Spec) -> Result<(), Failure> {
     let refused = |why: String| Err(Failure::Run(format!("--write: {why}")));
-    if spec.get("read_only").is_some() {
+    if spec.get("read_only").is_some_and(|value| value != "off") {
         let why = format!("{spec}: remove read_only, or omit --write");
         return Err(Failure::Usage(format!("--write: {why}")));
     }

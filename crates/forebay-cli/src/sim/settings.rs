@@ -78,6 +78,22 @@ impl Settings {
         self.get(DEVICE).unwrap_or("fixed")
     }
 
+    /// Checks that each setting has an effect, unless its value is the default.
+    fn check_effects(&self, disk: &JobDisk) -> Result<(), String> {
+        for (key, value) in &self.0 {
+            let Some(setting) = Setting::named(key) else { continue };
+            let Some(knob) = setting.knob() else { continue };
+            if self.get(key) == Some(value) && !setting.is_default(value) && !disk.has_effect(knob)
+            {
+                let (device, when) = (self.device(), knob.when);
+                return Err(format!(
+                    "{key}={value}: no effect on {device}: needs {when}; leave it out"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the disk.
     ///
     /// # Errors
@@ -88,9 +104,9 @@ impl Settings {
             device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
         let mut disk = JobDisk::new(parsed);
         for (key, value) in self.0.iter().filter(|(key, _)| key != DEVICE) {
-            let applied = match is_constant(key) {
+            let applied = match DeviceSpec::is_constant(key) {
                 true if DeviceSpec::is_model_file(device) => disk.device.set(key, value),
-                true => Err(format!("a constant of the device; use --device NAME:{key}={value}")),
+                true => Err(constant_elsewhere(device, key, value)),
                 false => apply(&mut disk, key, value, tasks),
             };
             applied.map_err(|why| format!("{key}={value}: {why}"))?;
@@ -98,6 +114,7 @@ impl Settings {
         disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
             format!("{}={value}: expected {expected}", knob.key)
         })?;
+        self.check_effects(&disk)?;
         let nr_hw_queues = disk.policy.nr_hw_queues;
         if nr_hw_queues > 1 && disk.device.has_one_hw_queue() {
             return Err(format!(
@@ -106,6 +123,28 @@ impl Settings {
             ));
         }
         Ok(disk)
+    }
+}
+
+/// Returns why a constant of a device is no setting of the disk.
+fn constant_elsewhere(device: &str, key: &str, value: &str) -> String {
+    let name = device.split(':').next().unwrap_or_default();
+    let has = |name: &str| {
+        name.parse().is_ok_and(|mut device: DeviceSpec| device.set(key, value).is_ok())
+    };
+    match (has(name), machines::ALL.iter().find(|preset| has(preset.name))) {
+        (true, _) => format!(
+            "a constant of the device; use --device {name}:{key}={value}, or --compare device={name}:{key}={value}"
+        ),
+        (false, _) if key == "size" => format!(
+            "the size of {name} follows from the jobs; leave it out, or use --device nvme:size={value}"
+        ),
+        (false, Some(preset)) => {
+            format!("{name} has no such constant; use --device {}:{key}={value}", preset.name)
+        }
+        (false, None) => {
+            format!("{name} has no such constant, or not this value; forebay help specs lists them")
+        }
     }
 }
 
@@ -126,7 +165,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 pub(super) fn check(key: &str, value: &str, tasks: Tasks) -> Result<(), String> {
     match key {
         DEVICE => device::parse(value).map(|_| ()),
-        _ if is_constant(key) => Ok(()),
+        _ if DeviceSpec::is_constant(key) => Ok(()),
         _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value, tasks),
     }
 }
@@ -171,12 +210,6 @@ fn not_simulated(key: &str, tasks: Tasks) -> Option<&'static str> {
     };
     let mut reasons = of_tasks.iter().chain(NOT_SIMULATED);
     reasons.find(|(name, _)| *name == key).map(|(_, why)| *why)
-}
-
-/// Returns whether a key is a constant that a model file may have. The keys of a disk override it.
-fn is_constant(key: &str) -> bool {
-    ["size", "channels"].contains(&key)
-        || machines::ALL.iter().any(|preset| preset.place_of(key).is_some())
 }
 
 /// Returns whether a key is one of a modelled disk that is not simulated.
@@ -227,7 +260,7 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
         false => format!("{}:{}", preset.name, constants.join(",")),
     };
     check(DEVICE, &device, Tasks::Jobs)?;
-    if let Some((key, value)) = others.iter().find(|(key, _)| self::is_constant(key)) {
+    if let Some((key, value)) = others.iter().find(|(key, _)| DeviceSpec::is_constant(key)) {
         let names: Vec<_> = preset.parameters.iter().map(|parameter| parameter.name).collect();
         let (name, names) = (preset.name, names.join(", "));
         return Err(format!("{key}={value}: unknown constant; {name} has size, {names}"));
@@ -294,8 +327,14 @@ mod tests {
         );
         assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, run_queue, wake"));
         assert!(refused(&["device=floppy"]).starts_with("device=floppy: unknown device"));
-        assert!(refused(&["latency_ns=3"]).ends_with("use --device NAME:latency_ns=3"));
-        assert!(refused(&["device=nvme", "size=2g"]).ends_with("use --device NAME:size=2g"));
+        assert!(
+            refused(&["latency_ns=3"]).contains("use --device fixed:latency_ns=3, or --compare")
+        );
+        assert!(refused(&["device=nvme", "size=2g"]).contains("use --device nvme:size=2g, or"));
+        let follows =
+            "size=2g: the size of fixed follows from the jobs; leave it out, or use --device";
+        assert!(refused(&["size=2g"]).starts_with(follows));
+        assert!(refused(&["seek_ns=2"]).ends_with("no such constant; use --device hdd:seek_ns=2"));
         let few = refused(&["queue_depth=4", "nr_requests=5"]);
         assert_eq!(few, "nr_requests=5: expected a number from 1 to queue_depth, which is 4");
         assert!(refused(&["plug=maybe"]).contains("expected outermost, per-level or none"));
@@ -328,6 +367,10 @@ mod tests {
         add_spec(&mut found, &format!("model:{path}?size=1g")).expect("a spec");
         let device = found.disk(Tasks::Jobs).expect("a disk").device;
         assert_eq!(Ok(device), "nvme:latency_ns=7000,size=1g".parse());
+        std::fs::write(&path, "family=flaky\nfail=1\n").expect("a file");
+        let disk = settings(&[&format!("device={path}"), "fail=7"]).disk(Tasks::Jobs);
+        assert_eq!(Ok(disk.expect("a disk").device), "flaky:fail=7".parse());
+        std::fs::write(&path, "family=nvme\n").expect("a file");
         for (wrong, why) in [
             ("seek_ns=1", "seek_ns=1: unknown constant seek_ns; nvme has size, "),
             ("nr_channels=0", "nr_channels=0: expected a number from 1"),

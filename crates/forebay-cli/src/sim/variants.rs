@@ -54,14 +54,31 @@ pub(super) fn of(
             let why = "a comma separates values; use --compare for a device with constants";
             return Err(wrong(why.to_owned()));
         }
-        return values.split(',').map(|value| variant(&key, value).map_err(wrong)).collect();
+        let mut variants: Vec<Variant> = Vec::new();
+        for value in values.split(',') {
+            let found = variant(&key, value).map_err(wrong)?;
+            let twin = variants.iter().find(|other| other.disk == found.disk);
+            if let Some(twin) = twin {
+                let twin = twin.label();
+                return Err(wrong(format!("{value}: the same disk as {twin}; leave one out")));
+            }
+            variants.push(found);
+        }
+        return Ok(variants);
     }
-    let mut variants = Vec::new();
+    let mut variants = vec![Variant::of(base, None).map_err(Failure::Usage)?];
     for text in compare {
+        let wrong = |why| Failure::Usage(format!("--compare={text}: {why}"));
         let found = settings::pair(text).and_then(|(key, value)| variant(&key, &value));
-        variants.push(found.map_err(|why| Failure::Usage(format!("--compare={text}: {why}")))?);
+        let found = found.map_err(wrong)?;
+        if let Some(twin) = variants.iter().find(|other| other.disk == found.disk) {
+            let twin = twin.label();
+            return Err(wrong(format!(
+                "the same disk as {twin}; leave it out, or set another value"
+            )));
+        }
+        variants.push(found);
     }
-    variants.insert(0, Variant::of(base, None).map_err(Failure::Usage)?);
     Ok(variants)
 }
 
@@ -92,10 +109,25 @@ mod tests {
         for (wrong, why) in [
             ("wake", "--sweep=wake: expected KEY=A,B,C, such as queue_depth=1,8"),
             ("wake=lifo", "--sweep=wake=lifo: wake=lifo: expected fair,"),
+            ("queue_depth=1,1", "queue_depth=1,1: 1: the same disk as queue_depth=1; leave one"),
+            (
+                "flush=hold,tail",
+                "flush=tail: no effect on nvme: needs a device that accepts a flush",
+            ),
             ("queue_depth=1,", "--sweep=queue_depth=1,: queue_depth=: expected a number"),
             ("device=nvme:size=1g,hdd", "a comma separates values; use --compare"),
         ] {
             let error = of(&base(), &[], Some(wrong)).expect_err(wrong).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        for (wrong, why) in [
+            ("device=nvme", "--compare=device=nvme: the same disk as (base); leave it out"),
+            ("elide=on", "elide=on: no effect on nvme: needs a volatile cache; leave it out"),
+            ("tag_need=parts", "tag_need=parts: no effect on nvme: needs wake=fair; leave it out"),
+        ] {
+            let mut base = base();
+            base.add("wake", "batch");
+            let error = of(&base, &[wrong.to_owned()], None).expect_err(wrong).to_string();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -137,7 +137,7 @@ impl Policy {
             return bad("reserved_tags", self.nr_reserved.into(), expected);
         }
         if self.io_timeout_ns == 0 && self.io_timeout_grace_ns != IO_TIMEOUT_GRACE_NS {
-            let expected = "no value without io_timeout_ms, which sets the time limit".to_owned();
+            let expected = "io_timeout_ms above 0 beside it, which sets the time limit".to_owned();
             return bad("io_timeout_grace_ms", self.io_timeout_grace_ns / NS_PER_MS, expected);
         }
         Ok(())

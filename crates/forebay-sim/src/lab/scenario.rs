@@ -5,7 +5,7 @@ use crate::cpu_costs::CpuCosts;
 use crate::engine::Engine;
 use crate::scenario::Scenario;
 use crate::scheduler::ThreadTimes;
-use forebay_core::{Policy, QueueLimits};
+use forebay_core::Policy;
 use forebay_model::Machine;
 use forebay_model::machines::Preset;
 
@@ -37,10 +37,8 @@ pub(super) fn scenario(
     block: u32,
 ) -> Scenario {
     let nr_blocks = preset.capacity_bytes / u64::from(block);
-    let capacity_bytes = Some(nr_blocks * u64::from(block));
-    let blocks = QueueLimits::default().logical_block_size(block).physical_block_size(block);
     Scenario {
-        limits: preset.limits(blocks.capacity_bytes(capacity_bytes)),
+        limits: preset.limits(nr_blocks * u64::from(block), block),
         policy,
         engine: Engine::Machine(machine),
         nr_tasks: FIRST_THREAD + nr_threads as usize,

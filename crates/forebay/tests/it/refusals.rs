@@ -130,7 +130,7 @@ fn settings_of_flushes() {
     );
     check_open(
         "ram:1M?io_timeout_grace_ms=50",
-        "io_timeout_grace_ms=50: expected no value without io_timeout_ms, which sets the time \
+        "io_timeout_grace_ms=50: expected io_timeout_ms above 0 beside it, which sets the time \
          limit",
     );
     check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");

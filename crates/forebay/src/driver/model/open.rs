@@ -6,7 +6,7 @@ use super::state::State;
 use super::store::Store;
 use crate::claim::Claim;
 use crate::driver::timer::Timer;
-use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
+use crate::driver::{Device, DriverQueue, Mode, Opened, take_block};
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
@@ -85,7 +85,7 @@ pub(in crate::driver) fn open(
         flush,
         fua,
     ];
-    let limits = preset.limits(ideal_limits(capacity, block));
+    let limits = preset.limits(capacity, block);
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
