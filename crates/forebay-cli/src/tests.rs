@@ -182,9 +182,9 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
         ],
     );
     check("lab tags --sim --real", &["--sim cannot be combined with --real"]);
-    check("lab tags --seconds 5", &["missing argument: --real"]);
+    check("lab tags --seconds 5", &["--seconds needs --real: virtual time has fixed lengths"]);
     check("lab run --full", &["unknown option --full"]);
-    check("lab flush --full", &["missing argument: --real"]);
+    check("lab flush --full", &["--full needs --real: virtual time has fixed lengths"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
     check("serve a --threads x", &["--threads=x: not a whole number"]);
 }

@@ -108,7 +108,10 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
                 format!("{} cannot be combined with {prior}", option())
             }
         }
-        ErrorKind::MissingRequiredArgument => format!("missing argument: {}", name()),
+        ErrorKind::MissingRequiredArgument => match needs_real(&name(), args) {
+            Some(option) => format!("{option} needs --real: virtual time has fixed lengths"),
+            None => format!("missing argument: {}", name()),
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             return None;
         }
@@ -118,6 +121,15 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     })
+}
+
+/// Returns the option of `lab` that is given without `--real`, which `missing` names.
+fn needs_real(missing: &str, args: &[OsString]) -> Option<&'static str> {
+    let is_given = |option: &&str| {
+        let mut args = args.iter().filter_map(|arg| arg.to_str());
+        args.any(|arg| arg.split('=').next() == Some(option))
+    };
+    (missing == "--real").then(|| ["--full", "--seconds"].into_iter().find(is_given)).flatten()
 }
 
 /// Returns the tip of an error. clap's own one is wrong for options: it suggests to pass the

@@ -40,6 +40,21 @@ pub enum DeviceSpec {
     Machine(MachineSpec),
 }
 
+/// The names of the constants that [`DeviceSpec::set`] takes.
+const FIXED_CONSTANTS: [&str; 2] = ["latency_ns", "channels"];
+const FLAKY_CONSTANTS: [&str; 10] = [
+    "min_ns",
+    "mean_ns",
+    "fail",
+    "offline",
+    "refuse",
+    "busy",
+    "short",
+    "none",
+    "bad_block",
+    "straggler",
+];
+
 /// A device of a published experiment.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
@@ -188,10 +203,17 @@ impl DeviceSpec {
 
     /// Returns whether some device has a constant with this name.
     pub fn is_constant(key: &str) -> bool {
-        let has = |device: &DeviceSpec| device.clone().set(key, "1").is_ok();
-        key == "size"
-            || [DeviceSpec::default(), FLAKY].iter().any(has)
-            || machines::ALL.iter().any(|preset| preset.place_of(key).is_some())
+        let names = DeviceSpec::names();
+        names.flat_map(str::parse).any(|device: DeviceSpec| device.has_constant(key))
+    }
+
+    /// Returns whether the device has a constant with this name.
+    pub fn has_constant(&self, key: &str) -> bool {
+        match self {
+            DeviceSpec::Fixed { .. } => FIXED_CONSTANTS.contains(&key),
+            DeviceSpec::Flaky { .. } => FLAKY_CONSTANTS.contains(&key),
+            DeviceSpec::Machine(machine) => key == "size" || machine.preset.place_of(key).is_some(),
+        }
     }
 
     /// Changes a constant.
@@ -308,6 +330,18 @@ impl FromStr for DeviceSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn constants_are_those_that_can_be_set() {
+        for name in DeviceSpec::names() {
+            let device: DeviceSpec = name.parse().expect(name);
+            for key in FIXED_CONSTANTS.iter().chain(&FLAKY_CONSTANTS).chain(&["size", "seek_ns"]) {
+                let error = device.clone().set(key, "0").err().unwrap_or_default();
+                let is_unknown = error.starts_with("unknown constant");
+                assert_eq!(device.has_constant(key), !is_unknown, "{name}: {key}: {error}");
+            }
+        }
+    }
 
     #[test]
     fn devices_are_named_with_the_constants_that_differ() {

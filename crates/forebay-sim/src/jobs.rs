@@ -206,9 +206,9 @@ fn not_injected(effect: FaultEffect) -> Option<&'static str> {
         FaultEffect::IgnoreFua => {
             Some("the checkers would report the lost durable write as a bug of the layer")
         }
-        FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => Some(
-            "the simulated disk of a job is no file; the simulated files of `forebay sim --random` take this fault",
-        ),
+        FaultEffect::WriteBack(_) | FaultEffect::ForeignSync => {
+            Some("it needs a file: use write_back_errors or foreign_syncs in [file] of a scenario")
+        }
         FaultEffect::Fail(_)
         | FaultEffect::Short(_)
         | FaultEffect::Busy

@@ -232,7 +232,7 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
 fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
     match error {
         ServeError::SameName(_) => {
-            Failure::Run(format!("{error}: give each SPEC a --name of its own"))
+            Failure::Usage(format!("{error}: give each SPEC a --name of its own"))
         }
         ServeError::Writable { spec } => Failure::Usage(format!(
             "{spec}: read_only=off contradicts --read-only: leave out one of them"
@@ -252,8 +252,12 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
                 "{path}: no permission to {access} it: to serve it read-only, add --read-only{one}"
             ))
         }
-        ServeError::Open { .. } => {
-            Failure::Run(error.to_string().replace("read_only=on", "--read-only"))
+        ServeError::Open { source, .. } => {
+            let message = error.to_string().replace("read_only=on", "--read-only");
+            match source {
+                OpenError::Spec(_) => Failure::Usage(message),
+                _ => Failure::Run(message),
+            }
         }
         _ => Failure::Run(error.to_string()),
     }

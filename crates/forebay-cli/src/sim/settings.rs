@@ -129,21 +129,19 @@ impl Settings {
 /// Returns why a constant of a device is no setting of the disk.
 fn constant_elsewhere(device: &str, key: &str, value: &str) -> String {
     let name = device.split(':').next().unwrap_or_default();
-    let has = |name: &str| {
-        name.parse().is_ok_and(|mut device: DeviceSpec| device.set(key, value).is_ok())
-    };
-    match (has(name), machines::ALL.iter().find(|preset| has(preset.name))) {
-        (true, _) => format!(
-            "a constant of the device; use --device {name}:{key}={value}, or --compare device={name}:{key}={value}"
+    let has = |name: &str| name.parse().is_ok_and(|device: DeviceSpec| device.has_constant(key));
+    let other = DeviceSpec::names().find(|other| has(other)).unwrap_or(name);
+    match has(name) {
+        true => format!(
+            "a constant of the device; use --device {name}:{key}={value}, or --compare \
+             device={name}:{key}={value}"
         ),
-        (false, _) if key == "size" => format!(
-            "the size of {name} follows from the jobs; leave it out, or use --device nvme:size={value}"
+        false if key == "size" => format!(
+            "the size of {name} follows from the jobs; leave it out, or use --device \
+             {other}:size={value}"
         ),
-        (false, Some(preset)) => {
-            format!("{name} has no such constant; use --device {}:{key}={value}", preset.name)
-        }
-        (false, None) => {
-            format!("{name} has no such constant, or not this value; forebay help specs lists them")
+        false => {
+            format!("{name} has no such constant; use --device {other}:{key}={value}")
         }
     }
 }

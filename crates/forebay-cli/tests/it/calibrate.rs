@@ -167,7 +167,12 @@ fn wrong_model_file_is_refused_by_name_and_line() {
     let only_simulated = "my.model: line 1: family=fixed: only forebay sim has this family; \
                           calibrate with --family=nvme, or another of: hdd, ssd-sas, nvme";
     check_refused(&folder, "info model:my.model", 1, only_simulated);
-    check_refused(&folder, "info model:./none", 1, "./none: read: No such file");
+    check_refused(
+        &folder,
+        "info model:./none",
+        1,
+        "./none: no such file; a name with a / or the ending .model is a model file",
+    );
     check_refused(&folder, "sim job.fio --device ./none", 2, "cannot read the model file: No such");
     succeed(&folder, "sim job.fio --device my.model --compare device=hdd");
     let in_file = JOB.replace("rw=", "filename=model:my.model?wake=batch\nrw=");

@@ -98,12 +98,18 @@ fn invalid_arguments_are_refused() {
     check_refused("tags --sim --real", "forebay: --sim cannot be combined with --real");
     check_refused("tags --json --markdown", "forebay: --json cannot be combined with --markdown");
     check_refused("tags --device floppy", "(accepted: hdd, ssd-sas, nvme)");
-    check_refused("tags --seconds 5", "forebay: missing argument: --real");
+    check_refused(
+        "tags --seconds 5",
+        "forebay: --seconds needs --real: virtual time has fixed lengths",
+    );
     check_refused("run --device hdd", "forebay: unknown option --device");
     check_refused("tags --full --device hdd", "--full: all cells of hdd are simulated already");
     check_refused("run --full", "forebay: unknown option --full");
     check_refused("flush --sim --real", "forebay: --sim cannot be combined with --real");
-    check_refused("flush --seconds 5", "forebay: missing argument: --real");
+    check_refused(
+        "flush --seconds 5",
+        "forebay: --seconds needs --real: virtual time has fixed lengths",
+    );
 }
 
 #[test]

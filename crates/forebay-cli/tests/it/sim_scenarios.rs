@@ -223,7 +223,10 @@ fn wrong_values_are_refused_with_their_places() {
     let one = "expected one of freeze, quiesce, stop and resize beside at";
     check_refused(&event(""), one);
     check_refused(&event("resize = 1\nfreeze = \"1us\""), one);
-    check_refused(&event("resize = 7"), "resize = 7: expected a number from 1 to 6");
+    check_refused(
+        &event("resize = 7"),
+        "resize = 7: expected a number from 1 to queue_depth, which is 6",
+    );
     let number = with("none", "") + "[[event]]\nat = 300\nfreeze = \"1us\"\n";
     check_refused(&number, ":6: expected a time with its unit, such as \"500us\"");
     check_refused("seed = 3\n", "0 tasks: expected 1 to 256");

@@ -20,8 +20,8 @@
 //! The disks on one file share one [`Retries`], where each of their contexts has a count of its own
 //! ([`counts`]).
 //!
-//! A request that was given up and may still change the device (H6 of [`crate::hctx::timeout`]) keeps
-//! later overlapping requests from the device, too. But these end instead of waiting, because that
+//! A request that was given up and may still change the device (H6 of [`crate::hctx::timeout`])
+//! keeps later overlapping requests from the device, too. But these end instead of waiting, because that
 //! request may never complete. One range covers all such requests. It only grows, and may be wider
 //! than necessary: another atomic step would be needed to shrink it.
 //!

@@ -12,8 +12,8 @@
 //! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open
 //! file of each queue; [`holes`], the data and holes of a file; [`vectors`], memory in the kernel's
 //! format; [`zeroing`], the ways to zero a range; [`kick_cost`], the simulated cost of a kick;
-//! [`deadline`], [`timer`], [`due_fd`] and [`timer_slack`], timed waits; [`memory`], the bytes of a disk
-//! in memory.
+//! [`deadline`], [`timer`], [`due_fd`] and [`timer_slack`], timed waits; [`memory`], the bytes of
+//! a disk in memory.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.

@@ -11,8 +11,8 @@
 //!
 //! No wake-up depends on a timer. A disk that waits for tags with nothing in flight is handled like
 //! one with a busy device, so its leader turns every 3 ms all the same. In the models
-//! (`tag_pool/models.rs`) a timeout never ends a wait (`toy.rs`): each turn there follows a submission,
-//! a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
+//! (`tag_pool/models.rs`) a timeout never ends a wait (`toy.rs`): each turn there follows a
+//! submission, a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
 //! [`TagPool::lost_wake_up`] reports a wait that such a retry has ended.
 
 use crate::runtime::fork::Origin;

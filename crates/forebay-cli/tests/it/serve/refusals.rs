@@ -49,7 +49,7 @@ fn names_must_be_such_as_clients_can_ask_for() {
     let told = |what| format!("disk.img: cannot export this disk: {}", why(what));
     check(&["disk.img", "--name", &long], 1, &told("name"));
     check(&["disk.img", "--description", &long], 1, &told("description"));
-    check(&["disk.img", "disk.img"], 1, "two exports have the name `disk.img`");
+    check(&["disk.img", "disk.img"], 2, "two exports have the name `disk.img`");
     let twice = "--name is given 2 times, for 1 disk: give it at most once per disk";
     check(&["disk.img", "--name=a", "--name=b"], 2, twice);
 }
@@ -57,7 +57,7 @@ fn names_must_be_such_as_clients_can_ask_for() {
 #[test]
 fn problem_of_a_disk_or_socket_is_reported_once_with_the_remedy() {
     check(&["nosuch.img"], 1, "nosuch.img: no such file; create it first");
-    check(&["disk.img?foo=1"], 1, "disk.img?foo=1: unknown key `foo`");
+    check(&["disk.img?foo=1"], 2, "disk.img?foo=1: unknown key `foo`");
     check(&["disk.img", "--metrics=foo"], 2, "--metrics: cannot listen at `foo`: an address");
     let folder =
         "cannot listen at unix:nosuch/s: No such file or directory (os error 2): create the";

@@ -10,8 +10,8 @@ const ETIMEDOUT_OR_EIO: [u32; 2] = [5, 110];
 #[test]
 fn requests_over_their_time_limit_are_answered_and_logged() {
     let folder = folder();
-    let spec = "fault:model:sata?size=1m&rule=read:delay=20s:range=8192+4096&rule=write:hang&rule=flush:hang\
-                &io_timeout_ms=20&io_timeout_grace_ms=500";
+    let spec = "fault:model:sata?size=1m&rule=read:delay=20s:range=8192+4096&rule=write:hang\
+                &rule=flush:hang&io_timeout_ms=20&io_timeout_grace_ms=500";
     let mut server = Server::start(&folder, spec);
     let mut client = Client::connect(server.socket(), "").expect("a connection");
     let written = client.ask((command::WRITE, 0), 4096, 512, &[1; 512]).expect("a reply");

@@ -5,6 +5,7 @@ use crate::error::{OpenError, SpecError};
 use crate::spec::Spec;
 use forebay_model::machines;
 use forebay_model::{ConfiguredMachine, ModelFile};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Returns the device with its constants and its size. `hdd` names a preset, `./hdd` and `my.model`
@@ -31,10 +32,12 @@ pub(super) fn device(spec: &Spec) -> Result<ConfiguredMachine, OpenError> {
 
 fn of_file(target: &str) -> Result<ConfiguredMachine, OpenError> {
     let path = PathBuf::from(target);
-    let text = std::fs::read_to_string(&path).map_err(|source| OpenError::System {
-        path: path.clone(),
-        call: "read",
-        source,
+    let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => {
+            let hint = "; a name with a / or the ending .model is a model file".to_owned();
+            OpenError::NotFound { path: path.clone(), hint }
+        }
+        _ => OpenError::System { path: path.clone(), call: "read", source },
     })?;
     let machine = ModelFile::parse(&text).and_then(|file| {
         let family = file.family();
