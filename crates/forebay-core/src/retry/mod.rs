@@ -21,9 +21,9 @@
 //! ([`counts`]).
 //!
 //! A request that was given up and may still change the device (H6 of [`crate::hctx::timeout`])
-//! keeps later overlapping requests from the device, too. But these end instead of waiting, because that
-//! request may never complete. One range covers all such requests. It only grows, and may be wider
-//! than necessary: another atomic step would be needed to shrink it.
+//! keeps later overlapping requests from the device, too. But these end instead of waiting, because
+//! that request may never complete. One range covers all such requests. It only grows, and may be
+//! wider than necessary: another atomic step would be needed to shrink it.
 //!
 //! # Two contexts at once
 //! The context whose request fails enters the range (A), then reads the counts of the others (B).
