@@ -16,9 +16,7 @@ use crate::runtime::primitive::thread::yield_now;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::{self, Ctx};
 use forebay_core::wait::{self, Host, Timers};
-use forebay_core::{
-    Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause, WakePolicy,
-};
+use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,8 +204,9 @@ impl Shared {
 
     /// Returns which I/O a thread offers to make itself if it waits for `bio`.
     fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
-        let Policy { wake, io_timeout_ns, .. } = self.info().policy;
-        if ctx.hctx() != SHARED || wake != WakePolicy::Fair || !self.leaves_own_calls() {
+        let Policy { emulation, io_timeout_ns, .. } = self.info().policy;
+        let threads_wait = emulation.threads_wait_for_tags();
+        if ctx.hctx() != SHARED || threads_wait || !self.leaves_own_calls() {
             return Offer::NONE;
         }
         let offer = Offer::of(bio, blocking.mailbox.owner());
