@@ -288,9 +288,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "wakers-run-by-the-leader",
         what: "V4: the service thread runs wakers while it leads",
         edits: &[Edit {
-            file: SERVICE,
-            from: "            if token.runs_wakers() {\n                \
-                   return Some(token);\n            }\n",
+            file: LEAD,
+            from: "            if host.runs_wakers(token) {\n                \
+                   break;\n            }\n",
             to: "",
         }],
         test: Test::it(

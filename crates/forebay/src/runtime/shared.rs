@@ -124,8 +124,7 @@ impl Shared {
         let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
-            let is_timed = shared.info.is_timed();
-            let started = service::start(&shared.hctxs, &shared.waiter, is_timed);
+            let started = service::start(&shared.hctxs, &shared.waiter);
             let started = started.map_err(|source| OpenError::Service { source })?;
             shared.service = Mutex::new(Some(started));
         }
@@ -297,7 +296,7 @@ impl Shared {
     fn start_service(&self) -> io::Result<()> {
         let mut service = lock(&self.service);
         if !self.is_driven.load(Ordering::Relaxed) {
-            *service = Some(service::start(&self.hctxs, &self.waiter, self.info.is_timed())?);
+            *service = Some(service::start(&self.hctxs, &self.waiter)?);
             self.is_driven.store(true, Ordering::Relaxed);
         }
         Ok(())
