@@ -76,6 +76,7 @@ pub use stats::{
     COUNTERS, CounterInfo, CounterUnit, OpStats, PlugCounters, QueueStats, RunCounters, StageStats,
 };
 pub use status::BlockStatus;
+pub use tag::steps as tag_steps;
 pub use tag::{
     QUEUE_DEPTH_MAX, Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy,
 };
