@@ -26,6 +26,7 @@ mod ctx;
 mod defer;
 mod driver;
 mod durability;
+mod emulation;
 mod hctx;
 mod knob;
 mod limits;
@@ -54,6 +55,7 @@ pub use ctx::SoftwareQueue;
 pub use defer::Defer;
 pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Reap, RequestSegments};
 pub use durability::{Durability, LostWrites};
+pub use emulation::Emulation;
 pub use hctx::{
     Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,
     Turned,
@@ -63,18 +65,18 @@ pub use limits::refusal::Refusal;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
-pub use policy::{
-    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, RunQueuePolicy, TagNeed,
-};
+pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};
 pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
 pub use size::parse_size;
+pub use stats::emulation::EmulationStats;
 pub use stats::histogram::Histogram;
 pub use stats::{
     COUNTERS, CounterInfo, CounterUnit, OpStats, PlugCounters, QueueStats, RunCounters, StageStats,
 };
 pub use status::BlockStatus;
+pub use tag::steps as tag_steps;
 pub use tag::{
     QUEUE_DEPTH_MAX, Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy,
 };

@@ -94,6 +94,14 @@ mod chosen {
         DropFreed: "T1:",
         /// A thread that frees tags finds no waiter.
         MissWaiters: "T2:",
+        /// A user that frees tags does not check for waiters.
+        SkipTagWake: "T2:",
+        /// A user joins the wait queue, and does not try again after that.
+        SkipRetry: "T2:",
+        /// A user that got tags without its wake-up keeps the wake-up.
+        KeepWake: "T5:",
+        /// A set shrinks before its policy does.
+        ShrinkFirst: "T6:",
         /// The wake policy counts freed tags twice.
         CountTwice: "T3:",
         /// A thread that was woken for tags does not ask for them again.

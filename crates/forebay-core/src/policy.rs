@@ -1,7 +1,8 @@
 //! Settings of a queue: the policies that a user can choose, with their names.
 
+use crate::emulation::Emulation;
 use crate::setters::with_setters;
-use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
+use crate::tag::QUEUE_DEPTH_MAX;
 
 /// When plugged bios are unplugged.
 ///
@@ -27,11 +28,7 @@ pub enum KickPolicy {
     /// once per hardware context. A plug is a section.
     #[default]
     Deferred,
-    /// As `Deferred`, with the cost of the state *before*, in which sections belonged to the
-    /// device. In each turn within a section, and when the section ends, a thread takes a lock of
-    /// the device. Kicks happen at the same moments. Kept for comparison.
-    PerDevice,
-    /// After each request: the lower end of that comparison.
+    /// After each request, for comparison.
     PerRequest,
     /// When the thread next reaps, at the end of an event loop's iteration, as in QEMU 10.2.
     LoopEnd,
@@ -49,25 +46,10 @@ pub enum MergePolicy {
     Never,
 }
 
-/// When a hardware context runs again for what completions have freed.
-///
-/// Source: "blk-mq: avoid repeatedly scheduling the same work to run hardware queue", linux-block,
-/// 2019.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum RunQueuePolicy {
-    /// A run requested while the context runs, or is about to, is skipped: the holder of the token
-    /// does the work.
-    #[default]
-    Dedupe,
-    /// The same, with the cost of the state *before*: each completion queues a run under a lock,
-    /// even if one is queued, and a worker thread of the disk makes it. Results are the same. Kept
-    /// for comparison.
-    Always,
-}
-
 /// How many free tags a split bio waits for when it is the oldest, under `wake=fair`.
 ///
-/// Source: the same mails as for [`WakePolicy`].
+/// Source: "blk-mq: provide more tags for woken-up process when tag allocation is busy",
+/// linux-block, 2020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TagNeed {
     /// [`TagNeed::Parts`] on a rotational disk, otherwise [`TagNeed::One`].
@@ -132,8 +114,6 @@ with_setters! {
         pub nomerges: MergePolicy = MergePolicy::default(),
         /// When the driver is kicked.
         pub kick: KickPolicy = KickPolicy::default(),
-        /// When a hardware context runs for completions.
-        pub run_queue: RunQueuePolicy = RunQueuePolicy::default(),
         /// The maximum number of requests of a hardware context at the driver: 1 to
         /// [`QUEUE_DEPTH_MAX`].
         pub queue_depth: u32 = 256,
@@ -147,10 +127,8 @@ with_setters! {
         pub nr_reserved: u32 = 0,
         /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
         pub async_depth: u32 = QUEUE_DEPTH_MAX,
-        /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed
-        /// tag wakes.
-        pub wake: WakePolicy = WakePolicy::default(),
-        /// How many tags a split bio waits for. Only with [`WakePolicy::Fair`].
+        /// How many tags a split bio waits for. Has no effect if threads wait for tags
+        /// ([`Emulation::threads_wait_for_tags`]).
         pub tag_need: TagNeed = TagNeed::default(),
         /// Order of flushes on a device that executes a flush only alone.
         pub flush: FlushPolicy = FlushPolicy::default(),
@@ -174,6 +152,8 @@ with_setters! {
         pub nr_hw_queues: u32 = 1,
         /// Whether latencies are recorded.
         pub iostats: bool = true,
+        /// The behaviour of earlier systems that the queue emulates.
+        pub emulation: Emulation = Emulation::default(),
     }
 }
 
@@ -194,29 +174,15 @@ impl PlugPolicy {
 
 impl KickPolicy {
     /// All policies.
-    pub const ALL: [KickPolicy; 4] =
-        [KickPolicy::Deferred, KickPolicy::PerDevice, KickPolicy::PerRequest, KickPolicy::LoopEnd];
+    pub const ALL: [KickPolicy; 3] =
+        [KickPolicy::Deferred, KickPolicy::PerRequest, KickPolicy::LoopEnd];
 
     /// Returns the name used in specs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             KickPolicy::Deferred => "deferred",
-            KickPolicy::PerDevice => "per-device",
             KickPolicy::PerRequest => "per-request",
             KickPolicy::LoopEnd => "loop-end",
-        }
-    }
-}
-
-impl RunQueuePolicy {
-    /// All policies.
-    pub const ALL: [RunQueuePolicy; 2] = [RunQueuePolicy::Dedupe, RunQueuePolicy::Always];
-
-    /// Returns the name used in specs and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RunQueuePolicy::Dedupe => "dedupe",
-            RunQueuePolicy::Always => "always",
         }
     }
 }

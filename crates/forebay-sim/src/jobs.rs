@@ -104,7 +104,8 @@ impl JobDisk {
 
     /// Sets the wake policy.
     pub fn set_wake(&mut self, wake: Wake) {
-        (self.policy.wake, self.is_stash_v1) = (wake.policy(), wake == Wake::StashV1);
+        self.policy.emulation = self.policy.emulation.wake(wake.policy());
+        self.is_stash_v1 = wake == Wake::StashV1;
     }
 
     /// Returns whether a setting of the layer has an effect on this disk.
@@ -114,7 +115,8 @@ impl JobDisk {
 
     /// Returns the wake policy.
     pub fn wake(&self) -> Wake {
-        if self.is_stash_v1 { Wake::StashV1 } else { Wake::OfDisk(self.policy.wake) }
+        let of_disk = Wake::OfDisk(self.policy.emulation.wake_policy());
+        if self.is_stash_v1 { Wake::StashV1 } else { of_disk }
     }
 
     /// Sets a processor cost of the layer. The others are those of [`CpuCosts::OF_NULL`], unless

@@ -2,7 +2,7 @@
 //!
 //! The bugs of the layer are in the core, in the code that ships, and are compiled with `--cfg
 //! forebay_plant` only. The others are in simulated devices, in tasks as callers of the layer, and
-//! in the budget of tags.
+//! in their budget of tags.
 //!
 //! [`Plant::breaks`] returns the rule that must find a bug.
 
@@ -17,16 +17,8 @@ pub enum Plant {
     /// A bug of the core.
     #[cfg(forebay_plant)]
     Core(CorePlant),
-    /// A task that frees tags of the budget does not check for waiters (T2).
-    SkipTagWake,
-    /// A task joins the line for tags, and does not try again after that (T2).
-    SkipRetry,
     /// A wake for tags that finds its task awake is lost (T4).
     LoseWake,
-    /// A task that got tags without its wake keeps the wake (T5).
-    KeepWake,
-    /// The limit of the budget shrinks before the policy gets it (T6).
-    ShrinkFirst,
     /// A freed tag is neither owned nor in the set for a while (T7).
     HideTag,
     /// A task waits for tags while requests with tags are in its plug (T9).
@@ -92,11 +84,7 @@ pub enum Plant {
 impl Plant {
     /// The bugs of the simulator's devices and tasks.
     const ALL: &[Plant] = &[
-        Plant::SkipTagWake,
-        Plant::SkipRetry,
         Plant::LoseWake,
-        Plant::KeepWake,
-        Plant::ShrinkFirst,
         Plant::HideTag,
         Plant::WaitPlugged,
         Plant::NeedMore,
@@ -155,10 +143,7 @@ impl Plant {
     /// find it.
     pub fn breaks(self) -> Option<&'static str> {
         Some(match self {
-            Plant::SkipTagWake | Plant::SkipRetry => rules::T2,
             Plant::LoseWake => rules::T4,
-            Plant::KeepWake => rules::T5,
-            Plant::ShrinkFirst => rules::T6,
             Plant::HideTag => rules::T7,
             Plant::WaitPlugged => rules::T9,
             Plant::NeedMore => rules::T10,

@@ -12,8 +12,8 @@ use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::random::Load;
 use crate::wake::Wake;
 use forebay_core::{
-    BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
-    RunQueuePolicy, SECTOR_SHIFT, TagNeed, WakePolicy,
+    BlockStatus, Emulation, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
+    QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy,
 };
 use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 
@@ -22,7 +22,7 @@ use forebay_model::{FaultRule, Faults, Fixed, Flaky, Random, machines};
 pub(crate) struct Scenario {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
-    /// Whether `policy.wake` stands for the first version of `stash`, which can hang.
+    /// Whether the wake policy stands for the first version of `stash`, which can hang.
     pub(crate) is_stash_v1: bool,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
@@ -58,9 +58,10 @@ impl Scenario {
             self.policy.nr_requests = None;
         }
         if let Some(wake) = options.wake {
-            (self.policy.wake, self.is_stash_v1) = (wake.policy(), wake == Wake::StashV1);
+            self.policy.emulation = self.policy.emulation.wake(wake.policy());
+            self.is_stash_v1 = wake == Wake::StashV1;
             if let Some(budget) = &mut self.budget {
-                (budget.wake, budget.is_stash_v1) = (self.policy.wake, self.is_stash_v1);
+                (budget.wake, budget.is_stash_v1) = (wake.policy(), self.is_stash_v1);
             }
         }
     }
@@ -112,7 +113,8 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     }
     scenario.policy.tag_need = random.pick(&[TagNeed::Auto, TagNeed::One, TagNeed::Parts]);
     scenario.limits.rotational = random.chance(1, 2);
-    scenario.makes_own_calls = random.chance(1, 2) && scenario.policy.wake == WakePolicy::Fair;
+    let threads_wait = scenario.policy.emulation.threads_wait_for_tags();
+    scenario.makes_own_calls = random.chance(1, 2) && !threads_wait;
     (scenario, load)
 }
 
@@ -175,26 +177,23 @@ fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
 fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
     let queue_depth = random.pick(&[1, 2, 3, 8, 32, 70]);
     let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
-    Policy::default()
+    let policy = Policy::default()
         .plug(if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) })
         .nomerges(random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]))
         .queue_depth(queue_depth)
         .nr_requests(random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32))
         .nr_reserved(random.pick(&[0, 0, 0, 1, 4]))
         .async_depth(random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]))
-        .wake(wake(random))
+        .emulation(Emulation::default().wake(wake(random)))
         .flush(random.pick(&FlushPolicy::ALL))
         .flush_pending_ns(random.pick(&[0, 10_000, 5_000_000_000]))
         .io_timeout_ns(random.pick(&[0, 0, 0, 5_000, 30_000]))
         .io_timeout_grace_ns(random.pick(&[0, 20_000, 5_000_000_000]))
         .elide(random.chance(1, 2))
         .nr_hw_queues(random.pick(&[1, 1, 2, nr_tasks as u32 + 1]))
-        .iostats(random.chance(1, 2))
-        .run_queue(random.pick(&[
-            RunQueuePolicy::Dedupe,
-            RunQueuePolicy::Dedupe,
-            RunQueuePolicy::Always,
-        ]))
+        .iostats(random.chance(1, 2));
+    let emulation = policy.emulation.run_queue_always(random.pick(&[false, false, true]));
+    policy.emulation(emulation)
 }
 
 fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {

@@ -242,7 +242,7 @@ impl Summary {
             ("retries", stats.retries),
             ("overtaken", stats.overtaken),
             ("waits for tags", stats.tag_waits),
-            ("vain wake-ups for tags", stats.vain_wakeups),
+            ("vain wake-ups for tags", stats.emulation.get("vain_wakeups").unwrap_or(0)),
             ("empty turns", stats.empty_turns),
             ("flushes issued", stats.flushes_issued),
             ("flushes joined", stats.flushes_joined),

@@ -23,7 +23,7 @@ use crate::summary::{Summary, Tally};
 use crate::trace::{DEVICE, Kind, Trace};
 use crate::violation::Violation;
 use forebay_core::wait::Holds;
-use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats, RunQueuePolicy};
+use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
 use forebay_model::{FaultRules, Random};
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt::Write;
@@ -84,7 +84,7 @@ impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
         let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
         let Scenario { budget, bound, file, faults, times, is_stash_v1, .. } = scenario;
-        let is_always = policy.run_queue == RunQueuePolicy::Always;
+        let is_always = policy.emulation.queues_runs();
         let worker = scenario.worker.or(is_always.then(WorkerSettings::default));
         let run_queue = worker.map(|worker| RunQueue::new(nr_tasks, worker));
         let nr_tasks = nr_tasks + usize::from(run_queue.is_some());

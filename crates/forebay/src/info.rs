@@ -163,30 +163,10 @@ pub struct DiskStats {
     /// Runs that were requested and not made, because another thread held the token. That thread
     /// finds a mark and turns again.
     pub skipped_runs: u64,
-    /// Number of times a thread slept until it was woken for tags. 0 with `wake=fair`, where bios
-    /// wait.
-    pub tag_sleeps: u64,
     /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up. A disk that waits
     /// with nothing in flight also retries every 3 ms. A wait that ends by such a retry, or by a
     /// turn made for another reason, is a lost wake-up: always 0, unless there is a bug.
     pub tag_rescues: u64,
-    /// Runs that completions requested of a worker. All 0 without `run_queue=always`.
-    pub run_queue: RunQueueStats,
-}
-
-/// Runs that completions requested with `run_queue=always`. The worker makes those that were queued
-/// and neither requeued nor cancelled before it came. `arms` equals `rearms` plus `cancels` plus
-/// `worker_runs`, plus one while a run is queued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunQueueStats {
-    /// Number of times a run was queued: once per completed command.
-    pub arms: u64,
-    /// Number of times a run was already queued, and was removed and added again.
-    pub rearms: u64,
-    /// Runs removed because the disk was stopped or quiesced.
-    pub cancels: u64,
-    /// Runs that the worker took off the list. It makes or skips them like any other run.
-    pub worker_runs: u64,
 }
 
 impl DiskStats {

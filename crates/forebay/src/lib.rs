@@ -86,13 +86,13 @@ pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
-    FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest, LateStage, LimitsError,
-    LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
-    QueueLimits, QueueStats, Refusal, RunQueuePolicy, Segment, Segments, StageStats, TagNeed,
-    UnplugCause, Values, WakePolicy,
+    Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
+    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy,
+    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment, Segments, StageStats, TagNeed,
+    UnplugCause, Values,
 };
 pub use future::IoFuture;
-pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock, RunQueueStats};
+pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
 pub use queue::BioQueue;
 pub use runtime::clock::now_ns;

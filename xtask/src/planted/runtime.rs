@@ -4,6 +4,7 @@
 use super::{Bug, Edit, Test};
 
 const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
+const TAG_STEPS: &str = "crates/forebay-core/src/tag/steps.rs";
 const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const LEAD: &str = "crates/forebay-core/src/wait/lead.rs";
@@ -168,9 +169,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "wake-up-for-tags-not-donated",
         what: "T5: a wake-up for shared tags is lost with a disk that cannot use it",
         edits: &[Edit {
-            file: TAG_POOL,
-            from: "waits.donate(1, nr_busy, &mut |id| out(id));",
-            to: "let _ = (nr_busy, out);",
+            file: TAG_STEPS,
+            from: "        waits.donate(wait.need, tags.nr_busy(), &mut out);\n",
+            to: "        let _ = (tags, out);\n",
         }],
         test: Test::unit(
             "forebay",
@@ -183,8 +184,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "T2: a single tag that is put into a shared set wakes no disk",
         edits: &[Edit {
             file: TAG_POOL,
-            from: "if nr_put > 0 && self.count.any_thread_waits() {",
-            to: "if nr_put > 1 && self.count.any_thread_waits() {",
+            from: "woken }, nr_put);",
+            to: "woken }, if nr_put > 1 { nr_put } else { 0 });",
         }],
         test: Test::unit(
             "forebay",
@@ -195,11 +196,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "put-of-tags-wakes-none",
         what: "T2: tags that are put into a shared set wake no disk",
-        edits: &[Edit {
-            file: TAG_POOL,
-            from: "if nr_put > 0 && self.count.any_thread_waits() {",
-            to: "if nr_put == u32::MAX {",
-        }],
+        edits: &[Edit { file: TAG_POOL, from: "woken }, nr_put);", to: "woken }, 0 * nr_put);" }],
         test: Test::unit(
             "forebay",
             "runtime::tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
@@ -288,9 +285,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "wakers-run-by-the-leader",
         what: "V4: the service thread runs wakers while it leads",
         edits: &[Edit {
-            file: SERVICE,
-            from: "            if token.runs_wakers() {\n                \
-                   return Some(token);\n            }\n",
+            file: LEAD,
+            from: "            if host.runs_wakers(token) {\n                \
+                   break;\n            }\n",
             to: "",
         }],
         test: Test::it(

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
-    DefaultValue, DiskInfo, DiskStats, Histogram, MergeKind, Op, OpStats, RunQueuePolicy,
-    RunQueueStats, Setting, Spec, StageStats, UnplugCause, WakePolicy,
+    DefaultValue, DiskInfo, DiskStats, Histogram, MergeKind, Op, OpStats, Setting, Spec,
+    StageStats, UnplugCause,
 };
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
@@ -80,6 +80,7 @@ impl<'a> Layer<'a> {
             }
         };
         put(json!({ "spec": info.spec, "driver": info.driver, "jobs": users }));
+        let emulated = |name| queue.emulation.get(name);
         for (key, value) in counters::of_queue(queue) {
             // The counters outside of the queue stand beside those of the same subject.
             let beside = match key.as_str() {
@@ -89,11 +90,11 @@ impl<'a> Layer<'a> {
                     "skipped_runs": stats.skipped_runs,
                 }),
                 "empty_turns" => json!({
-                    "run_arms": stats.run_queue.arms,
-                    "run_rearms": stats.run_queue.rearms,
-                    "worker_runs": stats.run_queue.worker_runs,
+                    "run_arms": emulated("run_arms"),
+                    "run_rearms": emulated("run_rearms"),
+                    "worker_runs": emulated("worker_runs"),
                 }),
-                "tag_wait_ns" => json!({ "tag_sleeps": stats.tag_sleeps }),
+                "tag_wait_ns" => json!({ "tag_sleeps": emulated("tag_sleeps") }),
                 _ => Value::Null,
             };
             put(json!({ key: value }));
@@ -122,13 +123,16 @@ impl<'a> Layer<'a> {
                 ),
             ));
         }
-        if info.policy.wake != WakePolicy::Fair {
-            let (wakeups, vain, sleeps) = (queue.tag_wakeups, queue.vain_wakeups, stats.tag_sleeps);
+        let emulated = |name| queue.emulation.get(name).unwrap_or(0);
+        if info.policy.emulation.threads_wait_for_tags() {
+            let [wakeups, vain, sleeps] =
+                ["tag_wakeups", "vain_wakeups", "tag_sleeps"].map(emulated);
             let text = format!("total={wakeups}, found no tag={vain}, sleeps for tags={sleeps}");
             lines.push(line("tag wake-ups", &text));
         }
-        if info.policy.run_queue == RunQueuePolicy::Always {
-            let RunQueueStats { arms, rearms, worker_runs, .. } = stats.run_queue;
+        if info.policy.emulation.queues_runs() {
+            let [arms, rearms, worker_runs] =
+                ["run_arms", "run_rearms", "worker_runs"].map(emulated);
             let text = format!("queued={arms}, queued again={rearms}, run by worker={worker_runs}");
             lines.push(line("worker runs", &text));
         }

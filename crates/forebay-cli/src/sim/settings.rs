@@ -286,7 +286,6 @@ fn add_keys<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_sim::WakePolicy;
 
     fn settings(pairs: &[&str]) -> Settings {
         let pairs = pairs.iter().map(|text| pair(text).expect("a pair"));
@@ -298,7 +297,7 @@ mod tests {
         let disk = settings(&["device=nvme", "wake=batch", "wake=stash"])
             .disk(Tasks::Jobs)
             .expect("a disk");
-        assert_eq!((disk.policy.wake, disk.policy.queue_depth), (WakePolicy::Stash, 1023));
+        assert_eq!((disk.wake().name(), disk.policy.queue_depth), ("stash", 1023));
         let base = settings(&["queue_depth=8"]);
         let disk = base.then(&settings(&["device=hdd", "max_sectors_kb=64"])).disk(Tasks::Jobs);
         let disk = disk.expect("a disk");
@@ -359,8 +358,8 @@ mod tests {
         let device = format!("device={path}");
         let disk = settings(&[&device, "latency_ns=9000", "wake=batch"]).disk(Tasks::Jobs);
         let disk = disk.expect("a disk");
+        assert_eq!(disk.wake().name(), "batch");
         assert_eq!(Ok(disk.device), "nvme:latency_ns=9000,size=2g".parse());
-        assert_eq!(disk.policy.wake, WakePolicy::Batch);
         let mut found = Settings::default();
         add_spec(&mut found, &format!("model:{path}?size=1g")).expect("a spec");
         let device = found.disk(Tasks::Jobs).expect("a disk").device;

@@ -1,7 +1,7 @@
 //! The table of a policy's settings.
 
 use super::{Knob, NS_PER_MS, Value, Values};
-use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, RunQueuePolicy, TagNeed};
+use crate::policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, TagNeed};
 use crate::tag::{QUEUE_DEPTH_MAX, WakePolicy};
 
 /// The largest number of hardware contexts.
@@ -85,21 +85,62 @@ const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth";
 const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
 const MS: &str = "a number of milliseconds from 0 to 3600000";
 
+/// The value of `kick` that emulates an earlier system.
+const PER_DEVICE: &str = "per-device";
+
+/// The values of `kick`.
+const KICKS: [&str; 4] = [
+    KickPolicy::Deferred.name(),
+    PER_DEVICE,
+    KickPolicy::PerRequest.name(),
+    KickPolicy::LoopEnd.name(),
+];
+
+/// The values of `run_queue`: a run that is requested while the context runs, or is about to, is
+/// skipped; or the emulation of an earlier system.
+const RUNS: [&str; 2] = ["dedupe", "always"];
+
 /// All settings of a policy, in the order of reports.
 pub static KNOBS: [Knob; 18] = [
     choice!("plug", plug: PlugPolicy,
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
     choice!("nomerges", nomerges: MergePolicy,
         "0 and 1: merge with the newest request of the plug; 2: no merges"),
-    choice!("kick", kick: KickPolicy,
-        "when the driver starts: once per batch, or for comparison more often"),
-    choice!("run_queue", run_queue: RunQueuePolicy,
-        "when completions run the queue; always emulates older Linux, for comparison"),
-    choice!("wake", wake: WakePolicy,
-        "which waiter gets a freed tag; stash starves most threads, for experiments only"),
+    Knob::new(
+        "kick",
+        Values::Words(&KICKS),
+        "when the driver starts: once per batch, or for comparison more often",
+        |policy| {
+            let is_emulated =
+                policy.kick == KickPolicy::Deferred && policy.emulation.locks_device();
+            Value::Word(if is_emulated { PER_DEVICE } else { policy.kick.name() })
+        },
+        |policy, index| {
+            let word = KICKS[index as usize];
+            let own = KickPolicy::ALL.into_iter().find(|kick| kick.name() == word);
+            policy.kick = own.unwrap_or(KickPolicy::Deferred);
+            policy.emulation = policy.emulation.kick_per_device(own.is_none());
+        },
+    ),
+    Knob::new(
+        "run_queue",
+        Values::Words(&RUNS),
+        "when completions run the queue; always emulates older Linux, for comparison",
+        |policy| Value::Word(RUNS[usize::from(policy.emulation.queues_runs())]),
+        |policy, index| policy.emulation = policy.emulation.run_queue_always(index != 0),
+    ),
+    Knob::new(
+        "wake",
+        words!(WakePolicy),
+        "which waiter gets a freed tag; stash starves most threads, for experiments only",
+        |policy| Value::Word(policy.emulation.wake_policy().name()),
+        |policy, index| {
+            policy.emulation = policy.emulation.wake(WakePolicy::ALL[index as usize]);
+        },
+    ),
     choice!("tag_need", tag_need: TagNeed,
         "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one")
-    .when("wake=fair", |policy, _| policy.wake == WakePolicy::Fair),
+    .when("wake=fair", |policy, _| !policy.emulation.threads_wait_for_tags()),
     number!(
         "queue_depth",
         queue_depth,

@@ -4,12 +4,14 @@
 //! kept per software queue and per hardware context, with one writer each. A reader adds them up.
 
 pub(crate) mod counter;
+pub(crate) mod emulation;
 pub(crate) mod histogram;
 
 use crate::bio::Op;
 use crate::merge::MergeKind;
 use crate::plug::UnplugCause;
 use crate::stats::counter::Counter;
+use crate::stats::emulation::EmulationStats;
 use crate::stats::histogram::{Histogram, SharedHistogram};
 
 /// Counters of one operation. All but `bios` match those of a disk in `/proc/diskstats`.
@@ -45,7 +47,8 @@ pub struct StageStats {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CounterInfo {
-    /// The name in JSON reports. It is also the name of the field of [`QueueStats`].
+    /// The name in JSON reports. It is also the name of the field of [`QueueStats`], or of the
+    /// counter in its [`EmulationStats`].
     pub name: &'static str,
     /// The name among a server's metrics, without the suffix for counters.
     pub metric: &'static str,
@@ -77,9 +80,18 @@ pub enum CounterUnit {
 /// Defines the counters that the holder of a token writes, their sums, and the table of both.
 ///
 /// Each entry has documentation, a name, a unit, the name of its metric and that metric's help
-/// text.
+/// text. Those in `emulated` have no documentation: they are in [`EmulationStats`].
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident, $unit:ident, $metric:literal, $help:literal;)+) => {
+    (
+        $($(#[doc = $doc:literal])+ $name:ident, $unit:ident, $metric:literal, $help:literal;)+
+        emulated {
+            $($emulated:ident, $emulated_metric:literal, $emulated_help:literal;)+
+        }
+        $(
+            $(#[doc = $late_doc:literal])+
+            $late:ident, $late_unit:ident, $late_metric:literal, $late_help:literal;
+        )+
+    ) => {
         /// All counters of a disk.
         #[derive(Clone, Debug, Default)]
         #[non_exhaustive]
@@ -88,8 +100,11 @@ macro_rules! counters {
             merges: [u64; 3],
             unplugs: [u64; 5],
             $($(#[doc = $doc])+ pub $name: u64,)+
+            $($(#[doc = $late_doc])+ pub $late: u64,)+
             /// Times per stage; empty with `iostats=off`.
             pub stages: StageStats,
+            /// The counters of emulated behaviour.
+            pub emulation: EmulationStats,
         }
 
         /// The counters of a hardware context, written by the holder of its token.
@@ -97,6 +112,8 @@ macro_rules! counters {
         pub struct RunCounters {
             pub(crate) ops: [OpCounters; 5],
             $(pub(crate) $name: Counter,)+
+            $(pub(crate) $emulated: Counter,)+
+            $(pub(crate) $late: Counter,)+
             pub(crate) plug: SharedHistogram,
             pub(crate) tag: SharedHistogram,
             pub(crate) queue: SharedHistogram,
@@ -107,6 +124,8 @@ macro_rules! counters {
             /// Adds the counters that the table lists.
             fn add_counted(&mut self, counters: &RunCounters) {
                 $(self.$name += counters.$name.get();)+
+                $(self.emulation.add(stringify!($emulated), counters.$emulated.get());)+
+                $(self.$late += counters.$late.get();)+
             }
         }
 
@@ -119,6 +138,20 @@ macro_rules! counters {
                 unit: CounterUnit::$unit,
                 help: $help,
                 get: |stats| stats.$name,
+            },)+
+            $(CounterInfo {
+                name: stringify!($emulated),
+                metric: concat!("forebay_disk_", $emulated_metric),
+                unit: CounterUnit::Count,
+                help: $emulated_help,
+                get: |stats| stats.emulation.get(stringify!($emulated)).unwrap_or(0),
+            },)+
+            $(CounterInfo {
+                name: stringify!($late),
+                metric: concat!("forebay_disk_", $late_metric),
+                unit: CounterUnit::$late_unit,
+                help: $late_help,
+                get: |stats| stats.$late,
             },)+
         ];
     };
@@ -146,10 +179,10 @@ counters! {
     tag_waits, Count, "tag_waits", "I/Os that waited for a tag.";
     /// How long they waited, in nanoseconds; 0 where turns receive no time.
     tag_wait_ns, Nanoseconds, "tag_wait", "Total time that I/Os waited for a tag.";
-    /// Threads woken because tags were free. 0 with `wake=fair`, where bios wait.
-    tag_wakeups, Count, "tag_wakeups", "Threads woken because tags were free.";
-    /// Woken threads that found no tag.
-    vain_wakeups, Count, "vain_wakeups", "Threads woken for tags that found none.";
+    emulated {
+        tag_wakeups, "tag_wakeups", "Threads woken because tags were free.";
+        vain_wakeups, "vain_wakeups", "Threads woken for tags that found none.";
+    }
     /// Parts cut off bios that exceeded the size of a request.
     splits, Count, "splits", "Requests split off larger ones.";
     /// Requests that a busy driver refused and that waited on the dispatch list.
@@ -313,6 +346,7 @@ mod tests {
         let counters = RunCounters::default();
         counters.splits.add(3);
         counters.busy_ns.add(5);
+        counters.vain_wakeups.add(2);
         let mut stats = QueueStats::default();
         stats.add_runs(&counters);
         stats.add_runs(&counters);
@@ -324,5 +358,7 @@ mod tests {
             (Some(6), Some(10), Some(0))
         );
         assert_eq!((stats.splits, stats.busy_ns), (6, 10));
+        assert_eq!(value("vain_wakeups"), Some(4));
+        assert_eq!(stats.emulation.get("vain_wakeups"), Some(4));
     }
 }

@@ -38,12 +38,13 @@
 //!
 //! Under the token no tag is freed between a failed try and the entry in the queue, so T2 holds
 //! without further steps. Under a lock, tags are taken and put outside of the lock, and T2 needs
-//! the steps of `wait.rs` and a [`WaiterCount`].
+//! a [`WaiterCount`] and the steps that [`steps`] fixes.
 
 mod bitmap;
 mod cache;
 mod count;
 mod shared;
+pub mod steps;
 mod wait;
 mod wake;
 

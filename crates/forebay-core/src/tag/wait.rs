@@ -6,7 +6,7 @@
 //! Nothing blocks here. The caller keeps a [`TagWaits`] under a lock and a
 //! [`WaiterCount`](crate::WaiterCount) beside it, so that freeing a tag takes the lock only when
 //! there are waiters. The caller also puts the threads or tasks to sleep. T1 rests on these steps,
-//! which are always the same (T2):
+//! which are always the same (T2). [`steps`](super::steps) makes them:
 //!
 //! | freeing thread | waiter |
 //! |---|---|
@@ -149,8 +149,12 @@ impl TagWaits {
     /// it got the tags that it was woken for. If it did, this only causes a wake-up in vain. It
     /// counts as freed tags: `need` with [`WakePolicy::Fair`], otherwise one.
     pub fn donate(&mut self, need: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
-        let nr = if self.policy() == WakePolicy::Fair { need } else { 1 };
-        self.wake(nr, nr_busy, out);
+        self.wake(self.tags_of_wake(need), nr_busy, out);
+    }
+
+    /// Returns how many tags a wake-up counts for that a waiter for `need` tags gives back.
+    pub(super) fn tags_of_wake(&self, need: u32) -> u32 {
+        if self.policy() == WakePolicy::Fair { need } else { 1 }
     }
 
     /// Moves the waits that are `first` to the head of the queue and keeps their order. See

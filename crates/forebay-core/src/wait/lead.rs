@@ -42,17 +42,13 @@ pub trait Sleeper: Context {
     fn ask_for_tags(&mut self);
 }
 
-/// A thread (or a simulated task) that waits for bios of its own at a hardware context.
-pub trait Host: Sleeper {
+/// A thread (or a simulated task) that can lead.
+pub trait Leader: Sleeper {
     /// Returns the delayed run of the context, and its deadline.
     fn timers(&self) -> &Timers;
 
     /// Returns the present time of the timers' clock.
     fn now_ns(&self) -> u64;
-
-    /// Runs one turn with the requests that this thread has detached from its plug. If another
-    /// thread holds the token, publishes them and returns `None`: that thread turns once more.
-    fn turn_with_own(&mut self, commit: Commit) -> Option<(Self::Token, Turned)>;
 
     /// Leaves the requests that turns have issued and not committed to the wait beside the driver
     /// that follows ([`HardwareContext::leave_to_wait`](crate::HardwareContext::leave_to_wait)).
@@ -65,6 +61,41 @@ pub trait Host: Sleeper {
     fn take_back(&mut self) -> bool {
         false
     }
+
+    /// Lets other threads run.
+    fn yield_now(&mut self);
+
+    /// Waits beside the driver of a shared context until there is a completion or a kick; at most
+    /// for this time, if given.
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>);
+
+    /// Returns whether the thread waits for bios of its own. If nothing is in flight, these may be
+    /// on their way to the inbox, so its wait in the driver is limited to [`RESOURCE_DELAY`].
+    #[inline]
+    fn waits_for_bios(&self) -> bool {
+        true
+    }
+
+    /// Returns whether another thread has stopped leading in place of this one, and has ended the
+    /// wait that this one had announced.
+    #[inline]
+    fn was_replaced(&mut self) -> bool {
+        false
+    }
+
+    /// Records that the thread stops leading. Called before it passes the baton. Returns false if
+    /// another thread has done so in its place.
+    #[inline]
+    fn resigns(&mut self) -> bool {
+        true
+    }
+}
+
+/// A thread (or a simulated task) that waits for bios of its own at a hardware context.
+pub trait Host: Leader {
+    /// Runs one turn with the requests that this thread has detached from its plug. If another
+    /// thread holds the token, publishes them and returns `None`: that thread turns once more.
+    fn turn_with_own(&mut self, commit: Commit) -> Option<(Self::Token, Turned)>;
 
     /// Returns whether the wait beside the driver begins requests left to it with no call of its
     /// own. Then a thread that leads from the start submits and waits with one call.
@@ -87,13 +118,6 @@ pub trait Host: Sleeper {
     fn make_own_call(&mut self) -> bool {
         false
     }
-
-    /// Lets other threads run.
-    fn yield_now(&mut self);
-
-    /// Waits beside the driver of a shared context until there is a completion or a kick; at most
-    /// for this time, if given.
-    fn wait_in_driver(&mut self, timeout_ns: Option<u64>);
 }
 
 /// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
@@ -135,7 +159,7 @@ fn end_wait<H: Sleeper>(host: &mut H) -> WaitState {
 /// Leads: waits in the driver, for all, until the goal is reached, then passes the baton (W3).
 /// `held` is the token, if the caller has turned with it. Returns false if the thread had to stop
 /// leading before its goal was reached.
-pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned)>) -> bool {
+pub fn lead<H: Leader>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned)>) -> bool {
     host.step(Step::BecameLeader);
     // W6.
     let mut owes_turn = held.is_none();
@@ -155,7 +179,8 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
                 break;
             }
             // Requests may be on their way to the inbox even if no delayed run is due.
-            timeout = (turned.nr_in_flight() == 0).then_some(RESOURCE_DELAY.as_nanos() as u64);
+            let is_limited = turned.nr_in_flight() == 0 && host.waits_for_bios();
+            timeout = is_limited.then_some(RESOURCE_DELAY.as_nanos() as u64);
         } else {
             // Until the token holder has reaped, the driver reports that there is something to
             // reap.
@@ -170,6 +195,10 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
             if !host.is_over(goal) && host.cell().state() != WaitState::Woken {
                 let until_run = host.timers().wait_ns(|| host.now_ns());
                 host.wait_in_driver(until_run.into_iter().chain(timeout).min());
+            }
+            if host.was_replaced() {
+                end_wait(host);
+                return host.is_over(goal);
             }
             host.run_state().unblock();
             owes_turn = true;
@@ -186,7 +215,7 @@ pub fn lead<H: Host>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turned
     host.is_over(goal)
 }
 
-fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
+fn turn_as_leader<H: Leader>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {
     host.timers().take();
     host.step(Step::TookTimer);
     let turned = host.turn(&mut token, Commit::Later);
@@ -197,11 +226,18 @@ fn turn_as_leader<H: Host>(host: &mut H, mut token: H::Token) -> (H::Token, Turn
 ///
 /// The token is released last: that runs wakers, which are foreign code and may wait for I/O that
 /// needs a leader. For the same reason a leader with wakers to run stops leading first.
-fn stop_leading<H: Host>(host: &mut H, mut held: Option<H::Token>, owes_turn: bool) {
+fn stop_leading<H: Leader>(host: &mut H, mut held: Option<H::Token>, owes_turn: bool) {
     if let Some(token) = &mut held {
         context::commit_and_turn(host, token);
     }
     let is_due = host.take_back();
+    if !host.resigns() {
+        // The other thread makes the turns that are due.
+        if let Some(token) = held {
+            context::finish(host, token);
+        }
+        return;
+    }
     let is_passed = context::hand_off(host);
     if is_due || owes_turn && !is_passed {
         // If this thread holds the token, this leaves a mark, and the turn follows.

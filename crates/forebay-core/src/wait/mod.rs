@@ -14,12 +14,13 @@
 //! | [`Turning`] | a token holder, for one turn | `turn.rs` |
 //! | [`Context`] | a thread at a context: it takes, turns and releases | `context.rs` |
 //! | [`Sleeper`] | a thread that can park | `lead.rs` |
+//! | [`Leader`] | a thread that can lead | `lead.rs` |
 //! | [`Host`] | a thread that waits for its own bios | `lead.rs`, `shared.rs` |
 //! | [`Owner`] | the owner of a context | `owner.rs` |
 //! | [`Reaper`] | a queue, for the thread that reaps it | `reap.rs` |
 //! | [`Gated`] | a thread that freezes, quiesces or stops a disk | `gate.rs` |
 //!
-//! The library's service thread, which waits for no bio, leads with a loop of its own (V1-V4).
+//! The library's service thread leads as others do, and waits for no bio (V1-V4).
 //!
 //! - W1 No thread parks on a context with work unless the context has a leader. A thread that would
 //!   park becomes the leader instead.
@@ -55,7 +56,7 @@ pub use context::{
     run_turn,
 };
 pub use gate::{Gated, Holds, await_drained, await_turns, close, open};
-pub use lead::{Host, RESOURCE_DELAY, Sleeper, follow, lead};
+pub use lead::{Host, Leader, RESOURCE_DELAY, Sleeper, follow, lead};
 pub use owner::{Owner, await_admitted, drain_owned, wait_as_owner, wait_owned};
 pub use reap::{Reaper, reap, unplug_and_wait, wait_for_tags};
 pub use shared::{commit_all, wait_shared};

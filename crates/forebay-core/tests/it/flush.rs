@@ -2,8 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, FlushPolicy, Gates, Issue, LostWrites, Op, Policy, QueueLimits,
-    WakePolicy,
+    Bio, BioFlags, BlockStatus, Emulation, FlushPolicy, Gates, Issue, LostWrites, Op, Policy,
+    QueueLimits, WakePolicy,
 };
 
 const K4: u64 = 4096;
@@ -279,7 +279,8 @@ fn the_queue_is_held_while_a_flush_runs_that_the_device_takes_only_by_itself() {
 /// Queues flushes of all kinds behind a write that finds no tag, while a flush runs, and completes
 /// that flush. Returns how many of these flushes the next one ends.
 fn flushes_ended_by_the_next_one(wake: WakePolicy, is_frozen: bool) -> usize {
-    let policy = Policy::default().queue_depth(2).nr_reserved(1).wake(wake);
+    let policy =
+        Policy::default().queue_depth(2).nr_reserved(1).emulation(Emulation::default().wake(wake));
     let mut bench = Bench::new(cached(), policy);
     bench.write(1);
     bench.write(2);

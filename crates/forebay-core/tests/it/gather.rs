@@ -2,7 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    BioFlags, BlockStatus, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits, TagNeed, WakePolicy,
+    BioFlags, BlockStatus, Emulation, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits, TagNeed,
+    WakePolicy,
 };
 
 /// The largest request.
@@ -82,7 +83,8 @@ fn setting_goes_before_the_kind_of_the_disk() {
 
 #[test]
 fn threads_that_wait_for_tags_gather_none() {
-    let policy = with_depth(8).tag_need(TagNeed::Parts).wake(WakePolicy::Batch);
+    let emulation = Emulation::default().wake(WakePolicy::Batch);
+    let policy = with_depth(8).tag_need(TagNeed::Parts).emulation(emulation);
     assert_eq!(three_of_four(policy, rotational()).places().len(), 8);
 }
 

@@ -2,8 +2,9 @@
 
 use crate::common::{Toy, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Commit, DeviceState, Gates, HardwareContext, Issue, Op, Policy,
-    QueueLimits, QueuedBio, RunCounters, Segment, SoftwareQueue, TagSet, WaitId, WakePolicy,
+    Bio, BioFlags, BlockStatus, Commit, DeviceState, Emulation, Gates, HardwareContext, Issue, Op,
+    Policy, QueueLimits, QueuedBio, RunCounters, Segment, SoftwareQueue, TagSet, WaitId,
+    WakePolicy,
 };
 use std::sync::Arc;
 
@@ -21,11 +22,12 @@ struct Lines {
 
 impl Lines {
     fn new() -> Lines {
-        let policy = Policy::default().queue_depth(1).wake(WakePolicy::Single);
-        Lines::with(limits(), policy)
+        Lines::with(limits(), 1)
     }
 
-    fn with(limits: QueueLimits, policy: Policy) -> Lines {
+    fn with(limits: QueueLimits, queue_depth: u32) -> Lines {
+        let emulation = Emulation::default().wake(WakePolicy::Single);
+        let policy = Policy::default().queue_depth(queue_depth).emulation(emulation);
         let device = Arc::new(DeviceState::new(1));
         let tags = Arc::new(TagSet::new(policy.queue_depth));
         let counters = Arc::new(RunCounters::default());
@@ -104,8 +106,7 @@ fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
 #[test]
 fn rest_of_a_nowait_bio_waits_in_the_queue_of_its_owner() {
     let limits = limits().max_sectors(8);
-    let policy = Policy::default().queue_depth(3).wake(WakePolicy::Single);
-    let mut lines = Lines::with(limits, policy);
+    let mut lines = Lines::with(limits, 3);
     lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 3 * 4096);
     lines.toy.answers.extend([Issue::Queued, Issue::Busy, Issue::Busy]);
     lines.turn();

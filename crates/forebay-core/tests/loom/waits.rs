@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder, TagSleeper};
 use forebay_core::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use loom::sync::Mutex;
 use loom::thread;
@@ -38,76 +39,121 @@ impl Pool {
         self.tags.depth() - self.tags.nr_free()
     }
 
-    /// Calls `act` under the lock, and wakes the chosen threads after it.
-    fn with_waits<T>(&self, act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId)) -> T) -> T {
-        let mut woken = Vec::new();
-        let mut waits = self.waits.lock().unwrap();
-        let result = act(&mut waits, &mut |id| {
-            self.count.leave();
-            woken.push(id);
-        });
-        drop(waits);
-        woken.into_iter().for_each(|id: WaitId| self.batons[id.0 as usize].give());
-        result
+    fn user(&self, id: WaitId) -> User<'_> {
+        User { pool: self, id, got: Vec::new() }
     }
 
     fn put(&self, tag: Tag) {
-        self.tags.put(tag);
-        let early = if self.counts_busy_under_the_lock { 0 } else { self.nr_busy() };
-        if self.count.any_thread_waits() {
-            self.with_waits(|waits, out| {
-                let late = if self.counts_busy_under_the_lock { self.nr_busy() } else { early };
-                waits.wake(1, late, &mut |id| out(id));
+        let mut user = self.user(WaitId(u64::MAX));
+        if self.counts_busy_under_the_lock {
+            return steps::put(&mut user, |tags| {
+                tags.put(tag);
+                1
             });
+        }
+        self.tags.put(tag);
+        let nr_busy = self.nr_busy();
+        if self.count.any_thread_waits() {
+            let mut woken = Vec::new();
+            self.waits.lock().unwrap().wake(1, nr_busy, &mut |id| woken.push(id));
+            woken.iter().for_each(|_| self.count.leave());
+            self.wake(woken);
         }
     }
 
-    fn try_get(&self, need: u32) -> Vec<Tag> {
-        let mut got = Vec::new();
-        _ = self.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag));
-        got
+    fn wake(&self, woken: Vec<WaitId>) {
+        woken.into_iter().for_each(|WaitId(id)| self.batons[id as usize].give());
     }
 
     fn get(&self, id: WaitId) -> Tag {
-        let got = self.try_get(1);
-        if let [tag] = got[..] {
-            return tag;
+        let mut user = self.user(id);
+        if self.donates {
+            steps::take(&mut user, 1);
+            return user.got[0];
+        }
+        if user.try_take(1).is_ok() {
+            return user.got[0];
         }
         let wait = Wait { id, need: 1 };
-        self.join(wait, TagWaits::push);
+        self.join(wait);
         self.await_tags(wait)[0]
     }
 
-    fn join(&self, wait: Wait, join: fn(&mut TagWaits, Wait)) {
-        self.with_waits(|waits, _| {
-            join(waits, wait);
-            self.count.announce();
+    fn join(&self, wait: Wait) {
+        self.user(wait.id).with_waits(|waits, _| {
+            waits.join(wait);
+            0
         });
     }
 
     /// Gets tags for a wait that has joined the queue.
     fn await_tags(&self, wait: Wait) -> Vec<Tag> {
+        let mut user = self.user(wait.id);
         loop {
-            let got = self.try_get(wait.need);
-            if !got.is_empty() {
-                self.with_waits(|waits, out| self.leave(waits, wait, out));
-                return got;
+            if user.try_take(wait.need).is_ok() {
+                if self.donates {
+                    user.with_waits(|waits, out| waits.leave(wait, out));
+                } else if self.waits.lock().unwrap().remove(wait.id, &mut |_| ()) {
+                    self.count.leave();
+                }
+                return user.got;
             }
-            self.batons[wait.id.0 as usize].await_it();
-            let got = self.try_get(wait.need);
-            if !got.is_empty() {
-                return got;
+            user.sleep(wait.id);
+            if user.try_take(wait.need).is_ok() {
+                return user.got;
             }
-            self.join(wait, TagWaits::requeue);
+            user.with_waits(|waits, _| {
+                waits.rejoin(wait);
+                0
+            });
         }
     }
+}
 
-    fn leave(&self, waits: &mut TagWaits, wait: Wait, out: &mut dyn FnMut(WaitId)) {
-        if waits.remove(wait.id, &mut |id| out(id)) {
-            self.count.leave();
-        } else if self.donates {
-            waits.donate(wait.need, self.nr_busy(), &mut |id| out(id));
-        }
+/// A thread at the set, with the tags that it has taken.
+struct User<'a> {
+    pool: &'a Pool,
+    id: WaitId,
+    got: Vec<Tag>,
+}
+
+impl TagHolder for User<'_> {
+    fn tags(&self) -> &TagSet {
+        &self.pool.tags
+    }
+
+    fn count(&self) -> &WaiterCount {
+        &self.pool.count
+    }
+
+    fn with_waits(
+        &mut self,
+        change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
+    ) -> u32 {
+        let Pool { tags, count, waits, .. } = self.pool;
+        let mut woken = Vec::new();
+        let mut waits = waits.lock().unwrap();
+        let mut locked = LockedWaits::new(&mut waits, tags, count);
+        let nr_freed = change(&mut locked, &mut |id| woken.push(id));
+        drop(waits);
+        self.pool.wake(woken);
+        nr_freed
+    }
+}
+
+impl TagSleeper for User<'_> {
+    /// A failed try is not reported, so that only the puts wake a waiter.
+    fn try_take(&mut self, need: u32) -> Result<(), u32> {
+        let got = &mut self.got;
+        self.pool.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag)).map_err(|_| 0)
+    }
+
+    fn begin_wait(&mut self) -> WaitId {
+        self.id
+    }
+
+    fn sleep(&mut self, WaitId(id): WaitId) {
+        self.pool.batons[id as usize].await_it();
     }
 }
 
@@ -159,13 +205,9 @@ fn a_waiter_and_a_depth_that_rises() {
     for policy in WakePolicy::ALL {
         explore(Some(3), move || {
             let pool = Arc::new(Pool::new(policy, 2, 2));
-            pool.with_waits(|waits, out| waits.resize(1, &mut |id| out(id)));
-            pool.tags.resize(1);
+            steps::resize(&mut pool.user(WaitId(0)), 1);
             let [grower, putter] = [pool.clone(), pool.clone()];
-            let grower = thread::spawn(move || {
-                grower.tags.resize(2);
-                grower.with_waits(|waits, out| waits.resize(2, &mut |id| out(id)));
-            });
+            let grower = thread::spawn(move || steps::resize(&mut grower.user(WaitId(0)), 2));
             let putter = thread::spawn(move || putter.put(Tag::from_index(1)));
             assert_eq!(pool.get(WaitId(0)).index(), 1);
             grower.join().unwrap();
@@ -183,8 +225,7 @@ fn a_waiter_and_a_depth_that_falls() {
             let pool = Arc::new(Pool::new(policy, 2, 2));
             let [shrinker, putter] = [pool.clone(), pool.clone()];
             let shrinker = thread::spawn(move || {
-                shrinker.with_waits(|waits, out| waits.resize(1, &mut |id| out(id)));
-                shrinker.tags.resize(1);
+                steps::resize(&mut shrinker.user(WaitId(0)), 1);
                 shrinker.put(Tag::from_index(1));
             });
             let putter = thread::spawn(move || putter.put(Tag::from_index(0)));
@@ -207,9 +248,9 @@ fn check_stash(counts_busy_under_the_lock: bool) {
         pool.tags.put(Tag::from_index(50));
         let pool = Arc::new(Pool { counts_busy_under_the_lock, ..pool });
         let wait = Wait { id: WaitId(0), need: 17 };
-        pool.join(wait, TagWaits::push);
+        pool.join(wait);
         for id in 1..=3 {
-            pool.join(Wait { id: WaitId(id), need: 33 }, TagWaits::push);
+            pool.join(Wait { id: WaitId(id), need: 33 });
         }
         let wakers = [Tag::from_index(0), second].map(|tag| {
             let pool = pool.clone();

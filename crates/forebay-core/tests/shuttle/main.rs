@@ -34,7 +34,7 @@ fn seven_at_once(policy: WakePolicy, depths: [u32; 2]) {
             thread::spawn(move || {
                 for round in 0..3 {
                     let tags = pool.get(id, 1 + (id as u32 + round) % 2);
-                    pool.put(tags);
+                    pool.put(id, tags);
                 }
             })
         });

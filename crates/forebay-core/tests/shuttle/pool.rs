@@ -1,6 +1,7 @@
-//! Tags and waits as the runtime uses them: the steps of core's `tag/wait.rs`.
+//! A tag set whose users are threads, by the core's steps.
 
-use forebay_core::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
+use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder, TagSleeper, TagStep};
+use forebay_core::{Tag, TagSet, TagWaits, WaitId, WaiterCount, WakePolicy};
 use shuttle::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -24,110 +25,96 @@ impl Pool {
         }
     }
 
-    fn with_waits(&self, act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId))) {
-        let mut woken = Vec::new();
-        let mut waits = self.waits.lock().unwrap();
-        act(&mut waits, &mut |id| {
-            self.count.leave();
-            woken.push(id);
-        });
-        drop(waits);
-        for WaitId(id) in woken {
-            let (is_given, changed) = &self.beds[id as usize];
-            *is_given.lock().unwrap() = true;
-            changed.notify_one();
-        }
-    }
-
-    fn sleep(&self, id: WaitId) {
-        let (is_given, changed) = &self.beds[id.0 as usize];
-        let mut is_given = is_given.lock().unwrap();
-        while !*is_given {
-            is_given = changed.wait(is_given).unwrap();
-        }
-        *is_given = false;
-    }
-
-    /// Gets tags. Tags that a failed try held for a moment are reported as put.
-    fn try_get(&self, need: u32) -> Option<Vec<Tag>> {
-        let mut got = Vec::new();
-        if let Err(nr) = self.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag)) {
-            self.wake(nr);
-            return None;
-        }
-        for tag in &got {
-            assert!(!self.live[tag.index()].swap(true, Relaxed), "a tag is live twice");
-        }
-        Some(got)
-    }
-
-    fn wake(&self, nr: u32) {
-        if nr > 0 && self.count.any_thread_waits() {
-            self.with_waits(|waits, out| waits.wake(nr, self.tags.nr_busy(), &mut |id| out(id)));
-        }
+    fn user(&self, id: u64) -> User<'_> {
+        User { pool: self, id: WaitId(id), got: Vec::new() }
     }
 
     pub(crate) fn get(&self, id: u64, need: u32) -> Vec<Tag> {
-        if let Some(got) = self.try_get(need) {
-            return got;
+        let mut user = self.user(id);
+        steps::take(&mut user, need);
+        for tag in &user.got {
+            assert!(!self.live[tag.index()].swap(true, Relaxed), "a tag is live twice");
         }
-        let wait = Wait { id: WaitId(id), need };
-        let mut join: fn(&mut TagWaits, Wait) = TagWaits::push;
-        loop {
-            self.with_waits(|waits, _| {
-                join(waits, wait);
-                self.count.announce();
-            });
-            join = TagWaits::requeue;
-            if let Some(got) = self.try_get(need) {
-                self.leave(wait);
-                return got;
-            }
-            self.sleep(wait.id);
-            if let Some(got) = self.try_get(need) {
-                return got;
-            }
-        }
+        user.got
     }
 
-    fn leave(&self, wait: Wait) {
-        let mut was_woken = false;
-        self.with_waits(|waits, out| {
-            was_woken = !waits.remove(wait.id, &mut |id| out(id));
-            if was_woken {
-                waits.donate(wait.need, self.tags.nr_busy(), &mut |id| out(id));
-            } else {
-                self.count.leave();
-            }
-        });
-        if was_woken {
-            // The wake-up has arrived or will arrive.
-            self.sleep(wait.id);
-        }
-    }
-
-    pub(crate) fn put(&self, tags: Vec<Tag>) {
+    pub(crate) fn put(&self, id: u64, tags: Vec<Tag>) {
         let nr = tags.len() as u32;
         tags.iter().for_each(|tag| self.live[tag.index()].store(false, Relaxed));
-        self.tags.put_many(tags.into_iter());
-        self.wake(nr);
+        steps::put(&mut self.user(id), |set| {
+            set.put_many(tags.into_iter());
+            nr
+        });
     }
 
-    /// Resizes in the order of T6.
     pub(crate) fn resize(&self, depth: u32) {
-        self.with_waits(|waits, out| {
-            if depth > self.tags.depth() {
-                self.tags.resize(depth);
-            }
-            waits.resize(depth, &mut |id| out(id));
-            if depth < self.tags.depth() {
-                self.tags.resize(depth);
-            }
-        });
+        steps::resize(&mut self.user(u64::MAX), depth);
     }
 
     pub(crate) fn check_idle(&self) {
         assert_eq!((self.tags.nr_busy(), self.tags.nr_free()), (0, self.tags.depth()));
         assert!(self.waits.lock().unwrap().is_empty() && !self.count.any_thread_waits());
+    }
+}
+
+/// A thread at the set, with the tags that it has taken.
+struct User<'a> {
+    pool: &'a Pool,
+    id: WaitId,
+    got: Vec<Tag>,
+}
+
+impl TagHolder for User<'_> {
+    fn tags(&self) -> &TagSet {
+        &self.pool.tags
+    }
+
+    fn count(&self) -> &WaiterCount {
+        &self.pool.count
+    }
+
+    fn with_waits(
+        &mut self,
+        change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
+    ) -> u32 {
+        let Pool { tags, count, waits, beds, .. } = self.pool;
+        let mut woken = Vec::new();
+        let mut waits = waits.lock().unwrap();
+        let mut locked = LockedWaits::new(&mut waits, tags, count);
+        let nr_freed = change(&mut locked, &mut |id| woken.push(id));
+        drop(waits);
+        for WaitId(id) in woken {
+            let (is_given, changed) = &beds[id as usize];
+            *is_given.lock().unwrap() = true;
+            changed.notify_one();
+        }
+        nr_freed
+    }
+
+    fn step(&mut self, made: TagStep) {
+        if made == TagStep::GaveBack {
+            // The wake-up has arrived or will arrive.
+            self.sleep(self.id);
+        }
+    }
+}
+
+impl TagSleeper for User<'_> {
+    fn try_take(&mut self, need: u32) -> Result<(), u32> {
+        let got = &mut self.got;
+        self.pool.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag))
+    }
+
+    fn begin_wait(&mut self) -> WaitId {
+        self.id
+    }
+
+    fn sleep(&mut self, WaitId(id): WaitId) {
+        let (is_given, changed) = &self.pool.beds[id as usize];
+        let mut is_given = is_given.lock().unwrap();
+        while !*is_given {
+            is_given = changed.wait(is_given).unwrap();
+        }
+        *is_given = false;
     }
 }

@@ -8,7 +8,7 @@
 use super::bios::Bios;
 use super::cover::Piece;
 use super::{Verdict, broken, rules};
-use forebay_core::{Op, Policy, QueueLimits, SECTOR_SHIFT, TagNeed, WakePolicy};
+use forebay_core::{Op, Policy, QueueLimits, SECTOR_SHIFT, TagNeed};
 
 /// The limits of tags in use.
 #[derive(Debug)]
@@ -30,7 +30,10 @@ impl Gathers {
         let has_classes = policy.nr_reserved > 0 || policy.async_depth < policy.queue_depth;
         let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
         Gathers {
-            is_on: is_wanted && policy.wake == WakePolicy::Fair && is_certain && !has_classes,
+            is_on: is_wanted
+                && !policy.emulation.threads_wait_for_tags()
+                && is_certain
+                && !has_classes,
             nr_requests: vec![nr_requests; policy.nr_hw_queues as usize],
         }
     }

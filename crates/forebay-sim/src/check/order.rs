@@ -11,7 +11,7 @@
 
 use super::bios::{Bios, Stage};
 use super::{Verdict, broken, rules};
-use forebay_core::{BioFlags, Op, Policy, WakePolicy};
+use forebay_core::{BioFlags, Op, Policy};
 use std::collections::VecDeque;
 
 const FLUSHES: BioFlags = BioFlags::FUA.union(BioFlags::PREFLUSH);
@@ -64,7 +64,7 @@ impl Order {
             hctxs: (0..policy.nr_hw_queues).map(|_| Arrivals::default()).collect(),
             of_slot: Vec::new(),
             bound,
-            by_owner: policy.wake != WakePolicy::Fair,
+            by_owner: policy.emulation.threads_wait_for_tags(),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Waits for tags of a set that all tasks share, by the core's own wait values.
+//! Waits for tags of a set that all tasks share.
 //!
 //! A task takes a tag for each bio before it submits the bio. The task that delivers the bio's end
-//! puts the tag. The steps are those of the table in core's `tag/wait.rs` (T2); a lock or an atomic
-//! is one step. A task that waits for tags drives its hardware context meanwhile (W1). Before, it
-//! has issued and committed all requests with tags (T9). It needs at most half of the depth at once
-//! (T10). The number of tags in use changes under load (T6).
+//! puts the tag. The order of the steps is the core's ([`steps`]); a lock or an atomic is one step.
+//! A task that waits for tags drives its hardware context meanwhile (W1). Before, it has issued and
+//! committed all requests with tags (T9). It needs at most half of the depth at once (T10). The
+//! number of tags in use changes under load (T6).
 
 use crate::check::waits::TASK_BITS;
 use crate::check::waits::task_of;
@@ -13,8 +13,9 @@ use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::Thread;
 use crate::scenario::BudgetSettings;
 use crate::trace::Kind;
+use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder, TagSleeper, TagStep};
 use forebay_core::wait::{Notice, WaitState, run_turn};
-use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount, WakePolicy};
+use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -66,15 +67,100 @@ impl Budget {
     }
 }
 
-impl Thread<'_> {
-    fn try_budget(&self, budget: &Budget, need: u32, out: &mut Vec<Tag>) -> bool {
-        let is_got = budget.try_get(need, out);
-        let mut checks = self.world.checks();
-        let verdict = checks.waits.tried(self.id, need, is_got);
-        checks.expect(verdict);
-        is_got
+/// A task at the budget, with the tags that it has taken.
+struct User<'t, 'a> {
+    thread: &'t mut Thread<'a>,
+    got: Vec<Tag>,
+    /// The wait that the task has begun.
+    wait: Option<Wait>,
+    need: u32,
+}
+
+impl<'t, 'a> User<'t, 'a> {
+    fn new(thread: &'t mut Thread<'a>) -> User<'t, 'a> {
+        User { thread, got: Vec::new(), wait: None, need: 0 }
     }
 
+    fn budget(&self) -> &Budget {
+        self.thread.world.budget.as_ref().expect("there is a budget")
+    }
+}
+
+impl TagHolder for User<'_, '_> {
+    fn tags(&self) -> &TagSet {
+        &self.budget().tags
+    }
+
+    fn count(&self) -> &WaiterCount {
+        &self.budget().count
+    }
+
+    fn with_waits(
+        &mut self,
+        change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
+    ) -> u32 {
+        let mut woken = Vec::new();
+        let budget = self.budget();
+        let mut waits = budget.waits.borrow_mut();
+        let mut locked = LockedWaits::new(&mut waits, &budget.tags, &budget.count);
+        let nr_freed = change(&mut locked, &mut |id| woken.push(id));
+        let (policy, depth, is_empty) = (waits.policy(), waits.depth(), waits.is_empty());
+        drop(waits);
+        let world = &self.thread.world;
+        let verdict = world.checks().waits.woke(policy, depth, nr_freed, &woken, is_empty);
+        world.fail(verdict);
+        self.thread.grant(woken);
+        nr_freed
+    }
+
+    fn step(&mut self, made: TagStep) {
+        let (world, id) = (Rc::clone(&self.thread.world), self.thread.id);
+        match made {
+            TagStep::FoundNoWaiter => return world.checks().waits.found_none(id),
+            TagStep::GaveBack => return world.checks().waits.donated(id),
+            TagStep::FoundWaiter => world.checks().waits.looked(id),
+            TagStep::Joined => {
+                let wait = self.wait.expect("the task has begun a wait");
+                world.checks().waits.joined(wait.id, wait.need);
+            }
+            TagStep::ResizedSet => self.thread.check_limit(),
+            TagStep::Put | TagStep::Got | TagStep::WokenInVain => {}
+        }
+        self.thread.step();
+    }
+}
+
+impl TagSleeper for User<'_, '_> {
+    fn try_take(&mut self, need: u32) -> Result<(), u32> {
+        let mut got = std::mem::take(&mut self.got);
+        let is_got = self.budget().try_get(need, &mut got);
+        self.got = got;
+        let mut checks = self.thread.world.checks();
+        let verdict = checks.waits.tried(self.thread.id, need, is_got);
+        checks.expect(verdict);
+        // A try is one step, so no other task has missed tags that it held.
+        if is_got { Ok(()) } else { Err(0) }
+    }
+
+    fn begin_wait(&mut self) -> WaitId {
+        // T9.
+        if !self.thread.world.plants(Plant::WaitPlugged) {
+            self.thread.unplug(UnplugCause::Wait, 1);
+        }
+        self.thread.nr_waits_for_tags += 1;
+        let id = WaitId(self.thread.nr_waits_for_tags << TASK_BITS | self.thread.id as u64);
+        self.wait = Some(Wait { id, need: self.need });
+        id
+    }
+
+    fn sleep(&mut self, WaitId(number): WaitId) {
+        self.thread.step();
+        self.thread.wait_for(Goal::TagsOfBudget(number));
+        self.thread.world.mailboxes[self.thread.id].has_tags.set(0);
+    }
+}
+
+impl Thread<'_> {
     /// Takes `need` tags of the budget, and waits for them if it must.
     pub(crate) fn charge(&mut self, mut need: u32) -> Vec<Tag> {
         let world = Rc::clone(&self.world);
@@ -82,85 +168,16 @@ impl Thread<'_> {
         if world.plants(Plant::NeedMore) {
             need = 2 * budget.tags.depth();
         }
-        let mut got = Vec::new();
-        if self.try_budget(budget, need, &mut got) {
-            return got;
+        let mut user = User { need, ..User::new(self) };
+        let nr_sleeps = steps::take(&mut user, need);
+        let User { got, wait, .. } = user;
+        if wait.is_some() {
+            self.settle();
+            let verdict = world.checks().waits.left(self.id);
+            world.fail(verdict);
+            world.note(Kind::Charge, need.into(), nr_sleeps.into());
         }
-        // T9.
-        if !world.plants(Plant::WaitPlugged) {
-            self.unplug(UnplugCause::Wait, 1);
-        }
-        self.nr_waits_for_tags += 1;
-        let wait_number = self.nr_waits_for_tags << TASK_BITS | self.id as u64;
-        let wait = Wait { id: WaitId(wait_number), need };
-        budget.waits.borrow_mut().push(wait);
-        budget.count.announce();
-        world.checks().waits.joined(wait.id, need);
-        let mut nr_sleeps = 0;
-        loop {
-            self.step();
-            if !world.plants(Plant::SkipRetry) && self.try_budget(budget, need, &mut got) {
-                self.step();
-                self.leave_line(wait);
-                break;
-            }
-            self.step();
-            nr_sleeps += 1;
-            self.wait_for(Goal::TagsOfBudget(wait_number));
-            world.mailboxes[self.id].has_tags.set(0);
-            if self.try_budget(budget, need, &mut got) {
-                break;
-            }
-            self.step();
-            budget.waits.borrow_mut().requeue(wait);
-            budget.count.announce();
-            world.checks().waits.joined(wait.id, need);
-        }
-        let verdict = world.checks().waits.left(self.id);
-        world.fail(verdict);
-        world.note(Kind::Charge, need.into(), nr_sleeps);
         got
-    }
-
-    /// Changes the wait queue, after `nr_freed` tags were freed. Returns the waits to be woken.
-    fn with_waits(
-        &self,
-        budget: &Budget,
-        nr_freed: u32,
-        act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId)),
-    ) -> Vec<WaitId> {
-        let mut woken = Vec::new();
-        let mut waits = budget.waits.borrow_mut();
-        act(&mut waits, &mut |id| woken.push(id));
-        woken.iter().for_each(|_| budget.count.leave());
-        let (policy, depth, is_empty) = (waits.policy(), waits.depth(), waits.is_empty());
-        let verdict = self.world.checks().waits.woke(policy, depth, nr_freed, &woken, is_empty);
-        self.world.fail(verdict);
-        woken
-    }
-
-    /// Leaves the wait queue, because the task has got its tags by itself. If it was woken
-    /// meanwhile, another task gets the wake-up (T5).
-    fn leave_line(&mut self, wait: Wait) {
-        let world = Rc::clone(&self.world);
-        let budget = world.budget.as_ref().expect("there is a budget");
-        let mut is_there = false;
-        let mut woken = self.with_waits(budget, 0, |waits, out| {
-            is_there = waits.remove(wait.id, &mut |id| out(id));
-        });
-        if is_there {
-            budget.count.leave();
-        } else if !world.plants(Plant::KeepWake) {
-            let is_fair = budget.waits.borrow().policy() == WakePolicy::Fair;
-            let nr_freed = if is_fair { wait.need } else { 1 };
-            world.checks().waits.donated(self.id);
-            let nr_busy = budget.tags.nr_busy();
-            woken.extend(self.with_waits(budget, nr_freed, |waits, out| {
-                waits.donate(wait.need, nr_busy, &mut |id| out(id));
-            }));
-        }
-        self.grant(woken);
-        self.settle();
     }
 
     /// Puts tags of the budget, and wakes the tasks for which they suffice.
@@ -175,56 +192,31 @@ impl Thread<'_> {
         if world.plants(Plant::HideTag) {
             self.step();
         }
-        budget.tags.put_many(tags.into_iter());
-        world.note(Kind::Refund, nr.into(), 0);
-        self.step();
-        self.wake_waiters(budget, nr);
+        steps::put(&mut User::new(self), |set| {
+            set.put_many(tags.into_iter());
+            world.note(Kind::Refund, nr.into(), 0);
+            nr
+        });
         world.checks().waits.has_put(self.id);
     }
 
-    fn wake_waiters(&mut self, budget: &Budget, nr: u32) {
-        let world = Rc::clone(&self.world);
-        if world.plants(Plant::SkipTagWake) {
-            return;
-        }
-        if !budget.count.any_thread_waits() {
-            world.checks().waits.found_none(self.id);
-            return;
-        }
-        world.checks().waits.looked(self.id);
-        self.step();
-        let nr_busy = budget.tags.nr_busy();
-        let woken = self.with_waits(budget, nr, |waits, out| {
-            waits.wake(nr, nr_busy, &mut |id| out(id));
-        });
-        self.grant(woken);
-    }
-
-    /// Changes how many tags may be in use. The policy gets a smaller limit before it is in force,
-    /// and a larger one afterwards (T6).
+    /// Changes how many tags may be in use.
     pub(crate) fn resize_budget(&mut self, limit: u32) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         if budget.is_resizing.replace(true) {
             return;
         }
-        let nr_more = limit.saturating_sub(budget.tags.depth());
-        if nr_more > 0 || world.plants(Plant::ShrinkFirst) {
-            self.set_limit(budget, limit);
-            self.step();
-        }
-        let woken = self.with_waits(budget, nr_more, |waits, out| {
-            waits.resize(limit, &mut |id| out(id));
-        });
-        self.grant(woken);
-        self.set_limit(budget, limit);
+        steps::resize(&mut User::new(self), limit);
+        self.check_limit();
         budget.is_resizing.set(false);
         self.settle();
     }
 
-    fn set_limit(&self, budget: &Budget, limit: u32) {
-        budget.tags.resize(limit);
-        let depth = budget.waits.borrow().depth();
+    /// Checks the depth that the policy assumes against the limit of tags in use.
+    fn check_limit(&self) {
+        let budget = self.world.budget.as_ref().expect("there is a budget");
+        let (limit, depth) = (budget.tags.depth(), budget.waits.borrow().depth());
         let verdict = self.world.checks().waits.limited(limit, depth);
         self.world.fail(verdict);
     }

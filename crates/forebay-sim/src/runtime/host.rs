@@ -15,7 +15,7 @@ use crate::trace::Kind;
 #[cfg(forebay_plant)]
 use forebay_core::plant::CorePlant;
 use forebay_core::wait::{
-    self, Context, Host, Owner, RESOURCE_DELAY, Sleeper, Step, Timers, WaitCell, WaitState,
+    self, Context, Host, Leader, Owner, RESOURCE_DELAY, Sleeper, Step, Timers, WaitCell, WaitState,
 };
 use forebay_core::{Commit, Driver, RunState, Turned};
 use std::rc::Rc;
@@ -200,7 +200,7 @@ impl Sleeper for At<'_, '_> {
     }
 }
 
-impl Host for At<'_, '_> {
+impl Leader for At<'_, '_> {
     fn timers(&self) -> &Timers {
         &self.hctx.timers
     }
@@ -209,6 +209,23 @@ impl Host for At<'_, '_> {
         self.thread.world.now()
     }
 
+    fn leave_to_wait(&mut self, _token: &mut Token) -> bool {
+        self.hctx.with_port(&self.thread.world, |core, port| core.leave_to_wait(port));
+        false
+    }
+
+    fn yield_now(&mut self) {
+        self.thread.cpu.yield_now();
+    }
+
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
+        let verdict = self.thread.world.checks().runs.check_blocked(self.hctx.at);
+        self.thread.world.fail(verdict);
+        self.thread.wait_in_driver(&self.hctx, 1, timeout_ns);
+    }
+}
+
+impl Host for At<'_, '_> {
     fn turn_with_own(&mut self, commit: Commit) -> Option<(Token, Turned)> {
         let turned = self.thread.turn_and_hold(&self.hctx, commit, Own::Mail)?;
         Some((Token(()), turned))
@@ -239,21 +256,6 @@ impl Host for At<'_, '_> {
         }
         self.thread.step();
         true
-    }
-
-    fn leave_to_wait(&mut self, _token: &mut Token) -> bool {
-        self.hctx.with_port(&self.thread.world, |core, port| core.leave_to_wait(port));
-        false
-    }
-
-    fn yield_now(&mut self) {
-        self.thread.cpu.yield_now();
-    }
-
-    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
-        let verdict = self.thread.world.checks().runs.check_blocked(self.hctx.at);
-        self.thread.world.fail(verdict);
-        self.thread.wait_in_driver(&self.hctx, 1, timeout_ns);
     }
 }
 

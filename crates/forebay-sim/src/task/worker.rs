@@ -1,7 +1,7 @@
 //! The worker of `run_queue=always`: a task that runs the shared context after each completion.
 //!
-//! In the library the worker is a thread (`runtime/twins/run_worker.rs`). No task waits for it, so
-//! gates may drop its runs (R4), and the world does not wait for it to end.
+//! In the library the worker is a thread (`runtime/emulation/run_worker.rs`). No task waits for it,
+//! so gates may drop its runs (R4), and the world does not wait for it to end.
 
 use crate::coroutine::Cpu;
 use crate::runtime::thread::Thread;

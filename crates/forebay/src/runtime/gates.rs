@@ -100,10 +100,10 @@ impl Gated for Gates<'_> {
         self.hctx(at).cancel_runs();
         // In a child of a fork the lock may be held by a thread that does not exist there.
         if at == SHARED
-            && let Some(twins) = self.shared.twins()
+            && let Some(emulator) = self.shared.emulator()
             && !self.shared.is_after_fork()
         {
-            twins.cancel_runs();
+            emulator.cancel_runs();
         }
     }
 

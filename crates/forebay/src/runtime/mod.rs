@@ -2,9 +2,9 @@
 //!
 //! - [`thread`], [`mod@plug`]: per-thread state: the plug, and the state of each disk;
 //! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
-//!   it; [`service`] is a thread that makes progress on it; [`twins`] emulate earlier systems, for
-//!   comparison; [`fork`] detects a child of the process that opened it; [`quarantine`] and
-//!   [`leak`] keep memory that a driver may still use;
+//!   it; [`service`] is a thread that makes progress on it; [`emulation`] pays the costs of earlier
+//!   systems, for comparison; [`fork`] detects a child of the process that opened it;
+//!   [`quarantine`] and [`leak`] keep memory that a driver may still use;
 //! - [`hctx`]: a hardware context, and the operations of its token; [`tag_pool`]: tags shared by
 //!   contexts of several disks;
 //! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); [`blocking`] calls use
@@ -24,6 +24,7 @@ pub(crate) mod clock;
 mod deadline_models;
 #[cfg(test)]
 mod differential;
+pub(crate) mod emulation;
 pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod gates;
@@ -43,5 +44,4 @@ pub(crate) mod tag_pool;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;
-pub(crate) mod twins;
 pub(crate) mod wait;

@@ -1,16 +1,17 @@
 //! Service thread of a disk: makes progress when no other thread is inside.
 //!
-//! It leads the shared context: it waits in the driver, and all other waiters follow. Submitters
-//! still turn the context themselves. `service=on` starts the thread with the disk. Otherwise the
-//! first future starts it, if no event loop drives the disk ([`Shared::drive`]).
+//! It leads the shared context by the core's leading loop ([`wait::lead`]): it waits in the driver,
+//! and all other waiters follow. Submitters still turn the context themselves. `service=on` starts
+//! the thread with the disk. Otherwise the first future starts it, if no event loop drives the disk
+//! ([`Shared::drive`]).
 //!
 //! - V1 A thread that is started while another thread leads follows it, and becomes the leader when
 //!   it receives the baton (W3), like any waiter. It keeps the baton until it steps down, or has
 //!   wakers to run (V4).
 //! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
 //!   closed. If it is a follower, it steps down once it leads. If it is the leader, it passes the
-//!   baton, then wakes the event loops. Work that arrived while it was kicked was left to it (W6).
-//!   The next turn of an event loop, or of the thread that closes the disk, finds that work.
+//!   baton, makes the turn that it owes if no follower has received the baton (W6), and then wakes
+//!   the event loops.
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
 //!   service thread has the baton, receives it, or runs wakers, and then ends.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
@@ -21,12 +22,11 @@
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
-use crate::runtime::hctx::{At, Hctx, SHARED, Token, follow, now_ns};
+use crate::runtime::hctx::{At, HasMailbox, Hctx, SHARED, Token, User, follow};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::spare::reserve_spare;
-use forebay_core::Commit;
-use forebay_core::wait::{block, release_to_wait};
+use forebay_core::wait::{self, Leader, NEVER, Timers};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,16 +53,12 @@ struct State {
 ///
 /// # Errors
 /// The OS error if the thread cannot be started.
-pub(crate) fn start(
-    hctxs: &Arc<[Hctx]>,
-    waiter: &Arc<dyn Waiter>,
-    is_timed: bool,
-) -> io::Result<Service> {
+pub(crate) fn start(hctxs: &Arc<[Hctx]>, waiter: &Arc<dyn Waiter>) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
     let (is_over, is_leading) = (AtomicBool::new(false), AtomicBool::new(leads));
     let state = Arc::new(State { is_over, is_leading, is_gone: false.into() });
     let (hctxs, waiter) = (Arc::clone(hctxs), Arc::clone(waiter));
-    let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state), is_timed };
+    let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state) };
     let builder = thread::Builder::new().name(String::from("forebay-service"));
     let spawned =
         builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.run()));
@@ -141,7 +137,6 @@ struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
     state: Arc<State>,
-    is_timed: bool,
 }
 
 impl Server {
@@ -155,17 +150,8 @@ impl Server {
         if !self.state.is_leading.load(Ordering::Relaxed) {
             self.follow(hctx, &mailbox);
         }
-        while let Some(token) = self.lead(hctx) {
-            self.run_wakers(hctx, token);
-            if self.is_over() {
-                break;
-            }
+        while !self.lead(hctx, &mailbox) {
             self.follow(hctx, &mailbox);
-        }
-        // False after wakers ran, and if the disk was closed while no kick could end the wait.
-        if self.state.is_leading.swap(false, Ordering::AcqRel) {
-            hctx.run.unblock();
-            hctx.hand_off();
         }
         hctx.wake_loops();
         self.state.is_gone.store(true, Ordering::Relaxed);
@@ -177,53 +163,75 @@ impl Server {
         self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
-    /// Turns and waits in the driver. Returns the token if releasing it runs wakers. Returns `None`
-    /// if the thread has to step down; it has then announced a wait.
-    fn lead<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
-        loop {
-            let token = self.turn(hctx);
-            if token.is_some() {
-                return token;
-            }
-            if self.is_over() {
-                return None;
-            }
-            let left_ns = hctx.timers.wait_ns(clock::now_ns);
-            self.waiter.wait(left_ns.map(Duration::from_nanos));
-            if self.is_over() {
-                return None;
-            }
-            hctx.run.unblock();
-        }
+    /// Leads until the thread steps down, or has run wakers (V4). Returns whether it steps down.
+    fn lead(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
+        let serving = Serving { server: self, mailbox, has_resigned: false };
+        wait::lead(&mut At::with(hctx, serving), NEVER, None)
+    }
+}
+
+/// The service thread while it leads.
+struct Serving<'a> {
+    server: &'a Server,
+    mailbox: &'a Arc<Mailbox>,
+    /// This thread, and not the one that closes the disk, has cleared `is_leading`.
+    has_resigned: bool,
+}
+
+impl User for Serving<'_> {}
+
+impl HasMailbox for Serving<'_> {
+    fn mailbox(&self) -> &Arc<Mailbox> {
+        self.mailbox
     }
 
-    /// Turns until nothing was published meanwhile, and announces the wait. Returns the token
-    /// instead after a turn with wakers to run.
-    fn turn<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
-        let token = hctx.try_take().or_else(|| {
-            // Until the token holder has reaped, the driver reports that there is something to
-            // reap.
-            thread::yield_now();
-            block(&mut At::new(hctx), None)
-        });
-        // If another thread has the token, that thread turns, and finds this one blocked.
-        let mut kept = token;
-        while let Some(mut token) = kept {
-            hctx.timers.take();
-            token.turn(now_ns(self.is_timed), Commit::Now);
-            if token.runs_wakers() {
-                return Some(token);
-            }
-            kept = release_to_wait(&mut At::new(hctx), token);
-        }
-        None
+    /// Returns whether the thread has to step down (V2). No bio is delivered to its mailbox.
+    fn is_over(&self, _goal: u64) -> bool {
+        self.server.is_over()
+    }
+}
+
+impl<'a> Leader for At<'a, Serving<'_>> {
+    fn timers(&self) -> &Timers {
+        &self.hctx.timers
     }
 
-    /// Passes the baton, then releases the token, which runs wakers (V4). No turn is owed (W6): the
-    /// caller has made one since it last waited.
-    fn run_wakers(&self, hctx: &Hctx, token: Token<'_>) {
-        self.state.is_leading.store(false, Ordering::Relaxed);
-        hctx.hand_off();
-        token.finish();
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn leave_to_wait(&mut self, token: &mut Token<'a>) -> bool {
+        token.leave_to_wait()
+    }
+
+    fn take_back(&mut self) -> bool {
+        self.thread.server.waiter.take_back()
+    }
+
+    fn yield_now(&mut self) {
+        thread::yield_now();
+    }
+
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
+        self.thread.server.waiter.wait(timeout_ns.map(Duration::from_nanos));
+    }
+
+    fn waits_for_bios(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the disk was closed while no kick could end the wait
+    /// ([`Service::end`]).
+    fn was_replaced(&mut self) -> bool {
+        self.thread.server.is_over() && !self.resigns()
+    }
+
+    fn resigns(&mut self) -> bool {
+        let Serving { server, has_resigned, .. } = &mut self.thread;
+        if !*has_resigned {
+            // AcqRel: only one of the two threads resigns.
+            *has_resigned = server.state.is_leading.swap(false, Ordering::AcqRel);
+        }
+        *has_resigned
     }
 }

@@ -7,6 +7,7 @@ use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
+use crate::runtime::emulation::Emulator;
 use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
@@ -15,7 +16,6 @@ use crate::runtime::primitive::thread as runtime_thread;
 use crate::runtime::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
-use crate::runtime::twins::Twins;
 use crate::runtime::{leak, quarantine};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// The limit of tags of contexts that are opened from now on; 0 means that of the policy.
     nr_requests: AtomicU32,
     /// Present if the disk emulates an earlier system.
-    twins: Option<Box<Twins>>,
+    emulator: Option<Box<Emulator>>,
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
@@ -91,12 +91,12 @@ impl Shared {
         let queue = queue.map_err(|source| device.refusal(source))?;
         device.check_for_errors(state.durability());
         let waiter = Arc::clone(&queue.waiter);
-        let twins = Twins::of(&info.policy);
+        let emulator = Emulator::of(info.policy.emulation);
         let hctxs: Vec<_> = (0..nr_hctxs as usize)
             .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin))
             .collect();
-        let queue = match &twins {
-            Some(twins) => twins.wrap(queue),
+        let queue = match &emulator {
+            Some(emulator) => emulator.wrap(queue),
             None => queue,
         };
         let mut shared = Shared {
@@ -112,7 +112,7 @@ impl Shared {
             keeps_service: with_service,
             is_driven: AtomicBool::new(with_service),
             nr_requests: AtomicU32::new(0),
-            twins,
+            emulator,
             late: Arc::default(),
             holds: Mutex::default(),
             state,
@@ -124,13 +124,12 @@ impl Shared {
         let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
-            let is_timed = shared.info.is_timed();
-            let started = service::start(&shared.hctxs, &shared.waiter, is_timed);
+            let started = service::start(&shared.hctxs, &shared.waiter);
             let started = started.map_err(|source| OpenError::Service { source })?;
             shared.service = Mutex::new(Some(started));
         }
-        if let Some(twins) = &mut shared.twins {
-            twins.start(&shared.hctxs).map_err(|source| OpenError::Worker { source })?;
+        if let Some(emulator) = &mut shared.emulator {
+            emulator.start(&shared.hctxs).map_err(|source| OpenError::Worker { source })?;
         }
         let shared = Arc::new(shared);
         if let Some(pool) = tags {
@@ -156,8 +155,8 @@ impl Shared {
     }
 
     /// Returns the state of a disk that emulates an earlier system.
-    pub(crate) fn twins(&self) -> Option<&Twins> {
-        self.twins.as_deref()
+    pub(crate) fn emulator(&self) -> Option<&Emulator> {
+        self.emulator.as_deref()
     }
 
     fn new_core(&self, at: usize, tags: Arc<TagSet>) -> HardwareContext {
@@ -248,16 +247,18 @@ impl Shared {
         queue.add_plugs(&plugs.retired);
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
-        let (mut skipped_runs, mut tag_sleeps, mut tag_rescues) = (0, 0, 0);
+        let (mut skipped_runs, mut tag_rescues) = (0, 0);
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.run.nr_skipped();
-            tag_sleeps += hctx.nr_tag_sleeps();
+            queue.emulation.add("tag_sleeps", hctx.nr_tag_sleeps());
             tag_rescues += hctx.nr_tag_rescues();
         }
-        let run_queue = self.twins().map_or_else(Default::default, Twins::run_stats);
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, tag_rescues, run_queue }
+        if let Some(emulator) = self.emulator() {
+            emulator.add_to(&mut queue.emulation);
+        }
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_rescues }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
@@ -295,7 +296,7 @@ impl Shared {
     fn start_service(&self) -> io::Result<()> {
         let mut service = lock(&self.service);
         if !self.is_driven.load(Ordering::Relaxed) {
-            *service = Some(service::start(&self.hctxs, &self.waiter, self.info.is_timed())?);
+            *service = Some(service::start(&self.hctxs, &self.waiter)?);
             self.is_driven.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -427,11 +428,11 @@ impl Drop for Shared {
         if self.is_after_fork() {
             // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));
-            std::mem::forget(self.twins.take());
+            std::mem::forget(self.emulator.take());
             return std::mem::forget(std::mem::take(&mut self.service));
         }
-        if let Some(twins) = &mut self.twins {
-            twins.end();
+        if let Some(emulator) = &mut self.emulator {
+            emulator.end();
         }
         let service = lock(&self.service).take();
         if let Some(service) = service {

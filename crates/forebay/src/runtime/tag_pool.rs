@@ -6,7 +6,8 @@
 //! (Each such disk has a service thread, so requests with tags make progress even without a thread
 //! of the user.)
 //!
-//! The protocol is that of `tag/shared.rs` in the core, which proves T1, T2 and T13. The state of
+//! The protocol is that of `tag/shared.rs` in the core, which proves T1, T2 and T13. The order of
+//! the steps at the wait queue is the core's too ([`steps`]). The state of
 //! each user (out, in line, or woken) is under the lock as well.
 //!
 //! No wake-up depends on a timer. A disk that waits for tags with nothing in flight is handled like
@@ -17,6 +18,7 @@
 
 use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
+use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder};
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -175,33 +177,22 @@ impl TagPool {
     /// `nr_held` left. Adds the woken disks to `woken`.
     #[inline]
     pub(crate) fn put(&self, id: WaitId, nr_put: u32, nr_held: u32, woken: &mut Woken) {
-        if nr_put > 0 && self.count.any_thread_waits() {
-            let mut state = self.lock();
-            state.note_held(id, nr_held);
-            self.wake(&mut state, woken, |waits, nr_busy, out| {
-                waits.wake(nr_put, nr_busy, &mut |id| out(id))
-            });
-        }
+        steps::report_freed(&mut Putting { pool: self, id, nr_held, woken }, nr_put);
     }
 
     /// Adds a user to the wait queue, because it wants more tags than it has found. The user then
     /// tries once more, up to the limit that this returns.
     pub(crate) fn want(&self, id: WaitId, nr_held: u32) -> u32 {
         let mut state = self.lock();
-        let wait = Wait { id, need: 1 };
         let before = std::mem::replace(&mut state.user(id).place, Place::InLine);
         match before {
             Place::InLine => {}
             Place::Out => {
                 state.shares.wait(id, nr_held);
                 self.hungry.announce();
-                state.waits.push(wait);
-                self.count.announce();
+                self.locked(&mut state.waits).join(wait_of(id));
             }
-            Place::Woken => {
-                state.waits.requeue(wait);
-                self.count.announce();
-            }
+            Place::Woken => self.locked(&mut state.waits).rejoin(wait_of(id)),
         }
         state.limit(id, nr_held)
     }
@@ -217,13 +208,7 @@ impl TagPool {
         state.shares.done(id);
         self.hungry.leave();
         state.note_held(id, nr_held);
-        self.wake(&mut state, woken, |waits, nr_busy, out| {
-            if before == Place::Woken {
-                waits.donate(1, nr_busy, &mut |id| out(id));
-            } else if waits.remove(id, &mut |id| out(id)) {
-                self.count.leave();
-            }
-        });
+        self.wake(&mut state, woken, |waits, out| waits.leave(wait_of(id), out));
     }
 
     /// Returns the total number of wake-ups, before a turn of a user that holds no tag. Returns
@@ -250,17 +235,20 @@ impl TagPool {
             && !state.users.iter().any(is_putting)
     }
 
-    /// Runs `act` on the wait queue and records the users that it wakes.
+    fn locked<'a>(&'a self, waits: &'a mut TagWaits) -> LockedWaits<'a> {
+        LockedWaits::new(waits, &self.set, &self.count)
+    }
+
+    /// Changes the wait queue and records the users that this wakes.
     fn wake(
         &self,
         state: &mut State,
         woken: &mut Woken,
-        act: impl FnOnce(&mut TagWaits, u32, &mut dyn FnMut(WaitId)),
-    ) {
+        change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
+    ) -> u32 {
         let State { waits, shares, users, nr_wake_ups, .. } = state;
         shares.sort(waits);
-        act(waits, self.set.nr_busy(), &mut |id| {
-            self.count.leave();
+        change(&mut self.locked(waits), &mut |id| {
             let user = users.iter_mut().find(|user| user.id == id);
             let user = user.expect("each wait has a user");
             user.place = Place::Woken;
@@ -269,7 +257,41 @@ impl TagPool {
                 *woken = take_list();
             }
             woken.push(Weak::clone(&user.disk));
-        });
+        })
+    }
+}
+
+/// Returns the wait of a user. Each wait is for one tag.
+fn wait_of(id: WaitId) -> Wait {
+    Wait { id, need: 1 }
+}
+
+/// A user that has put tags, and has `nr_held` left. Users that this wakes are added to `woken`,
+/// and run after the token of the context is released.
+struct Putting<'a> {
+    pool: &'a TagPool,
+    id: WaitId,
+    nr_held: u32,
+    woken: &'a mut Woken,
+}
+
+impl TagHolder for Putting<'_> {
+    fn tags(&self) -> &TagSet {
+        &self.pool.set
+    }
+
+    #[inline]
+    fn count(&self) -> &WaiterCount {
+        &self.pool.count
+    }
+
+    fn with_waits(
+        &mut self,
+        change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
+    ) -> u32 {
+        let mut state = self.pool.lock();
+        state.note_held(self.id, self.nr_held);
+        self.pool.wake(&mut state, self.woken, change)
     }
 }
 

@@ -32,8 +32,8 @@ use crate::runtime::tag_pool::TagPool;
 use crate::runtime::thread::Ctx;
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Policy, QueueLimits,
-    QueuedBio, Reap, RunQueuePolicy, Segment, Tag, WakePolicy,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Emulation, Issue, IssuedRequest, Op, Policy,
+    QueueLimits, QueuedBio, Reap, Segment, Tag, WakePolicy,
 };
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -54,7 +54,8 @@ pub(crate) struct How {
     /// A wait begins the requests that were left to it. Not for [`By::Silence`].
     pub(crate) begins: bool,
     pub(crate) wake: WakePolicy,
-    pub(crate) run_queue: RunQueuePolicy,
+    /// Completions queue runs for a worker (`run_queue=always`).
+    pub(crate) queues_runs: bool,
     /// The device has a volatile cache, and accepts a flush only when no other command is in
     /// flight.
     pub(crate) flushes_alone: bool,
@@ -87,7 +88,7 @@ pub(crate) const AT_ONCE: How = How {
     by: By::Commit,
     begins: false,
     wake: WakePolicy::Fair,
-    run_queue: RunQueuePolicy::Dedupe,
+    queues_runs: false,
     flushes_alone: false,
     flush_pending_ns: 0,
     io_timeout_ns: 0,
@@ -230,14 +231,14 @@ impl Toy {
 
     /// Same as [`Toy::open`], with a tag set that other disks use as well.
     pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
-        let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
+        let How { nr_hw_queues, queue_depth, wake, queues_runs, .. } = toy.how;
+        let emulation = Emulation::default().wake(wake).run_queue_always(queues_runs);
         let iostats = false;
         let default = Policy::default();
         let mut policy = default
             .nr_hw_queues(nr_hw_queues)
             .queue_depth(queue_depth)
-            .wake(wake)
-            .run_queue(run_queue)
+            .emulation(emulation)
             .iostats(iostats);
         if toy.how.flush_pending_ns > 0 {
             policy.flush_pending_ns = toy.how.flush_pending_ns;

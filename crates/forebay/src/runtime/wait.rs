@@ -15,10 +15,8 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::thread::yield_now;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::{self, Ctx};
-use forebay_core::wait::{self, Host, Timers};
-use forebay_core::{
-    Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause, WakePolicy,
-};
+use forebay_core::wait::{self, Host, Leader, Timers};
+use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +54,7 @@ impl HasMailbox for Waiting<'_> {
     }
 }
 
-impl<'a> Host for At<'a, Waiting<'a>> {
+impl<'a> Leader for At<'a, Waiting<'a>> {
     fn timers(&self) -> &Timers {
         &self.hctx.timers
     }
@@ -65,6 +63,24 @@ impl<'a> Host for At<'a, Waiting<'a>> {
         clock::now_ns()
     }
 
+    fn leave_to_wait(&mut self, token: &mut Token<'a>) -> bool {
+        token.leave_to_wait()
+    }
+
+    fn take_back(&mut self) -> bool {
+        self.waiter().take_back()
+    }
+
+    fn yield_now(&mut self) {
+        yield_now();
+    }
+
+    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
+        self.waiter().wait(timeout_ns.map(Duration::from_nanos));
+    }
+}
+
+impl<'a> Host for At<'a, Waiting<'a>> {
     fn turn_with_own(&mut self, commit: Commit) -> Option<(Token<'a>, Turned)> {
         let Waiting { shared, ctx, by_itself, .. } = self.thread;
         if by_itself {
@@ -75,14 +91,6 @@ impl<'a> Host for At<'a, Waiting<'a>> {
             self.hctx.await_token();
         }
         held
-    }
-
-    fn leave_to_wait(&mut self, token: &mut Token<'a>) -> bool {
-        token.leave_to_wait()
-    }
-
-    fn take_back(&mut self) -> bool {
-        self.waiter().take_back()
     }
 
     fn begins(&self) -> bool {
@@ -103,14 +111,6 @@ impl<'a> Host for At<'a, Waiting<'a>> {
         let Some(call) = left else { return false };
         self.waiter().make_own_call(call);
         true
-    }
-
-    fn yield_now(&mut self) {
-        yield_now();
-    }
-
-    fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
-        self.waiter().wait(timeout_ns.map(Duration::from_nanos));
     }
 }
 
@@ -206,8 +206,9 @@ impl Shared {
 
     /// Returns which I/O a thread offers to make itself if it waits for `bio`.
     fn offer_of(&self, ctx: &Ctx, bio: &Bio, blocking: &Blocking) -> Offer {
-        let Policy { wake, io_timeout_ns, .. } = self.info().policy;
-        if ctx.hctx() != SHARED || wake != WakePolicy::Fair || !self.leaves_own_calls() {
+        let Policy { emulation, io_timeout_ns, .. } = self.info().policy;
+        let threads_wait = emulation.threads_wait_for_tags();
+        if ctx.hctx() != SHARED || threads_wait || !self.leaves_own_calls() {
             return Offer::NONE;
         }
         let offer = Offer::of(bio, blocking.mailbox.owner());

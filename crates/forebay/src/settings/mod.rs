@@ -8,7 +8,7 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::tag_pool::TagPool;
-use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, RunQueuePolicy, TagNeed, WakePolicy};
+use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, TagNeed};
 use std::borrow::Cow;
 use std::sync::Arc;
 use table::{EXCLUSIVE, FUA, MAX_SECTORS_KB, READ_ONLY, SERVICE, Setting, TAG_SET};
@@ -109,7 +109,7 @@ impl Settings {
     /// # Errors
     /// Fails if more tags are requested than exist.
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
-        let is_served = self.service(defaults) || self.policy.run_queue == RunQueuePolicy::Always;
+        let is_served = self.service(defaults) || self.policy.emulation.queues_runs();
         let is_single = is_served || defaults.one_hw_queue.is_some();
         let mut policy = self.policy;
         let is_given = |key| self.given.contains(&key);
@@ -140,8 +140,9 @@ impl Settings {
         if self.tag_set.is_some() && self.service == Some(false) {
             return Err(bad("service", "off", "on for disks that share a tag_set"));
         }
-        if self.tag_set.is_some() && policy.wake != WakePolicy::Fair {
-            return Err(bad("wake", policy.wake.name(), "fair for disks that share a tag_set"));
+        if self.tag_set.is_some() && policy.emulation.threads_wait_for_tags() {
+            let wake = policy.emulation.wake_policy().name();
+            return Err(bad("wake", wake, "fair for disks that share a tag_set"));
         }
         if self.tag_set.is_some() && policy.tag_need == TagNeed::Parts {
             return Err(bad("tag_need", "parts", "auto or one for disks that share a tag_set"));

@@ -115,12 +115,13 @@ struct Looked {
 
 fn look(disk: &Disk, board: &Board) -> Looked {
     let stats = disk.stats();
+    let count = |name| stats.queue.emulation.get(name).unwrap_or(0);
     Looked {
         ios: board.ios(),
         nr_bytes: stats.queue.op(Op::Read).bytes,
-        nr_tag_sleeps: stats.tag_sleeps,
+        nr_tag_sleeps: count("tag_sleeps"),
         nr_sleeps: board.voluntary_switches(),
-        nr_vain_wakes: stats.queue.vain_wakeups,
+        nr_vain_wakes: count("vain_wakeups"),
         nr_redundant_runs: stats.skipped_runs,
     }
 }

@@ -25,7 +25,6 @@ use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::{Policy, TagNeed};
 use crate::request::{Request, Splits, nr_parts_left};
-use crate::tag::WakePolicy;
 
 /// The state of gathering in a hardware context.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl Gather {
             TagNeed::One => false,
             TagNeed::Parts => true,
         };
-        let is_on = is_wanted && policy.wake == WakePolicy::Fair;
+        let is_on = is_wanted && !policy.emulation.threads_wait_for_tags();
         Gather { is_on, nr_left: 0, bio: None }
     }
 

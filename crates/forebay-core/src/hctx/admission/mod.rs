@@ -46,7 +46,7 @@ impl Admission {
     /// the policy does not need it.
     pub(super) fn new(policy: &Policy, depth: u32, nr_requests: u32) -> Option<Box<Admission>> {
         let nr_reserved = policy.nr_reserved.min(nr_requests - 1);
-        let threads = ThreadQueues::new(policy.wake, nr_requests - nr_reserved);
+        let threads = ThreadQueues::new(policy.emulation.wake_policy(), nr_requests - nr_reserved);
         let is_needed = threads.is_some() || policy.nr_reserved > 0 || policy.async_depth < depth;
         let classes = TagClasses::new(nr_reserved, policy.async_depth.max(1));
         is_needed.then(|| Box::new(Admission { classes, threads }))

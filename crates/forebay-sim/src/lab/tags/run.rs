@@ -9,7 +9,7 @@ use crate::lab::scenario::{INTERRUPTS, METER, scenario, times};
 use crate::runtime::run_queue::{RunAfter, WorkerSettings};
 use crate::scenario::Scenario;
 use crate::task::interrupts;
-use forebay_core::Policy;
+use forebay_core::{Emulation, Policy};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -54,7 +54,8 @@ pub(in crate::lab) fn run(load: &TagLoad, extras: Extras) -> (Measured, (u64, u6
 fn scenario_of(board: &Board, extras: Extras) -> Scenario {
     let load = &board.load;
     let &TagLoad { device, nr_tags: queue_depth, wake, tag_need, .. } = load;
-    let policy = Policy::default().queue_depth(queue_depth).wake(wake).tag_need(tag_need);
+    let emulation = Emulation::default().wake(wake);
+    let policy = Policy::default().queue_depth(queue_depth).tag_need(tag_need).emulation(emulation);
     let worker = match load.worker {
         Worker::Behind { device_depth } if load.is_thread_waiting() => {
             let after = RunAfter::MoreInFlight(device_depth);

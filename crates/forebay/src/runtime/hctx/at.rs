@@ -63,6 +63,12 @@ pub(crate) trait HasMailbox: User {
 
     /// Offers to make a flush in the next turn.
     fn offer_flush(&mut self) {}
+
+    /// Returns whether the thread's wait is over.
+    #[inline]
+    fn is_over(&self, goal: u64) -> bool {
+        self.mailbox().cell.is_reached(goal)
+    }
 }
 
 impl User for &Arc<Mailbox> {}
@@ -136,6 +142,11 @@ impl<'a, T: User> Context for At<'a, T> {
 impl<T: HasMailbox> Sleeper for At<'_, T> {
     fn cell(&self) -> &WaitCell {
         &self.thread.mailbox().cell
+    }
+
+    #[inline]
+    fn is_over(&self, goal: u64) -> bool {
+        self.thread.is_over(goal)
     }
 
     fn park(&mut self) {

@@ -7,8 +7,8 @@ use crate::runtime::shared::Shared;
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
-    Commit, KickPolicy, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned,
-    UnplugCause,
+    Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, Refusal, SoftwareQueue,
+    Turned, UnplugCause,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
@@ -34,6 +34,8 @@ pub(crate) struct Ctx {
     counters: Arc<PlugCounters>,
     plug_policy: PlugPolicy,
     kick: KickPolicy,
+    /// The thread kicks at the end of its section, and the disk emulates no lock for it.
+    has_own_sections: bool,
     /// When to commit at the end of the thread's last open section, unless as ever.
     commit_at_end: Option<Commit>,
     /// Whether a commit was deferred.
@@ -56,6 +58,8 @@ impl Ctx {
         let counters = shared.new_plug_counters();
         let info = shared.info();
         let queue = SoftwareQueue::new(info.limits, info.policy, Arc::clone(&counters));
+        let Policy { kick, emulation, .. } = info.policy;
+        let has_own_sections = kick == KickPolicy::Deferred && !emulation.locks_device();
         Rc::new(Ctx {
             shared: Arc::downgrade(shared),
             kept: Cell::new(None),
@@ -66,8 +70,9 @@ impl Ctx {
             queue: RefCell::new(queue),
             counters,
             plug_policy: info.policy.plug,
-            kick: info.policy.kick,
-            commit_at_end: (info.policy.kick == KickPolicy::Deferred).then_some(Commit::Now),
+            kick,
+            has_own_sections,
+            commit_at_end: has_own_sections.then_some(Commit::Now),
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
             is_timed: info.is_timed(),
@@ -187,7 +192,7 @@ impl Ctx {
         commit: Option<Commit>,
     ) -> Option<Turned> {
         let is_usual = match commit {
-            None => self.kick == KickPolicy::Deferred && !self.commits_later(shared),
+            None => self.has_own_sections && !self.commits_later(shared),
             Some(_) => !shared.is_after_fork(),
         };
         let hctx = shared.hctx(self.hctx());
@@ -345,27 +350,25 @@ impl Ctx {
     /// Returns whether the disk's policy commits the requests of a turn after the turn.
     #[inline]
     fn commits_later(&self, shared: &Shared) -> bool {
-        match self.kick {
+        match self.has_own_sections {
             // Under `plug=per-level` each level is committed separately, as in Linux before the
             // patch that `PlugPolicy` cites.
-            KickPolicy::Deferred => {
-                thread::nr_sections() > 0 && self.plug_policy != PlugPolicy::PerLevel
-            }
-            _ => self.commits_later_by_policy(shared),
+            true => thread::nr_sections() > 0 && self.plug_policy != PlugPolicy::PerLevel,
+            false => self.commits_later_by_policy(shared),
         }
     }
 
     #[inline(never)]
     fn commits_later_by_policy(&self, shared: &Shared) -> bool {
         match self.kick {
-            KickPolicy::PerDevice => {
+            KickPolicy::Deferred => {
                 let is_in_section = thread::nr_sections() > 0;
-                if is_in_section && let Some(twins) = shared.twins() {
-                    twins.note_section(!self.in_device_section.replace(true));
+                if is_in_section && let Some(emulator) = shared.emulator() {
+                    emulator.note_section(!self.in_device_section.replace(true));
                 }
                 is_in_section
             }
-            KickPolicy::Deferred | KickPolicy::PerRequest => false,
+            KickPolicy::PerRequest => false,
             KickPolicy::LoopEnd => true,
         }
     }
@@ -392,10 +395,10 @@ impl Ctx {
         // The disk may be closed (D7).
         self.with_shared(|shared| {
             if self.in_device_section.replace(false)
-                && let Some(twins) = shared.twins()
+                && let Some(emulator) = shared.emulator()
                 && !shared.is_after_fork()
             {
-                twins.end_section();
+                emulator.end_section();
             }
             if !is_next {
                 self.commit(shared);

@@ -22,7 +22,6 @@
 //! context.
 
 use crate::driver::DriverQueue;
-use crate::info::RunQueueStats;
 use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Reap, Tag};
 use std::sync::Arc;
@@ -41,6 +40,16 @@ pub(crate) struct RunWork {
     nr_rearms: AtomicU64,
     nr_cancels: AtomicU64,
     nr_worker_runs: AtomicU64,
+}
+
+/// How often the work item was queued and taken. The names are those of the counters in
+/// [`EmulationStats`](forebay_core::EmulationStats), without `run_`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunStats {
+    pub(crate) arms: u64,
+    pub(crate) rearms: u64,
+    pub(crate) cancels: u64,
+    pub(crate) worker_runs: u64,
 }
 
 /// The list, of at most one work item.
@@ -100,8 +109,8 @@ impl RunWork {
         self.queued.notify_one();
     }
 
-    pub(crate) fn stats(&self) -> RunQueueStats {
-        RunQueueStats {
+    pub(crate) fn stats(&self) -> RunStats {
+        RunStats {
             arms: self.nr_arms.load(Ordering::Relaxed),
             rearms: self.nr_rearms.load(Ordering::Relaxed),
             cancels: self.nr_cancels.load(Ordering::Relaxed),

@@ -1,5 +1,5 @@
-//! Costs that Linux and QEMU once had and this layer does not have, kept selectable to measure what
-//! their absence gains.
+//! Emulation of costs that Linux and QEMU once had and this layer does not have
+//! ([`Emulation`]), selectable to measure what their absence gains.
 //!
 //! A disk has this state only if its policy selects one of them. Turns do not check for it:
 //!
@@ -12,17 +12,16 @@ mod run_queue;
 mod run_worker;
 
 use crate::driver::DriverQueue;
-use crate::info::RunQueueStats;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{Mutex, lock};
-use forebay_core::{KickPolicy, Policy, RunQueuePolicy};
-use run_queue::RunWork;
+use forebay_core::{Emulation, EmulationStats};
+use run_queue::{RunStats, RunWork};
 use run_worker::Worker;
 use std::io;
 use std::sync::Arc;
 
-/// The state of a disk that emulates earlier systems.
-pub(crate) struct Twins {
+/// The state of a disk that emulates such costs.
+pub(crate) struct Emulator {
     /// Present under `run_queue=always`.
     run_work: Option<Arc<RunWork>>,
     /// The thread that makes these runs, once it was started.
@@ -32,13 +31,14 @@ pub(crate) struct Twins {
     nr_sections: Mutex<u32>,
 }
 
-impl Twins {
-    /// Creates the state. Returns `None` if the policy selects none of the emulations.
-    pub(crate) fn of(policy: &Policy) -> Option<Box<Twins>> {
-        let works = policy.run_queue == RunQueuePolicy::Always;
-        let is_needed = works || policy.kick == KickPolicy::PerDevice;
+impl Emulator {
+    /// Creates the state. Returns `None` if it is not needed.
+    pub(crate) fn of(emulation: Emulation) -> Option<Box<Emulator>> {
+        let works = emulation.queues_runs();
+        let is_needed = works || emulation.locks_device();
         let run_work = works.then(Arc::<RunWork>::default);
-        is_needed.then(|| Box::new(Twins { run_work, worker: None, nr_sections: Mutex::default() }))
+        is_needed
+            .then(|| Box::new(Emulator { run_work, worker: None, nr_sections: Mutex::default() }))
     }
 
     /// Wraps the driver of the shared context so that its completions queue runs.
@@ -74,9 +74,14 @@ impl Twins {
         }
     }
 
-    /// Returns the counts of the runs. All are 0 without `run_queue=always`.
-    pub(crate) fn run_stats(&self) -> RunQueueStats {
-        self.run_work.as_ref().map_or_else(Default::default, |work| work.stats())
+    /// Adds the counts of the runs of `run_queue=always`.
+    pub(crate) fn add_to(&self, stats: &mut EmulationStats) {
+        let Some(work) = &self.run_work else { return };
+        let RunStats { arms, rearms, cancels, worker_runs } = work.stats();
+        stats.add("run_arms", arms);
+        stats.add("run_rearms", rearms);
+        stats.add("run_cancels", cancels);
+        stats.add("worker_runs", worker_runs);
     }
 
     /// Returns the work item of the runs.

@@ -2,12 +2,12 @@
 //! held and closed. (The disk starts and ends its worker as a real one does.)
 
 use super::RunWork;
+use crate::runtime::emulation::Emulator;
 use crate::runtime::gates::Hold;
 use crate::runtime::primitive::{AtomicU64, check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
-use crate::runtime::twins::Twins;
-use forebay_core::{Gate, RunQueuePolicy};
+use forebay_core::Gate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,7 +64,7 @@ fn completions_are_handled_or_queued_and_counts_add_up() {
 
 /// Threads read from a disk with a worker. The last thread closes the disk.
 fn read_and_close(how: How, nr_threads: usize) {
-    let how = How { run_queue: RunQueuePolicy::Always, ..how };
+    let how = How { queues_runs: true, ..how };
     let toy = Toy::new(how);
     let shared = Toy::open(&toy);
     let others: Vec<_> = (1..nr_threads)
@@ -79,7 +79,7 @@ fn read_and_close(how: How, nr_threads: usize) {
         .collect();
     Caller::new(&shared).read(&shared);
     others.into_iter().for_each(|thread| thread.join().unwrap());
-    let work = shared.twins().and_then(Twins::run_work).expect("it was asked for");
+    let work = shared.emulator().and_then(Emulator::run_work).expect("it was asked for");
     assert_eq!(work.stats().arms, nr_threads as u64, "one for each completion");
     // The drop joins the worker: a worker that does not end is a deadlock.
     drop(shared);
@@ -116,7 +116,7 @@ fn two_threads_beside_a_worker() {
 #[test]
 fn a_disk_is_quiesced_beside_its_worker() {
     check_within(1, || {
-        let shared = Toy::disk(How { run_queue: RunQueuePolicy::Always, ..AT_ONCE });
+        let shared = Toy::disk(How { queues_runs: true, ..AT_ONCE });
         let quiesce = |shared: &Arc<Shared>| {
             let hold = Hold::new(shared, Gate::Quiesced);
             hold.await_turns();

@@ -1,10 +1,10 @@
 //! Thread that turns for the work items of [`run_queue`](super::run_queue).
 
 use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::emulation::run_queue::RunWork;
 use crate::runtime::hctx::{Hctx, SHARED};
 use crate::runtime::primitive::thread;
 use crate::runtime::spare::reserve_spare;
-use crate::runtime::twins::run_queue::RunWork;
 use std::io;
 use std::sync::Arc;
 
