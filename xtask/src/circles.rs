@@ -39,7 +39,6 @@ const ALLOWED: &[Row<'_>] = &[
     ("forebay-cli", "sim", &["json", "report", "rows", "run", "svg", "table"]),
     ("forebay-fio", "", &["arguments", "job", "logs", "options"]),
     ("forebay-fio", "", &["assembly", "cmdline", "errors", "jobfile", "origin"]),
-    ("forebay-nbd", "", &["export", "wire"]),
     ("forebay-serve", "", &["accept", "handle", "server", "threads", "worker"]),
     (
         "forebay-serve",
