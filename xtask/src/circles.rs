@@ -37,8 +37,6 @@ const ALLOWED: &[Row<'_>] = &[
     ("forebay-cli", "bench", &["pauses", "tally"]),
     ("forebay-cli", "bench", &["run", "worker"]),
     ("forebay-cli", "sim", &["json", "report", "rows", "run", "svg", "table"]),
-    ("forebay-fio", "", &["arguments", "job", "logs", "options"]),
-    ("forebay-fio", "", &["assembly", "cmdline", "errors", "jobfile", "origin"]),
     ("forebay-serve", "", &["accept", "handle", "server", "threads", "worker"]),
     (
         "forebay-serve",

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use forebay_fio::arguments::quoted;
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::jobfile;
 use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
@@ -301,7 +301,7 @@ fn run_random(args: &Args, options: &Options, seeds: Seeds) -> Result<(), Failur
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.
-fn read_jobs(path: &Path, has_device: bool) -> Result<(CommandLine, Settings), Failure> {
+fn read_jobs(path: &Path, has_device: bool) -> Result<(JobList, Settings), Failure> {
     let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
     machine::print_warnings(&command.warnings);
     machine::print_job_warnings(&command.jobs);

@@ -12,10 +12,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay::Disk;
-use forebay_fio::cmdline::CommandLine;
 use forebay_fio::generator::varied::Varied;
 use forebay_fio::generator::{Generator, Region};
-use forebay_fio::job::{Eta, Job};
+use forebay_fio::job::{Eta, Job, JobList};
 use forebay_fio::report::JobReport;
 use forebay_fio::verify::Stamp;
 
@@ -40,7 +39,7 @@ const STACK: usize = 256 << 10;
 /// Runs all clones to their end, stage by stage. If a disk cannot be opened, no clone starts. After
 /// a signal no further stage begins.
 pub(super) fn run(
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     stop: &Stop,
     show: &mut dyn FnMut(Outcomes),
@@ -53,7 +52,7 @@ pub(super) fn run(
 /// Does the same on open disks.
 pub(super) fn run_on(
     opened: &Opened,
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     stop: &Stop,
     show: &mut dyn FnMut(Outcomes),
@@ -91,7 +90,7 @@ fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
 /// Parameters shared by all stages.
 #[derive(Debug, Clone, Copy)]
 struct Run<'a> {
-    command: &'a CommandLine,
+    command: &'a JobList,
     targets: &'a [Target],
     opened: &'a Opened,
     gauges: &'a [Gauge],

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::stats::Latency;
 use forebay_sim::{JobError, Summary, Violation, run_jobs};
 
@@ -18,7 +18,7 @@ use crate::output;
 #[derive(Debug)]
 pub(super) struct JobFile {
     pub(super) path: PathBuf,
-    pub(super) command: CommandLine,
+    pub(super) command: JobList,
     /// The disks on which to run the jobs, at least one.
     pub(super) variants: Vec<Variant>,
     /// Whether the report is JSON.
