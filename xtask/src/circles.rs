@@ -33,10 +33,6 @@ const ALLOWED: &[Row<'_>] = &[
     ("forebay", "driver::model", &["device", "open"]),
     ("forebay", "driver::nbd", &["link", "queue", "status"]),
     ("forebay", "driver::psync", &["pool", "queue"]),
-    ("forebay-cli", "bench", &["layer", "user"]),
-    ("forebay-cli", "bench", &["pauses", "tally"]),
-    ("forebay-cli", "bench", &["run", "worker"]),
-    ("forebay-cli", "sim", &["json", "report", "rows", "run", "svg", "table"]),
     ("forebay-serve", "", &["accept", "handle", "server", "threads", "worker"]),
     (
         "forebay-serve",

@@ -4,6 +4,7 @@
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
 mod device;
+mod job_file;
 mod json;
 mod nbd;
 mod options;
@@ -29,7 +30,7 @@ use forebay_fio::job::JobList;
 use forebay_fio::jobfile;
 use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
-use self::run::JobFile;
+use self::job_file::JobFile;
 use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
@@ -148,7 +149,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         Load::Nbd => nbd::main(args, seeds),
         Load::Random(options) => run_random(args, &options, seeds),
         Load::Scenario(file) => scenario::main(args, &file, seeds),
-        Load::Jobs(file) => run::main(args, &file, seeds),
+        Load::Jobs(file) => job_file::main(args, &file, seeds),
     }
 }
 

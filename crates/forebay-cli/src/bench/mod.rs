@@ -29,7 +29,6 @@ mod log_files;
 mod memory;
 mod open;
 mod outcome;
-mod pauses;
 mod plan;
 mod queued;
 mod run;
@@ -38,7 +37,6 @@ mod status;
 pub(crate) mod stop;
 mod tally;
 pub(crate) mod usage;
-mod user;
 mod worker;
 mod written;
 
