@@ -33,22 +33,6 @@ const ALLOWED: &[Row<'_>] = &[
     ("forebay", "driver::model", &["device", "open"]),
     ("forebay", "driver::nbd", &["link", "queue", "status"]),
     ("forebay", "driver::psync", &["pool", "queue"]),
-    ("forebay-serve", "", &["accept", "handle", "server", "threads", "worker"]),
-    (
-        "forebay-serve",
-        "worker",
-        &[
-            "cache",
-            "completions",
-            "conn",
-            "disks",
-            "input",
-            "negotiate",
-            "payload",
-            "portions",
-            "status",
-        ],
-    ),
     (
         "forebay-sim",
         "",
