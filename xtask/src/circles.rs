@@ -27,12 +27,6 @@ const ALLOWED: &[Row<'_>] = &[
         "",
         &["arena", "buf", "claim", "driver", "error", "io", "keys", "runtime", "settings", "spec"],
     ),
-    ("forebay", "claim", &["exclusive", "place"]),
-    ("forebay", "driver", &["own_call", "psync"]),
-    ("forebay", "driver::file", &["base", "device", "engine", "open", "probe"]),
-    ("forebay", "driver::model", &["device", "open"]),
-    ("forebay", "driver::nbd", &["link", "queue", "status"]),
-    ("forebay", "driver::psync", &["pool", "queue"]),
     (
         "forebay-sim",
         "",

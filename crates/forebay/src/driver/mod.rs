@@ -45,6 +45,7 @@ mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
+mod syscall;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

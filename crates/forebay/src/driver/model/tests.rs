@@ -1,6 +1,6 @@
 //! Tests of modelled devices: order, time, several queues, and terabytes.
 
-use super::open::NAMES;
+use super::device::NAMES;
 use super::state::State;
 use crate::Disk;
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};

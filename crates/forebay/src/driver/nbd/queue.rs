@@ -87,7 +87,7 @@ impl Shared {
         if is_news && (for_room || is_lost) || role != Role::Reaper && link.has_done() {
             self.event.signal();
         }
-        if role != Role::StatusQuery && link.asked.has_answer() {
+        if role != Role::StatusQuery && link.query.has_answer() {
             self.answered.signal();
         }
     }
