@@ -39,7 +39,7 @@ use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
 use super::name::{Name, open_again};
 use crate::file_system;
-use crate::runtime::fork::Origin;
+use crate::sys::fork::Origin;
 use forebay_core::Backing;
 use std::fs::File;
 use std::io;

@@ -11,12 +11,12 @@ mod token;
 
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::alarm::Alarm;
-use crate::runtime::clock;
-use crate::runtime::event::AnyOf;
-use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
+use crate::sys::clock;
+use crate::sys::event::AnyOf;
+use crate::sys::fork::Origin;
+use crate::sys::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
 use std::fmt;

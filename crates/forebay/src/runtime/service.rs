@@ -20,11 +20,11 @@
 
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::clock;
 use crate::runtime::hctx::{At, Hctx, SHARED, Token, follow, now_ns};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::spare::reserve_spare;
+use crate::sys::clock;
+use crate::sys::primitive::{AtomicBool, Ordering, thread};
 use forebay_core::Commit;
 use forebay_core::wait::{block, release_to_wait};
 use std::io;

@@ -14,7 +14,7 @@ mod run_worker;
 use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
 use crate::runtime::hctx::Hctx;
-use crate::runtime::primitive::{Mutex, lock};
+use crate::sys::primitive::{Mutex, lock};
 use forebay_core::{KickPolicy, Policy, RunQueuePolicy};
 use run_queue::RunWork;
 use run_worker::Worker;

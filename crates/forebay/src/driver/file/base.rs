@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::runtime::fork::Origin;
+use crate::sys::fork::Origin;
 use io_uring::{Builder, IoUring};
 use std::io;
 use std::os::fd::AsRawFd;

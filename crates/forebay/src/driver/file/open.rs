@@ -5,8 +5,9 @@ use super::engine::{self, Engine, File};
 use super::options::Options;
 use super::probe;
 use crate::claim::{Claim, Use};
+use crate::driver::Opened;
 use crate::driver::psync::nr_threads;
-use crate::driver::{self, Opened};
+use crate::driver_names;
 use crate::error::{OpenError, SpecError};
 use crate::info::ImageLock;
 use crate::keys::Keys;
@@ -135,7 +136,7 @@ fn not_found_hint(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.split_once(':') {
         Some((name, _)) if !name.contains('/') => {
-            format!("; if `{name}` was meant as a driver, use one of {}", driver::names())
+            format!("; if `{name}` was meant as a driver, use one of {}", driver_names::list())
         }
         _ => format!("; create it first, for example with `truncate -s 1G {text}`"),
     }

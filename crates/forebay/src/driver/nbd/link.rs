@@ -19,7 +19,7 @@ use super::recv_limit::RecvLimit;
 use super::stream::Stream;
 use crate::driver::deadline::Deadline;
 use crate::driver::vectors::{Vector, Vectors};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{BlockStatus, Completions, Segment, Tag};
 use forebay_nbd::client::{Command, Event, Negotiated, Request, Transmission};
 use forebay_nbd::wire::Head;

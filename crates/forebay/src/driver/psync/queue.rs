@@ -12,7 +12,7 @@ use super::call::{Call, Target};
 use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::vectors::Vectors;
-use crate::runtime::event::Event;
+use crate::sys::event::Event;
 use forebay_core::{BlockStatus, Tag};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

@@ -1,8 +1,8 @@
 //! Part of a turn that shares tags with other disks.
 
 use super::{At, Hctx, Token};
-use crate::runtime::primitive::{AtomicBool, Ordering};
-use crate::runtime::tag_pool::{self, PoolDisk, TagPool, Woken};
+use crate::sys::primitive::{AtomicBool, Ordering};
+use crate::tag_pool::{self, PoolDisk, TagPool, Woken};
 use forebay_core::{Commit, Gates, Turned, WaitId, wait};
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -5,7 +5,7 @@
 
 use super::{Hctx, Inner, Token};
 use crate::runtime::mailbox::{Delivered, Mailbox};
-use crate::runtime::primitive::{Mutex, Ordering, lock};
+use crate::sys::primitive::{Mutex, Ordering, lock};
 use forebay_core::WaitId;
 // For counters that carry no synchronization: models need not see them.
 use std::sync::atomic::{AtomicU32, AtomicU64};

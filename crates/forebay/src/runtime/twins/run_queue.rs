@@ -23,7 +23,7 @@
 
 use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
-use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock};
+use crate::sys::primitive::{Condvar, Mutex, Ordering, lock};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Reap, Tag};
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.

@@ -2,9 +2,9 @@
 
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::{Hctx, SHARED};
-use crate::runtime::primitive::thread;
 use crate::runtime::spare::reserve_spare;
 use crate::runtime::twins::run_queue::RunWork;
+use crate::sys::primitive::thread;
 use std::io;
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 
 use super::RunWork;
 use crate::runtime::gates::Hold;
-use crate::runtime::primitive::{AtomicU64, check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
 use crate::runtime::twins::Twins;
+use crate::sys::primitive::{AtomicU64, check, check_within, thread};
 use forebay_core::{Gate, RunQueuePolicy};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
