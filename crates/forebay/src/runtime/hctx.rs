@@ -5,7 +5,6 @@
 
 mod at;
 mod own_turn;
-mod pool;
 mod tags;
 mod token;
 
@@ -28,7 +27,7 @@ use std::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use at::{At, HasMailbox, User, await_admitted, drain_owned, follow};
-pub(crate) use pool::PoolUser;
+pub(crate) use tags::PoolUser;
 use tags::{TagCalls, TagLists};
 pub(crate) use token::{Token, run_disks};
 

@@ -5,8 +5,7 @@
 //!   it; [`service`] is a thread that makes progress on it; [`twins`] emulate earlier systems, for
 //!   comparison; [`quarantine`] and [`leak`] keep memory that a driver may still use;
 //! - [`hctx`]: a hardware context, and the operations of its token;
-//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); [`blocking`] calls use
-//!   it;
+//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); blocking calls;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
 //!   bios, and the list of a queue's bios that are not reaped;
 //! - [`abort`]: a guard that aborts before a token is lost; [`alarm`]: wakes event loops when no
@@ -16,7 +15,6 @@
 
 pub(crate) mod abort;
 pub(crate) mod alarm;
-pub(crate) mod blocking;
 #[cfg(test)]
 mod deadline_models;
 #[cfg(test)]

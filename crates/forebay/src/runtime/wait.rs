@@ -8,11 +8,10 @@
 
 use crate::driver::{Offer, Waiter, own_call};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::blocking::Blocking;
 use crate::runtime::hctx::{At, HasMailbox, SHARED, Token, User, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use crate::runtime::thread::{self, Ctx};
+use crate::runtime::thread::{self, Blocking, Ctx};
 use crate::sys::clock;
 use crate::sys::primitive::thread::yield_now;
 use forebay_core::wait::{self, Host, Timers};

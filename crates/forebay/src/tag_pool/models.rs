@@ -124,7 +124,7 @@ impl Hand {
     /// Puts the tag, and returns the disks that this wakes.
     fn put(self) -> Woken {
         let mut woken = Woken::new();
-        // Same order as `share_tags` in `hctx/pool.rs`.
+        // Same order as `share_tags` in `hctx/tags.rs`.
         self.is_putting.store(true, Ordering::Relaxed);
         self.pool.set.put(self.tag);
         self.pool.put(self.id, 1, 0, &mut woken);
