@@ -7,12 +7,12 @@
 #![no_main]
 
 use forebay_fuzz::{Choices, Feature, reach, start};
-use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::server::{CloseReason, Handshake, Next, TlsPolicy, Transmission};
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
-    ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader, OptionReplyHeader,
-    RequestHeader, ServerEntry, Sink,
+    BlockSizes, ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader,
+    OptionReplyHeader, RequestHeader, ServerEntry, Sink,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -7,14 +7,14 @@
 #![no_main]
 
 use forebay_fuzz::{Choices, Feature, reach, start};
-use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::server::{
     CloseReason, Command, Handshake, NbdError, Next, Request, TlsPolicy, Transmission,
 };
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
-    ChunkHeader, ContextRequest, ErrorChunk, ExportRequest, Framing, OptionHeader, RequestHeader,
-    SimpleReply, StatusChunk,
+    BlockSizes, ChunkHeader, ContextRequest, ErrorChunk, ExportRequest, Framing, OptionHeader,
+    RequestHeader, SimpleReply, StatusChunk,
 };
 use libfuzzer_sys::fuzz_target;
 

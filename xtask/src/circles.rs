@@ -23,40 +23,6 @@ type Row<'a> = (&'a str, &'a str, &'a [&'a str]);
 /// The circles that are left. The list only ever shrinks.
 const ALLOWED: &[Row<'_>] = &[
     (
-        "forebay",
-        "",
-        &["arena", "buf", "claim", "driver", "error", "io", "keys", "runtime", "settings", "spec"],
-    ),
-    ("forebay", "claim", &["exclusive", "place"]),
-    ("forebay", "driver", &["own_call", "psync"]),
-    ("forebay", "driver::file", &["base", "device", "engine", "open", "probe"]),
-    ("forebay", "driver::model", &["device", "open"]),
-    ("forebay", "driver::nbd", &["link", "queue", "status"]),
-    ("forebay", "driver::psync", &["pool", "queue"]),
-    ("forebay-cli", "bench", &["layer", "user"]),
-    ("forebay-cli", "bench", &["pauses", "tally"]),
-    ("forebay-cli", "bench", &["run", "worker"]),
-    ("forebay-cli", "sim", &["json", "report", "rows", "run", "svg", "table"]),
-    ("forebay-fio", "", &["arguments", "job", "logs", "options"]),
-    ("forebay-fio", "", &["assembly", "cmdline", "errors", "jobfile", "origin"]),
-    ("forebay-nbd", "", &["export", "wire"]),
-    ("forebay-serve", "", &["accept", "handle", "server", "threads", "worker"]),
-    (
-        "forebay-serve",
-        "worker",
-        &[
-            "cache",
-            "completions",
-            "conn",
-            "disks",
-            "input",
-            "negotiate",
-            "payload",
-            "portions",
-            "status",
-        ],
-    ),
-    (
         "forebay-sim",
         "",
         &[

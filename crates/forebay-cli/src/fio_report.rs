@@ -1,6 +1,6 @@
 //! fio's report of the jobs of a command line, for `bench` and `sim`.
 
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::report::{JobReport, Report};
 
 /// The name and version in reports.
@@ -18,7 +18,7 @@ pub(crate) struct Times {
 /// Returns the report of these clones, each with the index of its job, without the figures of
 /// disks.
 pub(crate) fn assemble(
-    command: &CommandLine,
+    command: &JobList,
     clones: impl Iterator<Item = (usize, JobReport)>,
     times: Times,
 ) -> Report {

@@ -5,10 +5,9 @@ use std::num::NonZero;
 use std::path::Path;
 
 use forebay_fio::cmdline::{CommandError, CommandErrors};
-use forebay_fio::errors;
+use forebay_fio::errors::{self, Problem};
 use forebay_fio::host::Host;
 use forebay_fio::job::Job;
-use forebay_fio::jobfile::Problem;
 
 use crate::failure::Failure;
 use crate::output;

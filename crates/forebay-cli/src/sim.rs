@@ -4,6 +4,7 @@
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
 mod device;
+mod job_file;
 mod json;
 mod nbd;
 mod options;
@@ -25,11 +26,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use forebay_fio::arguments::quoted;
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::jobfile;
 use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
 
-use self::run::JobFile;
+use self::job_file::JobFile;
 use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
@@ -148,7 +149,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         Load::Nbd => nbd::main(args, seeds),
         Load::Random(options) => run_random(args, &options, seeds),
         Load::Scenario(file) => scenario::main(args, &file, seeds),
-        Load::Jobs(file) => run::main(args, &file, seeds),
+        Load::Jobs(file) => job_file::main(args, &file, seeds),
     }
 }
 
@@ -301,7 +302,7 @@ fn run_random(args: &Args, options: &Options, seeds: Seeds) -> Result<(), Failur
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.
-fn read_jobs(path: &Path, has_device: bool) -> Result<(CommandLine, Settings), Failure> {
+fn read_jobs(path: &Path, has_device: bool) -> Result<(JobList, Settings), Failure> {
     let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
     machine::print_warnings(&command.warnings);
     machine::print_job_warnings(&command.jobs);

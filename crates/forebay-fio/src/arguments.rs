@@ -84,31 +84,6 @@ pub fn of(job: &Job) -> Vec<String> {
     list.0
 }
 
-/// Options that keep their values as given, because their values have a syntax of their own.
-#[rustfmt::skip]
-const BY_TEXT: &[&str] = &[
-    "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
-    "bssplit", "bs_unaligned", "blockalign", "number_ios",
-    "loops", "ramp_time", "startdelay", "rate",
-    "rate_iops", "rate_process", "thinktime", "thinktime_spin",
-    "thinktime_blocks", "fdatasync", "verify_pattern", "verify_only",
-    "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
-    "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
-    "slat_percentiles", "unified_rw_reporting",
-    "write_bw_log",
-    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
-    "log_offset", "per_job_logs",
-];
-
-/// Returns whether an option keeps this value as given.
-pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
-    match name {
-        "rw" => value.contains(':'),
-        "bs" => value.contains(','),
-        _ => BY_TEXT.contains(&name),
-    }
-}
-
 /// Returns the arguments for the settings of the layer, which only `forebay bench` knows.
 pub fn policies(job: &Job) -> Vec<String> {
     job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()

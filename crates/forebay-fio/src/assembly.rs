@@ -2,12 +2,12 @@
 //! starts from, what is remembered for the report, warnings, and errors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::cmdline::{CommandLine, bare_defaults};
-use crate::errors::{Collected, CommandError, CommandErrors};
-use crate::generator::Direction;
-use crate::job::{Given, Job, RunOptions, number_groups};
-use crate::options::{Found, Kind, UsageError};
+use crate::errors::{Collected, CommandError, CommandErrors, UsageError};
+use crate::generator::{Direction, Mix, Pattern};
+use crate::job::{Engine, Given, Job, JobList, RunOptions, number_groups};
+use crate::options::{Found, Kind};
 use crate::origin::{Origin, Source};
 
 /// fio's limit on jobs, which bounds what a small file can make of large defaults.
@@ -226,7 +226,7 @@ impl Assembly {
 
     /// Returns all jobs, or all errors. Without a job, and without a file or a section that could
     /// have had one, there is one job with defaults that make a sensible first measurement.
-    pub(crate) fn finish(mut self, nr_files: usize) -> Result<CommandLine, CommandErrors> {
+    pub(crate) fn finish(mut self, nr_files: usize) -> Result<JobList, CommandErrors> {
         self.errors.check()?;
         self.close()?;
         if self.jobs.is_empty() && nr_files == 0 && self.run.sections.is_empty() {
@@ -251,13 +251,29 @@ impl Assembly {
         if let Some(warning) = self.warnings.first().filter(|_| self.run.warnings_fatal) {
             return Err(UsageError::Conflict(format!("{warning} (--warnings-fatal)")).into());
         }
-        Ok(CommandLine {
+        Ok(JobList {
             run: self.run,
             global_options: self.global_options,
             jobs: self.jobs,
             origins: self.origins,
             warnings: self.warnings,
         })
+    }
+}
+
+/// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for
+/// five seconds, on a RAM disk of 1 GiB unless another device is named.
+fn bare_defaults(given: &mut Given) {
+    let randread = Pattern { random: true, mix: Mix::Only(Direction::Read) };
+    given.rw.get_or_insert(randread);
+    given.bs.get_or_insert(4096);
+    given.iodepth.get_or_insert(32);
+    given.runtime.get_or_insert(Duration::from_secs(5));
+    // A runtime of 0 is "no limit", and nothing can be based on it.
+    let limited = given.runtime.is_some_and(|time| !time.is_zero());
+    given.time_based.get_or_insert(limited);
+    if given.filename.is_none() && given.ioengine != Some(Engine::Null) {
+        given.filename = Some("ram:1G".to_owned());
     }
 }
 

@@ -8,23 +8,22 @@
 //! they stand. So the defaults hold for the files too, and jobs of the command line come first. If
 //! there are two files, the second waits for the first.
 //!
-//! Two things differ from fio. Without `--name` and without a file there is one job, `bench`, with
-//! defaults that make a sensible first measurement ([`bare_defaults`]), where fio would refuse. And
-//! all errors are reported at once ([`CommandErrors`]), not only the first.
+//! Two things differ from fio. Without `--name` and without a file there is one job, `bench`, where
+//! fio would refuse: random reads of 4 KiB at depth 32 for five seconds, on a RAM disk of 1 GiB
+//! unless another device is named. And all errors are reported at once ([`CommandErrors`]), not
+//! only the first.
 
 use std::ffi::OsString;
 use std::iter::Peekable;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::assembly::{Assembly, is_job_name};
-use crate::generator::{Direction, Mix, Pattern};
+use crate::errors::UsageError;
 use crate::host::{Host, NoHost};
-use crate::job::{Engine, Given, Job, RunOptions};
+use crate::job::JobList;
 use crate::jobfile;
-use crate::options::{self, Found, Kind, UsageError};
-use crate::origin::{Origin, Source};
+use crate::options::{self, Found, Kind};
+use crate::origin::Source;
 
 pub use crate::errors::{CommandError, CommandErrors};
 
@@ -32,26 +31,10 @@ pub use crate::errors::{CommandError, CommandErrors};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// Run these jobs.
-    Run(CommandLine),
+    Run(JobList),
     /// Show the help text: of all options ([`options::help`]), or of the one that is named
     /// ([`options::help_of`]).
     Help(Option<String>),
-}
-
-/// The jobs of a command line.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CommandLine {
-    /// Options of the run as a whole.
-    pub run: RunOptions,
-    /// The defaults that were given for all jobs: option and text, in the order given.
-    pub global_options: Vec<(&'static str, String)>,
-    /// The jobs, in the order given; at least one, unless nothing is to be run
-    /// ([`RunOptions::parse_only`]).
-    pub jobs: Vec<Job>,
-    /// For each job, where its options were given, defaults included.
-    pub origins: Vec<Vec<Arc<Origin>>>,
-    /// Warnings about options that have no effect, a line each.
-    pub warnings: Vec<String>,
 }
 
 /// Parses the arguments that follow `bench`, without job files.
@@ -140,22 +123,6 @@ fn is_file(argument: &OsString) -> bool {
     bytes == b"-" || !(bytes.is_empty() || bytes.starts_with(b"-") || is_option)
 }
 
-/// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for
-/// five seconds, on a RAM disk of 1 GiB unless another device is named.
-pub fn bare_defaults(given: &mut Given) {
-    let randread = Pattern { random: true, mix: Mix::Only(Direction::Read) };
-    given.rw.get_or_insert(randread);
-    given.bs.get_or_insert(4096);
-    given.iodepth.get_or_insert(32);
-    given.runtime.get_or_insert(Duration::from_secs(5));
-    // A runtime of 0 is "no limit", and nothing can be based on it.
-    let limited = given.runtime.is_some_and(|time| !time.is_zero());
-    given.time_based.get_or_insert(limited);
-    if given.filename.is_none() && given.ioengine != Some(Engine::Null) {
-        given.filename = Some("ram:1G".to_owned());
-    }
-}
-
 /// Splits `--name=value` or `--name`; `None` is `-h`.
 fn split(argument: &str) -> Result<Option<(&str, Option<&str>)>, UsageError> {
     if argument == "-h" {
@@ -183,14 +150,15 @@ fn missing_value(name: &str, found: Found) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::OutputFormat;
+    use crate::job::{Engine, OutputFormat};
+    use std::time::Duration;
 
     fn parse_all(args: &str) -> Result<Parsed, CommandErrors> {
         parse(args.split_whitespace().map(OsString::from))
     }
 
     #[track_caller]
-    fn run(args: &str) -> CommandLine {
+    fn run(args: &str) -> JobList {
         match parse_all(args) {
             Ok(Parsed::Run(command)) => command,
             other => panic!("{args}: {other:?}"),

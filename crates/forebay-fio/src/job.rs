@@ -8,18 +8,19 @@ mod checks;
 mod engine;
 mod format;
 mod given;
+mod list;
 mod load;
-mod measures;
 mod region;
 mod run_options;
 
 use std::time::Duration;
 
+use crate::errors::UsageError;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
 use crate::logs::LogOptions;
-use crate::options::UsageError;
+use crate::measures::Measures;
 use crate::pace::Pace;
 use crate::units::Size;
 use crate::verify;
@@ -28,8 +29,8 @@ pub use self::checks::{Checks, Method};
 pub use self::engine::Engine;
 pub use self::format::OutputFormat;
 pub use self::given::Given;
+pub use self::list::JobList;
 pub use self::load::Load;
-pub use self::measures::{Measures, Unified};
 pub use self::region::RegionError;
 pub use self::run_options::{Eta, RunOptions};
 

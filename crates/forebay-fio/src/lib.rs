@@ -44,6 +44,7 @@ pub mod host;
 pub mod job;
 pub mod jobfile;
 pub mod logs;
+pub mod measures;
 pub mod options;
 pub mod origin;
 pub mod pace;

@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use crate::generator::Op;
-use crate::job::Measures;
+use crate::measures::Measures;
 
 /// The options. A log is written if it has a file name prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Where the options of a job were given, for programs that refuse some of them.
 
-use crate::jobfile::{JobFileError, Place, Problem};
+use crate::errors::{JobFileError, Place, Problem};
 
 /// An option of a job as it was given: for the job itself, or as a default for all.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,13 +1,13 @@
-//! Exports: their name, size, abilities and block sizes.
+//! Exports: their name, size, and abilities.
 
 use alloc::string::String;
 
-use crate::wire::Framing;
 use crate::wire::numbers::{
     FLAG_CAN_MULTI_CONN, FLAG_HAS_FLAGS, FLAG_READ_ONLY, FLAG_ROTATIONAL, FLAG_SEND_CACHE,
     FLAG_SEND_DF, FLAG_SEND_FAST_ZERO, FLAG_SEND_FLUSH, FLAG_SEND_FUA, FLAG_SEND_TRIM,
     FLAG_SEND_WRITE_ZEROES, STRING_MAX,
 };
+use crate::wire::{BlockSizes, Framing};
 
 /// Description of an export that a server sends to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,48 +86,6 @@ impl Abilities {
     }
 }
 
-/// Block sizes in bytes.
-///
-/// Source: "Block size constraints" in the NBD protocol document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BlockSizes {
-    /// Smallest block: offsets and lengths are multiples of it. A power of two up to 65536.
-    pub min: u32,
-    /// Smallest size for efficient I/O: a power of two, at least 512 and `min`.
-    pub preferred: u32,
-    /// Largest payload of a read or a write: a multiple of `min`.
-    pub max: u32,
-}
-
-impl BlockSizes {
-    /// Checks that an export of this size may have these block sizes. Servers and clients use it.
-    ///
-    /// # Errors
-    /// Returns the rule of the protocol that they break.
-    pub fn check(&self, size_bytes: u64) -> Result<(), &'static str> {
-        let BlockSizes { min, preferred, max } = *self;
-        kept(&[
-            (
-                min.is_power_of_two() && min <= 1 << 16,
-                "the smallest block is not a power of two up to 65536",
-            ),
-            (
-                preferred.is_power_of_two() && preferred >= min.max(512),
-                "the preferred block is not a power of two of at least 512 and the smallest block",
-            ),
-            (
-                max.checked_rem(min) == Some(0) || max == u32::MAX,
-                "the largest payload is not a multiple of the smallest block",
-            ),
-            (max >= min, "the largest payload is smaller than the smallest block"),
-            (
-                u64::from(max) >= u64::from(preferred).min(size_bytes),
-                "the largest payload is smaller than the preferred block",
-            ),
-        ])
-    }
-}
-
 impl ExportInfo {
     /// Checks that a server can offer this export. A server calls it once for each export, before
     /// it serves.
@@ -135,17 +93,14 @@ impl ExportInfo {
     /// # Errors
     /// Returns the rule of the protocol that the export breaks.
     pub fn check(&self) -> Result<(), &'static str> {
-        kept(&[
-            (self.name.len() <= STRING_MAX, "the name is longer than 4096 bytes"),
-            (self.description.len() <= STRING_MAX, "the description is longer than 4096 bytes"),
-        ])?;
+        if self.name.len() > STRING_MAX {
+            return Err("the name is longer than 4096 bytes");
+        }
+        if self.description.len() > STRING_MAX {
+            return Err("the description is longer than 4096 bytes");
+        }
         self.block_size.check(self.size_bytes)
     }
-}
-
-/// Returns the first rule that does not hold.
-fn kept(rules: &[(bool, &'static str)]) -> Result<(), &'static str> {
-    rules.iter().find(|(is_kept, _)| !is_kept).map_or(Ok(()), |(_, rule)| Err(rule))
 }
 
 #[cfg(test)]

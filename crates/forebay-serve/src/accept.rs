@@ -3,7 +3,8 @@
 use crate::error::{ServeError, system};
 use crate::listen::{Listener, is_exhausted};
 use crate::metrics::ConnectionRefusal;
-use crate::server::{Observer, Shared};
+use crate::observer::Observer;
+use crate::shared::Shared;
 use crate::threads::Threads;
 use crate::worker::inbox::NewConnection;
 use forebay::now_ns;

@@ -4,7 +4,8 @@ use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
 use forebay::{Disk, OpenError, Spec};
-use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+use forebay_nbd::export::{Abilities, ExportInfo};
+use forebay_nbd::wire::BlockSizes;
 
 /// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
 /// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than

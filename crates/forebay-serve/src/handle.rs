@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use forebay::now_ns;
 
 use crate::error::ServeError;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// Handle to a server. It keeps no disk open: after the server has ended, it does nothing.
 #[derive(Clone, Debug)]

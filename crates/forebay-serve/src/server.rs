@@ -9,32 +9,16 @@ use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint, labels};
+use crate::observer::Observer;
 use crate::pool::Budget;
+use crate::shared::Shared;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
-use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
-
-/// State that all threads of a server share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) exports: Arc<[Export]>,
-    pub(crate) infos: Vec<ExportInfo>,
-    pub(crate) tls: Option<Tls>,
-    pub(crate) tls_policy: TlsPolicy,
-    pub(crate) limits: Limits,
-    pub(crate) budget: Budget,
-    /// Connections that have chosen an export.
-    pub(crate) nr_open: Arc<AtomicUsize>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) log: Log,
-}
 
 /// An NBD server whose disks are open and whose sockets listen.
 ///
@@ -64,25 +48,6 @@ pub struct Server {
     listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
 }
-
-/// Lifecycle callbacks, called on the thread that runs [`Server::run`]. `()` ignores them.
-pub trait Observer {
-    /// Returns the longest time between two calls of [`Observer::alive`]. `None`: no calls.
-    fn interval(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Called when the server has started to serve.
-    fn ready(&mut self) {}
-
-    /// Called from time to time while the server accepts connections.
-    fn alive(&mut self) {}
-
-    /// Called when the server stops accepting connections. It ends within a minute.
-    fn stopping(&mut self) {}
-}
-
-impl Observer for () {}
 
 /// Rights that an open server still needs, for a caller that confines the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

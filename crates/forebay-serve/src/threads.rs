@@ -1,10 +1,10 @@
 //! Threads of a server. They start together and end together, even if one of them panics.
 
 use crate::error::{ServeError, system};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::worker::Worker;
+use crate::worker::disks::status::BlockStatusThreads;
 use crate::worker::inbox::{Inbox, NewConnection};
-use crate::worker::status::BlockStatusThreads;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -6,12 +6,14 @@
 // It maps memory and hands out addresses.
 #![allow(unsafe_code)]
 
-use crate::buf::BUF_ALIGN;
-use crate::runtime::primitive::{Mutex, lock};
+use crate::sys::primitive::{Mutex, lock};
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// The alignment of every buffer in bytes: a page, which suits direct I/O on any device.
+pub const BUF_ALIGN: usize = 4096;
 
 /// A memory range that is allocated in whole pages.
 pub(crate) struct Arena {

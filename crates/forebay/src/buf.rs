@@ -2,15 +2,12 @@
 // Memory of a chosen alignment is allocated by hand.
 #![allow(unsafe_code)]
 
-use crate::arena::Arena;
+use crate::arena::{Arena, BUF_ALIGN};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// The alignment of every buffer in bytes: a page, which suits direct I/O on any device.
-pub const BUF_ALIGN: usize = 4096;
 
 /// A zeroed, page-aligned buffer that moves into an I/O and returns with its completion.
 ///

@@ -1,7 +1,7 @@
 //! Error types, one per kind of operation. Messages name the object, the reason and a remedy.
 
 use crate::Io;
-use crate::driver::names;
+use crate::driver_names;
 use forebay_core::{BlockStatus, LimitsError, Refusal};
 use forebay_nbd::uri::UriError;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ pub enum SpecError {
     #[error("empty device spec; expected [driver:]target[?key=value&...], such as disk.img")]
     Empty,
     /// A driver that this version does not have yet.
-    #[error("driver `{0}` is not in this version; available: {all}", all = names())]
+    #[error("driver `{0}` is not in this version; available: {all}", all = driver_names::list())]
     NotYet(String),
     /// A part between `&` and `&` that is not `key=value`.
     #[error("`{0}` is not key=value; in a path, write `?` as %3F")]

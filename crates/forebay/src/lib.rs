@@ -59,6 +59,7 @@ mod claim;
 mod commit;
 mod disk;
 mod driver;
+mod driver_names;
 mod durable;
 mod errno;
 mod error;
@@ -74,8 +75,11 @@ mod settings;
 mod spec;
 #[cfg(test)]
 mod spec_docs;
+mod sys;
+mod tag_pool;
 
-pub use buf::{BUF_ALIGN, Buf};
+pub use arena::BUF_ALIGN;
+pub use buf::Buf;
 pub use commit::{
     CommitError, CommitFuture, CommitPoint, CommitStats, CommitThread, GroupCommit, SyncFile,
     SyncKind, Ticket,
@@ -95,12 +99,12 @@ pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
 pub use queue::BioQueue;
-pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use settings::table::{SETTINGS, Setting};
 pub use spec::Spec;
+pub use sys::clock::now_ns;
 
 /// Runs the examples of the README as doctests.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! Device specs: names of disks, with the same syntax everywhere.
 
-use crate::driver;
+use crate::driver_names;
 use crate::error::SpecError;
 use forebay_core::parse_switch;
 use forebay_nbd::uri::Uri;
@@ -117,7 +117,7 @@ impl Spec {
             Some((name, _)) if RESERVED.contains(&name) => {
                 return Err(SpecError::NotYet(name.to_owned()));
             }
-            Some((name, rest)) => match driver::named(name) {
+            Some((name, rest)) => match driver_names::find(name) {
                 Some(driver) => (driver, rest),
                 None => ("file", place),
             },
@@ -196,7 +196,7 @@ impl fmt::Display for Spec {
             true => self.target.replace('?', "%3F"),
             false => self.target.clone(),
         };
-        let is_driver = |name: &str| driver::named(name).is_some() || RESERVED.contains(&name);
+        let is_driver = |name: &str| driver_names::find(name).is_some() || RESERVED.contains(&name);
         let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name))
             || Uri::is_meant(&self.target);
         match self.driver {

@@ -3,6 +3,7 @@
 use super::{Bug, Edit, Test};
 
 const CALL: &str = "crates/forebay/src/driver/psync/call.rs";
+const SYSCALL: &str = "crates/forebay/src/driver/syscall.rs";
 const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
 const DURABLE: &str = "crates/forebay/src/durable.rs";
 const FUA: &str = "crates/forebay-core/src/hctx/flush/fua.rs";
@@ -13,7 +14,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "psync-flush-does-nothing",
         what: "a flush of psync makes no fdatasync",
         edits: &[Edit {
-            file: CALL,
+            file: SYSCALL,
             from: "    let call = if metadata { libc::fsync } else { libc::fdatasync };",
             to: "    if !metadata {\n        return Ok(0);\n    }\n    let call = libc::fsync;",
         }],

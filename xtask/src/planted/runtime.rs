@@ -5,7 +5,7 @@ use super::{Bug, Edit, Test};
 
 const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_STEPS: &str = "crates/forebay-core/src/tag/steps.rs";
-const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
+const TAG_POOL: &str = "crates/forebay/src/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const LEAD: &str = "crates/forebay-core/src/wait/lead.rs";
 const TURN: &str = "crates/forebay-core/src/wait/turn.rs";
@@ -56,7 +56,7 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+            "tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
         ),
         says: "",
     },
@@ -146,9 +146,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "woken-for-tags-asks-for-no-turn",
         what: "a thread that was woken for tags does not ask for the turn that gives it some",
         edits: &[Edit { file: LEAD, from: "        host.ask_for_tags();\n", to: "" }],
-        test: Test::model(
-            "runtime::tag_pool::models::two_threads_wait_for_tags_where_waits_begin_bios",
-        ),
+        test: Test::model("tag_pool::models::two_threads_wait_for_tags_where_waits_begin_bios"),
         says: "deadlock",
     },
     Bug {
@@ -175,7 +173,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_pool::models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
+            "tag_pool::models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
         ),
         says: "",
     },
@@ -187,10 +185,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "woken }, nr_put);",
             to: "woken }, if nr_put > 1 { nr_put } else { 0 });",
         }],
-        test: Test::unit(
-            "forebay",
-            "runtime::tag_pool::models::each_tag_that_is_put_wakes_one_disk",
-        ),
+        test: Test::unit("forebay", "tag_pool::models::each_tag_that_is_put_wakes_one_disk"),
         says: "",
     },
     Bug {
@@ -199,7 +194,7 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit { file: TAG_POOL, from: "woken }, nr_put);", to: "woken }, 0 * nr_put);" }],
         test: Test::unit(
             "forebay",
-            "runtime::tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+            "tag_pool::models::a_disk_that_has_all_tags_keeps_its_share_of_them",
         ),
         says: "",
     },

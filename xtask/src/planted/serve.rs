@@ -2,7 +2,7 @@
 
 use super::{Bug, Edit, Test};
 
-const DISKS: &str = "crates/forebay-serve/src/worker/disks.rs";
+const DISKS: &str = "crates/forebay-serve/src/worker/disks/mod.rs";
 const ROUND: &str = "crates/forebay-serve/src/worker/mod.rs";
 
 const FUA_OF_EACH_COMMAND: &str =
@@ -94,7 +94,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-holes-reported-as-data",
         what: "BLOCK_STATUS reports holes as data",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/status.rs",
+            file: "crates/forebay-serve/src/worker/disks/status.rs",
             from: "ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),",
             to: "ExtentKind::Hole => (extent.len, (STATE_HOLE | STATE_ZERO) & 0),",
         }],
@@ -154,7 +154,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-write-fua-dropped",
         what: "FUA of WRITE has no effect",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/payload.rs",
+            file: "crates/forebay-serve/src/worker/disks/writes.rs",
             from: "let io = if is_fua { io.fua() } else { io };",
             to: "let _ = is_fua;",
         }],

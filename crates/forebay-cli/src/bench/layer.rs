@@ -1,6 +1,8 @@
 //! The layer's own report on a disk after a run: counters, latencies of the stages, jobs and
 //! settings.
 
+mod user;
+
 use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
@@ -12,9 +14,9 @@ use forebay_fio::report::DiskUtil;
 use forebay_fio::report::number::time_unit;
 use serde_json::{Map, Value, json};
 
+use self::user::User;
 use super::outcome::{DiskOutcome, Outcomes};
 use super::plan::disk_name;
-use super::user::User;
 use crate::{counters, info};
 
 /// The report on one disk.
@@ -257,7 +259,7 @@ fn stage_line(name: &str, stage: &Histogram) -> String {
 }
 
 /// Returns a time in units of `scale` ns, with a decimal if it is short.
-pub(super) fn time(ns: u64, scale: u64) -> String {
+fn time(ns: u64, scale: u64) -> String {
     match (scale, ns / scale) {
         (2.., 0..1000) => format!("{:.1}", ns as f64 / scale as f64),
         (_, whole) => whole.to_string(),

@@ -29,7 +29,6 @@ mod log_files;
 mod memory;
 mod open;
 mod outcome;
-mod pauses;
 mod plan;
 mod queued;
 mod run;
@@ -38,7 +37,6 @@ mod status;
 pub(crate) mod stop;
 mod tally;
 pub(crate) mod usage;
-mod user;
 mod worker;
 mod written;
 
@@ -46,8 +44,8 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::arguments;
-use forebay_fio::cmdline::{self, CommandLine, Parsed};
-use forebay_fio::job::Job;
+use forebay_fio::cmdline::{self, Parsed};
+use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
 use forebay_fio::report::{Report, header, json, normal};
 
@@ -113,7 +111,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
 /// Prints the report in all its formats, in fio's order.
 fn print(
     sink: &mut Sink,
-    command: &CommandLine,
+    command: &JobList,
     outcomes: Outcomes,
     elapsed: Duration,
 ) -> Result<(), Failure> {
@@ -138,7 +136,7 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
 
 /// Parses the arguments. Returns `None` if nothing is left to do. `errors` are those of options
 /// that were removed from the arguments before.
-fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>, Failure> {
+fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<JobList>, Failure> {
     // Scripts use this option to check options, so a wrong option is a result, not wrong usage.
     let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
     let parsed = cmdline::parse_with(args, &mut Machine);
@@ -168,7 +166,7 @@ fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>
 }
 
 /// Builds the report. `elapsed` is the time since the start of the program.
-fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Report {
+fn report(command: &JobList, outcomes: Outcomes, elapsed: Duration) -> Report {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (end_ms, elapsed_s) = (since_epoch.as_millis() as u64, elapsed.as_millis().div_ceil(1000));
     let times = Times { end_ms, elapsed_s: elapsed_s as u64 };

@@ -12,11 +12,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay::Disk;
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::generator::Generator;
 use forebay_fio::generator::varied::Varied;
-use forebay_fio::generator::{Generator, Region};
-use forebay_fio::job::{Eta, Job};
-use forebay_fio::report::JobReport;
+use forebay_fio::job::{Eta, JobList};
 use forebay_fio::verify::Stamp;
 
 use super::cache;
@@ -26,7 +24,7 @@ use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
 use super::status::Status;
 use super::stop::Stop;
-use super::worker::{Finished, Worker};
+use super::worker::{Task, Worker};
 use crate::failure::Failure;
 use crate::output;
 
@@ -40,7 +38,7 @@ const STACK: usize = 256 << 10;
 /// Runs all clones to their end, stage by stage. If a disk cannot be opened, no clone starts. After
 /// a signal no further stage begins.
 pub(super) fn run(
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     stop: &Stop,
     show: &mut dyn FnMut(Outcomes),
@@ -53,7 +51,7 @@ pub(super) fn run(
 /// Does the same on open disks.
 pub(super) fn run_on(
     opened: &Opened,
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     stop: &Stop,
     show: &mut dyn FnMut(Outcomes),
@@ -91,7 +89,7 @@ fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
 /// Parameters shared by all stages.
 #[derive(Debug, Clone, Copy)]
 struct Run<'a> {
-    command: &'a CommandLine,
+    command: &'a JobList,
     targets: &'a [Target],
     opened: &'a Opened,
     gauges: &'a [Gauge],
@@ -130,7 +128,7 @@ impl Run<'_> {
                     gauge,
                     status: self.command.run.status_interval,
                 };
-                let work = move || task.run(gate, &sender);
+                let work = move || run_clone(task, gate, &sender);
                 match builder().spawn_scoped(scope, work) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
@@ -261,64 +259,24 @@ enum Event {
     Finished(usize, Box<Outcome>),
 }
 
-/// A clone of a job, to be run on its own thread.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Task<'a> {
-    pub(super) job: &'a Job,
-    pub(super) target: &'a Target,
-    pub(super) disk: &'a Disk,
-    pub(super) region: Region,
-    /// Index within the stage.
-    pub(super) at: usize,
-    /// Number among all clones.
-    pub(super) stream: u64,
-    pub(super) chance: u64,
-    pub(super) stop: &'a Stop,
-    pub(super) gauge: &'a Gauge,
-    pub(super) status: Option<Duration>,
-}
-
-impl Task<'_> {
-    fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
-        let workload = self.job.workload(self.region, self.stream, self.chance);
-        let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
-        let mut worker = Worker::new(&self, stamp);
-        // Two stream types with a loop each: jobs without varied I/O do not pay for it.
-        let (plain, varied) = match workload.variety {
-            None => (Some(Generator::new(&workload)), None),
-            Some(_) => (None, Some(Varied::new(&workload))),
-        };
-        // Sending fails only if the main thread has panicked; then nothing is left to do.
-        let _ = sender.send(Event::Ready);
-        let Some(start) = gate.wait() else { return };
-        match (plain, varied) {
-            (Some(ops), _) => worker.run(start, ops),
-            (None, Some(ops)) => worker.run(start, ops),
-            (None, None) => {}
-        }
-        let outcome = self.outcome(worker.finish());
-        let _ = sender.send(Event::Finished(self.at, Box::new(outcome)));
+/// Runs a clone on this thread.
+fn run_clone(task: Task<'_>, gate: &Gate, sender: &mpsc::Sender<Event>) {
+    let workload = task.job.workload(task.region, task.stream, task.chance);
+    let stamp = Stamp { seed: task.job.randseed, generation: task.chance };
+    let mut worker = Worker::new(&task, stamp);
+    // Two stream types with a loop each: jobs without varied I/O do not pay for it.
+    let (plain, varied) = match workload.variety {
+        None => (Some(Generator::new(&workload)), None),
+        Some(_) => (None, Some(Varied::new(&workload))),
+    };
+    // Sending fails only if the main thread has panicked; then nothing is left to do.
+    let _ = sender.send(Event::Ready);
+    let Some(start) = gate.wait() else { return };
+    match (plain, varied) {
+        (Some(ops), _) => worker.run(start, ops),
+        (None, Some(ops)) => worker.run(start, ops),
+        (None, None) => {}
     }
-
-    fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns, logs } = finished;
-        Outcome {
-            job: self.target.job,
-            clone: self.target.clone,
-            disk: self.target.disk,
-            report: JobReport {
-                name: self.job.name.clone(),
-                jobs: 1,
-                pid: std::process::id(),
-                error,
-                iodepth: self.job.iodepth,
-                measures: self.job.measures.clone(),
-                stats,
-                ..JobReport::default()
-            },
-            tag_waits,
-            logs,
-            elapsed_ns,
-        }
-    }
+    let outcome = task.outcome(worker.finish());
+    let _ = sender.send(Event::Finished(task.at, Box::new(outcome)));
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::report::JobReport;
 
 use super::gauge::Gauge;
@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(super) struct Status<'a> {
     every: Option<Duration>,
     next: Duration,
-    command: &'a CommandLine,
+    command: &'a JobList,
     targets: &'a [Target],
     show: &'a mut dyn FnMut(Vec<Outcome>),
 }
@@ -28,7 +28,7 @@ pub(super) struct Status<'a> {
 impl<'a> Status<'a> {
     /// Returns the schedule of the command; `show` prints a report.
     pub(super) fn new(
-        command: &'a CommandLine,
+        command: &'a JobList,
         targets: &'a [Target],
         show: &'a mut dyn FnMut(Vec<Outcome>),
     ) -> Self {

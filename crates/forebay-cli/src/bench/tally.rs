@@ -1,6 +1,8 @@
 //! State of a clone, independent of how it does its I/O: figures, checks, flushes, and the error
 //! that ended it.
 
+pub(super) mod pauses;
+
 use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
@@ -12,8 +14,8 @@ use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::Stamp;
 use rustix::io::Errno;
 
+use self::pauses::Pauses;
 use super::gauge::Gauge;
-use super::pauses::Pauses;
 use super::stop::Stop;
 use super::usage;
 use super::written::Written;

@@ -4,31 +4,77 @@
 //! [`queued`](super::queued) and [`calls`](super::calls) do the I/O.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use forebay_fio::generator::{Direction, Stream};
+use forebay::Disk;
+use forebay_fio::generator::{Direction, Region, Stream};
+use forebay_fio::job::Job;
 use forebay_fio::logs::Logs;
-use forebay_fio::report::JobError;
+use forebay_fio::report::{JobError, JobReport};
 use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
 use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
-use super::gauge::Phase;
-use super::pauses::Pauses;
+use super::gauge::{Gauge, Phase};
+use super::outcome::Outcome;
+use super::plan::Target;
 use super::queued::Queued;
-use super::run::Task;
+use super::stop::Stop;
+use super::tally::pauses::Pauses;
 use super::tally::{Check, Sync, Tally, ns};
 use super::usage;
 use super::written::Written;
 use crate::output;
 
+/// A clone of a job, to be run on its own thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) job: &'a Job,
+    pub(super) target: &'a Target,
+    pub(super) disk: &'a Disk,
+    pub(super) region: Region,
+    /// Index within the stage.
+    pub(super) at: usize,
+    /// Number among all clones.
+    pub(super) stream: u64,
+    pub(super) chance: u64,
+    pub(super) stop: &'a Stop,
+    pub(super) gauge: &'a Gauge,
+    pub(super) status: Option<Duration>,
+}
+
+impl Task<'_> {
+    /// Returns the outcome of the clone, from what its worker measured.
+    pub(super) fn outcome(&self, finished: Finished) -> Outcome {
+        let Finished { stats, error, tag_waits, elapsed_ns, logs } = finished;
+        Outcome {
+            job: self.target.job,
+            clone: self.target.clone,
+            disk: self.target.disk,
+            report: JobReport {
+                name: self.job.name.clone(),
+                jobs: 1,
+                pid: std::process::id(),
+                error,
+                iodepth: self.job.iodepth,
+                measures: self.job.measures.clone(),
+                stats,
+                ..JobReport::default()
+            },
+            tag_waits,
+            logs,
+            elapsed_ns,
+        }
+    }
+}
+
 /// A clone of a job, on its thread.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     tally: Tally<'a>,
-    way: Way,
+    method: IoMethod,
     stream: u64,
     /// The path of the file, if its page cache is used.
     cached: Option<PathBuf>,
@@ -36,7 +82,7 @@ pub(super) struct Worker<'a> {
 
 /// The I/O method.
 #[derive(Debug)]
-enum Way {
+enum IoMethod {
     Queued(Box<Queued>),
     Calls(Calls),
 }
@@ -59,15 +105,15 @@ impl<'a> Worker<'a> {
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
         let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
-        let way = match job.is_blocking() {
-            true => Way::Calls(Calls::new(job, disk)),
-            false => Way::Queued(Box::new(Queued::new(job, disk))),
+        let method = match job.is_blocking() {
+            true => IoMethod::Calls(Calls::new(job, disk)),
+            false => IoMethod::Queued(Box::new(Queued::new(job, disk))),
         };
         let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }
-        Self { tally, way, stream, cached }
+        Self { tally, method, stream, cached }
     }
 
     /// Runs the whole job, once per loop: its workload, a final flush, and reading back. All times
@@ -139,9 +185,9 @@ impl<'a> Worker<'a> {
                 self.tally.job.name
             ));
         }
-        let tag_waits = match &self.way {
-            Way::Queued(queued) => Some(queued.tag_waits()),
-            Way::Calls(_) => None,
+        let tag_waits = match &self.method {
+            IoMethod::Queued(queued) => Some(queued.tag_waits()),
+            IoMethod::Calls(_) => None,
         };
         let Tally { job, mut stats, error, usage, measured_ns, mut logs, .. } = self.tally;
         stats.usage = usage::between(&usage, &usage::of_this_thread());
@@ -163,11 +209,11 @@ impl<'a> Worker<'a> {
             || tally.job.measures.lat_percentiles
             || tally.logs.is_some();
         tally.begin_phase(end_ns);
-        match (&mut self.way, tally.job.is_timed()) {
-            (Way::Queued(queued), true) => queued.run::<true>(tally, ops),
-            (Way::Queued(queued), false) => queued.run::<false>(tally, ops),
-            (Way::Calls(calls), true) => calls.run::<true>(tally, ops),
-            (Way::Calls(calls), false) => calls.run::<false>(tally, ops),
+        match (&mut self.method, tally.job.is_timed()) {
+            (IoMethod::Queued(queued), true) => queued.run::<true>(tally, ops),
+            (IoMethod::Queued(queued), false) => queued.run::<false>(tally, ops),
+            (IoMethod::Calls(calls), true) => calls.run::<true>(tally, ops),
+            (IoMethod::Calls(calls), false) => calls.run::<false>(tally, ops),
         }
         if flush && tally.error.is_none() {
             // fio does not count this flush.

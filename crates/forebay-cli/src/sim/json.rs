@@ -5,7 +5,7 @@
 //! prints the same bytes.
 
 use forebay::IoError;
-use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::JobList;
 use forebay_fio::report::{JobError, JobReport, Report, json};
 use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Summary};
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ use crate::{counters, info};
 
 /// Returns the report of runs with the same settings: fio's report of a single run, with one object
 /// in the list `forebay`, or a list with an object for each run, with its jobs.
-pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
+pub(super) fn of_runs(command: &JobList, runs: &[Run<'_>]) -> String {
     if let [run] = runs {
         let mut report = jobs(command, run.summary);
         report.forebay = vec![Value::Object(object(run))];
@@ -30,7 +30,7 @@ pub(super) fn of_runs(command: &CommandLine, runs: &[Run<'_>]) -> String {
 
 /// Returns the report of several settings. The list `forebay` has an object for each: that of its
 /// run, or, with several seeds, the ranges of the figures and the list of the runs.
-pub(super) fn of_rows(command: &CommandLine, rows: &[Row<'_>]) -> String {
+pub(super) fn of_rows(command: &JobList, rows: &[Row<'_>]) -> String {
     let object = |row: &Row<'_>| match &row.runs[..] {
         [run] => with_jobs(command, run),
         runs => {
@@ -66,7 +66,7 @@ pub(super) fn of_rows(command: &CommandLine, rows: &[Row<'_>]) -> String {
 
 /// Returns a report with these objects in the list `forebay`, which have the jobs of the runs.
 fn of_list<'a>(
-    command: &CommandLine,
+    command: &JobList,
     runs: impl Iterator<Item = &'a Run<'a>>,
     forebay: Vec<Value>,
 ) -> String {
@@ -82,7 +82,7 @@ fn of_list<'a>(
 }
 
 /// Returns the layer's figures of a run with fio's keys for its jobs.
-fn with_jobs(command: &CommandLine, run: &Run<'_>) -> Value {
+fn with_jobs(command: &JobList, run: &Run<'_>) -> Value {
     let mut object = object(run);
     let mut report = json::value(&jobs(command, run.summary), false);
     for key in ["jobs", "disk_util"] {
@@ -97,7 +97,7 @@ fn setting(run: &Run<'_>) -> Value {
 }
 
 /// Returns fio's report of the jobs.
-fn jobs(command: &CommandLine, summary: &Summary) -> Report {
+fn jobs(command: &JobList, summary: &Summary) -> Report {
     let mut clones: Vec<&CloneFigures> = summary.tally.clones.iter().collect();
     clones.sort_by_key(|clone| (clone.job, clone.clone));
     let clones = clones.into_iter().map(|clone| (clone.job, job(command, clone)));
@@ -105,7 +105,7 @@ fn jobs(command: &CommandLine, summary: &Summary) -> Report {
     Report { disk_util, ..fio_report::assemble(command, clones, times(summary)) }
 }
 
-fn job(command: &CommandLine, clone: &CloneFigures) -> JobReport {
+fn job(command: &JobList, clone: &CloneFigures) -> JobReport {
     let job = &command.jobs[clone.job];
     let error = clone.first_error.map(IoError::Ended);
     JobReport {

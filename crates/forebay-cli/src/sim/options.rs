@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use forebay_fio::cmdline::CommandLine;
-use forebay_fio::job::{Engine, Given, Job, RunOptions};
+use forebay_fio::job::{Engine, Given, Job, JobList, RunOptions};
 use forebay_fio::options::{self, Found};
 use forebay_fio::origin::{Origin, Source};
 
@@ -47,7 +46,7 @@ const OF_REPORTS: &[&str] = &[
 /// # Errors
 ///
 /// All options that the simulator does not honour.
-pub(super) fn check(command: &CommandLine, has_device: bool) -> Result<Settings, Failure> {
+pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Failure> {
     let mut refused: Vec<(&Arc<Origin>, String)> = Vec::new();
     let (mut of_filename, mut settings) = (Settings::default(), Settings::default());
     for (job, origins) in command.jobs.iter().zip(&command.origins) {
@@ -138,7 +137,7 @@ fn job_of<'a>(origins: impl Iterator<Item = &'a Arc<Origin>>) -> Option<Job> {
 }
 
 /// Returns an error if a setting of the device is not the same for all jobs.
-fn disagreement<'a>(command: &'a CommandLine, name: &str) -> Option<(&'a Arc<Origin>, String)> {
+fn disagreement<'a>(command: &'a JobList, name: &str) -> Option<(&'a Arc<Origin>, String)> {
     let of_job = |origins: &'a Vec<Arc<Origin>>| origins.iter().find(|origin| origin.name == name);
     let value = |origins| of_job(origins).map(|origin| origin.value.as_str());
     let first = command.origins.first()?;

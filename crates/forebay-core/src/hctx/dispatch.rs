@@ -6,7 +6,7 @@
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::hctx::admission::Admitted;
 use crate::hctx::admission::gather::Gathered;
-use crate::hctx::incoming::Incoming;
+use crate::hctx::turn::Incoming;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::plant::plants;
 use crate::policy::KickPolicy;

@@ -7,7 +7,6 @@ mod complete;
 mod device;
 mod dispatch;
 mod flush;
-mod incoming;
 mod timeout;
 mod turn;
 mod turned;

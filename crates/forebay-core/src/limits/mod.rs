@@ -3,7 +3,6 @@
 //! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). Names and units are the
 //! kernel's, so that values can be compared with `/sys/block/X/queue`.
 
-pub(crate) mod fast_path;
 pub(crate) mod refusal;
 
 use crate::bio::{Bio, Op, Segment};

@@ -47,7 +47,7 @@ impl DerefMut for Request {
 }
 
 impl Request {
-    /// Creates a request from one plain bio ([`crate::limits::fast_path`]).
+    /// Creates a request from one plain bio ([`crate::ctx`]).
     #[inline]
     pub(crate) fn of_plain(mut queued: Box<QueuedBio>, level: u32) -> Request {
         let QueuedBio { bio, rq, .. } = &mut *queued;

@@ -32,7 +32,7 @@
 //! - A thread, with any other `wake=`: in a [`TagWaits`] of its context, under the token
 //!   (`hctx/admission/thread_queues.rs`).
 //! - A context, where disks share a set: in a [`TagWaits`] of the set, with [`TagShares`], under a
-//!   lock (`runtime/tag_pool.rs` of the library).
+//!   lock (`tag_pool.rs` of the library).
 //! - A task of the simulator, before it submits: in a [`TagWaits`] of all tasks, under a lock
 //!   (`runtime/budget.rs` of the simulator).
 //!

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::generator::Pattern;
-use crate::job::{Checks, Engine, Load, Measures};
+use crate::job::{Checks, Engine, Load};
 use crate::logs::LogOptions;
+use crate::measures::Measures;
 use crate::pace::Pace;
 use crate::units::Size;
 

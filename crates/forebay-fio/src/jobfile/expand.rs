@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{LINE_BYTES_MAX, Problem};
+use super::LINE_BYTES_MAX;
+use crate::errors::Problem;
 use crate::host::Host;
 use crate::units::parse_bytes;
 
@@ -20,11 +21,11 @@ pub(super) fn variables<'a>(line: &'a str, host: &dyn Host) -> Result<Cow<'a, st
         text.push_str(&host.variable(name).unwrap_or_default());
         rest = tail;
         if text.len() > LINE_BYTES_MAX {
-            return Err(Problem::LongLine);
+            return Err(long_line());
         }
     }
     text.push_str(rest);
-    if text.len() > LINE_BYTES_MAX { Err(Problem::LongLine) } else { Ok(Cow::Owned(text)) }
+    if text.len() > LINE_BYTES_MAX { Err(long_line()) } else { Ok(Cow::Owned(text)) }
 }
 
 /// Returns the first variable of a line that is not set.
@@ -48,7 +49,7 @@ pub(super) fn keywords(value: &str, host: &dyn Host) -> Result<String, Problem> 
         }
         // A keyword has six characters at least and a number twenty at most, so this is in time.
         if text.len() > LINE_BYTES_MAX {
-            return Err(Problem::LongLine);
+            return Err(long_line());
         }
     }
     if text == value || !text.contains(['+', '-', '*', '/', '%', '^']) {
@@ -56,4 +57,8 @@ pub(super) fn keywords(value: &str, host: &dyn Host) -> Result<String, Problem> 
     }
     // A path may have such characters too, and is none.
     Ok(parse_bytes(&format!("({text})")).map_or(text, |number| number.to_string()))
+}
+
+fn long_line() -> Problem {
+    Problem::LongLine { max_bytes: LINE_BYTES_MAX }
 }

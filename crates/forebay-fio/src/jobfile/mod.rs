@@ -9,20 +9,17 @@
 //! The options are those of the command line ([`crate::options`]), but for those of a whole run.
 //! Files are read through a [`Host`], and all limits together bound what hostile ones can cost.
 
-mod error;
 mod expand;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::{Assembly, is_global, is_job_name};
-use crate::cmdline::CommandLine;
-use crate::errors::CommandErrors;
+use crate::errors::{CommandErrors, JobFileError, Place, Problem, UsageError};
 use crate::host::Host;
-use crate::options::{self, Found, UsageError};
+use crate::job::JobList;
+use crate::options::{self, Found};
 use crate::origin::{FilePlace, Source};
-
-pub use self::error::{JobFileError, Place, Problem};
 
 /// fio's limit on a line.
 const LINE_BYTES_MAX: usize = 8192;
@@ -42,7 +39,7 @@ const NESTING_MAX: usize = 16;
 /// # Errors
 ///
 /// All errors of the file and of those that it includes.
-pub fn parse(file: &Path, host: &mut dyn Host) -> Result<CommandLine, CommandErrors> {
+pub fn parse(file: &Path, host: &mut dyn Host) -> Result<JobList, CommandErrors> {
     let mut assembly = Assembly::default();
     read_into(&mut assembly, file, host);
     assembly.finish(1)
@@ -120,7 +117,7 @@ impl Reader<'_> {
     fn lines(&mut self, contents: &[u8]) -> Result<(), Halt> {
         self.bytes += contents.len();
         if self.bytes > BYTES_MAX {
-            self.fail_outside(None, Problem::TooLarge);
+            self.fail_outside(None, Problem::TooLarge { max_bytes: BYTES_MAX });
             return Err(Halt::All);
         }
         // Editors of other systems put it there.
@@ -135,7 +132,7 @@ impl Reader<'_> {
             if line.len() > LINE_BYTES_MAX {
                 let text = String::from_utf8_lossy(line);
                 let place = self.place(&text, 0..text.len());
-                self.fail(place, Problem::LongLine);
+                self.fail(place, Problem::LongLine { max_bytes: LINE_BYTES_MAX });
                 continue;
             }
             let Ok(text) = std::str::from_utf8(line) else {
@@ -273,7 +270,7 @@ impl Reader<'_> {
         }
         self.nr_includes += 1;
         if self.nr_includes > INCLUDES_MAX {
-            self.fail(place, Problem::TooManyIncludes);
+            self.fail(place, Problem::TooManyIncludes { max: INCLUDES_MAX });
             return Err(Halt::All);
         }
         // `-` is a file here.

@@ -54,7 +54,7 @@ fn memory(files: &[(&str, &str)]) -> Memory {
     Memory { files: files.iter().map(file).collect(), variables }
 }
 
-fn parse_files(files: &[(&str, &str)]) -> Result<CommandLine, CommandErrors> {
+fn parse_files(files: &[(&str, &str)]) -> Result<JobList, CommandErrors> {
     parse(Path::new(files[0].0), &mut memory(files))
 }
 
@@ -170,7 +170,7 @@ fn an_include_bomb_is_refused() {
     files.extend(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     files.push(("f11", "bs=4k"));
     let error = error_of(&files);
-    assert_eq!(error.problem, Problem::TooManyIncludes);
+    assert_eq!(error.problem, Problem::TooManyIncludes { max: INCLUDES_MAX });
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn binary_or_oversized_files_are_refused() {
 }
 
 #[track_caller]
-fn run(args: &str, files: &[(&str, &str)]) -> CommandLine {
+fn run(args: &str, files: &[(&str, &str)]) -> JobList {
     match parse_with(args.split(' ').map(Into::into), &mut memory(files)) {
         Ok(Parsed::Run(command)) => command,
         other => panic!("{args}: {other:?}"),
@@ -410,7 +410,7 @@ fn printed_job_file_gives_the_same_jobs() {
     let words = words.flat_map(|job| [arguments::of(job), arguments::policies(job)].concat());
     let again = parse_with(words.map(Into::into), &mut memory(&[])).expect("the same");
     let Parsed::Run(again) = again else { panic!("{again:?}") };
-    let plain = |command: &CommandLine| {
+    let plain = |command: &JobList| {
         let jobs = command.jobs.iter().cloned();
         jobs.map(|job| Job { options: Vec::new(), ..job }).collect::<Vec<_>>()
     };

@@ -1,7 +1,8 @@
 //! The help text of the options, in groups.
 
 use super::known::Verdict;
-use super::{Found, Kind, OPTIONS, OptionSpec, UsageError, known, lookup};
+use super::{Found, Kind, OPTIONS, OptionSpec, known, lookup};
+use crate::errors::UsageError;
 
 /// Columns of a line of help.
 const COLUMNS: usize = 96;

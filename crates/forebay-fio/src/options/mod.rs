@@ -2,20 +2,18 @@
 //!
 //! [`OPTIONS`] has one row for each supported option, and [`known`] has fio's other options:
 //! together they list every name. This module finds names and applies values. [`help`] prints the
-//! table, and [`error`] has the error messages.
+//! table.
 
-pub mod error;
 mod help;
 pub mod known;
 mod nearest;
 mod table;
 mod values;
 
-use crate::arguments;
+use crate::errors::{Short, UsageError};
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
-pub use self::error::UsageError;
 pub use self::help::{help, help_of, lines_of};
 use self::known::{Foreign, Verdict};
 pub use self::nearest::nearest;
@@ -172,7 +170,7 @@ impl OptionSpec {
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
         let number = |error: NumberError| error.to_string();
         given.texts.retain(|(name, _)| *name != self.name);
-        if value != self.default && arguments::is_by_text(self.name, value) {
+        if value != self.default && is_by_text(self.name, value) {
             given.texts.push((self.name, value.to_owned()));
         }
         match self.kind {
@@ -201,6 +199,31 @@ impl OptionSpec {
             Kind::JobName | Kind::Help => {}
         }
         Ok(())
+    }
+}
+
+/// Options that keep their values as given, because their values have a syntax of their own.
+#[rustfmt::skip]
+const BY_TEXT: &[&str] = &[
+    "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
+    "bssplit", "bs_unaligned", "blockalign", "number_ios",
+    "loops", "ramp_time", "startdelay", "rate",
+    "rate_iops", "rate_process", "thinktime", "thinktime_spin",
+    "thinktime_blocks", "fdatasync", "verify_pattern", "verify_only",
+    "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
+    "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
+    "slat_percentiles", "unified_rw_reporting",
+    "write_bw_log",
+    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
+    "log_offset", "per_job_logs",
+];
+
+/// Returns whether an option keeps this value as given.
+fn is_by_text(name: &str, value: &str) -> bool {
+    match name {
+        "rw" => value.contains(':'),
+        "bs" => value.contains(','),
+        _ => BY_TEXT.contains(&name),
     }
 }
 
@@ -241,8 +264,8 @@ fn one_of<'a>(value: &'a str, words: &[&'static str]) -> Result<&'a str, String>
         return Ok(value);
     }
     Err(match nearest(value, words.iter().copied()) {
-        Some(word) => format!("unknown value '{}'; did you mean '{word}'?", error::Short(value)),
-        None => format!("unknown value '{}'", error::Short(value)),
+        Some(word) => format!("unknown value '{}'; did you mean '{word}'?", Short(value)),
+        None => format!("unknown value '{}'", Short(value)),
     })
 }
 

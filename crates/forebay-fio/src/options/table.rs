@@ -2,7 +2,8 @@
 //! `fio --cmdhelp` lists them.
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Engine, Eta, Given, Method, OutputFormat, Unified};
+use crate::job::{Engine, Eta, Given, Method, OutputFormat};
+use crate::measures::Unified;
 use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group};
 use crate::generator::Direction;
 use crate::histogram::Histogram;
-use crate::job::{Measures, Unified};
+use crate::measures::{Measures, Unified};
 use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, LEVEL_LABELS};
 use crate::stats::moments::Moments;
 use crate::stats::{DirectionStats, JobStats, Latency};

@@ -12,7 +12,7 @@ pub mod normal;
 pub mod number;
 
 use crate::generator::Direction;
-use crate::job::{Measures, Unified};
+use crate::measures::{Measures, Unified};
 use crate::stats::{DirectionStats, JobStats};
 
 /// All figures of a run.

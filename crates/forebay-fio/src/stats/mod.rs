@@ -12,7 +12,7 @@ use std::ops::AddAssign;
 
 use crate::generator::Direction;
 use crate::histogram::Histogram;
-use crate::job::Measures;
+use crate::measures::Measures;
 
 use self::distribution::{Bands, Depths};
 use self::moments::Moments;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use forebay_fio::options::{self, UsageError};
+use forebay_fio::errors::UsageError;
+use forebay_fio::options;
 
 use crate::common::fio;
 

@@ -13,8 +13,8 @@ use super::negotiated::{self, Negotiated};
 use crate::export::Abilities;
 use crate::wire::numbers as wire;
 use crate::wire::{
-    ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader, OptionReplyHeader,
-    Reader, Sink,
+    BlockSizes, ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader,
+    OptionReplyHeader, Reader, Sink,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -46,7 +46,7 @@ pub struct Handshake {
 #[derive(Debug, Default)]
 struct ExportFacts {
     size_and_flags: Option<(u64, u16)>,
-    block_size: Option<crate::export::BlockSizes>,
+    block_size: Option<BlockSizes>,
     description: String,
 }
 

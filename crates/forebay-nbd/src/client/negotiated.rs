@@ -1,8 +1,8 @@
 //! Result of a handshake: the chosen export and the negotiated protocol.
 
-use crate::export::{Abilities, BlockSizes};
-use crate::wire::Framing;
+use crate::export::Abilities;
 use crate::wire::numbers::FLAG_HAS_FLAGS;
+use crate::wire::{BlockSizes, Framing};
 use alloc::string::String;
 
 /// The chosen export, as the server describes it, and the negotiated protocol.

@@ -5,6 +5,7 @@
 //! that lengths agree with each other, and returns slices of its input: no length that a peer sends
 //! causes an allocation.
 
+mod block_sizes;
 mod bytes;
 mod error;
 mod head;
@@ -16,6 +17,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use block_sizes::BlockSizes;
 pub use bytes::{Reader, Sink};
 pub use error::NbdError;
 pub use head::Head;

@@ -2,12 +2,12 @@
 //!
 //! Source: "Option reply types" in the NBD protocol document.
 
+use super::block_sizes::BlockSizes;
 use super::bytes::{Reader, Sink, len_u32};
 use super::numbers::{
     INFO_BLOCK_SIZE, INFO_DESCRIPTION, INFO_EXPORT, INFO_NAME, OPTION_REPLY_MAGIC, REP_INFO,
     REP_META_CONTEXT, REP_SERVER,
 };
-use crate::export::BlockSizes;
 
 /// Header of a reply to an option. The data follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

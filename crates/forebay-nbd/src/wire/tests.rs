@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::numbers::*;
 use super::*;
-use crate::export::{Abilities, BlockSizes};
+use crate::export::Abilities;
 
 /// Returns the bytes that `emit` writes.
 fn written(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

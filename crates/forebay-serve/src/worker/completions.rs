@@ -1,14 +1,14 @@
 //! Completion path: turns completions of the disks into replies.
 
 use super::Worker;
-use super::conn::Conn;
+use super::conn::{Conn, kind_of};
 use super::disks::Flight;
-use super::input::kind_of;
+use super::disks::portions::is_one_chunk;
 use super::slots::{Key, MARK_SHIFT};
 use crate::metrics::Stage;
 use crate::pool::{piece_bytes, piece_bytes_of};
 use forebay::{BlockStatus, Completion, LateRequest, LateStage, now_ns};
-use forebay_nbd::server::{Command, NbdError, Request};
+use forebay_nbd::server::{Command, NbdError};
 
 impl Worker {
     /// Reaps completions, and answers requests that are over. Returns whether there were any.
@@ -208,11 +208,6 @@ fn answer(conn: &mut Conn, flight: &Flight) {
             ));
         }
     }
-}
-
-/// Returns whether the data of a read must be in one chunk, even if it is read in pieces.
-pub(super) fn is_one_chunk(rq: &Request) -> bool {
-    rq.command == Ok(Command::Read { df: true })
 }
 
 impl Flight {

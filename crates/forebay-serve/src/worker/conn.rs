@@ -1,12 +1,11 @@
 //! State of one connection that a worker keeps between rounds.
 
 use super::ending::Ending;
-use super::input::kind_of;
 use super::output::Output;
 use super::payload::Payload;
 use super::slots::Key;
 use crate::listen::Peer;
-use crate::metrics::OpenConnection;
+use crate::metrics::{OpenConnection, RequestKind};
 use crate::pool::{Held, Pool, Seat};
 use crate::tls::TlsStream;
 use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
@@ -283,4 +282,20 @@ fn send_slices(
         }
         Transport::Tls(tls) => tls.write_vectored(fd, slices),
     }
+}
+
+/// Returns the kind under which a request is counted. `None`: the client disconnects.
+#[inline]
+pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
+    Some(match rq.command {
+        Ok(Command::Read { .. }) => RequestKind::Read,
+        Ok(Command::Write { .. }) => RequestKind::Write,
+        Ok(Command::Flush) => RequestKind::Flush,
+        Ok(Command::Trim { .. }) => RequestKind::Trim,
+        Ok(Command::WriteZeroes { .. }) => RequestKind::WriteZeroes,
+        Ok(Command::Cache) => RequestKind::Cache,
+        Ok(Command::BlockStatus { .. }) => RequestKind::BlockStatus,
+        Ok(Command::Disconnect) => return None,
+        Err(_) => RequestKind::Refused,
+    })
 }

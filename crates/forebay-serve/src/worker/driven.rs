@@ -1,15 +1,15 @@
 //! A worker that a test runs round by round, on its own thread.
 
 use super::Worker;
+use super::disks::status::BlockStatusThreads;
 use super::inbox::{Inbox, NewConnection};
-use super::status::BlockStatusThreads;
 use crate::config::{ExportOptions, Limits};
 use crate::export::Export;
 use crate::listen::Peer;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
 use crate::pool::Budget;
-use crate::server::Shared;
+use crate::shared::Shared;
 use forebay::Disk;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{EventfdFlags, eventfd};

@@ -9,15 +9,14 @@
 //! the copy of 4 KiB.
 
 use super::Worker;
-use super::conn::{Conn, Phase, REST_MIN};
+use super::conn::{Conn, Phase, REST_MIN, kind_of};
 use super::disks::{Begun, Disks};
 use super::ending::Ending;
 use super::negotiate::negotiate;
 use super::output::HEADS_MAX;
 use super::slots::Key;
 use crate::config::MAX_IN_FLIGHT;
-use crate::metrics::RequestKind;
-use crate::server::Shared;
+use crate::shared::Shared;
 use forebay_nbd::server::{Command, Request};
 use std::io::{self, IoSliceMut};
 
@@ -178,7 +177,7 @@ fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
         let payload = conn.payload.as_mut().expect("as above");
         payload.buf = Some(buf);
         let nr = received?;
-        return Ok(Received { nr, in_scratch: nr - payload.came(nr), is_drained: nr < asked });
+        return Ok(Received { nr, in_scratch: nr - payload.received(nr), is_drained: nr < asked });
     }
     scratch[..kept].copy_from_slice(&conn.rest);
     let asked = scratch.len() - kept;
@@ -266,20 +265,4 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
         conn.counters.begin(kind);
     }
     begun
-}
-
-/// Returns the kind under which a request is counted. `None`: the client disconnects.
-#[inline]
-pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
-    Some(match rq.command {
-        Ok(Command::Read { .. }) => RequestKind::Read,
-        Ok(Command::Write { .. }) => RequestKind::Write,
-        Ok(Command::Flush) => RequestKind::Flush,
-        Ok(Command::Trim { .. }) => RequestKind::Trim,
-        Ok(Command::WriteZeroes { .. }) => RequestKind::WriteZeroes,
-        Ok(Command::Cache) => RequestKind::Cache,
-        Ok(Command::BlockStatus { .. }) => RequestKind::BlockStatus,
-        Ok(Command::Disconnect) => return None,
-        Err(_) => RequestKind::Refused,
-    })
 }

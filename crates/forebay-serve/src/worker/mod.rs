@@ -6,20 +6,19 @@
 //! waits for a client; replies that a client has not read yet hold memory, but no tag.
 //!
 //! - `input`: parses bytes to requests; `negotiate`: the handshake;
-//! - `disks`: turns requests into bios; `payload`: writes in pieces; `portions`: large reads in
-//!   pieces; `cache`: read-ahead, with the lowest priority;
+//! - `disks`: turns requests into bios, large ones in pieces; read-ahead, with the lowest priority;
+//!   threads that answer BLOCK_STATUS;
+//! - `payload`: progress of a write whose data are being received;
 //! - `completions`: turns completions into replies;
 //! - `output`: queues replies; `flush`: sends them, and closes connections that are over;
 //! - `coalesce`: coalesces requests of deep clients;
-//! - `status`: thread that answers BLOCK_STATUS;
 //! - `inbox`: new connections and answers; `lifecycle`: accepts, evicts and closes them; `timer`:
 //!   deadlines.
 
-mod cache;
 mod coalesce;
 mod completions;
 mod conn;
-mod disks;
+pub(crate) mod disks;
 #[cfg(test)]
 mod driven;
 mod ending;
@@ -30,20 +29,18 @@ mod lifecycle;
 mod negotiate;
 mod output;
 mod payload;
-mod portions;
 mod slots;
-pub(crate) mod status;
 mod timer;
 
 use self::coalesce::Coalesce;
 use self::conn::Conn;
 use self::disks::Disks;
+use self::disks::status::BlockStatusThreads;
 use self::inbox::Inbox;
 use self::slots::{Key, MARK_SHIFT, Slots};
-use self::status::BlockStatusThreads;
 use self::timer::Timer;
 use crate::metrics::WorkerCounters;
-use crate::server::Shared;
+use crate::shared::Shared;
 use forebay::{Completion, now_ns};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;

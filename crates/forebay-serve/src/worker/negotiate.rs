@@ -5,7 +5,7 @@ use super::disks::Disks;
 use super::ending::Ending;
 use crate::log::Opened;
 use crate::metrics::ConnectionRefusal;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::tls::TlsStream;
 use forebay_nbd::server::{CloseReason, Next, Transmission};
 use forebay_nbd::wire::Framing;

@@ -7,7 +7,8 @@ use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT,
 };
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
-use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+use forebay_nbd::export::{Abilities, ExportInfo};
+use forebay_nbd::wire::BlockSizes;
 
 /// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

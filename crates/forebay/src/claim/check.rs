@@ -7,7 +7,7 @@
 // `sync_file_range` is not in the standard library.
 #![allow(unsafe_code)]
 
-use crate::runtime::primitive::{Mutex, lock, try_lock};
+use crate::sys::primitive::{Mutex, lock, try_lock};
 use forebay_core::Durability;
 use std::fs::File;
 use std::io;
@@ -98,7 +98,7 @@ fn wait_for_nothing(fd: RawFd) -> Result<(), Option<i32>> {
 #[cfg(test)]
 mod models {
     use super::{ErrorProbe, WriteBackCheck};
-    use crate::runtime::primitive::{AtomicBool, Ordering, check, thread};
+    use crate::sys::primitive::{AtomicBool, Ordering, check, thread};
     use forebay_core::Backing;
     use std::sync::Arc;
 

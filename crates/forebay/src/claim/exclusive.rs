@@ -3,8 +3,8 @@
 //! A file is locked as a whole by an open-file-description lock (`F_OFD_SETLK`), which is advisory.
 //! A block device is opened with `O_EXCL`, which fails while it is mounted, part of another device,
 //! or opened with `O_EXCL` by another program.
+use super::name::{Name, open_again};
 use super::ofd_lock::{self, Range};
-use super::place::{Name, open_again};
 use crate::error::OpenError;
 use std::fs::File;
 use std::io;

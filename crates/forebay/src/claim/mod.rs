@@ -19,6 +19,7 @@
 mod check;
 mod exclusive;
 mod image_lock;
+mod name;
 mod ofd_lock;
 mod place;
 mod report;
@@ -27,7 +28,8 @@ use crate::error::OpenError;
 use crate::info::ImageLock;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
-use place::{Name, Place};
+use name::Name;
+use place::Place;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -186,7 +188,7 @@ impl Claim {
             false if !read_only && exclusive::is_locked(file) => {
                 return Err(OpenError::Locked { path: path.to_owned() });
             }
-            false => place::open_again(path, name, read_only, 0).map_err(system("open"))?,
+            false => name::open_again(path, name, read_only, 0).map_err(system("open"))?,
         };
         let place =
             Arc::new(Place::new(name, (own, read_only), exclusive, Backing::shared(nr_hctxs)));

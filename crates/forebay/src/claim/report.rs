@@ -1,7 +1,8 @@
 //! Description of a claim for `forebay info`.
 
 use super::image_lock::Access;
-use super::place::{Name, Place};
+use super::name::Name;
+use super::place::Place;
 use super::{Claim, Locks};
 use crate::info::{Feature, ImageLock};
 

@@ -8,7 +8,7 @@
 //! Wakers are foreign code: they are woken, cloned and dropped under no lock.
 
 use super::CommitError;
-use crate::runtime::primitive::{Condvar, Mutex, lock};
+use crate::sys::primitive::{Condvar, Mutex, lock};
 use std::sync::PoisonError;
 use std::task::Waker;
 

@@ -22,7 +22,7 @@ mod generation;
 mod sync_file;
 mod thread;
 
-use crate::runtime::primitive::{Condvar, Mutex, MutexGuard, lock};
+use crate::sys::primitive::{Condvar, Mutex, MutexGuard, lock};
 pub use error::CommitError;
 use generation::{Generation, Outcome, Woken};
 use std::fs::File;

@@ -7,8 +7,8 @@
 #[cfg(blk_loom)]
 use super::Ticket;
 use super::{CommitThread, GroupCommit, SyncFile, SyncKind};
-use crate::runtime::primitive::Ordering::Relaxed;
-use crate::runtime::primitive::{AtomicU64, Sleeper, check, check_within, thread};
+use crate::sys::primitive::Ordering::Relaxed;
+use crate::sys::primitive::{AtomicU64, Sleeper, check, check_within, thread};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ fn a_thread_that_ends_leaves_no_future_behind() {
 /// The planted bug: a ticket for the running sync.
 #[cfg(blk_loom)]
 fn join_running(commit: &GroupCommit<Device>) -> Ticket<'_, Device> {
-    let state = crate::runtime::primitive::lock(&commit.state);
+    let state = crate::sys::primitive::lock(&commit.state);
     let generation = match &state.leader {
         super::Leader::Syncing(running) => Arc::clone(running),
         _ => Arc::clone(&state.pending),

@@ -7,7 +7,7 @@
 
 use super::generation::Generation;
 use super::{CommitError, CommitPoint, GroupCommit, SyncFile};
-use crate::runtime::primitive::{AtomicBool, Ordering, lock, thread};
+use crate::sys::primitive::{AtomicBool, Ordering, lock, thread};
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

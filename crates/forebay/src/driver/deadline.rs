@@ -1,6 +1,6 @@
 //! End of a wait with a time limit.
 
-use crate::runtime::clock;
+use crate::sys::clock;
 use std::io;
 use std::time::Duration;
 

@@ -14,8 +14,8 @@
 //! The program may forbid setting timers by a seccomp filter after the descriptor was created. Then
 //! an eventfd wakes the event loop at once instead of later: it polls, and no completion is missed.
 
-use crate::runtime::clock;
-use crate::runtime::event::{AnyOf, Event, TimerFd, timer_now_ns};
+use crate::sys::clock;
+use crate::sys::event::{AnyOf, Event, TimerFd, timer_now_ns};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

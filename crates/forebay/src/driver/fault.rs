@@ -19,9 +19,9 @@ use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::runtime::clock;
 use crate::settings::Settings;
 use crate::spec::Spec;
+use crate::sys::clock;
 use forebay_core::{
     BlockStatus, Completions, Driver, Durability, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
 };

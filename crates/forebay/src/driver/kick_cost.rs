@@ -6,7 +6,7 @@
 use super::take_ns;
 use crate::error::SpecError;
 use crate::keys::Keys;
-use crate::runtime::clock;
+use crate::sys::clock;
 
 /// The cost of the kicks of one queue.
 #[derive(Clone, Copy, Debug)]

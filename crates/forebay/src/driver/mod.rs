@@ -45,6 +45,7 @@ mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
+mod syscall;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -56,6 +57,7 @@ mod zeroing;
 
 use crate::arena::Arena;
 use crate::claim::Claim;
+use crate::driver_names;
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
@@ -206,7 +208,7 @@ pub(crate) struct Opened {
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
 
 /// All drivers: the name in specs, and the function that opens a device.
-const DRIVERS: [(&str, Open); 8] = [
+const DRIVERS: [(&str, Open); driver_names::ALL.len()] = [
     ("null", null::open),
     ("ram", ram::open),
     ("model", model::open),
@@ -217,20 +219,10 @@ const DRIVERS: [(&str, Open); 8] = [
     ("fault", fault::open),
 ];
 
-/// Returns the name of the driver as a static string, or `None` if there is no such driver.
-pub(crate) fn named(name: &str) -> Option<&'static str> {
-    DRIVERS.iter().map(|(known, _)| *known).find(|known| *known == name)
-}
-
-/// Returns the names of all drivers, for messages.
-pub(crate) fn names() -> String {
-    DRIVERS.map(|(name, _)| name).join(", ")
-}
-
 /// Opens the device that a spec names.
 pub(crate) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
     let found = DRIVERS.into_iter().find(|(name, _)| *name == spec.driver());
-    let (_, open) = found.expect("a spec names a driver of this table");
+    let (_, open) = found.expect("each name of a driver is in this table");
     open(spec, keys, settings)
 }
 

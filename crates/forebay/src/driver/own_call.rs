@@ -17,9 +17,9 @@
 // It makes system calls.
 #![allow(unsafe_code)]
 
-use crate::driver::psync::call::{lacks_durable_write, made, sync, write_durable};
+use crate::driver::syscall::{lacks_durable_write, made, sync, write_durable};
 use crate::errno;
-use crate::runtime::primitive::{AtomicBool, AtomicU32, Ordering};
+use crate::sys::primitive::{AtomicBool, AtomicU32, Ordering};
 use forebay_core::{Bio, BioFlags, BlockStatus, IssuedRequest, Op, Segments, Tag};
 use std::cell::Cell;
 use std::fs::File;

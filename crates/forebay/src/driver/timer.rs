@@ -5,7 +5,7 @@ use crate::driver::Waiter;
 use crate::driver::deadline::Deadline;
 use crate::driver::due_fd::{DueFd, NEVER};
 use crate::driver::timer_slack::NoSlack;
-use crate::runtime::clock;
+use crate::sys::clock;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -6,12 +6,12 @@
 use super::{IoFuture, State};
 use crate::io::Io;
 use crate::runtime::hctx::SHARED;
-#[cfg(not(blk_loom))]
-use crate::runtime::primitive::{Mutex, check, lock};
-use crate::runtime::primitive::{Sleeper, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
+#[cfg(not(blk_loom))]
+use crate::sys::primitive::{Mutex, check, lock};
+use crate::sys::primitive::{Sleeper, check_within, thread};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

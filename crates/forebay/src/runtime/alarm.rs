@@ -3,7 +3,7 @@
 //! A turn may leave work with nothing in flight, because the driver was busy or a gate is closed.
 //! Then the driver's descriptor is not signalled, whichever thread made the turn. So each
 //! descriptor for an event loop also watches the alarm of its context
-//! ([`AnyOf`](super::event::AnyOf)): a timerfd for later, and an eventfd for now. Both stay
+//! ([`AnyOf`](crate::sys::event::AnyOf)): a timerfd for later, and an eventfd for now. Both stay
 //! readable until the alarm is cleared, so the alarm wakes every loop of the context. Only a turn
 //! clears it: a loop that reaps without a turn is woken again.
 //!
@@ -28,10 +28,10 @@
 #[cfg(any(blk_loom, blk_shuttle))]
 mod fds;
 
-use crate::runtime::clock;
+use crate::sys::clock;
 #[cfg(not(any(blk_loom, blk_shuttle)))]
-use crate::runtime::event::{Event, TimerFd, timer_now_ns};
-use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sys::event::{Event, TimerFd, timer_now_ns};
+use crate::sys::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 #[cfg(any(blk_loom, blk_shuttle))]
 use fds::{Event, TimerFd, timer_now_ns};
 use std::io;

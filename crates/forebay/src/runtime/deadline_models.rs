@@ -6,11 +6,11 @@
 use crate::driver::Offer;
 use crate::runtime::hctx::SHARED;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
 use crate::runtime::wait;
+use crate::sys::primitive::{check_within, thread};
 use forebay_core::{BioFlags, BlockStatus, QueuedBio};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 fn check_timed(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     check_within(preemptions, move || {
         #[cfg(any(blk_loom, blk_shuttle))]
-        let _time = crate::runtime::clock::model_time::ModelTime::begin();
+        let _time = crate::sys::clock::model_time::ModelTime::begin();
         body();
     });
 }

@@ -13,7 +13,7 @@ mod run_worker;
 
 use crate::driver::DriverQueue;
 use crate::runtime::hctx::Hctx;
-use crate::runtime::primitive::{Mutex, lock};
+use crate::sys::primitive::{Mutex, lock};
 use forebay_core::{Emulation, EmulationStats};
 use run_queue::{RunStats, RunWork};
 use run_worker::Worker;

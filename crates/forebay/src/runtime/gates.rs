@@ -5,8 +5,8 @@
 
 use crate::error::FreezeError;
 use crate::runtime::hctx::{Hctx, SHARED};
-use crate::runtime::primitive::{self, lock, thread};
 use crate::runtime::shared::Shared;
+use crate::sys::primitive::{self, lock, thread};
 use forebay_core::wait::{self, Gated, Holds};
 use forebay_core::{Gate, RunState};
 use std::fmt;

@@ -5,18 +5,17 @@
 
 mod at;
 mod own_turn;
-mod pool;
 mod tags;
 mod token;
 
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::alarm::Alarm;
-use crate::runtime::clock;
-use crate::runtime::event::AnyOf;
-use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
+use crate::sys::clock;
+use crate::sys::event::AnyOf;
+use crate::sys::fork::Origin;
+use crate::sys::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
 use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
 use std::fmt;
@@ -28,7 +27,7 @@ use std::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use at::{At, HasMailbox, User, await_admitted, drain_owned, follow};
-pub(crate) use pool::PoolUser;
+pub(crate) use tags::PoolUser;
 use tags::{TagCalls, TagLists};
 pub(crate) use token::{Token, run_disks};
 

@@ -9,10 +9,10 @@
 #![allow(unsafe_code)]
 
 use crate::buf::Buf;
-use crate::runtime::event::Event;
-use crate::runtime::primitive::{Mutex, Sleeper, lock};
 use crate::runtime::quarantine;
 use crate::runtime::stack::{BioList, BioStack};
+use crate::sys::event::Event;
+use crate::sys::primitive::{Mutex, Sleeper, lock};
 use forebay_core::QueuedBio;
 use forebay_core::wait::{Notice, WaitCell, WaitState};
 use std::ptr;

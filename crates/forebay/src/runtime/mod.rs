@@ -3,44 +3,35 @@
 //! - [`thread`], [`mod@plug`]: per-thread state: the plug, and the state of each disk;
 //! - [`shared`]: state that all handles of an open disk share; [`gates`] freeze, quiesce and stop
 //!   it; [`service`] is a thread that makes progress on it; [`emulation`] pays the costs of earlier
-//!   systems, for comparison; [`fork`] detects a child of the process that opened it;
-//!   [`quarantine`] and [`leak`] keep memory that a driver may still use;
-//! - [`hctx`]: a hardware context, and the operations of its token; [`tag_pool`]: tags shared by
-//!   contexts of several disks;
-//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); [`blocking`] calls use
-//!   it;
+//!   systems, for comparison; [`quarantine`] and [`leak`] keep memory that a driver may still use;
+//! - [`hctx`]: a hardware context, and the operations of its token;
+//! - [`wait`]: the wait protocol: leader, followers and wake-ups (W1-W7); blocking calls;
 //! - [`stack`], [`mailbox`], [`ready`]: lists that pass bios between threads, mailboxes for ended
 //!   bios, and the list of a queue's bios that are not reaped;
-//! - [`clock`], [`event`], [`abort`]: the time, descriptors, and a guard that aborts before a token
-//!   is lost; [`alarm`]: wakes event loops when no completion will;
-//! - [`primitive`]: the concurrency primitives, of std or of the model checkers, which run the
-//!   runtime over the device of `toy`.
+//! - [`abort`]: a guard that aborts before a token is lost; [`alarm`]: wakes event loops when no
+//!   completion will.
+//!
+//! The model checkers run it over the device of `toy`.
 
 pub(crate) mod abort;
 pub(crate) mod alarm;
-pub(crate) mod blocking;
-pub(crate) mod clock;
 #[cfg(test)]
 mod deadline_models;
 #[cfg(test)]
 mod differential;
 pub(crate) mod emulation;
-pub(crate) mod event;
-pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod hctx;
 pub(crate) mod late;
 pub(crate) mod leak;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
-pub(crate) mod primitive;
 pub(crate) mod quarantine;
 pub(crate) mod ready;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod spare;
 pub(crate) mod stack;
-pub(crate) mod tag_pool;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

@@ -3,9 +3,9 @@
 //! Turns of the queue's own thread put ended bios here directly. Bios that turns of other threads
 //! ended arrive through the mailbox.
 
-use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::stack::BioList;
+use crate::sys::event::Event;
 use forebay_core::QueuedBio;
 use std::cell::RefCell;
 use std::rc::Rc;

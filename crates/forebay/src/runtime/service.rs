@@ -21,11 +21,11 @@
 
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::clock;
 use crate::runtime::hctx::{At, HasMailbox, Hctx, SHARED, Token, User, follow};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::spare::reserve_spare;
+use crate::sys::clock;
+use crate::sys::primitive::{AtomicBool, Ordering, thread};
 use forebay_core::wait::{self, Leader, NEVER, Timers};
 use std::io;
 use std::sync::Arc;

@@ -6,17 +6,17 @@ use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::clock;
 use crate::runtime::emulation::Emulator;
-use crate::runtime::event::AnyOf;
-use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
-use crate::runtime::primitive::thread as runtime_thread;
-use crate::runtime::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::runtime::service::{self, Service};
-use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
 use crate::runtime::{leak, quarantine};
+use crate::sys::clock;
+use crate::sys::event::AnyOf;
+use crate::sys::fork::Origin;
+use crate::sys::primitive::thread as runtime_thread;
+use crate::sys::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::tag_pool::{PoolDisk, TagPool, Woken};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
     Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,

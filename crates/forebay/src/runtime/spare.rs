@@ -2,7 +2,7 @@
 //! others does not allocate.
 
 use crate::runtime::mailbox::Wake;
-use crate::runtime::tag_pool::Woken;
+use crate::tag_pool::Woken;
 use std::cell::Cell;
 
 /// Initial capacity of a list of wake-ups, in threads and tasks.

@@ -9,7 +9,7 @@
 // It turns boxes into pointers and back.
 #![allow(unsafe_code)]
 
-use crate::runtime::primitive::{AtomicPtr, Ordering};
+use crate::sys::primitive::{AtomicPtr, Ordering};
 use forebay_core::QueuedBio;
 use std::ptr;
 

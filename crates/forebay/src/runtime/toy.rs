@@ -23,13 +23,13 @@ pub(crate) use contents::Contents;
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
-use crate::runtime::event::Event;
 use crate::runtime::hctx::SHARED;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::Shared;
-use crate::runtime::tag_pool::TagPool;
 use crate::runtime::thread::Ctx;
+use crate::sys::event::Event;
+use crate::sys::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
+use crate::tag_pool::TagPool;
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Completions, Driver, Emulation, Issue, IssuedRequest, Op, Policy,

@@ -8,13 +8,12 @@
 
 use crate::driver::{Offer, Waiter, own_call};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::blocking::Blocking;
-use crate::runtime::clock;
 use crate::runtime::hctx::{At, HasMailbox, SHARED, Token, User, now_ns};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::thread::yield_now;
 use crate::runtime::shared::Shared;
-use crate::runtime::thread::{self, Ctx};
+use crate::runtime::thread::{self, Blocking, Ctx};
+use crate::sys::clock;
+use crate::sys::primitive::thread::yield_now;
 use forebay_core::wait::{self, Host, Leader, Timers};
 use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause};
 use std::rc::Rc;

@@ -7,7 +7,7 @@ pub(crate) mod table;
 use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::runtime::tag_pool::TagPool;
+use crate::tag_pool::TagPool;
 use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, TagNeed};
 use std::borrow::Cow;
 use std::sync::Arc;

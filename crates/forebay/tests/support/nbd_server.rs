@@ -4,12 +4,12 @@
 //! order, and answers reads in several chunks, as the protocol allows. It declines the options that
 //! it is given.
 
-use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::server::{Command, Handshake, Next, Request, TlsPolicy, Transmission};
 use forebay_nbd::wire::numbers::{
     REP_ERR_UNSUP, REPLY_FLAG_DONE, REPLY_OFFSET_HOLE, STATE_HOLE, STATE_ZERO,
 };
-use forebay_nbd::wire::{ChunkHeader, Framing, Hole, OptionHeader, OptionReplyHeader};
+use forebay_nbd::wire::{BlockSizes, ChunkHeader, Framing, Hole, OptionHeader, OptionReplyHeader};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;

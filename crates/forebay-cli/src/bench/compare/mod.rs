@@ -24,8 +24,7 @@ mod svg;
 mod text;
 mod workload;
 
-use forebay_fio::cmdline::CommandLine;
-use forebay_fio::job::{Job, OutputFormat};
+use forebay_fio::job::{Job, JobList, OutputFormat};
 
 use self::comparison::Comparison;
 use self::options::Format;
@@ -39,7 +38,7 @@ use crate::output::{self, Sink};
 
 /// Compares, and prints the result.
 pub(super) fn main(
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     asked: &CompareOptions,
 ) -> Result<(), Failure> {
@@ -89,7 +88,7 @@ pub(super) fn main(
 
 /// Returns both sides. Makes every refusal that is possible before the first run.
 fn sides(
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     asked: &CompareOptions,
 ) -> Result<[Side; 2], Failure> {
@@ -113,7 +112,7 @@ struct Planned {
 }
 
 fn planned(
-    command: &CommandLine,
+    command: &JobList,
     targets: &[Target],
     asked: &CompareOptions,
 ) -> Result<Planned, Failure> {

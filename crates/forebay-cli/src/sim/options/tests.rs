@@ -39,7 +39,7 @@ impl Host for Memory {
     }
 }
 
-fn parse(text: &str) -> CommandLine {
+fn parse(text: &str) -> JobList {
     let parsed = jobfile::parse(Path::new("a.fio"), &mut Memory(text.to_owned()));
     parsed.unwrap_or_else(|error| panic!("{text}: {error}"))
 }

@@ -10,7 +10,7 @@ use std::fs::read_to_string;
 use std::ops::Range;
 use std::path::Path;
 
-use forebay_fio::jobfile::Place;
+use forebay_fio::errors::Place;
 use forebay_fio::origin::FilePlace;
 use forebay_sim::{
     EventSpec, FaultRule, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario,

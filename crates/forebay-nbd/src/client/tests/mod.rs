@@ -5,8 +5,8 @@ mod hostile;
 mod replies;
 
 use super::Negotiated;
-use crate::export::{Abilities, BlockSizes, ExportInfo};
-use crate::wire::Framing;
+use crate::export::{Abilities, ExportInfo};
+use crate::wire::{BlockSizes, Framing};
 use alloc::string::String;
 
 /// A pseudo-random stream of numbers.

@@ -4,11 +4,12 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use crate::export::{Abilities, BlockSizes, ExportInfo};
+use crate::export::{Abilities, ExportInfo};
 use crate::server::{CloseReason, Handshake, Next, TlsPolicy, Transmission};
 use crate::wire::numbers::*;
 use crate::wire::{
-    ContextRequest, ExportRequest, Info, MetaContext, OptionHeader, OptionReplyHeader, ServerEntry,
+    BlockSizes, ContextRequest, ExportRequest, Info, MetaContext, OptionHeader, OptionReplyHeader,
+    ServerEntry,
 };
 
 pub(super) const SIZE: u64 = 1 << 30;

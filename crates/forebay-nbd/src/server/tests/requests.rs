@@ -4,10 +4,10 @@ use std::borrow::ToOwned;
 use std::vec::Vec;
 
 use super::client::{Client, SIZE, contexts, export, option};
-use crate::export::{Abilities, BlockSizes};
+use crate::export::Abilities;
 use crate::server::{CloseReason, Command, NbdError, Refused, Request, TlsPolicy, Transmission};
 use crate::wire::numbers::*;
-use crate::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader, SimpleReply};
+use crate::wire::{BlockSizes, ChunkHeader, ErrorChunk, Framing, RequestHeader, SimpleReply};
 
 const FRAMINGS: [Framing; 3] = [Framing::Simple, Framing::Structured, Framing::Extended];
 

@@ -9,7 +9,7 @@
 // It makes system calls that no library wraps, and reads memory that the kernel writes.
 #![allow(unsafe_code)]
 
-use crate::runtime::event;
+use crate::sys::event;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -11,7 +11,7 @@ use crate::driver::{Device, DriverQueue, Mode, holes};
 use crate::error::OpenError;
 use crate::extent::Extents;
 use crate::info::Feature;
-use crate::runtime::event::Event;
+use crate::sys::event::Event;
 use forebay_core::{BlockStatus, QueueLimits};
 use std::io;
 use std::sync::Arc;

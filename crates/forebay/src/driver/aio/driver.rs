@@ -207,7 +207,7 @@ impl AioDriver {
             let vectors = slot.vectors.take().expect("not at the helper");
             let call = Call::flush(tag, slot.metadata, vectors);
             self.help(call);
-            self.waiter.helper.begin(&self.pool);
+            self.pool.begin(&self.waiter.helper);
             return;
         }
         self.taken.push(IoEvent { data, obj: 0, res: -i64::from(errno), res2: 0 });
@@ -284,7 +284,7 @@ impl Driver for AioDriver {
     fn commit_rqs(&mut self) {
         self.submit_pending();
         if self.nr_helped > 0 {
-            self.waiter.helper.begin(&self.pool);
+            self.pool.begin(&self.waiter.helper);
         }
     }
 
@@ -338,16 +338,19 @@ impl Driver for AioDriver {
         let missing = (nr_completions as usize).saturating_sub(self.taken.len());
         let waiter = Arc::clone(&self.waiter);
         if missing == 0 {
-            return waiter.helper.begin(&self.pool);
+            return self.pool.begin(&waiter.helper);
         }
         match (self.nr_in_kernel, self.nr_helped) {
             // Only the timeout can end this wait.
             (0, 0) => self.get(usize::from(timeout.is_some()), timeout),
             // Requests that the kernel does not accept now are submitted later.
             (in_kernel, 0) => self.get(missing.min(in_kernel), timeout),
-            (0, _) => waiter.helper.wait_as_owner(missing, &self.pool, timeout),
+            (0, _) => {
+                let list = || self.pool.list(&waiter.helper);
+                waiter.helper.wait_as_owner(missing, list, timeout);
+            }
             (_, _) => {
-                waiter.helper.begin(&self.pool);
+                self.pool.begin(&waiter.helper);
                 match self.nr_quiet {
                     0 => self.wait_for_event(timeout),
                     // The wait ends only with a completion of the kernel, so perhaps later than
@@ -390,7 +393,7 @@ impl Drop for AioDriver {
         let is_idle = (self.nr_in_kernel, nr_elsewhere, self.pending.len()) == (0, 0, 0);
         assert!(is_idle || std::thread::panicking(), "a driver is drained before it is dropped");
         if self.nr_helped > 0 {
-            self.waiter.helper.begin(&self.pool);
+            self.pool.begin(&self.waiter.helper);
             self.waiter.helper.wait_until_idle();
         }
         while self.nr_in_kernel > 0 {

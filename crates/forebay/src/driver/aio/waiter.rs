@@ -9,7 +9,7 @@ use super::context::Context;
 use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::psync::queue::Queue;
-use crate::runtime::event::Event;
+use crate::sys::event::Event;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -12,8 +12,8 @@
 
 use crate::driver::due_fd::{DueFd, NEVER};
 use crate::driver::{OwnCall, Waiter};
-use crate::runtime::clock;
-use crate::runtime::event::AnyOf;
+use crate::sys::clock;
+use crate::sys::event::AnyOf;
 use forebay_core::{BlockStatus, Completed, Completions, Tag};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,13 +9,18 @@
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
-use crate::error::OpenError;
+use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
-use crate::runtime::fork::Origin;
+use crate::keys::Keys;
+use crate::sys::fork::Origin;
 use io_uring::{Builder, IoUring};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+
+/// How long the kernel's thread of `sqpoll=on` polls before it sleeps, ms: the kernel's own
+/// default.
+const SQPOLL_IDLE_MS: u32 = 1000;
 
 /// Options of the rings, from the keys of a spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +29,26 @@ pub(super) struct RingOptions {
     pub(super) fixed_buffers: Option<u64>,
     /// The time without I/O after which the kernel's thread sleeps, ms. `None`: there is no thread.
     pub(super) sqpoll_idle_ms: Option<u32>,
+}
+
+impl RingOptions {
+    /// Takes the options of the rings.
+    pub(super) fn take(keys: &mut Keys) -> Result<RingOptions, OpenError> {
+        // A ring registers at most 1 GiB as one buffer.
+        let fixed_buffers =
+            keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
+        let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
+        let idle = keys.take_number("sqpoll_idle_ms", "a number from 1 to 600000", 1..=600_000)?;
+        if let (Some(idle), false) = (idle, sqpoll) {
+            return Err(OpenError::Spec(SpecError::BadValue {
+                key: String::from("sqpoll_idle_ms"),
+                value: idle.to_string(),
+                expected: "sqpoll=on as well".into(),
+            }));
+        }
+        let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);
+        Ok(RingOptions { fixed_buffers, sqpoll_idle_ms: sqpoll.then_some(idle_ms) })
+    }
 }
 
 /// The shared ring and its resources.
@@ -50,7 +75,7 @@ impl Base {
         }
         let ring = builder.build(1).map_err(|source| match sqpoll_idle_ms {
             Some(_) => no_sqpoll(source),
-            None => super::no_uring(source),
+            None => no_uring(source),
         })?;
         let mut base = Base { ring, arena: None, sqpoll_idle_ms, origin: Origin::here() };
         if let Some(len) = fixed_buffers {
@@ -163,4 +188,20 @@ fn locked_limit() -> String {
         0 => format!("{} KiB", limit.rlim_cur / 1024),
         _ => String::from("unknown"),
     }
+}
+
+/// Converts the kernel's error to the reason why there is no ring.
+pub(crate) fn no_uring(source: io::Error) -> OpenError {
+    let hint = match source.raw_os_error() {
+        Some(libc::EPERM) => {
+            "; /proc/sys/kernel/io_uring_disabled or a container's seccomp profile forbids it"
+        }
+        Some(libc::ENOSYS) => "; this kernel, or a container's seccomp profile, does not have it",
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        Some(libc::ENOMEM) => {
+            "; raise the limit of locked memory (ulimit -l), or lower queue_depth"
+        }
+        _ => "",
+    };
+    OpenError::NoUring { source, hint }
 }

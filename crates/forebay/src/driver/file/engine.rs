@@ -6,10 +6,12 @@
 //! permission (too many open files, for example). The next engine would then do no better, so
 //! opening fails.
 
-use super::base::{Base, RingOptions};
+use super::base::{Base, RingOptions, no_uring};
 use super::device::FileDevice;
-use super::open::{File, no_uring};
+use super::options::Options;
+use super::probe::Probed;
 use super::ranges::{self, Knowledge, Settled};
+use crate::claim::Claim;
 use crate::driver::aio::{AioDevice, no_aio};
 use crate::driver::psync::PsyncDevice;
 use crate::driver::psync::call::Target;
@@ -17,10 +19,46 @@ use crate::driver::{Device, Mode, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
+use crate::settings::Defaults;
 use forebay_core::QueueLimits;
 use io_uring::IoUring;
 use std::io;
 use std::sync::Arc;
+
+/// An open file with its known properties, before an engine is chosen.
+pub(super) struct File {
+    pub(super) file: Arc<std::fs::File>,
+    pub(super) options: Options,
+    pub(super) probed: Probed,
+    pub(super) claim: Claim,
+    /// The number of tags of a queue.
+    pub(super) depth: u32,
+    /// The maximum of threads, for an engine that makes blocking calls.
+    pub(super) nr_threads: usize,
+    /// For an engine with rings.
+    pub(super) rings: RingOptions,
+}
+
+impl File {
+    /// Returns this file opened on a device with these properties.
+    pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
+        let out_of_reach_bytes = self.probed.out_of_reach_bytes;
+        let caches_reads = !self.options.direct;
+        let facts = DiskFacts { out_of_reach_bytes, caches_reads, ..facts };
+        let block = self.probed.limits.logical_block_size;
+        let tail = (out_of_reach_bytes > 0).then(|| {
+            format!(
+                "direct=on needs whole blocks of {block} bytes: the last {out_of_reach_bytes} \
+                 bytes of the file are not part of the disk; extend the file, or omit direct=on"
+            )
+        });
+        let notices: Vec<String> = tail.into_iter().chain(self.claim.lock_notice()).collect();
+        let notice = (!notices.is_empty()).then(|| notices.join("; "));
+        let features = self.probed.features.iter().cloned().chain(features).collect();
+        let (defaults, claim) = (Defaults::default(), self.claim.clone());
+        Opened { device, facts, features, notice, defaults, claim }
+    }
+}
 
 /// The engine that a user may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

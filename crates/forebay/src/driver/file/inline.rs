@@ -23,7 +23,7 @@ use super::commands::Commands;
 use crate::driver::Mode;
 use crate::file_system;
 use crate::info::Feature;
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{IssuedRequest, Op, Tag};
 use std::fs::File;
 use std::mem::MaybeUninit;

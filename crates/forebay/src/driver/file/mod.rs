@@ -25,6 +25,7 @@ mod event;
 mod forbidden;
 mod inline;
 mod open;
+mod options;
 mod probe;
 mod ranges;
 mod restrictions;
@@ -34,4 +35,5 @@ mod tests;
 mod uring;
 mod waiter;
 
-pub(super) use open::{no_uring, open, open_aio, open_psync};
+pub(super) use base::no_uring;
+pub(super) use open::{open, open_aio, open_psync};

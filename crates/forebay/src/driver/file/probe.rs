@@ -3,17 +3,18 @@
 #![allow(unsafe_code)]
 
 use super::inline::{self, Nowait, Writes};
-use super::open::{Options, system};
+use super::options::Options;
 use super::ranges::{self, Knowledge};
 use super::sysfs::Queue;
 use crate::error::OpenError;
 use crate::info::Feature;
 use forebay_core::QueueLimits;
 use std::fs::File;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The maximum of segments of one request: its vectors fit in 2 KiB per tag.
 const MAX_SEGMENTS: u32 = 128;
@@ -223,6 +224,12 @@ fn capacity(
     }
     limits.capacity_bytes = (!growing).then_some(whole);
     Ok(if growing { 0 } else { out_of_reach })
+}
+
+/// Returns the error of a failed system call on a path.
+fn system(path: &Path, call: &'static str) -> OpenError {
+    let path: PathBuf = path.to_owned();
+    OpenError::System { path, call, source: io::Error::last_os_error() }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod sqpoll;
 
 use crate::driver::testing::{DEPTH, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::Bio;
 use std::time::Duration;
 

@@ -1,12 +1,15 @@
 //! The device that a spec's target names: a preset, or the machine of a model file.
 
-use super::open::NAMES;
 use crate::error::{OpenError, SpecError};
 use crate::spec::Spec;
 use forebay_model::machines;
 use forebay_model::{ConfiguredMachine, ModelFile};
 use std::io::ErrorKind;
 use std::path::PathBuf;
+
+/// The valid targets.
+pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata, or a model file, \
+                                which is a path with a / or the ending .model";
 
 /// Returns the device with its constants and its size. `hdd` names a preset, `./hdd` and `my.model`
 /// name files.

@@ -19,10 +19,6 @@ use forebay_model::{ConfiguredMachine, Machine, ModelFile, Random};
 use std::io;
 use std::sync::Arc;
 
-/// The valid targets.
-pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata, or a model file, \
-                                which is a path with a / or the ending .model";
-
 /// The reason for one hardware context if a flush needs an idle device: each context holds only its
 /// own requests meanwhile.
 const ONE_HW_QUEUE: &str = "1, because the device accepts a flush only while it is idle";

@@ -7,7 +7,7 @@
 //! comes to take it.
 
 use crate::driver::timer::Timer;
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{BlockStatus, Completions, Tag};
 use forebay_model::{Command, Machine, Random};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,12 +1,12 @@
 //! Tests of modelled devices: order, time, several queues, and terabytes.
 
-use super::open::NAMES;
+use super::device::NAMES;
 use super::state::State;
 use crate::Disk;
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
 use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Bio, Driver, Issue, Op, Tag};
 use forebay_model::{Command, Random, machines};
 use std::sync::Arc;

@@ -14,12 +14,12 @@
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
+use super::query::StatusQuery;
 use super::recv_limit::RecvLimit;
-use super::status::Asked;
 use super::stream::Stream;
 use crate::driver::deadline::Deadline;
 use crate::driver::vectors::{Vector, Vectors};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{BlockStatus, Completions, Segment, Tag};
 use forebay_nbd::client::{Command, Event, Negotiated, Request, Transmission};
 use forebay_nbd::wire::Head;
@@ -54,9 +54,9 @@ pub(super) struct Link {
     early: Vec<(Tag, Result<u64, BlockStatus>)>,
     nr_in_flight: usize,
     /// The block-status query.
-    pub(super) asked: Asked,
+    pub(super) query: StatusQuery,
     /// The mark of that query in [`Outgoing`].
-    asked_mark: u64,
+    query_mark: u64,
     failure: Failure,
     is_lost: bool,
     /// The time limit of blocking receives.
@@ -112,8 +112,8 @@ impl Link {
             done: Vec::with_capacity(nr),
             early: Vec::with_capacity(nr),
             nr_in_flight: 0,
-            asked: Asked::default(),
-            asked_mark: 0,
+            query: StatusQuery::default(),
+            query_mark: 0,
             failure,
             is_lost: false,
             recv_limit: RecvLimit::default(),
@@ -165,10 +165,10 @@ impl Link {
 
     /// Queues a block-status query, beside the requests of tags.
     pub(super) fn begin_asking(&mut self, offset: u64, len: u64) {
-        self.asked.begin();
+        self.query.begin();
         let request = Request { command: Command::BlockStatus, offset, len };
         self.put_head(self.places.len(), request);
-        self.asked_mark = self.out.mark();
+        self.query_mark = self.out.mark();
     }
 
     fn put_head(&mut self, slot: usize, request: Request) {
@@ -323,7 +323,7 @@ impl Link {
                         unsafe { part.addr().cast::<u8>().write_bytes(0, part.len()) };
                     }
                 }
-                Event::Extent { len, state, .. } => self.asked.extent(len, state),
+                Event::Extent { len, state, .. } => self.query.extent(len, state),
                 Event::Done { slot, result } => {
                     self.ended(slot, result.map_err(BlockStatus::from));
                 }
@@ -352,8 +352,8 @@ impl Link {
     fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
         let Some(place) = self.places.get_mut(slot) else {
             // The header must not be reused while it is still to be sent.
-            return match self.out.has_sent(self.asked_mark) {
-                true => self.asked.end(result),
+            return match self.out.has_sent(self.query_mark) {
+                true => self.query.end(result),
                 false => self.lose("the server breaks the protocol: an answer before its question"),
             };
         };
@@ -383,7 +383,7 @@ impl Link {
         for (tag, _) in self.early.drain(..) {
             self.done.push((tag, Err(BlockStatus::Offline)));
         }
-        self.asked.end(Err(BlockStatus::Offline));
+        self.query.end(Err(BlockStatus::Offline));
     }
 
     /// Returns the completed requests.

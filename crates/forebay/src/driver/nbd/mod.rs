@@ -18,6 +18,7 @@ mod incoming;
 mod link;
 mod open;
 mod outgoing;
+mod query;
 mod queue;
 mod recv_limit;
 mod socket;

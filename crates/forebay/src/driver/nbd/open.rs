@@ -16,8 +16,8 @@ use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::QueueLimits;
 use forebay_nbd::client::Negotiated;
-use forebay_nbd::export::BlockSizes;
 use forebay_nbd::uri::{Address, Uri};
+use forebay_nbd::wire::BlockSizes;
 use std::sync::Arc;
 
 /// The maximum payload of a server that reports none, bytes.

@@ -8,8 +8,8 @@ use super::link::{Blocked, Link};
 use super::socket::Socket;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
-use crate::runtime::event::{AnyOf, Event};
-use crate::runtime::fork::Origin;
+use crate::sys::event::{AnyOf, Event};
+use crate::sys::fork::Origin;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap};
 use forebay_nbd::client::{Command, Request};
 use std::io;
@@ -87,7 +87,7 @@ impl Shared {
         if is_news && (for_room || is_lost) || role != Role::Reaper && link.has_done() {
             self.event.signal();
         }
-        if role != Role::StatusQuery && link.asked.has_answer() {
+        if role != Role::StatusQuery && link.query.has_answer() {
             self.answered.signal();
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::driver::deadline::Deadline;
 use crate::driver::vectors::{self, Vector};
-use crate::runtime::event;
+use crate::sys::event;
 use forebay_nbd::uri::Address;
 use std::io;
 use std::mem::MaybeUninit;

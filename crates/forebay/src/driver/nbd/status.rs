@@ -16,52 +16,9 @@ use std::sync::PoisonError;
 /// The maximum length of one query, bytes. Servers accept it.
 const LEN_MAX: u64 = 1 << 30;
 
-/// A query, and its reply so far.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    is_open: bool,
-    /// Lengths in bytes, and `STATE_*` flags. The list is limited; a further query asks for the
-    /// rest.
-    extents: Vec<(u64, u32)>,
-    result: Option<Result<(), BlockStatus>>,
-}
-
-/// The maximum of extents kept from one reply.
-const NR_EXTENTS_MAX: usize = 4096;
-
 /// The maximum of queries in one call. A server that reports little in each reply would otherwise
 /// keep it busy forever. Extents not reported count as data.
 const NR_QUESTIONS_MAX: u32 = 1000;
-
-impl Asked {
-    pub(super) fn begin(&mut self) {
-        self.is_open = true;
-        self.extents.clear();
-        self.result = None;
-    }
-
-    pub(super) fn extent(&mut self, len: u64, state: u32) {
-        if self.extents.len() < NR_EXTENTS_MAX {
-            self.extents.push((len, state));
-        }
-    }
-
-    pub(super) fn end(&mut self, result: Result<(), BlockStatus>) {
-        if std::mem::take(&mut self.is_open) {
-            self.result = Some(result);
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn result(&self) -> Option<Result<(), BlockStatus>> {
-        self.result
-    }
-
-    /// Returns whether a reply has arrived that was not taken yet.
-    pub(super) fn has_answer(&self) -> bool {
-        self.result.is_some()
-    }
-}
 
 /// Queries until the whole range is known. Lengths are multiples of `unit`.
 pub(super) fn ask(
@@ -110,7 +67,7 @@ fn ask_once(
     shared: &Shared,
     start: u64,
     len: u64,
-    told: &mut dyn FnMut(u64, u32),
+    found: &mut dyn FnMut(u64, u32),
 ) -> Result<(), BlockStatus> {
     let mut link = shared.lock();
     if link.is_lost() {
@@ -124,11 +81,11 @@ fn ask_once(
         // Other threads may wait for replies that this thread received, or for data it could not
         // send.
         shared.wake_others(&link, Role::StatusQuery);
-        if let Some(result) = link.asked.result.take() {
-            for &(len, state) in &link.asked.extents {
+        if let Some(result) = link.query.take_result() {
+            for &(len, state) in link.query.extents() {
                 let len = len.min(left);
                 left -= len;
-                told(len, state);
+                found(len, state);
             }
             return result;
         }

@@ -183,7 +183,7 @@ fn an_answer_that_comes_before_its_question_ends_the_connection() {
     let cookie = RequestHeader::parse_compact(&question).expect("a good one").cookie;
     server.write_all(&answer(cookie)).expect("room for it");
     link.receive(true);
-    assert_eq!(link.asked.result(), Some(Err(BlockStatus::Invalid)));
+    assert_eq!(link.query.result(), Some(Err(BlockStatus::Invalid)));
     assert_eq!(failure.get(), None);
     // The same, while a write that the server does not read precedes the query.
     let buf = Buf::new(8 << 20);
@@ -196,7 +196,7 @@ fn an_answer_that_comes_before_its_question_ends_the_connection() {
     assert!(link.holds_back());
     server.write_all(&answer(cookie)).expect("room for it");
     link.receive(true);
-    assert_eq!(link.asked.result(), Some(Err(BlockStatus::Offline)));
+    assert_eq!(link.query.result(), Some(Err(BlockStatus::Offline)));
     let why = failure.get().expect("a reason");
     assert_eq!(why, "the server breaks the protocol: an answer before its question");
 }

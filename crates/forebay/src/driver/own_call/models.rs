@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Made, OwnCalls};
-use crate::runtime::primitive::{Arc, UnsafeCell, check, thread};
+use crate::sys::primitive::{Arc, UnsafeCell, check, thread};
 use forebay_core::Tag;
 
 /// Results, and the memory of two reads.

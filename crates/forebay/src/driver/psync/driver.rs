@@ -111,7 +111,7 @@ impl Driver for PsyncDriver {
     }
 
     fn commit_rqs(&mut self) {
-        self.queue.begin(&self.pool);
+        self.pool.begin(&self.queue);
     }
 
     fn reap(&mut self, done: &mut Completions, how: Reap) {
@@ -136,7 +136,8 @@ impl Driver for PsyncDriver {
     }
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.queue.wait_as_owner(nr_completions as usize, &self.pool, timeout);
+        let list = || self.pool.list(&self.queue);
+        self.queue.wait_as_owner(nr_completions as usize, list, timeout);
     }
 
     fn withdraw(&mut self) {
@@ -168,7 +169,7 @@ impl Drop for PsyncDriver {
             "a driver is drained before it is dropped"
         );
         if self.nr_in_flight > 0 {
-            self.queue.begin(&self.pool);
+            self.pool.begin(&self.queue);
             self.queue.wait_until_idle();
         }
     }

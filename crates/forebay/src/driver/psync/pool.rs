@@ -44,8 +44,15 @@ impl Pool {
         Pool(Arc::new(Threads { state: Mutex::default(), work: Condvar::new(), nr_max }))
     }
 
-    /// Adds a queue with calls to the list.
-    pub(super) fn list(&self, queue: &Arc<Queue>) {
+    /// Makes the threads begin the calls of a queue.
+    pub(in crate::driver) fn begin(&self, queue: &Arc<Queue>) {
+        if queue.mark_listed() {
+            self.list(queue);
+        }
+    }
+
+    /// Adds a queue with calls, which is marked as listed, to the list.
+    pub(in crate::driver) fn list(&self, queue: &Arc<Queue>) {
         Threads::list(&self.0, queue);
     }
 

@@ -9,11 +9,10 @@
 //! queue and checks it again. Calls that threads make themselves ([`OwnCalls`]) are not here.
 
 use super::call::{Call, Target};
-use super::pool::Pool;
 use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::vectors::Vectors;
-use crate::runtime::event::Event;
+use crate::sys::event::Event;
 use forebay_core::{BlockStatus, Tag};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -67,7 +66,7 @@ impl State {
     }
 
     /// Returns whether the caller must put the queue on the pool's list. If so, marks it as listed.
-    fn list(&mut self) -> bool {
+    fn mark_listed(&mut self) -> bool {
         !self.calls.is_empty() && !std::mem::replace(&mut self.is_listed, true)
     }
 
@@ -116,18 +115,15 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call. The caller must then call [`Queue::begin`] or wait.
+    /// Adds a call. The caller must then call `Pool::begin` or wait.
     #[inline]
     pub(in crate::driver) fn push(&self, call: Call) {
         self.lock().calls.push_back(call);
     }
 
-    /// Makes the pool begin the calls.
-    pub(in crate::driver) fn begin(self: &Arc<Queue>, pool: &Pool) {
-        let is_due = self.lock().list();
-        if is_due {
-            pool.list(self);
-        }
+    /// Returns whether the caller must put the queue on the pool's list. If so, marks it as listed.
+    pub(super) fn mark_listed(&self) -> bool {
+        self.lock().mark_listed()
     }
 
     /// Returns a finished call of a pool thread and takes the oldest pending one. Also
@@ -140,7 +136,7 @@ impl Queue {
         }
         let wake = ran.is_some_and(|ran| self.finish(&mut state, ran));
         let call = state.begin();
-        let more = state.list();
+        let more = state.mark_listed();
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -153,7 +149,7 @@ impl Queue {
     pub(super) fn put(&self, ran: Ran) -> bool {
         let mut state = self.lock();
         let wake = self.finish(&mut state, ran);
-        let more = state.list();
+        let more = state.mark_listed();
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -192,11 +188,12 @@ impl Queue {
 
     /// Waits until `nr` calls are finished or `timeout` has passed, on the thread that also pushes
     /// and reaps. Without a timeout, makes the call itself if it is the only one. With a timeout it
-    /// does not, because a call may last for longer (H5 of the core).
+    /// does not, because a call may last for longer (H5 of the core). `list` puts the queue on the
+    /// pool's list.
     pub(in crate::driver) fn wait_as_owner(
-        self: &Arc<Queue>,
+        &self,
         nr: usize,
-        pool: &Pool,
+        list: impl FnOnce(),
         timeout: Option<Duration>,
     ) {
         let until = end_of(timeout);
@@ -213,9 +210,9 @@ impl Queue {
             let ran = self.run(call);
             return self.lock().put_done(ran);
         }
-        if state.list() {
+        if state.mark_listed() {
             drop(state);
-            pool.list(self);
+            list();
             state = self.lock();
         }
         drop(self.sleep(state, nr, until));

@@ -15,9 +15,9 @@ use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_targe
 use crate::error::OpenError;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
-use crate::runtime::clock;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
+use crate::sys::clock;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag};
 use std::collections::VecDeque;
 use std::io;

@@ -3,7 +3,7 @@
 use crate::driver::memory::{NR_LOCKS, REGION};
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Bio, Driver, Op};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use super::wait::{LONG, scratch};
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, Numbers, data, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Bio, BlockStatus, Driver, Op, Tag};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use crate::buf::Buf;
 use crate::driver::testing::{data, is_readable, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Completed, Driver, Op};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use crate::buf::Buf;
 use crate::driver::nbd_server::{NbdServer, export};
 use crate::driver::testing::{DEPTH, data, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Bio, Driver, Op};
 use std::io::{Read, Write};
 use std::time::Duration;

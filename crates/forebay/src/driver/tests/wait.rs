@@ -7,7 +7,7 @@ use crate::driver::testing::{
     DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap,
 };
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{Bio, BlockStatus, Op};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,9 +3,9 @@
 //!
 //! No test polls the real descriptors in a model, so they are never signalled.
 
-use crate::runtime::clock::model_time;
-use crate::runtime::event;
-use crate::runtime::primitive::{Mutex, lock};
+use crate::sys::clock::model_time;
+use crate::sys::event;
+use crate::sys::primitive::{Mutex, lock};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -4,10 +4,8 @@
 //! The token of the context is a lock here, and the loop sleeps while no descriptor is readable.
 
 use super::Alarm;
-use crate::runtime::clock::{self, model_time::ModelTime};
-use crate::runtime::primitive::{
-    Arc, AtomicBool, Mutex, Ordering, check, check_within, lock, thread,
-};
+use crate::sys::clock::{self, model_time::ModelTime};
+use crate::sys::primitive::{Arc, AtomicBool, Mutex, Ordering, check, check_within, lock, thread};
 use std::time::Duration;
 
 /// The largest number of consecutive turns without work: one for a descriptor whose work another

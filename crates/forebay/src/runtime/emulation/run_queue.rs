@@ -22,7 +22,7 @@
 //! context.
 
 use crate::driver::DriverQueue;
-use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock};
+use crate::sys::primitive::{Condvar, Mutex, Ordering, lock};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Reap, Tag};
 use std::sync::Arc;
 // For counters that carry no synchronization: models need not see them.

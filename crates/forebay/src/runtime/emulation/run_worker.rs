@@ -3,8 +3,8 @@
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::run_queue::RunWork;
 use crate::runtime::hctx::{Hctx, SHARED};
-use crate::runtime::primitive::thread;
 use crate::runtime::spare::reserve_spare;
+use crate::sys::primitive::thread;
 use std::io;
 use std::sync::Arc;
 

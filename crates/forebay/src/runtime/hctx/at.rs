@@ -4,9 +4,9 @@
 //! supplies the steps that every thread makes in the same way.
 
 use super::{Hctx, Token, now_ns, run_disks};
-use crate::runtime::clock;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::tag_pool::{self, Woken};
+use crate::sys::clock;
+use crate::tag_pool::{self, Woken};
 use forebay_core::wait::{self, Context, Owner, RESOURCE_DELAY, Sleeper, WaitCell};
 use forebay_core::{Commit, RunState, Turned};
 use std::sync::Arc;

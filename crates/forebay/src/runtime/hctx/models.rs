@@ -1,14 +1,15 @@
 //! Models of the token: two threads send through one hardware context.
 
 use crate::runtime::gates::Hold;
+#[cfg(not(blk_shuttle))]
+use crate::runtime::hctx::Hctx;
 use crate::runtime::hctx::{At, SHARED, now_ns};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
-#[cfg(not(blk_shuttle))]
-use crate::runtime::{clock, hctx::Hctx};
+use crate::sys::clock;
+use crate::sys::primitive::{check, check_within, thread};
 use forebay_core::wait;
 #[cfg(not(blk_shuttle))]
 use forebay_core::wait::RESOURCE_DELAY;

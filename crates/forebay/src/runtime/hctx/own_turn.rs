@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use super::{DRAINED, Hctx, Inner, STUCK, Token};
-use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
+use crate::sys::primitive::Ordering;
 use forebay_core::wait::{self, Turning};
 use forebay_core::{Commit, Gates, RunState, SoftwareQueue, Turned};
 use std::ptr::NonNull;

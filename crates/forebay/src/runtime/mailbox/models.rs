@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::{Delivered, Mailbox};
-use crate::runtime::primitive::{UnsafeCell, check, check_within, thread};
+use crate::sys::primitive::{UnsafeCell, check, check_within, thread};
 use forebay_core::QueuedBio;
 use forebay_core::wait::WaitState;
 use std::iter::once;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::BioStack;
-use crate::runtime::primitive::{Arc, UnsafeCell, check, check_within, thread};
+use crate::sys::primitive::{Arc, UnsafeCell, check, check_within, thread};
 use forebay_core::QueuedBio;
 
 /// A stack, and a cell for each of two pushers. Each pusher writes its cell before it pushes.

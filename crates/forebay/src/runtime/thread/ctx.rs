@@ -1,9 +1,9 @@
 //! Per-thread state of a disk: the software queue and the hardware context that it maps to.
 
-use crate::runtime::blocking::Blocking;
 use crate::runtime::hctx::{At, Hctx, Token, now_ns};
 use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
+use crate::runtime::thread::Blocking;
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{

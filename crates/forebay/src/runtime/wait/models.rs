@@ -3,9 +3,9 @@
 //! A failure shows as a deadlock, or as a thread that never ends.
 
 use crate::runtime::hctx::SHARED;
-use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
+use crate::sys::primitive::{check, check_within, thread};
 use std::sync::Arc;
 
 /// Runs `nr_threads` threads of `nr_reads` blocking reads each, and the device's own thread if it

@@ -4,8 +4,8 @@
 //! follower that would lead next.
 
 use crate::runtime::hctx::SHARED;
-use crate::runtime::primitive::{check_within, thread};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
+use crate::sys::primitive::{check_within, thread};
 use std::sync::Arc;
 
 /// One tag, a device with its own thread, and waits that begin the requests left to them.

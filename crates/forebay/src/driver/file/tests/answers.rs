@@ -14,7 +14,7 @@ use crate::driver::file::waiter::UringWaiter;
 use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
 use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, Waiter};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{
     Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag,
 };

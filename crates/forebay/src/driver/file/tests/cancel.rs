@@ -9,7 +9,7 @@ use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
 use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
 use crate::driver::{Mode, Waiter};
-use crate::runtime::clock;
+use crate::sys::clock;
 use forebay_core::{BlockStatus, Completed, Driver, Op, QueueLimits, Tag};
 use io_uring::IoUring;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Tests of registered memory: `fixed_buffers=`.
 
-use crate::buf::{BUF_ALIGN, Buf};
 use crate::driver::Mode;
 use crate::driver::testing::{DEPTH, device};
+use crate::{BUF_ALIGN, Buf};
 use crate::{BioQueue, Disk, Io, OpenError};
 use std::path::PathBuf;
 

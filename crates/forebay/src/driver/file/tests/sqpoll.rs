@@ -3,7 +3,7 @@
 use super::{LONG, scratch};
 use crate::driver::testing::{DEPTH, data, issue, reap};
 use crate::driver::{DriverQueue, Mode};
-use crate::runtime::clock;
+use crate::sys::clock;
 use crate::{Disk, Io};
 use forebay_core::{Bio, Op};
 use std::thread;

@@ -4,9 +4,9 @@
 use super::RunWork;
 use crate::runtime::emulation::Emulator;
 use crate::runtime::gates::Hold;
-use crate::runtime::primitive::{AtomicU64, check, check_within, thread};
 use crate::runtime::shared::Shared;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
+use crate::sys::primitive::{AtomicU64, check, check_within, thread};
 use forebay_core::Gate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -4,11 +4,11 @@
 
 use crate::runtime::gates::Hold;
 use crate::runtime::hctx::SHARED;
-use crate::runtime::primitive::{AtomicBool, Ordering, check_within, thread};
 use crate::runtime::shared::Shared;
-use crate::runtime::tag_pool::{PoolDisk, TagPool, Woken};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
 use crate::runtime::wait::models::read_from;
+use crate::sys::primitive::{AtomicBool, Ordering, check_within, thread};
+use crate::tag_pool::{PoolDisk, TagPool, Woken};
 use forebay_core::{Gate, Tag, WaitId, WakePolicy};
 use std::sync::{Arc, Weak};
 
@@ -124,7 +124,7 @@ impl Hand {
     /// Puts the tag, and returns the disks that this wakes.
     fn put(self) -> Woken {
         let mut woken = Woken::new();
-        // Same order as `share_tags` in `hctx/pool.rs`.
+        // Same order as `share_tags` in `hctx/tags.rs`.
         self.is_putting.store(true, Ordering::Relaxed);
         self.pool.set.put(self.tag);
         self.pool.put(self.id, 1, 0, &mut woken);
@@ -277,7 +277,7 @@ fn a_wake_up_is_passed_on_to_a_disk_that_joins_the_line() {
 #[cfg(not(any(blk_loom, miri)))]
 mod many {
     use super::{AT_ONCE, By, How, POLICIES, WakePolicy, read_from, resized, shared_tags};
-    use crate::runtime::primitive::check;
+    use crate::sys::primitive::check;
 
     /// Three threads per tag. Ten took three times as long, because each thread that is woken in
     /// vain asks again. The models in the core have seven.

@@ -1,7 +1,7 @@
 //! Payloads that stop halfway: the share of other clients, and the time limit.
 
-use super::super::driven::{Driven, is_answered, send};
 use crate::config::Limits;
+use crate::worker::driven::{Driven, is_answered, send};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 

@@ -8,11 +8,11 @@
 //! CACHE is a hint. It ends early, with success, when its client leaves or the server ends; on a
 //! disk where a read fills no cache it ends at once.
 
-use super::Worker;
-use super::conn::Conn;
-use super::disks::{Begun, Disks, Flight};
-use super::slots::{Key, MARK_SHIFT};
+use super::{Begun, Disks, Flight};
 use crate::pool::class;
+use crate::worker::Worker;
+use crate::worker::conn::Conn;
+use crate::worker::slots::{Key, MARK_SHIFT};
 use forebay::{Buf, Io, Refusal};
 use std::collections::VecDeque;
 
@@ -76,7 +76,7 @@ impl Disks {
 impl Worker {
     /// Submits the next pieces of CACHE requests to the disks. Called at the end of a round.
     #[inline]
-    pub(super) fn read_ahead(&mut self) {
+    pub(in crate::worker) fn read_ahead(&mut self) {
         for export in 0..self.disks.caching.len() {
             if !self.disks.caching[export].waiting.is_empty() {
                 self.read_ahead_on(export);

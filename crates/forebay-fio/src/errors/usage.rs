@@ -122,7 +122,7 @@ impl Display for InJobFile<'_> {
 }
 
 /// A text of any length, of which only the beginning is printed.
-pub(super) struct Short<'a>(pub(super) &'a str);
+pub(crate) struct Short<'a>(pub(crate) &'a str);
 
 impl Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,14 +10,14 @@ use forebay_fio::generator::{Direction, Mix, Op};
 use forebay_fio::job::Job;
 use forebay_fio::pace::Pacer;
 
-use super::tally::{Sync, Tally};
+use super::{Sync, Tally};
 
 /// The longest sleep between two checks of whether the job is over.
 const NAP: Duration = Duration::from_millis(50);
 
 /// State of a job's work between I/Os.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(in crate::bench) struct Pauses {
     /// For each kind of sync, the number of writes between two syncs, or 0 for none. If two are
     /// due, the first one is made.
     sync_every: [(u32, Sync); 2],
@@ -29,7 +29,7 @@ pub(super) struct Pauses {
 impl Pauses {
     /// Returns the state for a pass that begins at `now_ns`; `None` if the job has none of these
     /// options.
-    pub(super) fn new(job: &Job, stream: u64, now_ns: u64) -> Option<Box<Self>> {
+    pub(in crate::bench) fn new(job: &Job, stream: u64, now_ns: u64) -> Option<Box<Self>> {
         let mut pacer = job.pace.pacer(job.randseed, stream);
         if let Some(pacer) = &mut pacer {
             pacer.restart(now_ns);
@@ -66,7 +66,7 @@ impl Pauses {
 impl Tally<'_> {
     /// Records the submission of an I/O, if the job has an option that depends on it.
     #[inline]
-    pub(super) fn submitted(&mut self, op: Op) {
+    pub(in crate::bench) fn submitted(&mut self, op: Op) {
         if let Some(pauses) = &mut self.pauses {
             self.is_pause_due = pauses.submitted(op, self.now_ns);
         }
@@ -74,7 +74,7 @@ impl Tally<'_> {
 
     /// Returns the direction of the next I/O if the mix selects `wanted`. With rates, it is the
     /// direction that is behind.
-    pub(super) fn choose(&self, wanted: Direction) -> Direction {
+    pub(in crate::bench) fn choose(&self, wanted: Direction) -> Direction {
         let other = match (self.job.rw.mix, wanted) {
             (Mix::ReadWrite, _) if matches!(self.job.rwmixread, 0 | 100) => return wanted,
             (Mix::ReadWrite, Direction::Read) => Direction::Write,
@@ -88,7 +88,7 @@ impl Tally<'_> {
     /// Does the work that is due before an I/O in the direction `next`. `quiesce` completes the
     /// `in_flight` I/Os.
     #[cold]
-    pub(super) fn pause(
+    pub(in crate::bench) fn pause(
         &mut self,
         next: Direction,
         in_flight: u32,
@@ -126,7 +126,7 @@ impl Tally<'_> {
     }
 
     /// Sleeps until this time, or until the job is over.
-    pub(super) fn sleep_until(&mut self, until_ns: u64) {
+    pub(in crate::bench) fn sleep_until(&mut self, until_ns: u64) {
         while self.read_clock() < until_ns && !self.is_over() {
             let left = until_ns.min(self.event_ns()).saturating_sub(self.now_ns);
             std::thread::sleep(Duration::from_nanos(left).min(NAP));

@@ -77,7 +77,7 @@ pub(crate) struct TimerFd(File);
 
 /// Returns the time of the clock of [`TimerFd`], in nanoseconds.
 ///
-/// The layer's own clock ([`clock`](crate::runtime::clock)) may run at a slightly other rate, or
+/// The layer's own clock ([`clock`](crate::sys::clock)) may run at a slightly other rate, or
 /// stand still for a while after it was found to be ahead. So only this clock shows whether a timer
 /// may have expired.
 pub(crate) fn timer_now_ns() -> u64 {

@@ -1,8 +1,8 @@
 //! Number and class of CACHE pieces, and their priority.
 
-use super::super::driven::{Driven, REPLY_LEN, is_answered, send};
 use super::*;
 use crate::config::Limits;
+use crate::worker::driven::{Driven, REPLY_LEN, is_answered, send};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
@@ -27,7 +27,7 @@ fn pieces_are_background_reads() {
         let shown = format!("{io:?}");
         shown[shown.find("flags").expect("they are shown")..].split(',').next().map(str::to_owned)
     };
-    let mut slots = super::super::slots::Slots::new();
+    let mut slots = crate::worker::slots::Slots::new();
     let piece = piece(Buf::new(4096), 4096, 0, slots.insert(()));
     let read = || Io::read(Buf::new(4096), 0);
     assert_eq!(flags(&piece), flags(&read().background()));

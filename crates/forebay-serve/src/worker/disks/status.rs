@@ -4,12 +4,12 @@
 //! it punches a hole, and a disk may be on an NBD server. So each export has a thread for queries,
 //! and no worker waits for it. The answer arrives in the worker's inbox.
 
-use super::Worker;
-use super::conn::Conn;
-use super::disks::Begun;
-use super::inbox::{Answer, Inbox};
-use super::slots::Key;
+use super::Begun;
 use crate::export::Export;
+use crate::worker::Worker;
+use crate::worker::conn::Conn;
+use crate::worker::inbox::{Answer, Inbox};
+use crate::worker::slots::Key;
 use forebay::{Extent, ExtentKind};
 use forebay_nbd::server::{Command, NbdError, Request};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
@@ -99,7 +99,7 @@ fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<
 
 impl Worker {
     /// Sends the answers that have arrived.
-    pub(super) fn take_answers(&mut self) {
+    pub(in crate::worker) fn take_answers(&mut self) {
         for Answer { conn: key, rq, extents } in self.inbox.take_answers() {
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.nr_questions -= 1;

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use super::{BYTES_MAX, INCLUDES_MAX, LINE_BYTES_MAX};
-use crate::options::UsageError;
+use super::UsageError;
 
 /// An error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -63,8 +62,11 @@ pub enum Problem {
     #[error("{0} includes itself: remove this line")]
     Cycle(String),
     /// Too many includes.
-    #[error("more than {INCLUDES_MAX} includes")]
-    TooManyIncludes,
+    #[error("more than {max} includes")]
+    TooManyIncludes {
+        /// The limit.
+        max: usize,
+    },
     /// A file that cannot be read.
     #[error("cannot read the file: {0}")]
     Read(String),
@@ -72,11 +74,17 @@ pub enum Problem {
     #[error("not valid UTF-8")]
     NotUtf8,
     /// A line that is too long, with or without its variables expanded.
-    #[error("line longer than {LINE_BYTES_MAX} bytes")]
-    LongLine,
+    #[error("line longer than {max_bytes} bytes")]
+    LongLine {
+        /// The limit.
+        max_bytes: usize,
+    },
     /// Job files that are too large.
-    #[error("job files larger than {} MiB in total", BYTES_MAX >> 20)]
-    TooLarge,
+    #[error("job files larger than {} MiB in total", .max_bytes >> 20)]
+    TooLarge {
+        /// The limit.
+        max_bytes: usize,
+    },
     /// An option that the program does not support, and why ([`FilePlace::refuse`]).
     ///
     /// [`FilePlace::refuse`]: crate::origin::FilePlace::refuse

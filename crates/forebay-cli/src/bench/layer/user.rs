@@ -5,8 +5,8 @@ use forebay_fio::stats::Usage;
 use forebay_fio::stats::moments::Moments;
 use serde_json::{Map, Value};
 
-use super::layer::time;
-use super::outcome::Outcome;
+use super::time;
+use crate::bench::outcome::Outcome;
 
 /// A clone that used a disk, or a group of clones.
 #[derive(Debug)]

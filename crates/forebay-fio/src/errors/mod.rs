@@ -1,11 +1,15 @@
 //! Errors of a command line and its job files, collected so that one run reports all of them.
 
+mod job_file;
+mod usage;
+
 use std::fmt::{self, Display};
 
 use thiserror::Error;
 
-use crate::jobfile::JobFileError;
-use crate::options::UsageError;
+pub use self::job_file::{JobFileError, Place, Problem};
+pub(crate) use self::usage::Short;
+pub use self::usage::UsageError;
 
 /// How many errors are reported. Reading stops there, which bounds the time and the memory that a
 /// hostile file can cost.

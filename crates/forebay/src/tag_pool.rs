@@ -16,8 +16,8 @@
 //! submission, a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
 //! [`TagPool::lost_wake_up`] reports a wait that such a retry has ended.
 
-use crate::runtime::fork::Origin;
-use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
+use crate::sys::fork::Origin;
+use crate::sys::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder};
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::{Cell, RefCell};

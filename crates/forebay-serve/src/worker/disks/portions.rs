@@ -6,15 +6,15 @@
 //! begins only when nothing but CACHE is in flight on its connection. Replies to CACHE wait for its
 //! end.
 
-use super::completions::is_one_chunk;
-use super::conn::Conn;
-use super::disks::{Begun, Disks, Flight};
-use super::slots::{Key, MARK_SHIFT};
+use super::{Begun, Disks, Flight};
 use crate::pool::PIECE_MAX;
+use crate::worker::conn::Conn;
+use crate::worker::slots::{Key, MARK_SHIFT};
 use forebay::{Buf, Io, Refusal};
+use forebay_nbd::server::{Command, Request};
 
 /// Most pieces of a large read in flight.
-const WAVE: usize = 4;
+const NR_PIECES_MAX: usize = 4;
 
 /// Progress of a read of several pieces.
 #[derive(Debug, Default)]
@@ -24,18 +24,18 @@ pub(crate) struct Portion {
     /// Bytes that were submitted to the disk: `sent`, and those of the pieces in flight.
     pub(crate) asked: u64,
     /// Lengths of the pieces of this portion, bytes.
-    pub(crate) lens: [usize; WAVE],
+    pub(crate) lens: [usize; NR_PIECES_MAX],
     /// Completed pieces, in the order of their offsets.
-    pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
+    pub(crate) pieces: [Option<(Buf, usize)>; NR_PIECES_MAX],
 }
 
 impl Disks {
     /// Returns whether all pieces of a large read fit into one portion now.
     pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
         let len = flight.rq.len;
-        len <= (WAVE * PIECE_MAX) as u64
+        len <= (NR_PIECES_MAX * PIECE_MAX) as u64
             && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
-            && self.has_boxes(flight.export, WAVE)
+            && self.has_boxes(flight.export, NR_PIECES_MAX)
     }
 
     /// Submits the next pieces of a large read. The last portion must be over.
@@ -44,7 +44,7 @@ impl Disks {
         let (export, rq) = (flight.export, flight.rq);
         let mut at = flight.portion.as_ref().map_or(0, |portion| portion.asked);
         let mut nr = 0;
-        while nr < WAVE && at < rq.len {
+        while nr < NR_PIECES_MAX && at < rq.len {
             let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
             let Some(buf) = self.pool.take(left, &mut conn.held) else { break };
             let len = left.min(buf.len());
@@ -72,7 +72,7 @@ impl Disks {
 
     /// Handles a complete portion: queues its pieces for the client, in order, and submits the next
     /// portion. Returns whether the request is over.
-    pub(super) fn end_portion(&mut self, conn: &mut Conn, key: Key) -> bool {
+    pub(in crate::worker) fn end_portion(&mut self, conn: &mut Conn, key: Key) -> bool {
         let flight = self.flights.get_mut(key).expect("checked by the caller");
         let keeps_data = self.exports[flight.export].keeps_data;
         let transmission = conn.phase.transmission();
@@ -113,9 +113,14 @@ impl Disks {
     }
 
     /// Returns the pieces of a read whose client is gone to the pool.
-    pub(super) fn drop_pieces(&mut self, portion: Option<Box<Portion>>) {
+    pub(in crate::worker) fn drop_pieces(&mut self, portion: Option<Box<Portion>>) {
         for (buf, _) in portion.into_iter().flat_map(|portion| portion.pieces).flatten() {
             self.pool.give_gone(buf);
         }
     }
+}
+
+/// Returns whether the data of a read must be in one chunk, even if it is read in pieces.
+pub(in crate::worker) fn is_one_chunk(rq: &Request) -> bool {
+    rq.command == Ok(Command::Read { df: true })
 }

@@ -1,16 +1,22 @@
 //! Disk side of a worker: turns requests of clients into bios.
 //!
 //! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one is split into pieces, so that
-//! its memory is bounded: a write is submitted piece by piece as its payload arrives, a read in
-//! portions of a few pieces (`portions.rs`). The layer merges the pieces again.
+//! its memory is bounded: a write is submitted piece by piece as its payload arrives (`writes`), a
+//! read in portions of a few pieces (`portions`). The layer merges the pieces again. `cache` is
+//! read-ahead with the lowest priority; `status` has the threads that answer BLOCK_STATUS.
 
-use super::cache::Caching;
+mod cache;
+pub(super) mod portions;
+pub(crate) mod status;
+mod writes;
+
+use self::cache::Caching;
+use self::portions::Portion;
+use self::status::BlockStatusThreads;
 use super::conn::Conn;
 use super::inbox::Inbox;
 use super::payload::Payload;
-use super::portions::Portion;
 use super::slots::{Key, Slots};
-use super::status::BlockStatusThreads;
 use crate::export::Export;
 use crate::pool::{Budget, PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
@@ -64,7 +70,7 @@ pub(crate) struct Disks {
     /// Requests that may be over although no completion will report it.
     pub(super) to_settle: Vec<Key>,
     /// CACHE requests, by export.
-    pub(super) caching: Vec<Caching>,
+    caching: Vec<Caching>,
     pub(crate) pool: Pool,
     /// Requests begun in this round, without CACHE.
     pub(super) nr_begun: u64,

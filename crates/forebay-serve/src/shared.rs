@@ -1,0 +1,27 @@
+//! State that all threads of a server share.
+
+use crate::config::Limits;
+use crate::export::Export;
+use crate::log::Log;
+use crate::metrics::Counters;
+use crate::pool::Budget;
+use crate::tls::Tls;
+use forebay_nbd::export::ExportInfo;
+use forebay_nbd::server::TlsPolicy;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// The state; only its atomics, counters and log change.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) exports: Arc<[Export]>,
+    pub(crate) infos: Vec<ExportInfo>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) tls_policy: TlsPolicy,
+    pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
+    /// Connections that have chosen an export.
+    pub(crate) nr_open: Arc<AtomicUsize>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) log: Log,
+}

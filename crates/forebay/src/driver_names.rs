@@ -1,0 +1,14 @@
+//! Names of the drivers, as specs and messages have them.
+
+/// All names. `DRIVERS` in `driver/mod.rs` has a function for each.
+pub(crate) const ALL: [&str; 8] = ["null", "ram", "model", "file", "aio", "psync", "nbd", "fault"];
+
+/// Returns the name of the driver as a static string, or `None` if there is no such driver.
+pub(crate) fn find(name: &str) -> Option<&'static str> {
+    ALL.into_iter().find(|known| *known == name)
+}
+
+/// Returns the names of all drivers, for messages.
+pub(crate) fn list() -> String {
+    ALL.join(", ")
+}

@@ -1,0 +1,11 @@
+//! Facilities of the operating system that drivers and the runtime share.
+//!
+//! - [`clock`]: the time;
+//! - [`event`]: descriptors that become readable: eventfds, timerfds, and sets of them;
+//! - [`fork`]: detects a child of the process that opened a disk;
+//! - [`primitive`]: concurrency primitives, of std or of the model checkers.
+
+pub(crate) mod clock;
+pub(crate) mod event;
+pub(crate) mod fork;
+pub(crate) mod primitive;
