@@ -26,6 +26,9 @@ pub(crate) struct Scenario {
     pub(crate) is_stash_v1: bool,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
+    /// A wait beside the driver begins requests, as with `io_uring`: a task that waits tries to lead
+    /// before its turn.
+    pub(crate) begins_in_wait: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
@@ -89,6 +92,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         policy: policy(random, nr_tasks),
         is_stash_v1: false,
         makes_own_calls: false,
+        begins_in_wait: false,
         engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
@@ -113,6 +117,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     scenario.policy.tag_need = random.pick(&[TagNeed::Auto, TagNeed::One, TagNeed::Parts]);
     scenario.limits.rotational = random.chance(1, 2);
     scenario.makes_own_calls = random.chance(1, 2) && scenario.policy.wake == WakePolicy::Fair;
+    scenario.begins_in_wait = random.chance(1, 2);
     (scenario, load)
 }
 

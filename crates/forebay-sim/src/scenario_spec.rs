@@ -208,6 +208,7 @@ impl ScenarioSpec {
             policy: disk.policy,
             is_stash_v1: disk.wake() == Wake::StashV1,
             makes_own_calls: false,
+            begins_in_wait: false,
             engine: disk.device.build(self.block_size),
             nr_tasks,
             preempt: interleaving.switches,

@@ -120,6 +120,9 @@ impl Context for At<'_, '_> {
     }
 
     fn runs_wakers(&self, _token: &Token) -> bool {
+        if !self.thread.world.makes_own_calls {
+            return false;
+        }
         let inner = self.hctx.inner.borrow();
         inner.as_ref().is_some_and(|inner| inner.driver.own.is_withdrawn(self.thread.id))
     }
@@ -212,6 +215,10 @@ impl Host for At<'_, '_> {
     fn turn_with_own(&mut self, commit: Commit) -> Option<(Token, Turned)> {
         let turned = self.thread.turn_and_hold(&self.hctx, commit, Own::Mail)?;
         Some((Token(()), turned))
+    }
+
+    fn begins(&self) -> bool {
+        self.thread.world.begins_in_wait
     }
 
     fn offer(&mut self) -> bool {
@@ -319,6 +326,5 @@ impl Thread<'_> {
             Some(_) => {}
         }
         hctx.waiter.set(None);
-        self.step();
     }
 }
