@@ -6,8 +6,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A list of `T`. The first `N` elements are in place, unless there are more. With two elements of 24
-/// bytes the list is one cache line.
+/// A list of `T`. Up to `N` elements are in place. With two elements of 24 bytes the list is one
+/// cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Few<T, const N: usize> {

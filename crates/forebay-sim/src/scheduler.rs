@@ -157,7 +157,11 @@ impl Scheduler {
         self.now.set(self.now.get() + self.step_ns);
         let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now.get());
         if self.preempt == 0 && self.nap == 0 {
-            return (is_event_due, false);
+            // The tables of the lab have random wake-ups, which follow these draws.
+            if !is_event_due {
+                self.random.borrow_mut().draw();
+            }
+            return (is_event_due, true);
         }
         let bits = match self.step_bits.get() {
             1 => self.random.borrow_mut().draw() >> (u64::BITS - DRAWN_BITS) | 1 << DRAWN_BITS,
@@ -169,9 +173,13 @@ impl Scheduler {
         (is_event_due || yields, naps)
     }
 
-    /// Draws the time of a nap, ns.
+    /// Draws the time of a nap, ns: 0 in a world without naps.
     pub(crate) fn draw_nap(&self) -> u64 {
-        self.random.borrow_mut().exponential(NAP_NS)
+        let mut random = self.random.borrow_mut();
+        match self.nap {
+            0 => random.below(0),
+            _ => random.exponential(NAP_NS),
+        }
     }
 
     /// Returns whether the task was woken since its last sleep. If not, it sleeps from now on.

@@ -326,5 +326,10 @@ impl Thread<'_> {
             Some(_) => {}
         }
         hctx.waiter.set(None);
+        // Other tasks have run before this one was picked. Where steps take no time, an event that
+        // is due happens first.
+        if !world.scheduler.steps_take_time() {
+            self.step();
+        }
     }
 }
