@@ -265,6 +265,8 @@ impl TaskSpec {
             resizes: self.resizes,
             queue_depth,
             sequential: self.sequential,
+            joined: 0,
+            joined_max: self.max_blocks,
             gates: self.gates,
             reopens: self.reopens,
             forget: self.open_plugs,
