@@ -26,8 +26,8 @@ pub(crate) struct Scenario {
     pub(crate) is_stash_v1: bool,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
-    /// A wait beside the driver begins requests, as with `io_uring`: a task that waits tries to lead
-    /// before its turn.
+    /// A wait beside the driver begins requests, as with `io_uring`: a task that waits tries to
+    /// lead before its turn.
     pub(crate) begins_in_wait: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
@@ -167,7 +167,8 @@ fn limits(random: &mut Random) -> QueueLimits {
         .flush_queueable(random.chance(1, 2))
 }
 
-/// Returns the limits without those that few merges keep. The other seeds have merges at every limit.
+/// Returns the limits without those that few merges keep. The other seeds have merges at every
+/// limit.
 fn with_room_for_merges(limits: QueueLimits) -> QueueLimits {
     let max_sectors = limits.max_sectors.max((32 * limits.logical_block_size) >> SECTOR_SHIFT);
     limits
