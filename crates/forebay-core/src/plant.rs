@@ -72,11 +72,11 @@ mod chosen {
         /// A run that found the token taken makes a turn anyway.
         RunWithoutToken: "one task holds the token",
         /// A follower parks without checking whether there is a leader.
-        ParkBlindly: "no stall",
+        ParkBlindly: "W1:",
         /// A delivery that reaches the goal of a parked thread wakes no thread.
         SkipWake: "W2:",
         /// A leader leaves without passing the baton.
-        DropBaton: "no stall",
+        DropBaton: "W3:",
         /// A leader whose own bios have ended is not kicked.
         SkipKick: "W7:",
         /// A leader waits in the driver and has not committed the requests that its turn has
@@ -107,7 +107,7 @@ mod chosen {
         /// A thread that was woken for tags does not ask for them again.
         AskNoMore: "T5:",
         /// The wake policy keeps its depth when the set shrinks.
-        KeepDepth: "T1:",
+        KeepDepth: "T6:",
         /// A thread that looks for several tags does not get the last free one.
         HideLastTag: "T7:",
         /// A request that found no tag goes behind the later ones of its thread.
@@ -127,7 +127,7 @@ mod chosen {
         /// A native FUA write counts as durable although another sync was at the device with it.
         SyncBeside: "P2:",
         /// A flush that succeeds fails one that waited for it.
-        FailFlush: "a bio ends with its own status",
+        FailFlush: "F3:",
         /// The queue is still held after its flush has ended.
         KeepHold: "F5:",
         /// A flush is issued for one of the requests that wait for it.

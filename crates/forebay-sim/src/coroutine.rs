@@ -70,11 +70,12 @@ impl Cpu<'_> {
     #[inline]
     pub(crate) fn step(&self) {
         let scheduler = &self.world.scheduler;
-        if scheduler.ends_step() {
+        let (yields, naps) = scheduler.end_step();
+        if yields {
             self.switch();
         }
-        if let Some(time_ns) = scheduler.draw_nap() {
-            self.sleep(time_ns);
+        if naps {
+            self.sleep(scheduler.draw_nap());
         }
     }
 

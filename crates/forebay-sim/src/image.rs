@@ -11,25 +11,61 @@
 //! layer, who sees bios. The values that the device may leave must be among those that the user
 //! expects (`check/durable.rs`).
 
+use crate::few::Few;
 use crate::sparse::Sparse;
 use std::collections::VecDeque;
 
-const NEVER: u64 = u64::MAX;
+/// Later than any time of a run.
+const NEVER: u64 = u64::MAX >> TIME_SHIFT;
 
 /// The value of a block that was never written.
 pub(crate) const INITIAL: u64 = 0;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Version {
     value: u64,
     began: u64,
-    /// When its data was final at the latest: at its end, or when a later write replaced it.
-    ended: u64,
-    is_under_way: bool,
-    /// It was under way when the whole cache or its block was lost: no flush makes it durable.
-    is_lost: bool,
-    /// It was under way when the write-back of its block failed.
-    is_struck: bool,
+    end: End,
+}
+
+/// The end of a write: three flags, and above them the time at which its data was final at the
+/// latest. That is its end, or the time when a later write replaced it.
+#[derive(Clone, Copy, Debug, Default)]
+struct End(u64);
+
+/// The write is under way.
+const UNDER_WAY: u64 = 1;
+/// It was under way when the whole cache or its block was lost: no flush makes it durable.
+const LOST: u64 = 2;
+/// It was under way when the write-back of its block failed.
+const STRUCK: u64 = 4;
+const TIME_SHIFT: u32 = 3;
+
+impl End {
+    const OF_NEW: End = End(NEVER << TIME_SHIFT | UNDER_WAY);
+
+    #[inline]
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    #[inline]
+    fn time(self) -> u64 {
+        self.0 >> TIME_SHIFT
+    }
+
+    /// Records that the data is final at this time, unless it was before.
+    #[inline]
+    fn is_by(&mut self, now: u64) {
+        let flags = self.0 & ((1 << TIME_SHIFT) - 1);
+        self.0 = self.time().min(now) << TIME_SHIFT | flags;
+    }
+}
+
+impl Version {
+    fn is_under_way(&self) -> bool {
+        self.end.has(UNDER_WAY)
+    }
 }
 
 /// How a write ended.
@@ -52,10 +88,13 @@ struct Cached {
     point: u64,
 }
 
+/// The versions of one block. Without a volatile cache there are two while a write is under way.
+type Versions = Few<Version, 2>;
+
 /// The versions of all blocks. Every write must have a unique value.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
-    blocks: Sparse<Vec<Version>>,
+    blocks: Sparse<Versions>,
     /// In the order of their ends.
     cached: VecDeque<Cached>,
     /// Scratch space for `settle_all`: blocks that become durable, and when their writes began.
@@ -64,24 +103,17 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    fn of(&mut self, block: u64) -> &mut Vec<Version> {
+    fn of(&mut self, block: u64) -> &mut Versions {
         let versions = self.blocks.at_mut(block);
         if versions.is_empty() {
-            versions.push(Version {
-                value: INITIAL,
-                began: 0,
-                ended: 0,
-                is_under_way: false,
-                is_lost: false,
-                is_struck: false,
-            });
+            versions.push(Version { value: INITIAL, began: 0, end: End(0) });
         }
         versions
     }
 
     /// Restores the initial state, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
-        self.blocks.all().for_each(Vec::clear);
+        self.blocks.all().for_each(Versions::clear);
         self.cached.clear();
         self.clock = 0;
     }
@@ -94,7 +126,7 @@ impl Image {
     /// Returns how many blocks were written, and how many of them may hold several values.
     pub(crate) fn count_blocks(&mut self) -> (u64, u64) {
         let is_written =
-            |versions: &&mut Vec<Version>| versions.iter().any(|version| version.value != INITIAL);
+            |versions: &&mut Versions| versions.iter().any(|version| version.value != INITIAL);
         let written = self.blocks.all().filter(is_written);
         written
             .fold((0, 0), |(nr, unsure), versions| (nr + 1, unsure + u64::from(versions.len() > 1)))
@@ -109,40 +141,33 @@ impl Image {
     /// Records that a write begins.
     pub(crate) fn begin(&mut self, block: u64, value: u64) {
         let began = self.mark();
-        self.of(block).push(Version {
-            value,
-            began,
-            ended: NEVER,
-            is_under_way: true,
-            is_lost: false,
-            is_struck: false,
-        });
+        self.of(block).push(Version { value, began, end: End::OF_NEW });
     }
 
     /// Records that the data of all writes under way to a block is in the cache, where the next
     /// write replaces it. Those that are done later are still older than that write.
     pub(crate) fn replace(&mut self, block: u64) {
         let now = self.mark();
-        for version in self.of(block).iter_mut().filter(|version| version.is_under_way) {
-            version.ended = version.ended.min(now);
+        for version in self.of(block).iter_mut().filter(|version| version.is_under_way()) {
+            version.end.is_by(now);
         }
     }
 
     /// Removes a write that has begun, because it was refused.
     pub(crate) fn forget(&mut self, block: u64, value: u64) {
-        self.of(block).retain(|version| version.value != value || !version.is_under_way);
+        self.of(block).retain(|version| version.value != value || !version.is_under_way());
     }
 
     /// Records that a write ends.
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let ended = self.mark();
         let versions = self.of(block);
-        let is_own = |other: &&mut Version| other.value == value && other.is_under_way;
+        let is_own = |other: &&mut Version| other.value == value && other.is_under_way();
         let own = versions.iter_mut().rev().find(is_own);
         let own = own.expect("a write that ends is under way");
-        own.ended = own.ended.min(ended);
-        own.is_under_way = false;
-        let (began, is_lost) = (own.began, own.is_lost);
+        own.end.is_by(ended);
+        own.end.0 &= !UNDER_WAY;
+        let (began, is_lost) = (own.began, own.end.has(LOST));
         match outcome {
             Outcome::Unsure => {}
             Outcome::Cached(_) if is_lost => {}
@@ -155,7 +180,7 @@ impl Image {
 
     /// Removes the versions that a durable write, begun at that time, supersedes.
     fn supersede(&mut self, block: u64, began: u64) {
-        self.of(block).retain(|version| version.ended >= began);
+        self.of(block).retain(|version| version.end.time() >= began);
     }
 
     /// Makes durable the writes that have ended before this time. Returns how many these are, and
@@ -206,8 +231,13 @@ impl Image {
     /// cache already.
     pub(crate) fn lose_all(&mut self) {
         self.cached.clear();
-        for version in self.blocks.all().flatten().filter(|version| version.is_under_way) {
-            version.is_lost = true;
+        for version in self
+            .blocks
+            .all()
+            .flat_map(|versions| versions.iter_mut())
+            .filter(|version| version.is_under_way())
+        {
+            version.end.0 |= LOST;
         }
     }
 
@@ -223,28 +253,28 @@ impl Image {
     /// there. That includes writes under way, whose data may be in the cache already.
     pub(crate) fn lose_block(&mut self, block: u64) {
         self.cached.retain(|cached| cached.block != block);
-        for version in self.of(block).iter_mut().filter(|version| version.is_under_way) {
-            (version.is_lost, version.is_struck) = (true, true);
+        for version in self.of(block).iter_mut().filter(|version| version.is_under_way()) {
+            version.end.0 |= LOST | STRUCK;
         }
     }
 
     /// Returns whether a write of this value is under way and was lost by a failed write-back.
     pub(crate) fn is_struck(&self, block: u64, value: u64) -> bool {
-        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
-        let is_it = |version: &Version| version.value == value && version.is_under_way;
-        versions.iter().any(|version| is_it(version) && version.is_struck)
+        let versions = self.blocks.at(block).map_or(&[][..], |versions| &versions[..]);
+        let is_it = |version: &Version| version.value == value && version.is_under_way();
+        versions.iter().any(|version| is_it(version) && version.end.has(STRUCK))
     }
 
     /// Returns whether something was written to a block that the next flush would make durable.
     pub(crate) fn is_dirty(&self, block: u64) -> bool {
-        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
-        let is_under_way = |version: &Version| version.is_under_way && !version.is_lost;
+        let versions = self.blocks.at(block).map_or(&[][..], |versions| &versions[..]);
+        let is_under_way = |version: &Version| version.is_under_way() && !version.end.has(LOST);
         self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
     }
 
     /// Returns the values that a block may hold after a crash.
     pub(crate) fn values(&self, block: u64) -> impl DoubleEndedIterator<Item = u64> {
-        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let versions = self.blocks.at(block).map_or(&[][..], |versions| &versions[..]);
         let initial = versions.is_empty().then_some(INITIAL);
         versions.iter().map(|version| version.value).chain(initial)
     }

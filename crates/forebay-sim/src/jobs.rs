@@ -289,6 +289,7 @@ fn scenario(
         policy: disk.policy,
         is_stash_v1: disk.is_stash_v1,
         makes_own_calls: false,
+        begins_in_wait: false,
         engine: disk.device.build(block),
         nr_tasks,
         preempt: PREEMPT_OF / 8,

@@ -41,6 +41,7 @@ mod device_spec;
 pub mod differential;
 mod driver;
 mod engine;
+mod few;
 mod file;
 mod heap;
 pub mod histories;

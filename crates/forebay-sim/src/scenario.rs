@@ -26,6 +26,9 @@ pub(crate) struct Scenario {
     pub(crate) is_stash_v1: bool,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
+    /// A wait beside the driver begins requests, as with `io_uring`: a task that waits tries to
+    /// lead before its turn.
+    pub(crate) begins_in_wait: bool,
     pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
@@ -82,14 +85,19 @@ pub(crate) const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
 /// Draws the scenario of a seed.
 pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
-    let limits = limits(random);
+    let mut limits = limits(random);
+    let is_merging = random.chance(2, 5);
+    if is_merging {
+        limits = with_room_for_merges(limits);
+    }
     let has_faults = random.chance(2, 3);
     let faults = if has_faults { faults(random) } else { Faults::default() };
     let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
     let mut scenario = Scenario {
-        policy: policy(random, nr_tasks),
+        policy: policy(random, nr_tasks, is_merging),
         is_stash_v1: false,
         makes_own_calls: false,
+        begins_in_wait: false,
         engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
@@ -106,7 +114,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         limits,
     };
     scenario.choose(options);
-    let mut load = load(random, &scenario, options.nr_bios);
+    let mut load = load(random, &scenario, options.nr_bios, is_merging);
     scenario.file = file(random, &mut scenario.limits);
     if scenario.file.is_some() {
         load.reopens = random.pick(&[0, 5, 20]);
@@ -115,6 +123,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     scenario.limits.rotational = random.chance(1, 2);
     let threads_wait = scenario.policy.emulation.threads_wait_for_tags();
     scenario.makes_own_calls = random.chance(1, 2) && !threads_wait;
+    scenario.begins_in_wait = random.chance(1, 2);
     (scenario, load)
 }
 
@@ -160,6 +169,18 @@ fn limits(random: &mut Random) -> QueueLimits {
         .flush_queueable(random.chance(1, 2))
 }
 
+/// Returns the limits without those that few merges keep. The other seeds have merges at every
+/// limit.
+fn with_room_for_merges(limits: QueueLimits) -> QueueLimits {
+    let max_sectors = limits.max_sectors.max((32 * limits.logical_block_size) >> SECTOR_SHIFT);
+    limits
+        .max_hw_sectors(max_sectors)
+        .max_sectors(max_sectors)
+        .max_segments(128)
+        .virt_boundary_mask(0)
+        .chunk_sectors(0)
+}
+
 /// Makes some of the devices with a volatile cache files.
 fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
     if !limits.volatile_cache || random.chance(1, 3) {
@@ -174,12 +195,19 @@ fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
     })
 }
 
-fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
+fn policy(random: &mut Random, nr_tasks: usize, is_merging: bool) -> Policy {
     let queue_depth = random.pick(&[1, 2, 3, 8, 32, 70]);
     let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
     let policy = Policy::default()
-        .plug(if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) })
-        .nomerges(random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]))
+        .plug(if random.chance(1, 6) && !is_merging {
+            PlugPolicy::None
+        } else {
+            random.pick(&plug)
+        })
+        .nomerges(match random.chance(1, 3) && !is_merging {
+            true => MergePolicy::Never,
+            false => MergePolicy::All,
+        })
         .queue_depth(queue_depth)
         .nr_requests(random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32))
         .nr_reserved(random.pick(&[0, 0, 0, 1, 4]))
@@ -227,7 +255,7 @@ fn faults(random: &mut Random) -> Faults {
     }
 }
 
-fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
+fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32, is_merging: bool) -> Load {
     let limits = &scenario.limits;
     let block = u64::from(limits.logical_block_size);
     let nr_blocks = limits.capacity_bytes.unwrap_or(0) / block;
@@ -235,6 +263,14 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
     let mut ops = vec![Op::Read, Op::Write, Op::Read, Op::Write];
     let others = [Op::Flush, Op::Discard, Op::WriteZeroes].into_iter();
     ops.extend(others.filter(|_| random.chance(1, 2)));
+    // Bios of many parts take many steps.
+    let blocks_of_part = (u64::from(limits.max_sectors) << SECTOR_SHIFT) / block;
+    let parts_max: u64 = random.pick(&[4, 8, 8, 8, 8, 64]);
+    let nr_max = random.pick(&[1, 1, 2, 4, 16, 64]).min(hot).min(parts_max * blocks_of_part);
+    let (joined, burst_max) = match is_merging {
+        true => (random.pick(&[60, 90, 95]), random.pick(&[4, 16, 40])),
+        false => (random.pick(&[0, 0, 0, 50]), random.pick(&[1, 4, 16, 40])),
+    };
     let mut percent = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };
     Load {
         nr_bios: nr_bios.div_ceil(scenario.nr_tasks as u32),
@@ -251,13 +287,15 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         resizes: percent(&[1, 5, 30]),
         queue_depth: scenario.policy.queue_depth,
         sequential: percent(&[80, 95, 99]).max(10),
+        joined,
+        joined_max: (blocks_of_part / 4).clamp(1, nr_max),
+        nr_max,
         gates: percent(&[1, 5]),
         reopens: 0,
         forget: percent(&[2, 20]),
         cut: percent(&[20, 100]),
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
-        nr_max: random.pick(&[1, 1, 2, 4, 16, 64]).min(hot),
-        burst_max: random.pick(&[1, 4, 16, 40]),
+        burst_max,
         gap_ns: None,
     }
 }

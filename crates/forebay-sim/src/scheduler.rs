@@ -20,7 +20,13 @@ use forebay_model::Random;
 use std::cell::{Cell, RefCell};
 
 /// Probabilities of a switch to another task have this denominator.
-pub(crate) const PREEMPT_OF: u32 = 1024;
+pub(crate) const PREEMPT_OF: u32 = 1 << CHANCE_BITS;
+
+/// The random bits for one chance of a step. A step takes two chances.
+const CHANCE_BITS: u32 = 10;
+
+/// The bits of a draw that are used: those of three steps.
+const DRAWN_BITS: u32 = 3 * 2 * CHANCE_BITS;
 
 /// The mean of a nap, ns.
 const NAP_NS: u64 = 20_000;
@@ -53,6 +59,8 @@ pub(crate) struct Scheduler {
     /// How long tasks have occupied their processors in all, beside their steps.
     spent_ns: Cell<u64>,
     random: RefCell<Random>,
+    /// Random bits for the next steps, below a bit that is set.
+    step_bits: Cell<u64>,
     pub(crate) heap: RefCell<EventHeap<Event>>,
     /// Runnable tasks, in no particular order.
     runnable: RefCell<Vec<usize>>,
@@ -94,6 +102,7 @@ impl Scheduler {
             steps: Cell::new(0),
             spent_ns: Cell::new(0),
             random: RefCell::new(random),
+            step_bits: Cell::new(1),
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
             place: Cell::new(0),
@@ -140,20 +149,37 @@ impl Scheduler {
         self.tasks[task].nr_sleeps.get()
     }
 
-    /// Counts an action of a task. Returns whether the task yields before the next one.
+    /// Counts an action of a task. Returns whether the task yields before the next one, and whether
+    /// it naps then.
     #[inline]
-    pub(crate) fn ends_step(&self) -> bool {
+    pub(crate) fn end_step(&self) -> (bool, bool) {
         self.steps.set(self.steps.get() + 1);
         self.now.set(self.now.get() + self.step_ns);
         let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now.get());
-        is_event_due || self.random.borrow_mut().chance(self.preempt, PREEMPT_OF)
+        if self.preempt == 0 && self.nap == 0 {
+            // The tables of the lab have random wake-ups, which follow these draws.
+            if !is_event_due {
+                self.random.borrow_mut().draw();
+            }
+            return (is_event_due, true);
+        }
+        let bits = match self.step_bits.get() {
+            1 => self.random.borrow_mut().draw() >> (u64::BITS - DRAWN_BITS) | 1 << DRAWN_BITS,
+            left => left,
+        };
+        self.step_bits.set(bits >> (2 * CHANCE_BITS));
+        let chance = |bits: u64| (bits % u64::from(PREEMPT_OF)) as u32;
+        let (yields, naps) = (chance(bits) < self.preempt, chance(bits >> CHANCE_BITS) < self.nap);
+        (is_event_due || yields, naps)
     }
 
-    /// Draws whether the task naps after its action, and for how long, ns.
-    #[inline]
-    pub(crate) fn draw_nap(&self) -> Option<u64> {
+    /// Draws the time of a nap, ns: 0 in a world without naps.
+    pub(crate) fn draw_nap(&self) -> u64 {
         let mut random = self.random.borrow_mut();
-        random.chance(self.nap, PREEMPT_OF).then(|| random.exponential(NAP_NS))
+        match self.nap {
+            0 => random.below(0),
+            _ => random.exponential(NAP_NS),
+        }
     }
 
     /// Returns whether the task was woken since its last sleep. If not, it sleeps from now on.

@@ -164,8 +164,9 @@ impl Trace {
 
     #[inline]
     pub(crate) fn note_of(&mut self, task: usize, kind: Kind, a: u64, b: u64) {
-        let head = (kind as u64) << 32 ^ task as u64 & 0xffff_ffff;
-        self.hash = mix(mix(mix(mix(self.hash, head), a), b), self.now);
+        // Each half has its own bits of a word, unless a number is unusually large.
+        let head = (kind as u64) << 56 ^ (task as u64 & 0xffff) << 40;
+        self.hash = mix(mix(self.hash, head ^ a), self.now ^ b.rotate_left(40));
         self.counts[kind as usize] += 1;
         let event = Event { step: self.step, now: self.now, task, kind, a, b };
         match self.last.get_mut(self.nr_events % NR_SHOWN) {

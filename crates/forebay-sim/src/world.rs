@@ -27,6 +27,7 @@ use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
 use forebay_model::{FaultRules, Random};
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt::Write;
+use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -70,6 +71,8 @@ pub(crate) struct World {
     pub(crate) cpu: CpuCosts,
     /// Tasks make the I/O of some of their requests themselves.
     pub(crate) makes_own_calls: bool,
+    /// See [`Scenario`].
+    pub(crate) begins_in_wait: bool,
     pub(crate) tally: RefCell<Box<Tally>>,
     pub(crate) late: LateLog,
     plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
@@ -89,7 +92,7 @@ impl World {
         let run_queue = worker.map(|worker| RunQueue::new(nr_tasks, worker));
         let nr_tasks = nr_tasks + usize::from(run_queue.is_some());
         let completer = (scenario.command_ns > 0).then(|| Completer::new(scenario.command_ns));
-        let makes_own_calls = scenario.makes_own_calls;
+        let Scenario { makes_own_calls, begins_in_wait, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let layer_limits = plant.map_or(limits, |plant| plant.limits(limits));
@@ -118,6 +121,7 @@ impl World {
             completer,
             cpu: scenario.cpu,
             makes_own_calls,
+            begins_in_wait,
             tally: RefCell::default(),
             late: LateLog::default(),
             plug_counters: RefCell::default(),
@@ -158,6 +162,12 @@ impl World {
     /// Returns whether this planted bug shows now.
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
+        self.plant == Some(plant) && self.shows(plant)
+    }
+
+    /// Draws whether the planted bug shows now.
+    #[cold]
+    fn shows(&self, plant: Plant) -> bool {
         // These bugs do harm only at rare times.
         let is_rare = match plant {
             Plant::UncheckedOpen | Plant::ForgetWaiting => true,
@@ -166,7 +176,7 @@ impl World {
             _ => false,
         };
         let of = if is_rare { 1 } else { PLANT_OF };
-        self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
+        self.plant_random.borrow_mut().chance(1, of)
     }
 
     pub(crate) fn wake(&self, task: usize) {
@@ -177,7 +187,9 @@ impl World {
     /// Wakes the task that waits in the driver of a context, if its wait is over.
     pub(crate) fn wake_waiter(&self, hctx: &Hctx) {
         let pop = || hctx.inner.borrow_mut().as_mut()?.driver.own.pop_woken();
-        while let Some(task) = pop() {
+        while self.makes_own_calls
+            && let Some(task) = pop()
+        {
             self.scheduler.wake(task);
         }
         if let Some((task, nr)) = hctx.waiter.get()
@@ -191,6 +203,15 @@ impl World {
         let counters = Arc::default();
         self.plug_counters.borrow_mut().push(Arc::clone(&counters));
         counters
+    }
+
+    /// Reads what the device and the checkers have of a block that is about to be used. Bios visit
+    /// blocks in random order, and the processor waits for these cache misses together.
+    #[inline]
+    pub(crate) fn touch(&self, block: u64) {
+        let checks = self.checks.borrow();
+        let nr_values = checks.register.nr_values(block) + checks.durable.nr_values(block);
+        black_box(self.device.borrow().value(block).wrapping_add(nr_values as u64));
     }
 
     /// Same as [`Device::check_place`].

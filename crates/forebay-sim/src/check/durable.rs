@@ -154,6 +154,11 @@ impl Durable {
         self.nr_crash_points = self.nr_crash_points.min(before + 1);
     }
 
+    /// Returns how many values of a block the two images have.
+    pub(crate) fn nr_values(&self, block: u64) -> usize {
+        self.device.nr_values(block) + self.user.nr_values(block)
+    }
+
     /// Checks that the user expects every value that a crash may leave in a block.
     pub(crate) fn check_block(&self, block: u64) -> Verdict {
         let unexpected = |value: &u64| !self.user.may_hold(block, *value);

@@ -12,34 +12,42 @@
 //! and supersedes others only when a read returns it.
 
 use super::{Verdict, broken, rules};
+use crate::few::Few;
 use crate::sparse::Sparse;
 
 /// How many values of a block are kept before old ones are dropped.
-const NR_KEPT: usize = 4;
+const NR_KEPT: usize = 2;
 
 const NEVER: u64 = u64::MAX;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
     value: u64,
-    began: u64,
-    ended: u64,
+    /// When its write began, if the write is under way; otherwise when the write ended.
+    time: u64,
+    /// When it was superseded, [`NEVER`], or [`UNDER_WAY`].
     superseded: u64,
 }
 
+/// A value whose write is under way is not superseded.
+const UNDER_WAY: u64 = NEVER - 1;
+
 /// A block that was never written reads as 0.
-const INITIAL: Candidate = Candidate { value: 0, began: 0, ended: 0, superseded: NEVER };
+const INITIAL: Candidate = Candidate { value: 0, time: 0, superseded: NEVER };
+
+/// The values of one block.
+type Candidates = Few<Candidate, NR_KEPT>;
 
 /// The values of all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
-    blocks: Sparse<Vec<Candidate>>,
+    blocks: Sparse<Candidates>,
 }
 
 impl Register {
     /// Restores the initial state, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
-        self.blocks.all().for_each(Vec::clear);
+        self.blocks.all().for_each(Candidates::clear);
     }
 
     /// Returns whether only the first `nr` blocks were ever used.
@@ -47,7 +55,12 @@ impl Register {
         self.blocks.is_within(nr)
     }
 
-    fn of(&mut self, block: u64) -> &mut Vec<Candidate> {
+    /// Returns how many values of a block are kept.
+    pub(crate) fn nr_values(&self, block: u64) -> usize {
+        self.blocks.at(block).map_or(0, |candidates| candidates.len())
+    }
+
+    fn of(&mut self, block: u64) -> &mut Candidates {
         let candidates = self.blocks.at_mut(block);
         if candidates.is_empty() {
             candidates.push(INITIAL);
@@ -59,9 +72,9 @@ impl Register {
     pub(crate) fn begin_write(&mut self, block: u64, value: u64, now: u64, oldest: u64) {
         let candidates = self.of(block);
         if candidates.len() >= NR_KEPT {
-            candidates.retain(|other| other.superseded >= oldest || other.ended == NEVER);
+            candidates.retain(|other| other.superseded >= oldest);
         }
-        candidates.push(Candidate { value, began: now, ended: NEVER, superseded: NEVER });
+        candidates.push(Candidate { value, time: now, superseded: UNDER_WAY });
     }
 
     /// Removes the value of a write that was refused.
@@ -74,8 +87,8 @@ impl Register {
         let candidates = self.of(block);
         let own = candidates.iter_mut().find(|other| other.value == value);
         let own = own.expect("a write that is under way is kept");
-        own.ended = now;
-        let began = own.began;
+        let began = own.time;
+        (own.time, own.superseded) = (now, NEVER);
         if is_done {
             supersede(candidates, value, began, now);
         }
@@ -91,7 +104,9 @@ impl Register {
         serial: u64,
     ) -> Verdict {
         // A block that was never written takes no memory.
-        if value == INITIAL.value && self.blocks.at(block).is_none_or(Vec::is_empty) {
+        if value == INITIAL.value
+            && self.blocks.at(block).is_none_or(|candidates| candidates.is_empty())
+        {
             return Ok(());
         }
         let candidates = self.of(block);
@@ -111,7 +126,8 @@ impl Register {
 /// Supersedes every other value whose write ended before `ended_before`.
 fn supersede(candidates: &mut [Candidate], value: u64, ended_before: u64, now: u64) {
     for other in candidates {
-        if other.value != value && other.ended < ended_before {
+        let has_ended = other.superseded != UNDER_WAY && other.time < ended_before;
+        if other.value != value && has_ended {
             other.superseded = other.superseded.min(now);
         }
     }

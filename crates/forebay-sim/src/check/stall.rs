@@ -108,8 +108,7 @@ fn sleeper(world: &World, task: usize) -> Verdict {
             false => broken(rules::W2, format!("task {task} sleeps, and was not")),
         };
     }
-    if doing == WaitState::Parked && mailbox.is_following.get() && !world.hctxs[0].run.has_leader()
-    {
+    if doing.is_parked() && mailbox.is_following.get() && !world.hctxs[0].run.has_leader() {
         return match mailbox.cell.is_listed() {
             true => broken(rules::W1, format!("task {task} has")),
             false => broken(rules::W3, format!("task {task} was called, and has not got it")),

@@ -54,6 +54,7 @@ pub(super) fn scenario(
         file: None,
         is_stash_v1: false,
         makes_own_calls: false,
+        begins_in_wait: false,
         faults: Vec::new(),
     }
 }

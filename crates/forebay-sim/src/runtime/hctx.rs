@@ -145,6 +145,15 @@ impl Hctx {
         act(&mut inner.core, &mut port)
     }
 
+    /// Sets the task that offers to make a command of the next turn itself, and whether the turn
+    /// may leave a flush to a task.
+    pub(super) fn set_offer(&self, offered_by: Option<usize>, may_leave: bool) {
+        self.with_inner(|inner| {
+            inner.driver.own.set_offer(offered_by);
+            inner.core.leave_flush(may_leave);
+        });
+    }
+
     /// Calls `act` with the inner part.
     pub(crate) fn with_inner<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = self.inner.borrow_mut();

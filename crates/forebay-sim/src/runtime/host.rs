@@ -120,6 +120,9 @@ impl Context for At<'_, '_> {
     }
 
     fn runs_wakers(&self, _token: &Token) -> bool {
+        if !self.thread.world.makes_own_calls {
+            return false;
+        }
         let inner = self.hctx.inner.borrow();
         inner.as_ref().is_some_and(|inner| inner.driver.own.is_withdrawn(self.thread.id))
     }
@@ -231,6 +234,10 @@ impl Host for At<'_, '_> {
         Some((Token(()), turned))
     }
 
+    fn begins(&self) -> bool {
+        self.thread.world.begins_in_wait
+    }
+
     fn offer(&mut self) -> bool {
         let Thread { nr_offers_left, offers, .. } = &mut *self.thread;
         *offers = *nr_offers_left > 0;
@@ -321,6 +328,10 @@ impl Thread<'_> {
             Some(_) => {}
         }
         hctx.waiter.set(None);
-        self.step();
+        // Other tasks have run before this one was picked. Where steps take no time, an event that
+        // is due happens first.
+        if !world.scheduler.steps_take_time() {
+            self.step();
+        }
     }
 }

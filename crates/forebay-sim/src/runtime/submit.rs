@@ -35,8 +35,9 @@ impl Thread<'_> {
     }
 
     fn submit_one(&mut self, mut io: Io) -> Option<u64> {
-        self.step();
         let world = Rc::clone(&self.world);
+        world.touch(io.block);
+        self.step();
         self.cpu.spend(world.cpu.submit_ns);
         if matches!(io.op, Op::Discard | Op::WriteZeroes)
             && !world.checks().bios.is_range_free(io.block, io.nr)

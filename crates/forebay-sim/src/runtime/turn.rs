@@ -89,9 +89,8 @@ impl Turning for TaskTurn<'_, '_> {
             checks.expect(held);
             let checks = &mut *checks;
             checks.runs.read(hctx.at);
-            let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes);
             let mut outside = hctx.outside.borrow_mut();
-            if enter {
+            if enter && !outside.is_empty() {
                 // The turn reaps before it accepts these requests.
                 let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes_after_reap());
                 for slot in outside.drain(..) {
@@ -99,6 +98,10 @@ impl Turning for TaskTurn<'_, '_> {
                 }
             }
             let nr_sent = if *with_outgoing { thread.outgoing.len() } else { 0 };
+            if slots.is_empty() && nr_sent == 0 {
+                return;
+            }
+            let nr_flushes = hctx.with_inner(|inner| inner.driver.nr_flushes);
             for slot in slots.drain(..).chain(thread.outgoing.drain(..nr_sent)) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
                 checks.bios.row_mut(slot).nr_flushes_before = nr_flushes;
@@ -121,17 +124,15 @@ impl Turning for TaskTurn<'_, '_> {
         let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
         let nr_before = world.count_commands();
         let cpu = world.cpu;
-        let offered_by = self.thread.offers.then_some(self.thread.id);
-        let may_leave = hctx.is_shared && world.makes_own_calls && offered_by.is_none();
-        hctx.with_inner(|inner| {
-            inner.driver.own.set_offer(offered_by);
-            inner.core.leave_flush(may_leave);
-        });
+        if world.makes_own_calls {
+            let offered_by = self.thread.offers.then_some(self.thread.id);
+            let may_leave = hctx.is_shared && offered_by.is_none();
+            hctx.set_offer(offered_by, may_leave);
+        }
         let turned = turn_core(&world, hctx, gates, commit, &mut self.ended);
-        hctx.with_inner(|inner| {
-            inner.driver.own.set_offer(None);
-            inner.core.leave_flush(false);
-        });
+        if world.makes_own_calls {
+            hctx.set_offer(None, false);
+        }
         let (nr_reaped, nr_issued) = world.count_commands();
         let (nr_reaped, nr_issued) = (nr_reaped - nr_before.0, nr_issued - nr_before.1);
         if hctx.is_shared
@@ -145,7 +146,8 @@ impl Turning for TaskTurn<'_, '_> {
     }
 
     fn takes_left_flush(&mut self) -> bool {
-        self.hctx.with_inner(|inner| inner.core.take_left_flush())
+        self.thread.world.makes_own_calls
+            && self.hctx.with_inner(|inner| inner.core.take_left_flush())
     }
 
     fn wake_for_flush(&mut self) -> bool {

@@ -4,7 +4,7 @@ use crate::runtime::thread::Ended;
 use forebay_core::BlockStatus;
 use forebay_fio::generator::Direction;
 use forebay_fio::stats::{JobStats, Usage};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// The result of one clone.
 #[derive(Clone, Debug)]
@@ -47,8 +47,38 @@ pub(crate) struct Figures {
     first_error: Option<BlockStatus>,
     is_device_gone: bool,
     start_ns: u64,
-    /// The bios in flight, by their serial numbers.
-    flights: BTreeMap<u64, Flight>,
+    flights: Flights,
+}
+
+/// The bios in flight.
+#[derive(Debug, Default)]
+struct Flights {
+    /// In the order of their serial numbers, with `None` for a bio that has ended. The first one is
+    /// in flight.
+    list: VecDeque<(u64, Option<Flight>)>,
+    /// The number of those in flight.
+    nr: u32,
+}
+
+impl Flights {
+    fn add(&mut self, serial: u64, flight: Flight) {
+        self.list.push_back((serial, Some(flight)));
+        self.nr += 1;
+    }
+
+    fn remove(&mut self, serial: u64) -> Option<Flight> {
+        let at = self.list.partition_point(|(other, _)| *other < serial);
+        let (_, place) = self.list.get_mut(at).filter(|(other, _)| *other == serial)?;
+        let flight = place.take()?;
+        self.nr -= 1;
+        while self.list.pop_front_if(|(_, flight)| flight.is_none()).is_some() {}
+        Some(flight)
+    }
+
+    /// Returns the bios in flight, the newest first.
+    fn newest_first(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.list.iter_mut().rev().filter_map(|(_, flight)| flight.as_mut())
+    }
 }
 
 impl Figures {
@@ -60,20 +90,20 @@ impl Figures {
             first_error: None,
             is_device_gone: false,
             start_ns: now_ns,
-            flights: BTreeMap::new(),
+            flights: Flights::default(),
         }
     }
 
     /// Adds a bio whose submission began at `start_ns`.
     pub(crate) fn submitted(&mut self, serial: u64, start_ns: u64, kind: Kind) {
-        self.flights.insert(serial, Flight { kind, start_ns, committed_ns: None });
+        self.flights.add(serial, Flight { kind, start_ns, committed_ns: None });
     }
 
     /// Records that the bios submitted since the last call are committed.
     pub(crate) fn committed(&mut self, now_ns: u64) {
-        let depth = self.flights.len() as u32;
+        let depth = self.flights.nr;
         let mut nr = 0;
-        for flight in self.flights.values_mut().rev() {
+        for flight in self.flights.newest_first() {
             if flight.committed_ns.is_some() {
                 break;
             }
@@ -92,8 +122,8 @@ impl Figures {
     pub(crate) fn reaped(&mut self, now_ns: u64, ended: &[Ended]) {
         let mut nr = 0;
         for ended in ended {
-            let depth = self.flights.len() as u32;
-            let flight = self.flights.remove(&ended.serial).expect("a reaped bio was submitted");
+            let depth = self.flights.nr;
+            let flight = self.flights.remove(ended.serial).expect("a reaped bio was submitted");
             nr += u32::from(flight.kind != Kind::LastSync);
             self.end(flight, depth, now_ns, ended);
         }

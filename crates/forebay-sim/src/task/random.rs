@@ -32,6 +32,10 @@ pub(crate) struct Load {
     pub(crate) queue_depth: u32,
     /// How often a bio is adjacent to the last one.
     pub(crate) sequential: u32,
+    /// How often a bio in a plug is made to merge with the last one: adjacent, with the same
+    /// operation and flags, and of at most `joined_max` blocks.
+    pub(crate) joined: u32,
+    pub(crate) joined_max: u64,
     /// How often the task closes a gate.
     pub(crate) gates: u32,
     /// How often a task leaves the hardware context that it owns, and takes one as a new thread.
@@ -58,7 +62,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
         thread: Thread::new(cpu),
         left: load.nr_bios,
         due_ns: world.now(),
-        last: (Op::Read, (0, 0)),
+        last: LastBio { op: Op::Read, flags: BioFlags::NONE, start: 0, end: 0 },
         ended: Vec::with_capacity(load.nr_bios as usize),
         load,
         random,
@@ -76,11 +80,36 @@ struct RandomTask<'a> {
     random: Random,
     /// The number of bios that are still to be submitted.
     left: u32,
-    /// The last bio: its operation, its first block, and the block after it.
-    last: (Op, (u64, u64)),
+    last: LastBio,
     /// When the next bio is due, if the load has a pace.
     due_ns: u64,
     ended: Vec<Ended>,
+}
+
+/// Flags of bios that do not merge.
+const NEVER_MERGED: BioFlags = BioFlags::NOMERGE.union(BioFlags::FUA).union(BioFlags::PREFLUSH);
+
+/// The last bio that was submitted.
+#[derive(Clone, Copy, Debug)]
+struct LastBio {
+    op: Op,
+    flags: BioFlags,
+    /// The first block, and the block after the last one.
+    start: u64,
+    end: u64,
+}
+
+impl LastBio {
+    /// Returns where `nr` blocks, or fewer, continue the bio before or after its range, on a disk
+    /// of `nr_blocks`: the first block and their number. The number is 0 if there is no room.
+    fn neighbour(&self, nr: u64, nr_blocks: u64, is_before: bool) -> (u64, u64) {
+        let room_after = nr_blocks - self.end;
+        if is_before && self.start > 0 || room_after == 0 {
+            let nr = nr.min(self.start);
+            return (self.start - nr, nr);
+        }
+        (self.end, nr.min(room_after))
+    }
 }
 
 impl RandomTask<'_> {
@@ -144,7 +173,9 @@ impl RandomTask<'_> {
             self.thread.cpu.sleep(left_ns);
             self.due_ns = self.due_ns.saturating_add(nr * gap_ns);
         }
-        for _ in 0..self.random.below(4) {
+        // Only bios in a plug merge.
+        let nr_plugs = self.random.below(4).max(u64::from(self.load.joined > 0));
+        for _ in 0..nr_plugs {
             self.thread.begin_plug();
         }
         let mut charged = Vec::new();
@@ -175,21 +206,36 @@ impl RandomTask<'_> {
     }
 
     fn io(&mut self) -> Io {
+        let is_plugged = self.thread.is_plugged();
         let (load, random) = (&self.load, &mut self.random);
+        if load.joined > 0 && is_plugged && random.chance(load.joined, 100) {
+            let nr = random.between(1, load.joined_max);
+            let (block, nr) = self.last.neighbour(nr, load.nr_blocks, random.chance(1, 5));
+            if nr > 0 && self.last.op != Op::Flush {
+                let LastBio { op, flags, .. } = self.last;
+                return self.io_at(op, flags.without(NEVER_MERGED), block, nr);
+            }
+        }
         let mut op = random.pick(&load.ops);
         let nr = random.between(1, load.nr_max);
         let mut block = random.below(load.nr_blocks - nr + 1);
         if random.chance(load.sequential, 100) {
             // Adjacent to the last one, before or after it, and with the same operation.
-            let (first, end) = self.last.1;
+            let LastBio { start: first, end, .. } = self.last;
             let is_before = random.chance(1, 5) && nr <= first;
             let is_after = end + nr <= load.nr_blocks;
-            op = self.last.0;
+            op = self.last.op;
             block = if is_before { first - nr } else { block };
             block = if is_after && !is_before { end } else { block };
         }
-        self.last = (op, (block, block + nr));
         let flags = flags(load, random, op);
+        self.io_at(op, flags, block, nr)
+    }
+
+    /// Draws the rest of an I/O.
+    fn io_at(&mut self, op: Op, flags: BioFlags, block: u64, nr: u64) -> Io {
+        self.last = LastBio { op, flags, start: block, end: block + nr };
+        let (load, random) = (&self.load, &mut self.random);
         let mut io = Io { op, flags, block, nr, cuts: Vec::new(), charge: None, point: 0 };
         if io.op.moves_data() && random.chance(load.cut, 100) {
             io.cuts = cuts(load, random, nr * load.block);
