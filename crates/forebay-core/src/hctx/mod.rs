@@ -194,8 +194,14 @@ impl Turned {
     /// The result of a turn that finds nothing to do.
     pub(crate) const NOTHING: Turned = Turned::new(0, false, true, NO_DEADLINE);
 
+    /// Creates the result of a turn. `next_at_ns` is `u64::MAX` without a deadline.
     #[inline]
-    const fn new(nr_in_flight: u32, work_left: bool, is_drained: bool, next_at_ns: u64) -> Turned {
+    pub(crate) const fn new(
+        nr_in_flight: u32,
+        work_left: bool,
+        is_drained: bool,
+        next_at_ns: u64,
+    ) -> Turned {
         let flags = (work_left as u64 * WORK_LEFT) | (is_drained as u64 * IS_DRAINED);
         Turned { state: ((nr_in_flight as u64) << NR_SHIFT) | flags, next_at_ns }
     }

@@ -211,3 +211,6 @@ fn stop_leading<H: Host>(host: &mut H, mut held: Option<H::Token>, owes_turn: bo
         context::finish(host, token);
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;
