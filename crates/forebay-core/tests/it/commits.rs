@@ -1,7 +1,9 @@
 //! Tests of commits and reaps: when a turn makes these calls of the driver.
 
 use crate::common::{Bench, limits};
-use forebay_core::{BioFlags, BlockStatus, Commit, Gates, Issue, KickPolicy, Op, Policy, Reap};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Commit, Gates, Issue, KickPolicy, Op, Policy, Reap,
+};
 
 const K4: u64 = 4096;
 const NONE: BioFlags = BioFlags::NONE;
@@ -216,5 +218,58 @@ fn turn_reports_what_it_leaves() {
     assert!(!turned.is_drained() && turned.is_stuck());
     bench.queue.gates = Gates::OPEN;
     bench.turn();
+    bench.finish();
+}
+
+#[test]
+fn turn_that_issues_before_the_driver_is_busy_is_not_empty() {
+    for kick in [KickPolicy::Deferred, KickPolicy::PerRequest] {
+        for (answers, nr_empty) in [
+            (&[Issue::Queued, Issue::Busy][..], 1),
+            (&[Issue::Busy], 2),
+            (&[Issue::Queued, Issue::Failed(BlockStatus::Io)], 1),
+        ] {
+            let mut bench = bench(kick);
+            bench.toy.answers.extend(answers);
+            bench.issue_several(2);
+            assert_eq!(bench.queue.stats().empty_turns, nr_empty, "{kick:?} {answers:?}");
+            bench.toy.answers.clear();
+            bench.turn();
+            bench.finish();
+            assert_eq!(bench.ends().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn nowait_bio_is_issued_in_the_turn_of_others() {
+    let mut bench = bench(KickPolicy::Deferred);
+    for (flags, page) in [(NONE, 1), (BioFlags::NOWAIT, 2), (NONE, 3)] {
+        let bio = Bio { flags, ..bench.bio(Op::Read, page << 20, K4, page) };
+        bench.queue_bio(bio, 0);
+    }
+    bench.turn();
+    assert_eq!(bench.toy.running.len(), 3);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(K4)), (3, Ok(K4)), (2, Ok(K4))]);
+}
+
+#[test]
+fn wait_beside_a_flush_that_data_follow_asks_for_one_completion() {
+    let limits = limits().volatile_cache(true);
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.issue(Op::Flush, NONE, 0, 0, 1);
+    bench.issue(Op::Flush, NONE, 0, 0, 2);
+    bench.issue(Op::Write, BioFlags::PREFLUSH, 0, K4, 3);
+    (4..8).for_each(|page| bench.issue(Op::Read, NONE, page << 20, K4, page));
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.queue.hctx.prepare_wait(4), 1, "its end issues the data of the write");
+    bench.finish();
+    bench.issue(Op::Flush, NONE, 0, 0, 1);
+    bench.issue(Op::Flush, NONE, 0, 0, 2);
+    bench.issue(Op::Flush, NONE, 0, 0, 3);
+    (4..8).for_each(|page| bench.issue(Op::Read, NONE, page << 20, K4, page));
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.queue.hctx.prepare_wait(4), 3, "the flush ends two, and each read one");
     bench.finish();
 }
