@@ -60,7 +60,7 @@ fn scenario(script: &Script, seed: u64) -> Scenario {
     let random = &mut Random::new(seed, 7);
     let failures = Failures::new(&script.disk);
     let mean_ns = random.pick(&[0, 100, 1_000, 10_000]);
-    let policy = Policy::default().queue_depth(script.disk.queue_depth);
+    let policy = Policy::default().queue_depth(script.disk.queue_depth).wake(script.disk.wake);
     Scenario {
         limits: script.disk.limits(),
         policy,
