@@ -52,7 +52,7 @@ const fn plant(bug: &'static str, script: &'static str, shows: Shows) -> Plant {
     Plant { bug, script, shows }
 }
 
-/// Bugs of flushes, gates, retries and ends.
+/// Bugs of flushes, gates, retries, ends and tags.
 const PLANTS: &[Plant] = &[
     plant("ForgetLoss", "failed-flush-alone", Shows::Adds("0:flush=Io 0:flush=0")),
     plant("FailFlush", "failed-flush-is-acknowledged", Shows::Removes("0:flush=0")),
@@ -67,6 +67,9 @@ const PLANTS: &[Plant] = &[
         Shows::Removes("0:write=Medium 0:write=Medium"),
     ),
     plant("WrongMailbox", "overlapping-writes", Shows::Fails("a bio ends once")),
+    // The second of three writes is made last.
+    plant("TakeBackLast", "threads-wait-for-one-tag", Shows::Adds("disk=0.1.0")),
+    plant("DropFreed", "threads-wait-for-one-tag", Shows::Fails("deadlock")),
 ];
 
 /// The outcomes of each script.

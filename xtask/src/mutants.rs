@@ -1,13 +1,15 @@
 //! `cargo xtask mutants`: weakens memory orderings of the core; a loom model must fail for each.
 //!
-//! If no model fails, an ordering is either too strong or not tested. So a table
-//! (`mutants/table.rs`) covers every ordering of some files. An entry has the weakened ordering and
-//! the model that must fail, or the reason why no model can fail. An ordering in no entry is an
-//! error. The crate is patched in a copy under `target/mutants`, which is recreated each time.
+//! If no model fails, an ordering is either too strong or not tested. So two tables
+//! (`mutants/table.rs`, `mutants/durable.rs`) cover every ordering of some files. An entry has the
+//! weakened ordering and the model that must fail, or the reason why no model can fail. An ordering
+//! in no entry is an error. The crate is patched in a copy under `target/mutants`, which is
+//! recreated each time.
 
+mod durable;
 mod table;
 
-use self::table::{FILES, MUTANTS, UNSEEN};
+use self::table::FILES;
 use crate::Outcome;
 use crate::command::{Line, root};
 use crate::patched::{Patched, read};
@@ -21,7 +23,7 @@ struct Mutant {
     /// The text, which is in the file exactly once. The entry covers all orderings in it.
     from: &'static str,
     to: &'static str,
-    /// The model that must fail.
+    /// The model that must fail: of the test program `loom`, or a unit test in a module `models`.
     test: &'static str,
 }
 
@@ -32,24 +34,34 @@ struct Unseen {
     why: &'static str,
 }
 
+/// Returns every weakened ordering.
+fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    table::MUTANTS.iter().chain(durable::MUTANTS)
+}
+
+/// Returns every ordering without a model.
+fn unseen() -> impl Iterator<Item = &'static Unseen> {
+    table::UNSEEN.iter().chain(durable::UNSEEN)
+}
+
 pub(crate) fn run() -> Outcome {
     for file in FILES {
         let text = read(&root().join(CRATE).join("src").join(file))?;
         check_text(file, &text)?;
     }
     let copy = Patched::make("mutants", &[CRATE])?;
-    let mut alive = Vec::new();
-    for (index, mutant) in MUTANTS.iter().enumerate() {
+    let (nr, mut alive) = (mutants().count(), Vec::new());
+    for (index, mutant) in mutants().enumerate() {
         let Mutant { file, test, to, .. } = mutant;
         let is_caught = is_caught(&copy, mutant)?;
         let verdict = if is_caught { "caught by" } else { "ALIVE after" };
         let weak = to.lines().last().unwrap_or_default().trim();
-        println!("mutants: [{}/{}] {file}: `{weak}`: {verdict} {test}", index + 1, MUTANTS.len());
+        println!("mutants: [{}/{nr}] {file}: `{weak}`: {verdict} {test}", index + 1);
         if !is_caught {
             alive.push(format!("{file}: `{weak}` is caught by no model; {test} should do so"));
         }
     }
-    for Unseen { file, from, why } in UNSEEN {
+    for Unseen { file, from, why } in unseen() {
         let line = from.lines().last().unwrap_or_default().trim();
         println!("mutants: not seen by loom: {file}: `{line}`: {why}");
     }
@@ -58,8 +70,8 @@ pub(crate) fn run() -> Outcome {
 
 /// Checks that every entry of the table matches the file once, and covers every ordering of it.
 fn check_text(file: &str, text: &str) -> Outcome {
-    let mutants = MUTANTS.iter().map(|mutant| (mutant.file, mutant.from));
-    let unseen = UNSEEN.iter().map(|unseen| (unseen.file, unseen.from));
+    let mutants = mutants().map(|mutant| (mutant.file, mutant.from));
+    let unseen = unseen().map(|unseen| (unseen.file, unseen.from));
     let mut covered = Vec::new();
     for (_, from) in mutants.chain(unseen).filter(|(of, _)| *of == file) {
         let mut places = text.match_indices(from);
@@ -91,7 +103,7 @@ fn check_text(file: &str, text: &str) -> Outcome {
 
 /// Returns whether the model fails on the weakened crate. A failed build is an error.
 fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
-    let line = test_line(copy);
+    let line = test_line(copy, mutant.test);
     let file = format!("{CRATE}/src/{}", mutant.file);
     copy.with(&file, mutant.from, mutant.to, || {
         line.clone().argument("--no-run".to_owned()).argument("--quiet".to_owned()).run()?;
@@ -105,15 +117,17 @@ fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
     })
 }
 
-fn test_line(copy: &Patched) -> Line {
-    copy.cargo("test --profile models --package forebay-core --test loom", "loom")
+/// Returns the command that runs models of the program that has `test`.
+fn test_line(copy: &Patched, test: &str) -> Line {
+    let target = if test.contains("::models::") { "--lib" } else { "--test loom" };
+    copy.cargo(&format!("test --profile models --package forebay-core {target}"), "loom")
         .variable("RUSTFLAGS", "--cfg blk_loom")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::table::{FILES, MUTANTS};
-    use super::{CRATE, check_text, read, root};
+    use super::table::FILES;
+    use super::{CRATE, check_text, mutants, read, root};
 
     #[test]
     fn the_table_fits_the_tree() {
@@ -121,7 +135,7 @@ mod tests {
             let text = read(&root().join(CRATE).join("src").join(file)).unwrap();
             check_text(file, &text).unwrap();
         }
-        assert!(MUTANTS.iter().all(|mutant| FILES.contains(&mutant.file)));
+        assert!(mutants().all(|mutant| FILES.contains(&mutant.file)));
     }
 
     #[test]

@@ -250,5 +250,7 @@ fn remembered_losses(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
     (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }
 
+#[cfg(all(test, blk_loom))]
+mod models;
 #[cfg(test)]
 mod tests;

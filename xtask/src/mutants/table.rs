@@ -1,9 +1,12 @@
-//! Memory orderings of the core, one entry for each.
+//! Memory orderings of the core, one entry for each: those of the run word, delayed runs and tags.
 
 use super::{Mutant, Unseen};
 
 /// Files in which the table must cover every ordering.
-pub(super) const FILES: [&str; 6] = [
+pub(super) const FILES: [&str; 9] = [
+    "durability.rs",
+    "retry/counts.rs",
+    "retry/mod.rs",
     "run_state.rs",
     "run_timer.rs",
     "tag/bitmap.rs",
@@ -12,7 +15,7 @@ pub(super) const FILES: [&str; 6] = [
     "tag/count.rs",
 ];
 
-const fn mutant(
+pub(super) const fn mutant(
     file: &'static str,
     from: &'static str,
     to: &'static str,
@@ -177,8 +180,8 @@ pub(super) const UNSEEN: &[Unseen] = &[
     Unseen {
         file: "run_state.rs",
         from: "self.word.load(Ordering::SeqCst)",
-        why: "the holder has acquired by taking the token; SeqCst is for who freezes, who counts \
-              what enters in another word, and loom takes such accesses for AcqRel",
+        why: "the holder has acquired by taking the token; SeqCst is for a thread that freezes and \
+              counts entries in another word, and loom takes such accesses for AcqRel",
     },
     Unseen {
         file: "run_state.rs",

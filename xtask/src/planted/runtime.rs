@@ -217,6 +217,17 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "alarm-not-advanced",
+        what: "B2: a deadline before that of the running timer starts no timer",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/alarm.rs",
+            from: "        if at_ns < self.at_ns.load(Ordering::Relaxed) {\n",
+            to: "        if self.at_ns.load(Ordering::Relaxed) == NEVER {\n",
+        }],
+        test: Test::model("runtime::alarm::models::deadlines_of_two_threads_wake_the_loop"),
+        says: "the loop sleeps past a deadline",
+    },
+    Bug {
         name: "alarm-not-fired",
         what: "B3: a thread that opens a gate wakes no event loop",
         edits: &[Edit {

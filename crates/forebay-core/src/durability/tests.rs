@@ -79,3 +79,66 @@ fn more_losses_than_the_log_holds_count_as_a_loss_of_everything() {
     durability.acknowledge_loss();
     assert_eq!(durability.lost(), None);
 }
+
+#[test]
+fn losses_cover_what_ended_since_the_last_durable_point() {
+    let durability = after_writes(5);
+    durability.flushed(2);
+    durability.flush_failed();
+    assert_eq!((durability.lost(), durability.nr_failures()), (LOST_3_TO_5, 1));
+    let is_lost = |wanted| durability.check(wanted).is_none();
+    for (point, all, alone) in
+        [(2, false, false), (3, true, true), (5, true, true), (6, true, false)]
+    {
+        assert_eq!(is_lost(Wanted::All(point)), all, "{point}");
+        assert_eq!(is_lost(Wanted::Point(point)), alone, "{point}");
+        assert_eq!((Wanted::All(point).up_to(), Wanted::Point(point).up_to()), (point, point));
+    }
+    // A second failure extends the loss.
+    let later = durability.writes_end();
+    durability.flush_failed();
+    let both = Some(LostWrites { after: 2, up_to: later });
+    assert_eq!((durability.lost(), durability.nr_failures()), (both, 2));
+    assert_eq!(durability.acknowledge_loss(), both);
+    assert_eq!(durability.acknowledge_loss(), None);
+}
+
+const LOST_3_TO_5: Option<LostWrites> = Some(LostWrites { after: 2, up_to: 5 });
+
+#[test]
+fn writes_in_doubt_end_within_a_loss() {
+    let durability = after_writes(5);
+    durability.flushed(2);
+    durability.flush_failed();
+    // The recorded loss reports them, too.
+    assert_eq!((durability.doubtful_writes_end(), durability.point()), (5, 6));
+    assert_eq!(durability.lost(), LOST_3_TO_5);
+    // That loss was acknowledged: they are a loss of their own.
+    durability.acknowledge_loss();
+    assert_eq!((durability.doubtful_writes_end(), durability.point()), (7, 7));
+    assert_eq!(durability.acknowledge_loss(), Some(LostWrites { after: 6, up_to: 7 }));
+    // A failure that has lost nothing reports none.
+    durability.flushed(7);
+    durability.flush_failed();
+    assert_eq!(durability.lost(), None);
+    assert_eq!(durability.doubtful_writes_end(), 8);
+    assert_eq!(durability.lost(), Some(LostWrites { after: 7, up_to: 8 }));
+}
+
+#[test]
+fn as_many_losses_as_the_log_holds_have_their_ranges() {
+    let durability = after_writes(1);
+    durability.flushed(1);
+    for nth in 0..NR_LOSSES as u64 {
+        durability.writes_end();
+        durability.flush_failed();
+        durability.flushed(durability.point());
+        assert_eq!(durability.lost(), Some(LostWrites { after: 1, up_to: 2 + nth }));
+    }
+    assert_eq!(durability.check(Wanted::Point(1)), Some(NR_LOSSES as u64));
+    // The oldest range is gone: it stands for all writes.
+    durability.flush_failed();
+    assert_eq!(durability.lost(), Some(LostWrites { after: 0, up_to: 9 }));
+    assert_eq!(durability.check(Wanted::Point(1)), None);
+    assert_eq!(durability.check_since(1, Wanted::Point(1)), Some(NR_LOSSES as u64 + 1));
+}

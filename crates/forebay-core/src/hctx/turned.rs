@@ -24,8 +24,9 @@ impl Turned {
     /// The result of a turn that finds nothing to do.
     pub(crate) const NOTHING: Turned = Turned::new(0, false, true, NO_DEADLINE);
 
+    /// Creates the result of a turn. `next_at_ns` is `u64::MAX` without a deadline.
     #[inline]
-    pub(super) const fn new(
+    pub(crate) const fn new(
         nr_in_flight: u32,
         work_left: bool,
         is_drained: bool,

@@ -209,4 +209,87 @@ mod tests {
         assert_eq!(key(few.nr_reserved(4)), "reserved_tags");
         assert_eq!(key(few.nr_requests(Some(2)).nr_reserved(2)), "reserved_tags");
     }
+
+    #[test]
+    fn policy_at_its_bounds_is_good() {
+        let few = Policy::default().queue_depth(4);
+        for policy in [
+            few.nr_requests(Some(4)),
+            few.async_depth(4),
+            few.async_depth(QUEUE_DEPTH_MAX),
+            few.nr_reserved(3),
+            few.io_timeout_ns(1).io_timeout_grace_ns(1),
+        ] {
+            assert_eq!(policy.check(), Ok(()), "{policy:?}");
+        }
+        let bad = few.io_timeout_grace_ns(7 * NS_PER_MS).check().expect_err("there is no limit");
+        assert_eq!((bad.knob.key, bad.value.as_str()), ("io_timeout_grace_ms", "7"));
+        let bad = few.nr_requests(Some(5)).check().expect_err("there are four");
+        assert_eq!(bad.expected, "a number from 1 to queue_depth, which is 4");
+        let bad = few.nr_requests(Some(3)).nr_reserved(3).check().expect_err("none is left");
+        assert_eq!(bad.expected, "a number below nr_requests, which is 3");
+    }
+
+    #[test]
+    fn settings_apply_where_they_have_an_effect() {
+        let applying = |policy: Policy, limits: QueueLimits| -> Vec<&str> {
+            let some = KNOBS.iter().filter(|knob| !knob.when.is_empty());
+            some.filter(|knob| knob.applies(&policy, &limits)).map(|knob| knob.key).collect()
+        };
+        let (policy, limits) = (Policy::default(), QueueLimits::default());
+        assert_eq!(applying(policy, limits), ["tag_need"]);
+        let emulation = crate::Emulation::default().wake(crate::WakePolicy::Batch);
+        assert!(applying(policy.emulation(emulation), limits).is_empty());
+        assert_eq!(applying(policy.io_timeout_ns(1), limits), ["tag_need", "io_timeout_grace_ms"]);
+        let cached = limits.volatile_cache(true);
+        assert_eq!(applying(policy, cached), ["tag_need", "flush_pending_ms", "elide"]);
+        assert_eq!(applying(policy, limits.flush_queueable(false)), ["tag_need", "flush"]);
+        let always = KNOBS.iter().filter(|knob| knob.when.is_empty());
+        assert!(always.clone().all(|knob| knob.applies(&policy, &limits)) && always.count() > 10);
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_policy_or_depend_on_the_disk() {
+        let default = |key| Knob::named(key).expect("it is there").default_value();
+        assert_eq!(default("flush_pending_ms"), DefaultValue::Fixed("5000".to_owned()));
+        assert_eq!(default("plug").to_string(), "outermost");
+        assert_eq!(default("iostats").to_string(), "on");
+        assert_eq!(default("nr_requests"), DefaultValue::Depends("queue_depth"));
+        assert_eq!(default("nr_requests").to_string(), "queue_depth");
+        let few = Policy::default().queue_depth(4);
+        let value = |key, policy| Knob::named(key).expect("it is there").get(policy);
+        assert_eq!([value("nr_requests", &few), value("async_depth", &few)], ["4", "4"]);
+        let fewer = few.nr_requests(Some(3)).async_depth(2);
+        assert_eq!([value("nr_requests", &fewer), value("async_depth", &fewer)], ["3", "2"]);
+        assert!(Knob::named("plug") == Knob::named("plug"));
+        assert!(Knob::named("plug") != Knob::named("kick"));
+    }
+
+    #[test]
+    fn switches_have_several_words() {
+        for (word, expected) in [
+            ("on", Some(true)),
+            ("1", Some(true)),
+            ("yes", Some(true)),
+            ("true", Some(true)),
+            ("off", Some(false)),
+            ("0", Some(false)),
+            ("no", Some(false)),
+            ("false", Some(false)),
+            ("ON", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_switch(word), expected, "{word}");
+        }
+        assert_eq!(
+            (Values::Name.number("x"), Values::Name.expected()),
+            (None, "a name".to_owned())
+        );
+        assert_eq!(
+            (Values::Words(&[]).expected(), Values::Words(&["a"]).expected()),
+            (String::new(), "a".to_owned())
+        );
+        let tags = Knob::named("reserved_tags").expect("it is there").values;
+        assert_eq!(tags.expected(), "a number below nr_requests (default: queue_depth)");
+    }
 }

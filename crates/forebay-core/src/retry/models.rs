@@ -139,17 +139,62 @@ fn moment_after_a_write_comes_after_its_issue() {
     explore(|| {
         let shared = Arc::new((two_contexts(), AtomicU32::new(0)));
         let other = Arc::clone(&shared);
-        let writer = thread::spawn(move || {
+        // The thread that only reads is the second one: loom does not move its loads behind the
+        // changes of a thread that reads the same word before it changes it.
+        let reader = thread::spawn(move || {
             let (retries, device) = &*other;
-            retries.writes.count_write(1);
-            device.store(1, Relaxed);
-            retries.writes.write_is_out(1);
+            if retries.writes.of_others(0) == Some(2) {
+                assert_eq!(device.load(Relaxed), 1, "the write was not issued");
+            }
         });
         let (retries, device) = &*shared;
-        if retries.writes.of_others(0) == Some(2) {
-            assert_eq!(device.load(Relaxed), 1, "the write was not issued");
+        retries.writes.count_write(1);
+        device.store(1, Relaxed);
+        retries.writes.write_is_out(1);
+        reader.join().unwrap();
+    });
+}
+
+/// A2: the writes of an uncounted disk have ended before the moment that no longer includes it.
+#[test]
+fn moment_after_an_uncounted_disk_comes_after_its_writes() {
+    explore(|| {
+        let shared = Arc::new((Retries::with_counts(1), AtomicU32::new(0)));
+        assert_eq!(shared.0.writes.join(1).of(0), 0);
+        let uncounted = shared.0.writes.join(2);
+        let other = Arc::clone(&shared);
+        let closer = thread::spawn(move || {
+            let (retries, device) = &*other;
+            device.store(1, Relaxed);
+            retries.writes.part(&uncounted);
+        });
+        let (retries, device) = &*shared;
+        if retries.writes.of_others(0).is_some() {
+            assert_eq!(device.load(Relaxed), 1, "a write has not ended");
         }
-        writer.join().unwrap();
+        closer.join().unwrap();
+    });
+}
+
+/// A1: two retries that overlap do not hold each other's requests back and go on both. One of them
+/// takes the slot that another retry leaves, and the other the next slot.
+#[test]
+fn one_of_two_overlapping_retries_sees_the_other() {
+    explore(|| {
+        let retries = Arc::new(Retries::with_counts(0));
+        let before = retries.enter(100, 200).expect("there is room");
+        let enters = |retries: &Retries| {
+            let slot = retries.enter(RANGE.0, RANGE.0 + RANGE.1);
+            retries.hold_back(slot, one(RANGE))
+        };
+        let other = Arc::clone(&retries);
+        let second = thread::spawn(move || {
+            other.leave(before);
+            enters(&other)
+        });
+        let sees_second = enters(&retries);
+        let sees_first = second.join().unwrap();
+        assert!(sees_first || sees_second, "both are tried again");
     });
 }
 

@@ -122,3 +122,51 @@ fn a_wait_ends_once() {
     state.unblock();
     state.unblock();
 }
+
+#[test]
+fn runs_that_find_the_token_taken_are_counted() {
+    let state = running();
+    assert_eq!(state.nr_skipped(), 0);
+    assert!(!state.run() && !state.run() && !state.try_take());
+    assert_eq!(state.nr_skipped(), 2, "R6");
+}
+
+#[test]
+fn states_of_a_wait_are_visible() {
+    let state = leading();
+    assert!(!state.is_blocked());
+    state.block();
+    assert!(state.is_blocked() && !state.is_kicked());
+    assert!(state.run() && state.kick() && state.gates() == Gates { reap: false, ..Gates::OPEN });
+    assert!(state.is_blocked() && state.unblock() && !state.is_blocked());
+    assert_eq!(state.gates(), Gates::OPEN);
+}
+
+#[test]
+#[should_panic(expected = "waits without the token, or twice")]
+fn wait_of_a_holder_needs_the_token() {
+    leading().release_to_wait();
+}
+
+#[test]
+#[should_panic(expected = "waits without the token, or twice")]
+fn wait_beside_a_wait_is_an_error() {
+    let state = leading();
+    state.block();
+    assert!(state.run());
+    state.release_to_wait();
+}
+
+#[test]
+#[should_panic(expected = "blocks without leading, or twice")]
+fn leader_blocks_once() {
+    let state = leading();
+    state.block();
+    state.block();
+}
+
+#[test]
+#[should_panic(expected = "resigned without leading")]
+fn only_a_leader_resigns() {
+    running().resign();
+}

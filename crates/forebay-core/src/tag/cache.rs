@@ -183,6 +183,7 @@ mod tests {
         cache.set_nr_requests(8);
         assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 5);
     }
+
     #[test]
     fn cached_tags_count_against_no_limit_and_delay_no_waiter() {
         let mut cache = TagCache::new(Arc::new(TagSet::new(8)), 8);
@@ -192,5 +193,33 @@ mod tests {
         assert!(!cache.take_short(), "its own tags are in its way");
         assert_eq!(cache.get(0), None);
         assert!(cache.take_short(), "the limit is");
+    }
+
+    #[test]
+    fn tag_that_was_put_last_is_given_out_first() {
+        let set = Arc::new(TagSet::new(100));
+        let mut cache = TagCache::new(Arc::clone(&set), 100);
+        let tags: Vec<Tag> = (0..3).filter_map(|_| cache.get(0)).collect();
+        assert_eq!(tags, [0, 1, 2].map(Tag::from_index));
+        assert_eq!((set.nr_free(), cache.nr_free(0)), (100 - BATCH, 97));
+        cache.put(tags[1]);
+        assert_eq!(cache.get(0), Some(tags[1]));
+        assert_eq!((cache.give_back(), cache.give_back()), (BATCH - 3, 0));
+        assert_eq!((set.nr_free(), cache.nr_busy(), cache.nr_requests()), (97, 3, 100));
+        assert_eq!((cache.depth(), cache.get(97).is_none(), cache.nr_free(90)), (100, true, 7));
+    }
+
+    #[test]
+    fn cache_is_short_of_tags_that_it_may_have() {
+        let set = Arc::new(TagSet::new(4));
+        let mut cache = TagCache::new(Arc::clone(&set), 2);
+        let other = set.try_get(&mut 0);
+        assert!(cache.get(0).is_some() && cache.get(0).is_some() && cache.get(0).is_none());
+        assert!(!cache.take_short(), "all that it may have are its own");
+        cache.set_nr_requests(4);
+        assert!(cache.get(0).is_some() && cache.get(0).is_none());
+        assert!(cache.take_short() && !cache.take_short(), "the other tag");
+        other.into_iter().for_each(|tag| set.put(tag));
+        assert!(cache.get(0).is_some());
     }
 }

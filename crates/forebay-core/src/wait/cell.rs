@@ -375,4 +375,43 @@ mod tests {
         assert!(cell.is_reached(TAGS));
         cell.end_wait();
     }
+
+    #[test]
+    fn wake_up_is_prepared_for_a_parked_owner_only() {
+        for (state, is_prepared) in [(WaitState::Parked, true), (WaitState::Leading, false)] {
+            let cell = WaitCell::new();
+            cell.begin_wait(2, state);
+            assert_eq!((cell.goal(), cell.state()), (2, state));
+            cell.deliver(1, || panic!("the goal is not reached"));
+            let mut nr_prepared = 0;
+            cell.deliver(1, || nr_prepared += 1);
+            assert_eq!(nr_prepared > 0, is_prepared, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn goal_of_tags_is_reached_by_tags_and_others_by_deliveries() {
+        let cell = WaitCell::new();
+        assert!(cell.is_reached(TAGS) && cell.is_reached(0) && !cell.is_reached(1));
+        cell.set_lacks_tags(true);
+        cell.deliver(3, || ());
+        assert!(!cell.is_reached(TAGS) && !cell.is_reached(NEVER) && !cell.is_reached(4));
+        assert!(cell.is_reached(3) && cell.lacks_tags());
+    }
+
+    #[test]
+    fn cell_is_listed_once() {
+        let cell = WaitCell::new();
+        assert!(!cell.is_listed() && cell.list() && !cell.list() && cell.is_listed());
+        cell.unlist();
+        assert!(!cell.is_listed() && cell.list());
+    }
+
+    #[test]
+    #[should_panic(expected = "a waiter was awake before")]
+    fn wait_within_a_wait_is_an_error() {
+        let cell = WaitCell::new();
+        cell.begin_wait(1, WaitState::Parked);
+        cell.begin_wait(1, WaitState::Parked);
+    }
 }

@@ -252,3 +252,6 @@ pub fn hand_off<C: Context>(at: &mut C) -> bool {
         }
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

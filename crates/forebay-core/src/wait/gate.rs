@@ -173,3 +173,6 @@ pub fn open<D: Gated>(disk: &mut D, gate: Gate) {
         }
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

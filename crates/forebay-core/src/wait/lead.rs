@@ -247,3 +247,6 @@ fn stop_leading<H: Leader>(host: &mut H, mut held: Option<H::Token>, owes_turn: 
         context::finish(host, token);
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

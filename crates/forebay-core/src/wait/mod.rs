@@ -46,6 +46,8 @@ mod gate;
 mod lead;
 mod owner;
 mod reap;
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod scripted;
 mod shared;
 mod timers;
 mod turn;

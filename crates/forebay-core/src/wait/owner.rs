@@ -107,3 +107,6 @@ pub fn wait_as_owner<H: Owner>(host: &mut H, turned: Turned, nr: u32) {
         }
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

@@ -118,3 +118,6 @@ pub fn wait_for_tags<R: Reaper>(queue: &mut R) {
         queue.wait(TAGS);
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

@@ -69,3 +69,6 @@ pub fn commit_all<C: Context>(at: &mut C) {
         None => run_turn(at),
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

@@ -81,4 +81,16 @@ mod tests {
         timers.take();
         assert!(!timers.is_set());
     }
+
+    #[test]
+    fn leader_waits_until_the_earlier_mark() {
+        let timers = Timers::new();
+        assert_eq!(timers.wait_ns(|| panic!("the clock is not read without a mark")), None);
+        timers.arm_delayed_run(90);
+        assert_eq!((timers.is_set(), timers.wait_ns(|| 10)), (true, Some(80)));
+        assert!(timers.arm_deadline(50) && !timers.arm_deadline(60));
+        assert_eq!(timers.wait_ns(|| 10), Some(40));
+        assert!(timers.arm_delayed_run(30) && !timers.arm_delayed_run(40));
+        assert_eq!(timers.wait_ns(|| 40), Some(0));
+    }
 }

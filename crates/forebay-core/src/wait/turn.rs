@@ -242,3 +242,6 @@ pub fn deliver_each(
     }
     to_leader
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

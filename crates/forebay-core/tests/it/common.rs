@@ -33,6 +33,11 @@ pub(crate) struct Toy {
     /// The results of the next `queue_rq` calls; `Queued` when none are left.
     pub(crate) answers: VecDeque<Issue>,
     pub(crate) nr_commits: usize,
+    /// How thoroughly each `reap` call looked.
+    pub(crate) reaps: Vec<Reap>,
+    /// The requests that the layer has asked to cancel, and the answer.
+    pub(crate) cancelled: Vec<Tag>,
+    pub(crate) can_cancel: bool,
 }
 
 impl Toy {
@@ -57,7 +62,7 @@ impl Toy {
 impl Driver for Toy {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let answer = self.answers.pop_front().unwrap_or(Issue::Queued);
-        if answer == Issue::Queued {
+        if answer.is_accepted() {
             self.running.push(self.seen.len());
             self.seen.push(Seen {
                 tag: rq.tag,
@@ -78,11 +83,17 @@ impl Driver for Toy {
         self.nr_commits += 1;
     }
 
-    fn reap(&mut self, done: &mut Completions, _how: Reap) {
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
+        self.reaps.push(how);
         self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
     }
 
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
+
+    fn cancel(&mut self, tag: Tag) -> bool {
+        self.cancelled.push(tag);
+        self.can_cancel
+    }
 }
 
 /// A software queue and a hardware context, on one thread.
@@ -91,6 +102,7 @@ pub(crate) struct TestQueue {
     pub(crate) ctx: SoftwareQueue,
     pub(crate) hctx: HardwareContext,
     pub(crate) gates: Gates,
+    pub(crate) commit: Commit,
     pub(crate) device: Arc<DeviceState>,
     plugs: Arc<PlugCounters>,
     runs: Arc<RunCounters>,
@@ -123,6 +135,7 @@ impl TestQueue {
                 Arc::clone(&runs),
             ),
             gates: Gates::OPEN,
+            commit: Commit::Now,
             device: Arc::clone(device),
             plugs,
             runs,
@@ -180,7 +193,7 @@ impl TestQueue {
 
     pub(crate) fn turn(&mut self, toy: &mut Toy, now: u64, ended: &mut Vec<Ended>) -> Turned {
         let mut boxes = Vec::new();
-        let turned = self.hctx.turn(toy, now, self.gates, Commit::Now, &mut boxes);
+        let turned = self.hctx.turn(toy, now, self.gates, self.commit, &mut boxes);
         self.nr_bios -= boxes.len();
         ended.extend(boxes.iter().map(|queued| Ended {
             user_data: queued.bio().user_data,

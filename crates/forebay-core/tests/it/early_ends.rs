@@ -1,7 +1,7 @@
 //! Bios that end before the driver is done with their request (H5, H6).
 
 use crate::common::{Bench, limits};
-use forebay_core::{BioFlags, BlockStatus, Op, Policy, QueueLimits};
+use forebay_core::{BioFlags, BlockStatus, Commit, Gates, Op, Policy, QueueLimits};
 
 const LIMIT_NS: u64 = 10_000;
 const GRACE_NS: u64 = 5_000;
@@ -183,4 +183,44 @@ fn flush_that_was_given_up_blocks_others_until_it_completes() {
     bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 6);
     bench.finish();
     assert_eq!(bench.ends(), [(5, Ok(PAGE)), (6, Ok(0))]);
+}
+
+#[test]
+fn fua_write_that_was_given_up_blocks_flushes_until_it_completes() {
+    let limits = limits().volatile_cache(true).fua(true).fua_is_sync(true);
+    let mut bench = bench(limits);
+    bench.issue(Op::Write, BioFlags::FUA.union(BioFlags::OWNED), 0, PAGE, 1);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE)]);
+    let durability = std::sync::Arc::clone(bench.queue.device.durability());
+    bench.queue.device.revive();
+    for nth in 2..4 {
+        assert!(durability.acknowledge_loss().is_some());
+        bench.issue(Op::Flush, BioFlags::NONE, 0, 0, nth);
+        assert_eq!(bench.ends(), [(nth, LATE)], "a flush would prove nothing");
+    }
+    durability.acknowledge_loss();
+    bench.complete(0, Ok(PAGE));
+    assert_eq!(durability.lost(), None, "the late sync has succeeded");
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 4);
+    bench.finish();
+    assert_eq!(bench.ends(), [(4, Ok(0))]);
+}
+
+#[test]
+fn memory_of_a_late_bio_is_kept_in_the_hold_of_its_owner() {
+    let mut bench = bench(limits());
+    bench.queue.hctx.set_new_hold(|| std::sync::Arc::new(7_u32));
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    bench.turn_after(LIMIT_NS);
+    let (mut boxes, now) = (Vec::new(), 10 * (LIMIT_NS + GRACE_NS));
+    let hctx = &mut bench.queue.hctx;
+    hctx.turn(&mut bench.toy, now, Gates::OPEN, Commit::Now, &mut boxes);
+    assert!(boxes[0].has_hold() && hctx.nr_quarantined() == 1);
+    let hold = boxes[0].take_hold().expect("the driver has the request");
+    assert_eq!(hold.downcast_ref::<u32>(), Some(&7));
+    assert!(!boxes[0].has_hold() && std::sync::Arc::strong_count(&hold) == 2);
+    bench.toy.complete_oldest();
+    hctx.turn(&mut bench.toy, now, Gates::OPEN, Commit::Now, &mut boxes);
+    assert_eq!((std::sync::Arc::strong_count(&hold), hctx.nr_quarantined()), (1, 0));
 }

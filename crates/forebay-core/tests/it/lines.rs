@@ -20,14 +20,18 @@ struct Lines {
     ended: Vec<Box<QueuedBio>>,
 }
 
+/// Returns a policy under which threads wait, and each freed tag wakes one.
+fn single(queue_depth: u32) -> Policy {
+    let emulation = Emulation::default().wake(WakePolicy::Single);
+    Policy::default().queue_depth(queue_depth).emulation(emulation)
+}
+
 impl Lines {
     fn new() -> Lines {
-        Lines::with(limits(), 1)
+        Lines::with(limits(), single(1))
     }
 
-    fn with(limits: QueueLimits, queue_depth: u32) -> Lines {
-        let emulation = Emulation::default().wake(WakePolicy::Single);
-        let policy = Policy::default().queue_depth(queue_depth).emulation(emulation);
+    fn with(limits: QueueLimits, policy: Policy) -> Lines {
         let device = Arc::new(DeviceState::new(1));
         let tags = Arc::new(TagSet::new(policy.queue_depth));
         let counters = Arc::new(RunCounters::default());
@@ -106,7 +110,7 @@ fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
 #[test]
 fn rest_of_a_nowait_bio_waits_in_the_queue_of_its_owner() {
     let limits = limits().max_sectors(8);
-    let mut lines = Lines::with(limits, 3);
+    let mut lines = Lines::with(limits, single(3));
     lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 3 * 4096);
     lines.toy.answers.extend([Issue::Queued, Issue::Busy, Issue::Busy]);
     lines.turn();
@@ -123,4 +127,76 @@ fn rest_of_a_nowait_bio_waits_in_the_queue_of_its_owner() {
     owners.sort_unstable();
     assert_eq!(owners, [1, 2]);
     assert!(lines.ended.iter().all(|bio| bio.result().is_ok()));
+}
+
+#[test]
+fn owners_that_lack_tags_are_reported_in_order() {
+    let mut lines = Lines::new();
+    for owner in 1..=3 {
+        lines.accept(owner, Op::Read);
+    }
+    let changes = |lines: &mut Lines| {
+        let mut changes = Vec::new();
+        lines.hctx.take_changes(&mut |WaitId(owner), lacks| changes.push((owner, lacks)));
+        changes
+    };
+    lines.turn();
+    assert_eq!(changes(&mut lines), [(1, false), (2, true), (3, true)]);
+    assert_eq!(changes(&mut lines), []);
+    let lacking = |lines: &Lines| [1, 2, 3].map(|owner| lines.hctx.lacks_tags(WaitId(owner)));
+    assert_eq!((lacking(&lines), lines.hctx.has_lines()), ([false, true, true], true));
+    lines.complete();
+    lines.ask(2);
+    assert_eq!(changes(&mut lines), [(2, false)]);
+    assert_eq!(lacking(&lines), [false, false, true]);
+}
+
+#[test]
+fn wake_ups_in_vain_are_counted_and_keep_their_turn() {
+    let counters = Arc::new(RunCounters::default());
+    let mut lines = Lines::new();
+    let device = Arc::new(DeviceState::new(1));
+    let tags = Arc::new(TagSet::new(1));
+    lines.hctx =
+        HardwareContext::new(lines.limits, lines.policy, 0, device, tags, Arc::clone(&counters));
+    let woken = |lines: &mut Lines| {
+        let mut stats = forebay_core::QueueStats::default();
+        stats.add_runs(&counters);
+        let nr = |name| stats.emulation.get(name).expect(name);
+        (std::mem::take(&mut lines.woken), nr("tag_wakeups"), nr("vain_wakeups"))
+    };
+    for owner in 1..=3 {
+        lines.accept(owner, Op::Read);
+    }
+    lines.turn();
+    lines.complete();
+    assert_eq!(woken(&mut lines), (vec![2], 1, 0));
+    // A thread that does not wait takes the tag first.
+    lines.accept(4, Op::Read);
+    lines.turn();
+    lines.ask(2);
+    assert_eq!(woken(&mut lines), (vec![], 1, 1));
+    lines.complete();
+    assert_eq!(woken(&mut lines), (vec![2], 2, 1), "T8: before the third");
+    lines.ask(2);
+    lines.complete();
+    assert_eq!(woken(&mut lines), (vec![3], 3, 1));
+}
+
+#[test]
+fn first_version_of_the_stash_is_for_threads_that_wait() {
+    let policy =
+        Policy::default().queue_depth(16).emulation(Emulation::default().wake(WakePolicy::Stash));
+    let mut lines = Lines::with(limits(), policy);
+    lines.hctx.emulate_stash_v1();
+    (0..32).for_each(|owner| lines.accept(owner, Op::Read));
+    lines.turn();
+    (0..4).for_each(|_| lines.complete());
+    assert!(lines.woken.is_empty(), "the first four tags fill the stash");
+    lines.complete();
+    assert_eq!(lines.woken, [16]);
+    // Bios that wait have no stash.
+    let mut fair = Lines::with(limits(), Policy::default());
+    fair.hctx.emulate_stash_v1();
+    assert!(!fair.hctx.has_lines() && !fair.hctx.lacks_tags(WaitId(1)));
 }

@@ -45,7 +45,7 @@ fn a_flush_against_two_writes(in_time: bool) {
     durability.flushed(in_hand);
     for (at, writer) in writers.into_iter().enumerate() {
         let point = writer.join().expect("a writer");
-        assert!(!durability.is_durable(point) || seen[at] == 1, "what is durable was flushed");
+        assert!(!durability.is_durable(point) || seen[at] == 1, "a durable write was flushed");
     }
 }
 
@@ -55,7 +55,7 @@ fn durable_write_completed_before_its_flush() {
 }
 
 #[test]
-#[should_panic(expected = "what is durable was flushed")]
+#[should_panic(expected = "a durable write was flushed")]
 fn planted_flush_that_covers_later_writes_is_caught() {
     explore(None, || a_flush_against_two_writes(false));
 }
@@ -110,7 +110,7 @@ fn an_acknowledgement_does_not_hide_a_loss_that_it_has_not_seen() {
         };
         let known = durability.acknowledge_loss();
         flusher.join().expect("a flusher");
-        assert!(known.is_some() || durability.lost().is_some(), "somebody is told of it");
+        assert!(known.is_some() || durability.lost().is_some(), "the loss is reported");
     });
 }
 
@@ -132,5 +132,28 @@ fn write_in_flight_when_a_flush_fails_is_lost() {
         flusher.join().expect("a flusher");
         let lost = durability.lost().expect("a flush has failed");
         assert!(lost.after < point && point <= lost.up_to, "{point} is not in {lost:?}");
+    });
+}
+
+/// The number of losses whose ranges a disk keeps.
+const NR_LOSSES: u64 = 8;
+
+/// The newest loss replaces the record of the oldest one, which still counts.
+#[test]
+fn loss_counts_while_its_record_is_replaced() {
+    explore(None, || {
+        let durability = Arc::new(Durability::new());
+        let lost = durability.writes_end();
+        for _ in 0..NR_LOSSES {
+            durability.flush_failed();
+            // The range of the next loss begins behind this one.
+            durability.flushed(durability.writes_end());
+        }
+        let flusher = {
+            let durability = Arc::clone(&durability);
+            thread::spawn(move || durability.flush_failed())
+        };
+        assert!(!durability.is_durable(lost), "a range of the new loss, for the old one");
+        flusher.join().expect("a flusher");
     });
 }

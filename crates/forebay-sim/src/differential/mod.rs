@@ -15,7 +15,7 @@ use crate::scheduler::{PREEMPT_OF, ThreadTimes};
 use crate::task::scripted::{self, Log};
 use crate::violation::Violation;
 use crate::world::World;
-use forebay_core::Policy;
+use forebay_core::{Emulation, Policy};
 use forebay_model::{Command, Model, Random, Service};
 use script::{Failures, NR_SECTORS, Outcome, Script};
 use std::cell::RefCell;
@@ -60,7 +60,8 @@ fn scenario(script: &Script, seed: u64) -> Scenario {
     let random = &mut Random::new(seed, 7);
     let failures = Failures::new(&script.disk);
     let mean_ns = random.pick(&[0, 100, 1_000, 10_000]);
-    let policy = Policy::default().queue_depth(script.disk.queue_depth);
+    let emulation = Emulation::default().wake(script.disk.wake);
+    let policy = Policy::default().queue_depth(script.disk.queue_depth).emulation(emulation);
     Scenario {
         limits: script.disk.limits(),
         policy,

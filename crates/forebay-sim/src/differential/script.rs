@@ -4,7 +4,7 @@
 //! scripts by threads under shuttle. Each prints the outcomes that it finds. `cargo xtask
 //! differential` compares the two sets of each script.
 
-use forebay_core::{BioFlags, BlockStatus, Gate, Op, QueueLimits};
+use forebay_core::{BioFlags, BlockStatus, Gate, Op, QueueLimits, WakePolicy};
 use forebay_model::Random;
 use std::fmt::Write;
 
@@ -37,6 +37,8 @@ pub struct Script {
 pub struct ScriptDisk {
     /// The number of tags.
     pub queue_depth: u32,
+    /// Whether bios or threads wait for tags.
+    pub wake: WakePolicy,
     /// The largest request.
     pub max_sectors: u32,
     /// Writes are lost until a flush.
@@ -242,6 +244,7 @@ const WAIT: Step = Step::Reap(usize::MAX);
 const fn disk(volatile_cache: bool) -> ScriptDisk {
     ScriptDisk {
         queue_depth: 4,
+        wake: WakePolicy::Fair,
         max_sectors: 4,
         volatile_cache,
         flush_queueable: true,
@@ -436,6 +439,7 @@ fn failures() -> Vec<Script> {
 fn tags() -> Vec<Script> {
     let one_tag = ScriptDisk { queue_depth: 1, ..PLAIN };
     let cut = ScriptDisk { max_sectors: 1, queue_depth: 2, ..PLAIN };
+    let wakes_threads = ScriptDisk { wake: WakePolicy::Single, ..one_tag.clone() };
     vec![
         script(
             "nowait-without-a-tag",
@@ -460,6 +464,15 @@ fn tags() -> Vec<Script> {
             cut,
             vec![vec![write(0, 2)], vec![with(BioFlags::NOWAIT, read(0, 2)), read(0, 2)]],
         ),
+        // The writes of a thread that waits for tags are made in order.
+        script(
+            "threads-wait-for-one-tag",
+            wakes_threads,
+            vec![
+                vec![plugged(&[(Op::Write, 0, 1), (Op::Write, 0, 1), (Op::Write, 0, 1)])],
+                vec![read(0, 1), WAIT, read(0, 1)],
+            ],
+        ),
     ]
 }
 
@@ -468,6 +481,7 @@ fn random(number: u64) -> Script {
     let random = &mut Random::new(number, 0);
     let mut disk = ScriptDisk {
         queue_depth: random.pick(&[1, 2, 4]),
+        wake: WakePolicy::Fair,
         max_sectors: random.pick(&[1, 2, 4]),
         volatile_cache: random.chance(1, 2),
         flush_queueable: random.chance(1, 2),

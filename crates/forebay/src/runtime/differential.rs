@@ -32,7 +32,7 @@ fn run(script: &Arc<Script>, seed: u64) -> Outcome {
     let mut failures = Failures::new(&script.disk);
     let decide = Box::new(move |op, start, len| failures.result(op, start, len));
     let contents = Contents::new(&limits, Random::new(seed, 0), decide);
-    let how = How { queue_depth: script.disk.queue_depth, ..AT_ONCE };
+    let how = How { queue_depth: script.disk.queue_depth, wake: script.disk.wake, ..AT_ONCE };
     let toy = Toy::with_contents(limits, how, contents);
     let disk = Toy::open(&toy);
     let device = {
