@@ -157,7 +157,7 @@ fn rules_without_an_effect_in_the_simulator_are_refused_by_name() {
         (&["--faults", "flush:lie"], "--faults=flush:lie: not simulated: the checkers would"),
         (&["--faults", "read:hang"], "--faults=read:hang: expected io_timeout_ms: without a time"),
         (&["--faults", "write:nofua"], "--faults=write:nofua: not simulated: the checkers would"),
-        (&["--faults", "write:writeback=io"], "not simulated: the simulated disk of a job is no"),
+        (&["--faults", "write:writeback=io"], "not simulated: it needs a file: use write_back"),
         (&["--faults", "read:again"], "--faults=read:again: not simulated: only the layer itself"),
         (
             &["--device", "nvme", "--faults", "flush:io"],
