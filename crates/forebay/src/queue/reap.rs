@@ -68,11 +68,13 @@ impl Reaper for QueueReaper<'_> {
     }
 
     fn wait(&mut self, goal: u64) {
-        if self.is_shared() {
-            // A freeze may wait for requests of the context that this thread owns.
-            thread::settle_owned(&self.0.shared);
-        }
         let mailbox = Arc::clone(self.0.ready.borrow().mailbox());
+        if self.is_shared() && thread::owns_context_of(&self.0.shared) {
+            // A freeze may wait for requests of that context. What this queue has deferred must not
+            // wait for them (W5).
+            self.commit();
+            thread::settle_owned(&self.0.shared, || mailbox.cell.is_reached(goal));
+        }
         wait::wait(&self.0.shared, &self.0.ctx, &mailbox, goal, Offer::NONE);
     }
 

@@ -98,7 +98,8 @@ impl Service {
     pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
         // The caller may be the service thread itself: it runs a waker that dropped the last
         // handle, and no longer leads.
-        if self.thread.thread().id() != thread::current().id() {
+        let is_own = self.thread.thread().id() == thread::current().id();
+        if !is_own {
             self.step_down(hctx);
             if !waiter.misses_kicks() || self.is_gone_soon() {
                 // If it has panicked, the process has aborted.
@@ -116,6 +117,10 @@ impl Service {
                 hctx.run.unblock();
             }
             hctx.run.resign();
+        } else if !is_own {
+            // The thread has resigned meanwhile, so its wait is over. It may still make a turn that
+            // it owes.
+            let _ = self.thread.join();
         }
     }
 }

@@ -308,12 +308,18 @@ pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     find(shared, |ctx| ctx.hctx() != SHARED).unwrap_or_else(|| shared_ctx_of(shared))
 }
 
+/// Returns whether this thread owns a context of the disk.
+pub(crate) fn owns_context_of(shared: &Arc<Shared>) -> bool {
+    find(shared, |ctx| ctx.hctx() != SHARED).is_some()
+}
+
 /// Submits the plugged bios of this thread. If it owns a context of the disk, waits until that has
-/// no admitted request left, unless the device is gone.
-pub(crate) fn settle_owned(shared: &Arc<Shared>) {
+/// no admitted request left, the device is gone, or `is_over` returns true.
+pub(crate) fn settle_owned(shared: &Arc<Shared>, is_over: impl Fn() -> bool) {
     let Some(owned) = find(shared, |ctx| ctx.hctx() != SHARED) else { return };
     unplug_all(UnplugCause::Wait, None);
-    await_admitted(shared.hctx(owned.hctx()), || shared.device_state().is_failed());
+    let is_over = || is_over() || shared.device_state().is_failed();
+    await_admitted(shared.hctx(owned.hctx()), is_over);
 }
 
 /// Returns this thread's state of a disk that maps to the shared context.

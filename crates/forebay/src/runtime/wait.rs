@@ -163,7 +163,7 @@ impl Shared {
             // The shared context even if the thread owns one: its flush machine serves all threads,
             // so they share flushes.
             Op::Flush => {
-                thread::settle_owned(self);
+                thread::settle_owned(self, || false);
                 thread::shared_ctx_of(self)
             }
             _ => thread::blocking_ctx_of(self),
