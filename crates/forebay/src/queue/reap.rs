@@ -70,8 +70,8 @@ impl Reaper for QueueReaper<'_> {
     fn wait(&mut self, goal: u64) {
         let mailbox = Arc::clone(self.0.ready.borrow().mailbox());
         if self.is_shared() && thread::owns_context_of(&self.0.shared) {
-            // A freeze may wait for requests of that context. What this queue has deferred must not
-            // wait for them (W5).
+            // A freeze may wait for requests of that context. Deferred requests of this queue must
+            // not wait for them (W5).
             self.commit();
             thread::settle_owned(&self.0.shared, || mailbox.cell.is_reached(goal));
         }
