@@ -61,7 +61,10 @@ fn a_wait_is_announced_with_the_release_unless_there_is_a_mark() {
 #[test]
 fn a_blocked_leader_is_kicked_once() {
     let state = leading();
-    assert!(state.run() && !state.kick() && !state.is_kicked(), "nobody is blocked");
+    assert!(
+        state.run() && !state.kick() && !state.is_kicked(),
+        "no thread waits beside the driver"
+    );
     state.block();
     assert!(state.kick() && !state.kick() && state.unblock());
     state.block();

@@ -248,7 +248,10 @@ impl EndsWith for Vec<String> {
 #[test]
 fn leader_that_is_not_blocked_or_kicked_already_is_not_kicked() {
     let mut holder = Holder { is_shared: true, delivers_to_leader: true, ..Holder::default() };
-    assert!(!holder.turn(Commit::Now).contains(&"kick".to_owned()), "nobody is blocked");
+    assert!(
+        !holder.turn(Commit::Now).contains(&"kick".to_owned()),
+        "no thread waits beside the driver"
+    );
     let mut holder = Holder::beside_a_leader();
     holder.delivers_to_leader = true;
     assert!(holder.turn(Commit::Now).contains(&"kick".to_owned()));
