@@ -32,6 +32,19 @@ pub(super) struct RingOptions {
 }
 
 impl RingOptions {
+    /// Returns the error of an engine without rings, which names the first of these options.
+    pub(super) fn refusal(&self) -> SpecError {
+        let (key, value) = match self.fixed_buffers {
+            Some(size) => ("fixed_buffers", size.to_string()),
+            None => ("sqpoll", "on".to_owned()),
+        };
+        SpecError::BadValue {
+            key: key.to_owned(),
+            value,
+            expected: "the driver file with engine=io_uring; aio and psync have no rings".into(),
+        }
+    }
+
     /// Takes the options of the rings.
     pub(super) fn take(keys: &mut Keys) -> Result<RingOptions, OpenError> {
         // A ring registers at most 1 GiB as one buffer.

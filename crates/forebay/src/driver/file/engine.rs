@@ -88,11 +88,7 @@ impl Engine {
 pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
     match engine {
         Engine::Aio | Engine::Psync if file.rings != RingOptions::default() => {
-            Err(OpenError::Spec(SpecError::BadValue {
-                key: String::from("engine"),
-                value: String::from(if engine == Engine::Aio { "aio" } else { "psync" }),
-                expected: "io_uring, because fixed_buffers and sqpoll need it".into(),
-            }))
+            Err(OpenError::Spec(file.rings.refusal()))
         }
         Engine::IoUring => match uring(&file) {
             Ok(opened) => Ok(file.with(opened)),

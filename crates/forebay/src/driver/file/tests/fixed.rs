@@ -178,3 +178,20 @@ fn bad_values_are_refused() {
         assert_eq!(error.to_string(), expected);
     }
 }
+
+#[test]
+fn engines_without_rings_refuse_the_keys_of_rings() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("disk.img");
+    std::fs::write(&path, [0; 4096]).expect("a scratch file");
+    let reason = "expected the driver file with engine=io_uring; aio and psync have no rings";
+    for driver in ["aio", "psync"] {
+        for (keys, named) in
+            [("sqpoll=on", "sqpoll=on"), ("fixed_buffers=8k", "fixed_buffers=8192")]
+        {
+            let spec = format!("{driver}:{}?{keys}", path.display());
+            let error: OpenError = Disk::open(&spec).unwrap_err();
+            assert_eq!(error.to_string(), format!("{named}: {reason}"));
+        }
+    }
+}
