@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Error, Parser};
+use clap::{CommandFactory, Error, Parser};
 
 use crate::failure::Failure;
 use crate::{output, serve};
@@ -21,7 +21,7 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     let mut messages = Vec::new();
     let mut error = Some(first);
     while let Some(found) = error.take().filter(|_| messages.len() < ERRORS_MAX) {
-        let Some(message) = message(&found, &args) else {
+        let Some(message) = message::<P>(&found, &args) else {
             // A help text takes the place of a message, for instance if the command is missing.
             if messages.is_empty() {
                 output::stderr(&found.render().to_string());
@@ -40,6 +40,13 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     Failure::Several { messages, usage: true }
 }
 
+/// Returns the names of all commands.
+fn commands<P: CommandFactory>() -> String {
+    let program = P::command();
+    let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
+    names.join(", ")
+}
+
 /// Parses a number from `MIN` to `MAX`.
 pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
@@ -50,7 +57,7 @@ pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, 
 }
 
 /// Returns the message of an error in these arguments; `None` if its text is a help text.
-fn message(error: &Error, args: &[OsString]) -> Option<String> {
+fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String> {
     let text = |kind| context(error, kind);
     let name = || text(ContextKind::InvalidArg).unwrap_or_default();
     // The value's name follows the option's.
@@ -71,13 +78,12 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
         }
         ErrorKind::InvalidSubcommand => {
             let near = text(ContextKind::SuggestedSubcommand);
-            let hint = match (near, text(ContextKind::ValidSubcommand)) {
-                (Some(near), _) => format!("; did you mean '{near}'?"),
-                (None, Some(known)) => format!("; expected {known}"),
-                (None, None) => String::new(),
+            let hint = match near {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("expected one of {}", commands::<P>()),
             };
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("unknown command '{command}'{hint}")
+            format!("unknown command '{command}'; {hint}")
         }
         ErrorKind::InvalidValue => {
             let accepted = text(ContextKind::ValidValue)
