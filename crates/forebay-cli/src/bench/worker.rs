@@ -177,7 +177,9 @@ impl<'a> Worker<'a> {
         self.tally.end_checks();
         let elapsed_ns = self.tally.read_clock();
         self.tally.gauge.enter(Phase::Done);
-        if self.tally.is_in_ramp() {
+        // A job that another one's error stopped before its first I/O has no figures.
+        let has_figures = self.tally.stats.directions.iter().any(|part| part.total_ios > 0);
+        if self.tally.is_in_ramp() && has_figures && self.tally.error.is_none() {
             // As in fio: these figures are better than none.
             output::stderr(&format!(
                 "forebay: {}: the job ended within its ramp_time; its figures are those of the \

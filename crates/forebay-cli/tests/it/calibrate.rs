@@ -147,6 +147,18 @@ fn wrong_arguments_and_unusable_disks_are_refused() {
 }
 
 #[test]
+fn failed_read_ends_the_calibration_with_one_error() {
+    let folder = folder();
+    let output = run(&folder, &format!("calibrate fault:ram:64M?rule=read:medium:nth=100 {SHORT}"));
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let [loads, error] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(loads.starts_with("forebay: 11 loads, 2 times each"), "{loads}");
+    assert!(error.starts_with("forebay: randread 4k depth=1 #1: read of 4096 bytes at"), "{error}");
+    assert!(stdout(&output).is_empty());
+}
+
+#[test]
 fn wrong_model_file_is_refused_by_name_and_line() {
     let folder = folder();
     std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
