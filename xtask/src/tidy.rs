@@ -6,6 +6,7 @@
 mod dialect;
 mod files;
 mod finding;
+mod paths;
 mod prose;
 mod rust_rules;
 mod text_rules;
@@ -19,6 +20,7 @@ use finding::Finding;
 pub(crate) fn run() -> Outcome {
     let files = files::list(&root())?;
     let mut findings: Vec<Finding> = files.iter().flat_map(check).collect();
+    findings.extend(paths::check(&files));
     findings.extend(dialect::check(&files)?);
     findings.sort();
     for finding in &findings {

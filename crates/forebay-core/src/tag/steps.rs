@@ -2,7 +2,7 @@
 //!
 //! This file fixes their order (T2, T5, T6); `wait.rs` has it as a table, and `wake.rs` and
 //! `count.rs` the arguments. A user supplies the lock, the sleep and the wake-ups. Users are the
-//! contexts of disks that share a set (`runtime/tag_pool.rs` of the library), the tasks of the
+//! contexts of disks that share a set (`forebay/src/tag_pool.rs` of the library), the tasks of the
 //! simulator (`runtime/budget.rs`), and the threads of the models.
 //!
 //! A user that sleeps calls [`take`]. A user that is run again when it is woken makes the same
