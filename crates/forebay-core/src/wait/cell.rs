@@ -298,6 +298,9 @@ impl WaitCell {
     }
 }
 
+#[cfg(all(test, blk_loom))]
+mod models;
+
 #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
 mod tests {
     use super::{NEVER, Notice, TAGS, WaitCell, WaitState};
