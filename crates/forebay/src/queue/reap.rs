@@ -70,10 +70,10 @@ impl Reaper for QueueReaper<'_> {
     fn wait(&mut self, goal: u64) {
         let mailbox = Arc::clone(self.0.ready.borrow().mailbox());
         if self.is_shared() && thread::owns_context_of(&self.0.shared) {
-            // A freeze may wait for requests of that context. Deferred requests of this queue must
-            // not wait for them (W5).
+            // A freeze waits for requests of that context, and keeps bios out of this one.
+            // Deferred requests of this queue must not wait for them (W5).
             self.commit();
-            thread::settle_owned(&self.0.shared, || mailbox.cell.is_reached(goal));
+            thread::settle_owned_if_frozen(&self.0.shared, || mailbox.cell.is_reached(goal));
         }
         wait::wait(&self.0.shared, &self.0.ctx, &mailbox, goal, Offer::NONE);
     }

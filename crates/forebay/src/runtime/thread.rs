@@ -314,12 +314,24 @@ pub(crate) fn owns_context_of(shared: &Arc<Shared>) -> bool {
 }
 
 /// Submits the plugged bios of this thread. If it owns a context of the disk, waits until that has
-/// no admitted request left, the device is gone, or `is_over` returns true.
+/// no admitted request left, the device is gone, or `is_over` returns true. Meanwhile it turns the
+/// shared context too, because a request there may hold back one of the owned context.
 pub(crate) fn settle_owned(shared: &Arc<Shared>, is_over: impl Fn() -> bool) {
     let Some(owned) = find(shared, |ctx| ctx.hctx() != SHARED) else { return };
     unplug_all(UnplugCause::Wait, None);
-    let is_over = || is_over() || shared.device_state().is_failed();
+    let is_over = || {
+        shared.hctx(SHARED).run_turn();
+        is_over() || shared.device_state().is_failed()
+    };
     await_admitted(shared.hctx(owned.hctx()), is_over);
+}
+
+/// Same as [`settle_owned`], but only while the disk is frozen.
+pub(crate) fn settle_owned_if_frozen(shared: &Arc<Shared>, is_over: impl Fn() -> bool) {
+    let is_frozen = || !shared.hctx(SHARED).run.gates().enter;
+    if is_frozen() {
+        settle_owned(shared, || is_over() || !is_frozen());
+    }
 }
 
 /// Returns this thread's state of a disk that maps to the shared context.

@@ -2,11 +2,11 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::is_readable;
-use forebay::{BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
+use forebay::{BioQueue, BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
 use std::os::fd::AsFd;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Returns how many requests a disk has issued to its driver.
 fn nr_issued(disk: &Disk) -> u64 {
@@ -110,13 +110,17 @@ fn a_freeze_ends_beside_a_flush_of_a_thread_with_requests_in_flight() {
     });
 }
 
-#[test]
-fn a_freeze_ends_beside_a_thread_that_reaps_a_queue_of_the_shared_context_only() {
-    let scratch = Scratch::new(1 << 20);
-    let disk = open(&scratch.spec("nr_hw_queues=2"));
+/// Calls `act` with a queue of the shared context and one of an owned context, of one thread.
+///
+/// Meanwhile it calls `beside`.
+fn with_both_queues(
+    disk: &Disk,
+    act: impl FnOnce(BioQueue, BioQueue) + Send,
+    beside: impl FnOnce(),
+) {
     let (step, opened) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
-        let (disk, step, opened) = (&disk, &step, &opened);
+        let (step, opened) = (&step, &opened);
         let owner = scope.spawn(move || {
             // The only context that a thread can own. This thread gives it up at its end.
             let queue = disk.queue();
@@ -126,27 +130,55 @@ fn a_freeze_ends_beside_a_thread_that_reaps_a_queue_of_the_shared_context_only()
         });
         step.wait();
         let reader = scope.spawn(move || {
-            let mut shared = disk.queue();
+            let shared = disk.queue();
             opened.wait();
             opened.wait();
-            let mut owned = disk.queue();
-            submit(&mut owned, Io::read(Buf::new(4096), 0));
-            opened.wait();
-            // By then the freeze waits for the read, which only this thread can reap.
-            std::thread::sleep(Duration::from_millis(50));
-            submit(&mut shared, Io::read(Buf::new(4096), 4096));
-            assert_eq!(shared.reap(1, 9, &mut Vec::new()), 1);
-            assert_eq!(owned.reap(1, 9, &mut Vec::new()), 1);
+            act(shared, disk.queue());
         });
         opened.wait();
         step.wait();
         owner.join().expect("it has only closed its queue");
         opened.wait();
-        opened.wait();
-        let frozen = disk.freeze_timeout(Duration::from_secs(30));
-        drop(frozen.expect("the thread reaps its own context before it waits in the other"));
+        beside();
         reader.join().expect("no failed assertion");
     });
+}
+
+#[test]
+fn a_freeze_ends_beside_a_thread_that_reaps_a_queue_of_the_shared_context_only() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("nr_hw_queues=2"));
+    let issued = Barrier::new(2);
+    let act = |mut shared: BioQueue, mut owned: BioQueue| {
+        submit(&mut owned, Io::read(Buf::new(4096), 0));
+        issued.wait();
+        // By then the freeze waits for the read, which only this thread can reap.
+        std::thread::sleep(Duration::from_millis(50));
+        submit(&mut shared, Io::read(Buf::new(4096), 4096));
+        assert_eq!(shared.reap(1, 9, &mut Vec::new()), 1);
+        assert_eq!(owned.reap(1, 9, &mut Vec::new()), 1);
+    };
+    with_both_queues(&disk, act, || {
+        issued.wait();
+        let frozen = disk.freeze_timeout(Duration::from_secs(30));
+        drop(frozen.expect("the thread reaps its own context before it waits in the other"));
+    });
+}
+
+#[test]
+fn a_reap_of_a_queue_of_the_shared_context_does_not_wait_for_the_owned_one() {
+    let delays = "rule=read:delay=100ms:range=0+4096&rule=read:delay=3s:range=524288+4096";
+    let disk = open(&format!("fault:ram:1M?nr_hw_queues=2&{delays}"));
+    let act = |mut shared: BioQueue, mut owned: BioQueue| {
+        submit(&mut owned, Io::read(Buf::new(4096), 524_288));
+        submit(&mut shared, Io::read(Buf::new(4096), 0));
+        let start = Instant::now();
+        assert_eq!(shared.reap(1, 9, &mut Vec::new()), 1);
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(owned.reap(1, 9, &mut Vec::new()), 1);
+        assert!(start.elapsed() > Duration::from_secs(2), "the read was not slow");
+    };
+    with_both_queues(&disk, act, || ());
 }
 
 #[test]
