@@ -41,7 +41,8 @@ const OF_REPORTS: &[&str] = &[
 ];
 
 /// Returns the settings that the job file gives for the disk. As in `bench`, an option overrides a
-/// key of a filename. A filename counts only without a device from the command line.
+/// key of a filename. A device from the command line replaces the filename's device with its constants,
+/// and not its other keys.
 ///
 /// # Errors
 ///
@@ -57,7 +58,7 @@ pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Fai
             }
             let Origin { name, value, .. } = &**origin;
             let checked = match *name {
-                FILENAME if has_device => Ok(()),
+                FILENAME if has_device => settings::add_keys_of_spec(&mut of_filename, value),
                 FILENAME => settings::add_spec(&mut of_filename, value),
                 name if is_policy(name) => {
                     settings::check(name, value, Tasks::Jobs).map(|()| settings.add(name, value))
@@ -71,9 +72,9 @@ pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Fai
     }
     let names = options::OPTIONS.iter().map(|spec| spec.name).filter(|name| is_policy(name));
     for name in names.chain([FILENAME]) {
-        let is_overridden = name == FILENAME && has_device;
-        if !is_overridden && refused.iter().all(|(origin, _)| origin.name != name) {
-            refused.extend(disagreement(command, name));
+        let only_keys = name == FILENAME && has_device;
+        if refused.iter().all(|(origin, _)| origin.name != name) {
+            refused.extend(disagreement(command, name, only_keys));
         }
     }
     match refused.is_empty() {
@@ -136,10 +137,19 @@ fn job_of<'a>(origins: impl Iterator<Item = &'a Arc<Origin>>) -> Option<Job> {
     Job::new(String::new(), given, Vec::new()).ok()
 }
 
-/// Returns an error if a setting of the device is not the same for all jobs.
-fn disagreement<'a>(command: &'a JobList, name: &str) -> Option<(&'a Arc<Origin>, String)> {
+/// Returns an error if a setting of the device is not the same for all jobs. With `only_keys`, only
+/// the keys of specs must be the same.
+fn disagreement<'a>(
+    command: &'a JobList,
+    name: &str,
+    only_keys: bool,
+) -> Option<(&'a Arc<Origin>, String)> {
+    let in_force = |value: &'a str| match only_keys {
+        true => value.split_once('?').map(|(_, keys)| keys),
+        false => Some(value),
+    };
     let of_job = |origins: &'a Vec<Arc<Origin>>| origins.iter().find(|origin| origin.name == name);
-    let value = |origins| of_job(origins).map(|origin| origin.value.as_str());
+    let value = |origins| of_job(origins).and_then(|origin| in_force(&origin.value));
     let first = command.origins.first()?;
     let differs = command.origins.iter().any(|origins| value(origins) != value(first));
     let origin = command.origins.iter().find_map(of_job).filter(|_| differs)?;

@@ -267,6 +267,24 @@ pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String
     add_keys(settings, others)
 }
 
+/// Adds the settings of a spec whose device another one replaces, with the device's constants.
+///
+/// # Errors
+/// A key is wrong or not simulated.
+pub(super) fn add_keys_of_spec(settings: &mut Settings, text: &str) -> Result<(), String> {
+    if !text.contains('?') {
+        return Ok(());
+    }
+    let spec = Spec::parse(text).map_err(|error| error.to_string())?;
+    if spec.driver() != "model" {
+        return add_keys(settings, spec.keys());
+    }
+    let mut all = Settings::default();
+    add_spec(&mut all, text)?;
+    settings.0.extend(all.0.into_iter().filter(|(key, _)| key != DEVICE));
+    Ok(())
+}
+
 /// Adds the keys of a spec, except those that belong to its device.
 fn add_keys<'a>(
     settings: &mut Settings,

@@ -150,6 +150,28 @@ fn options_override_keys_of_a_filename_and_a_given_device_the_filename() {
 }
 
 #[test]
+fn given_device_keeps_the_settings_of_a_filename() {
+    let kept = |spec: &str| check(&parse(&format!("[a]\nfilename={spec}\n")), true);
+    for spec in ["model:hdd?seek_ns=9&wake=batch", "disk.img?wake=batch", "ram:64M?wake=batch"] {
+        let settings = kept(spec).expect(spec);
+        assert_eq!((settings.get("wake"), settings.get("device")), (Some("batch"), None), "{spec}");
+    }
+    for (spec, expected) in [
+        ("model:nvme?nonsense=3", "nonsense=3: unknown setting; the simulated disk has "),
+        ("model:nvme?seek_ns=3", "seek_ns=3: unknown constant; nvme has size, "),
+        ("disk.img?direct=on", "direct=on: "),
+    ] {
+        let error = kept(spec).expect_err(spec).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let jobs = "[a]\nfilename=x?wake=batch\n[b]\nfilename=y\n";
+    let error = check(&parse(jobs), true).expect_err("one device for all jobs").to_string();
+    assert!(error.contains("filename differs between them"), "{error}");
+    let jobs = "[a]\nfilename=x?wake=batch\n[b]\nfilename=y?wake=batch\n";
+    assert_eq!(check(&parse(jobs), true).expect("they agree").get("wake"), Some("batch"));
+}
+
+#[test]
 fn settings_of_the_device_are_the_same_for_all_jobs() {
     let both = "[global]\nwake=batch\nqueue_depth=1k\nfilename=model:nvme\n[a]\n[b]\n";
     let settings = check(&parse(both), false).expect("they agree");
