@@ -41,8 +41,8 @@ const OF_REPORTS: &[&str] = &[
 ];
 
 /// Returns the settings that the job file gives for the disk. As in `bench`, an option overrides a
-/// key of a filename. A device from the command line replaces the filename's device with its constants,
-/// and not its other keys.
+/// key of a filename. A device from the command line replaces the filename's device with its
+/// constants, and not its other keys.
 ///
 /// # Errors
 ///

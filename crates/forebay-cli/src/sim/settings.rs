@@ -78,27 +78,41 @@ impl Settings {
         self.get(DEVICE).unwrap_or("fixed")
     }
 
-    /// Checks that each setting has an effect, unless its value is the default.
-    fn check_effects(&self, disk: &JobDisk) -> Result<(), String> {
+    /// Returns the settings in force that have no effect on the disk, each with the reason. A
+    /// default counts as having one.
+    pub(super) fn idle(&self, disk: &JobDisk) -> Vec<(&str, String)> {
+        let mut idle = Vec::new();
         for (key, value) in &self.0 {
             let Some(setting) = Setting::named(key) else { continue };
             let Some(knob) = setting.knob() else { continue };
             if self.get(key) == Some(value) && !setting.is_default(value) && !disk.has_effect(knob)
             {
                 let (device, when) = (self.device(), knob.when);
-                return Err(format!(
-                    "{key}={value}: no effect on {device}: needs {when}; leave it out"
-                ));
+                let reason =
+                    format!("{key}={value}: no effect on {device}: needs {when}; leave it out");
+                idle.push((key.as_str(), reason));
             }
         }
-        Ok(())
+        idle
     }
 
     /// Returns the disk.
     ///
     /// # Errors
-    /// A setting that is wrong or not simulated, or that contradicts another one.
+    /// A setting that is wrong, not simulated or without effect, or that contradicts another one.
     pub(super) fn disk(&self, tasks: Tasks) -> Result<JobDisk, String> {
+        let disk = self.disk_with_idle(tasks)?;
+        match self.idle(&disk).into_iter().next() {
+            Some((_, reason)) => Err(reason),
+            None => Ok(disk),
+        }
+    }
+
+    /// Same as [`disk`](Self::disk), but settings may have no effect.
+    ///
+    /// # Errors
+    /// The other errors of [`disk`](Self::disk).
+    pub(super) fn disk_with_idle(&self, tasks: Tasks) -> Result<JobDisk, String> {
         let device = self.device();
         let parsed =
             device::parse(device).map_err(|error| format!("{DEVICE}={device}: {error}"))?;
@@ -114,7 +128,6 @@ impl Settings {
         disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
             format!("{}={value}: expected {expected}", knob.key)
         })?;
-        self.check_effects(&disk)?;
         let nr_hw_queues = disk.policy.nr_hw_queues;
         if nr_hw_queues > 1 && disk.device.has_one_hw_queue() {
             return Err(format!(

@@ -13,15 +13,16 @@ pub(super) struct Variant {
     /// The device, as the user wrote it.
     pub(super) device: String,
     pub(super) disk: JobDisk,
+    /// The settings without effect on this disk, each with the reason.
+    idle: Vec<(String, String)>,
 }
 
 impl Variant {
     fn of(settings: &Settings, name: Option<String>) -> Result<Self, String> {
-        Ok(Variant {
-            name,
-            device: settings.device().to_owned(),
-            disk: settings.disk(Tasks::Jobs)?,
-        })
+        let disk = settings.disk_with_idle(Tasks::Jobs)?;
+        let idle = settings.idle(&disk).into_iter();
+        let idle = idle.map(|(key, reason)| (key.to_owned(), reason)).collect();
+        Ok(Variant { name, device: settings.device().to_owned(), disk, idle })
     }
 
     /// Returns the setting that differs, or `(base)`.
@@ -30,11 +31,22 @@ impl Variant {
     }
 }
 
+/// Returns why a setting is refused that has no effect on any of these disks. If it has one on some
+/// of them, the comparison shows that.
+fn idle_everywhere(variants: &[Variant]) -> Option<String> {
+    let (first, others) = variants.split_first()?;
+    let is_idle = |key: &str, variant: &Variant| variant.idle.iter().any(|(other, _)| other == key);
+    let mut idle = first.idle.iter();
+    let found = idle.find(|(key, _)| others.iter().all(|variant| is_idle(key, variant)));
+    found.map(|(_, reason)| reason.clone())
+}
+
 /// Returns the disks to run on: for `--compare`, the base disk and one per setting; for `--sweep`,
 /// one per value; without either, the base disk.
 ///
 /// # Errors
-/// A setting that is wrong or not simulated.
+/// A setting that is wrong or not simulated, or that has no effect: on its own disk, or on every
+/// disk if all have it.
 pub(super) fn of(
     base: &Settings,
     compare: &[String],
@@ -43,7 +55,15 @@ pub(super) fn of(
     let variant = |key: &str, value: &str| {
         let mut setting = Settings::default();
         setting.add(key, value);
-        Variant::of(&base.then(&setting), Some(format!("{key}={value}")))
+        let variant = Variant::of(&base.then(&setting), Some(format!("{key}={value}")))?;
+        match variant.idle.iter().find(|(idle, _)| idle == key) {
+            Some((_, reason)) => Err(reason.clone()),
+            None => Ok(variant),
+        }
+    };
+    let checked = |variants: Vec<Variant>| match idle_everywhere(&variants) {
+        Some(reason) => Err(Failure::Usage(reason)),
+        None => Ok(variants),
     };
     if let Some(text) = sweep {
         let hint = "expected KEY=A,B,C, such as queue_depth=1,8";
@@ -64,7 +84,7 @@ pub(super) fn of(
             }
             variants.push(found);
         }
-        return Ok(variants);
+        return checked(variants);
     }
     let mut variants = vec![Variant::of(base, None).map_err(Failure::Usage)?];
     for text in compare {
@@ -79,7 +99,7 @@ pub(super) fn of(
         }
         variants.push(found);
     }
-    Ok(variants)
+    checked(variants)
 }
 
 #[cfg(test)]
@@ -123,12 +143,30 @@ mod tests {
         for (wrong, why) in [
             ("device=nvme", "--compare=device=nvme: the same disk as (base); leave it out"),
             ("elide=on", "elide=on: no effect on nvme: needs a volatile cache; leave it out"),
-            ("tag_need=parts", "tag_need=parts: no effect on nvme: needs wake=fair; leave it out"),
+            (
+                "tag_need=parts",
+                "no effect on nvme: needs wake=fair without reserved_tags and async_depth; leave",
+            ),
         ] {
             let mut base = base();
             base.add("wake", "batch");
             let error = of(&base, &[wrong.to_owned()], None).expect_err(wrong).to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn setting_of_all_disks_is_refused_if_it_has_an_effect_on_none() {
+        let mut base = base();
+        base.add("tag_need", "parts");
+        let variants = of(&base, &[], Some("wake=fair,batch")).expect("an effect on the first");
+        assert_eq!(variants.len(), 2);
+        let beside_base = of(&base, &["wake=batch".to_owned()], None);
+        assert_eq!(beside_base.expect("an effect on the base disk").len(), 2);
+        let error = of(&base, &[], Some("wake=batch,single")).expect_err("no effect").to_string();
+        assert!(error.contains("tag_need=parts: no effect on nvme: needs "), "{error}");
+        base.add("wake", "batch");
+        let error = of(&base, &[], None).expect_err("no effect").to_string();
+        assert!(error.contains("tag_need=parts: no effect on nvme: needs "), "{error}");
     }
 }

@@ -240,6 +240,10 @@ mod tests {
         assert_eq!(applying(policy, limits), ["tag_need"]);
         let emulation = crate::Emulation::default().wake(crate::WakePolicy::Batch);
         assert!(applying(policy.emulation(emulation), limits).is_empty());
+        // Classes have tags of their own.
+        assert!(applying(policy.nr_reserved(1), limits).is_empty());
+        assert!(applying(policy.async_depth(2), limits).is_empty());
+        assert_eq!(applying(policy.queue_depth(8).async_depth(8), limits), ["tag_need"]);
         assert_eq!(applying(policy.io_timeout_ns(1), limits), ["tag_need", "io_timeout_grace_ms"]);
         let cached = limits.volatile_cache(true);
         assert_eq!(applying(policy, cached), ["tag_need", "flush_pending_ms", "elide"]);

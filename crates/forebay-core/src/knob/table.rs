@@ -140,7 +140,10 @@ pub static KNOBS: [Knob; 18] = [
     ),
     choice!("tag_need", tag_need: TagNeed,
         "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one")
-    .when("wake=fair", |policy, _| !policy.emulation.threads_wait_for_tags()),
+    .when("wake=fair without reserved_tags and async_depth", |policy, _| {
+        let has_classes = policy.nr_reserved > 0 || policy.async_depth < policy.queue_depth;
+        !policy.emulation.threads_wait_for_tags() && !has_classes
+    }),
     number!(
         "queue_depth",
         queue_depth,
