@@ -55,6 +55,24 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Refuses to create or extend a file.
+    ///
+    /// # Errors
+    /// A file is missing or too short.
+    pub(super) fn check_read_only(&self) -> Result<(), Failure> {
+        let Some(Missing { job, path, earlier, needed, .. }) = self.files.first() else {
+            return Ok(());
+        };
+        let path = path.display();
+        let reason = match earlier {
+            None => format!("{path} does not exist, and --readonly forbids creating it"),
+            Some(len) => format!(
+                "{path} has {len} bytes, the job needs {needed}, and --readonly forbids extending it"
+            ),
+        };
+        Err(Failure::Run(format!("{job}: {reason}; run the job without --readonly once")))
+    }
+
     fn add(&mut self, more: Missing) {
         match self.files.iter_mut().find(|file| file.one_name == more.one_name) {
             Some(file) => {

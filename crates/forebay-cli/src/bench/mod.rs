@@ -77,7 +77,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         return compare::main(&command, &targets, &asked);
     }
     let stop = Stop::on_signals()?;
-    let layout = prepare(jobs, &targets)?;
+    let layout = prepare(jobs, &targets, command.run.readonly)?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let format = command.run.format;
     if format.is_normal() {
@@ -127,9 +127,12 @@ fn print(
 }
 
 /// Refuses what can be refused before anything is written. Returns the files to lay out.
-fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
+fn prepare(jobs: &[Job], targets: &[Target], readonly: bool) -> Result<Layout, Failure> {
     in_use::check(jobs, targets)?;
     let mut layout = Layout::plan(jobs, targets)?;
+    if readonly {
+        layout.check_read_only()?;
+    }
     layout.rehearse(|| memory::check(jobs, targets, &open::open(jobs, targets)?.regions))?;
     Ok(layout)
 }

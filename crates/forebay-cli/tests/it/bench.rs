@@ -4,6 +4,26 @@ use crate::common::{bench, bench_json, data_file, folder, stderr, stdout};
 
 /// The command of the published plugging figure, on a file, for a second.
 #[test]
+fn readonly_neither_creates_nor_extends_a_file() {
+    let folder = folder();
+    let run = |size: &str| {
+        let args = format!("--name=a --rw=read --size={size} --filename=disk.img --readonly");
+        bench(&folder, &args)
+    };
+    let missing = run("1m");
+    assert_eq!(missing.status.code(), Some(1));
+    let expected = "a: disk.img does not exist, and --readonly forbids creating it; run ";
+    assert!(stderr(&missing).contains(expected), "{}", stderr(&missing));
+    assert!(!folder.path().join("disk.img").exists());
+    std::fs::write(folder.path().join("disk.img"), [7; 4096]).expect("a file");
+    let short = run("8k");
+    let expected = "a: disk.img has 4096 bytes, the job needs 8192, and --readonly forbids";
+    assert!(stderr(&short).contains(expected), "{}", stderr(&short));
+    assert_eq!(std::fs::read(folder.path().join("disk.img")).expect("the file"), [7; 4096]);
+    assert_eq!(run("4k").status.code(), Some(0));
+}
+
+#[test]
 fn the_published_command_merges_sixteen_reads_into_one() {
     let folder = folder();
     data_file(&folder, "disk.img", 64 << 20);

@@ -93,9 +93,10 @@ fn sides(
     asked: &CompareOptions,
 ) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
-    super::prepare(&command.jobs, targets)?;
+    super::prepare(&command.jobs, targets, command.run.readonly)?;
     if let Some((jobs, targets)) = &planned.other {
-        super::prepare(jobs, targets).map_err(|error| side::about(&asked.with, error))?;
+        super::prepare(jobs, targets, command.run.readonly)
+            .map_err(|error| side::about(&asked.with, error))?;
     }
     planned.notes.iter().for_each(|note| output::stderr(&format!("forebay: {note}\n")));
     Ok(planned.sides)
