@@ -49,7 +49,7 @@ ram:2G?req_ns=10100&io_ns=4000, model:hdd, null:1T, fault:disk.img?rule=read:med
 
 More help: forebay help specs (disks), policies (settings of the layer), report (output of bench).";
 
-/// A multi-queue block layer in user space: measure a disk through it, or see what a disk can do.
+/// A multi-queue block layer in user space: measure disks, serve them over NBD, and simulate them.
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, after_help = NOTES, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]

@@ -58,7 +58,8 @@ pub enum TagNeed {
     /// One tag: each part is issued as soon as a tag is free.
     One,
     /// One tag for each part that is left, but at most half of the tags. The parts are issued
-    /// together. Has no effect in a tag set that several disks share.
+    /// together. The library refuses it for disks that share a tag set. Has no effect where
+    /// classes have tags of their own (`nr_reserved`, `async_depth`).
     Parts,
 }
 

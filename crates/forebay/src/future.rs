@@ -31,8 +31,8 @@ use std::task::{Context, Poll};
 ///   no such thread.
 /// - The caller's event loop, if it has called [`Disk::poll_fd`](crate::Disk::poll_fd). The loop
 ///   must then watch that descriptor and call [`Disk::poll`](crate::Disk::poll), or futures never
-///   become ready. No thread is started, and one that a future has started ends. A disk without a
-///   descriptor (`model`, `ram` with service times) uses the service thread.
+///   become ready. No thread is started, and one that a future has started ends. Disks that
+///   end all I/O at once have no descriptor and need none.
 ///
 /// Dropping it does not cancel the I/O and does not block. The buffer is freed when the I/O ends.
 ///

@@ -16,7 +16,7 @@ pub struct DiskInfo {
     pub policy: Policy,
     /// Whether the file or block device was opened for this disk exclusively.
     pub exclusive: bool,
-    /// The byte locks on the file or block device. `None` if the disk has neither.
+    /// The byte locks on the file or block device. `None` without such locks, and for other disks.
     pub lock: Option<ImageLock>,
     /// Whether the disk has had a thread of its own since it was opened.
     pub service: bool,
@@ -163,9 +163,8 @@ pub struct DiskStats {
     /// Runs that were requested and not made, because another thread held the token. That thread
     /// finds a mark and turns again.
     pub skipped_runs: u64,
-    /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up. A disk that waits
-    /// with nothing in flight also retries every 3 ms. A wait that ends by such a retry, or by a
-    /// turn made for another reason, is a lost wake-up: always 0, unless there is a bug.
+    /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up, by the retry
+    /// every 3 ms or by a turn made for another reason. A value above 0 is a bug.
     pub tag_rescues: u64,
 }
 

@@ -122,7 +122,8 @@ impl Io {
         self.flag(BioFlags::RESERVED)
     }
 
-    /// Marks background I/O: all such I/Os together use at most `async_depth` tags.
+    /// Marks background I/O. All such I/Os of a hardware context together use at most `async_depth`
+    /// tags.
     #[must_use]
     pub fn background(self) -> Io {
         self.flag(BioFlags::BACKGROUND)

@@ -14,9 +14,9 @@ use std::str::FromStr;
 ///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file`, or nothing | a path | those of `psync`, and `engine` |
-/// | `aio` | a path | `direct`, `capacity`, `lock`, `read_only` |
-/// | `psync` | a path | `direct`, `capacity`, `lock`, `read_only`, `nr_threads` |
+/// | `file`, or nothing | a path | those of `psync`, `engine`, and of rings |
+/// | `aio` | a path | `direct`, `capacity` |
+/// | `psync` | a path | `direct`, `capacity`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `model` | a device or file | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
@@ -26,7 +26,8 @@ use std::str::FromStr;
 /// A path names a file or a block device. `capacity` is `fixed` or `growing`. `engine` chooses how
 /// its I/O is done: `io_uring`, `aio`, `psync`, or `auto`, the first of these that is available. If
 /// that is not io_uring, [`DiskInfo::notice`](crate::DiskInfo::notice) says so. `nr_threads` limits
-/// the threads for blocking calls: 1 to 1024; default 32.
+/// the threads for blocking calls: 1 to 1024; default 32. The keys of rings are `fixed_buffers`,
+/// `sqpoll` and `sqpoll_idle_ms`.
 ///
 /// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. With `nbds` in
 /// place of `nbd` it requires TLS (cargo feature `tls`, off by default). Keys of the URI (`socket`,

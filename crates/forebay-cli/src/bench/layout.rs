@@ -67,7 +67,8 @@ impl Layout {
         let reason = match earlier {
             None => format!("{path} does not exist, and --readonly forbids creating it"),
             Some(len) => format!(
-                "{path} has {len} bytes, the job needs {needed}, and --readonly forbids extending it"
+                "{path} has {len} bytes, the job needs {needed}, and --readonly forbids to extend \
+                 it"
             ),
         };
         Err(Failure::Run(format!("{job}: {reason}; run the job without --readonly once")))

@@ -19,8 +19,9 @@ with_setters! {
     /// The default is an ideal disk of capacity 0: 512-byte blocks, 1280 KiB requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QueueLimits {
-        /// The size of the device in bytes, or `None` for a file that grows. With `None` no range
-        /// is refused, and the driver decides about access beyond the end.
+        /// The size of the device in bytes, or `None` for a file that grows. With `None` only
+        /// ranges that end beyond `i64::MAX` are refused; the driver decides about access beyond
+        /// the end of the file.
         pub capacity_bytes: Option<u64> = Some(0),
         /// The unit of addresses and lengths in bytes: 512 or 4096 for disks, 1 for files.
         pub logical_block_size: u32 = 512,
@@ -61,11 +62,11 @@ with_setters! {
         /// Whether the driver can make a single write durable. If not, and with a volatile cache,
         /// the layer issues a flush after such a write.
         pub fua: bool = false,
-        /// Whether such a write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may
+        /// Whether a FUA write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may
         /// then be that of an earlier write, and no flush reports it again. The layer therefore
         /// treats a failed one as a failed flush.
         pub fua_is_sync: bool = false,
-        /// Whether the success of such a write proves its own data durable while another sync is in
+        /// Whether the success of a FUA write proves its own data durable while another sync is in
         /// flight. If not (a page cache reports a failed write-back to one of several syncs), the
         /// layer issues one sync at a time, and a flush follows the other writes with FUA.
         pub fua_queueable: bool = true,

@@ -59,7 +59,8 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
     }
 
     /// Returns a future for [`GroupCommit::commit`]. It covers writes that returned before this
-    /// call, not those before the first poll. The sync may begin at once.
+    /// call. Writes between this call and the first poll are not covered: the sync may begin at
+    /// once.
     pub fn commit(&self) -> CommitFuture {
         self.future_of(None)
     }
