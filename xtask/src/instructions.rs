@@ -17,7 +17,7 @@ const RELEASE_MAX: f64 = 1.1;
 /// A limit on the cost of one kind of work.
 struct Gate {
     /// The kind of work.
-    what: &'static str,
+    name: &'static str,
     example: &'static str,
     kind: &'static str,
     /// The part of the work that is subtracted, if there is one.
@@ -30,7 +30,7 @@ const GATES: [Gate; 7] = [
     // The aim of 15 ns for an I/O is 45 cycles at 3 GHz. Each use of the token costs two locked
     // instructions of about 20 cycles, which overlap with surrounding code.
     Gate {
-        what: "the token, twice an I/O",
+        name: "the token, twice an I/O",
         example: "token",
         kind: "with",
         less: Some("without"),
@@ -44,8 +44,8 @@ const GATES: [Gate; 7] = [
     gate("a tag, taken and given back, 16 at once", "tags", 48.0),
 ];
 
-const fn gate(what: &'static str, kind: &'static str, max: f64) -> Gate {
-    Gate { what, example: "cost", kind, less: None, max }
+const fn gate(name: &'static str, kind: &'static str, max: f64) -> Gate {
+    Gate { name, example: "cost", kind, less: None, max }
 }
 
 pub(crate) fn run() -> Outcome {
@@ -63,20 +63,20 @@ pub(crate) fn run() -> Outcome {
             .run()?;
     }
     let mut failed = Vec::new();
-    for Gate { what, example, kind, less, max } in GATES {
+    for Gate { name, example, kind, less, max } in GATES {
         let mut found = each("dist", example, kind)?;
         if let Some(less) = less {
             found -= each("dist", example, less)?;
         }
-        println!("instructions: {found:5.0} of at most {max:4.0}: {what}");
+        println!("instructions: {found:5.0} of at most {max:4.0}: {name}");
         if found > max {
-            failed.push(format!("{what} costs {found:.0} instructions, over {max:.0}"));
+            failed.push(format!("{name} costs {found:.0} instructions, over {max:.0}"));
         }
         if example == "cost" {
             let ratio = each("release", example, kind)? / found;
             println!("instructions: {ratio:5.2} times that with the profile release");
             if ratio > RELEASE_MAX {
-                failed.push(format!("{what} costs {ratio:.2} times as much with release"));
+                failed.push(format!("{name} costs {ratio:.2} times as much with release"));
             }
         }
     }

@@ -43,11 +43,11 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
         }
         let lines = failed_tests(&ran.stdout).map(|test| Recorded::line(package, test, seed));
         let lines: Vec<String> = lines.collect();
-        let what = match lines.is_empty() {
+        let next = match lines.is_empty() {
             true => "the program ended before it named the model that failed".to_owned(),
             false => format!("add to {SEEDS}:\n{}", lines.join("\n")),
         };
-        return Err(format!("shuttle: a model fails with the seed {seed}; {what}"));
+        return Err(format!("shuttle: a model fails with the seed {seed}; {next}"));
     }
     Ok(())
 }
