@@ -187,8 +187,8 @@ pub(super) const UNSEEN: &[Unseen] = &[
     Unseen {
         file: "run_state.rs",
         from: RELEASE,
-        why: "that it acquires: it found no mark, so nothing is read after it; earlier releases stay \
-              in the word for the next holder",
+        why: "that it acquires: it found no mark, so nothing is read after it; earlier releases \
+              stay in the word for the next holder",
     },
     Unseen {
         file: "run_state.rs",
