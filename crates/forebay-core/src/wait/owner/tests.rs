@@ -34,7 +34,10 @@ fn owner_without_a_number_of_bios_waits_for_one() {
     let mut host = Scripted::new([busy(9)]);
     host.deliver_at("turn with own", 3);
     // No number of bios ends this wait.
-    host.at("prepare 1", |_| panic!("it waits for one bio"));
+    host.at("prepare", |host| {
+        assert!(host.log().ends_with(&["prepare 1".into()]), "another number");
+        panic!("it waits for one bio");
+    });
     wait_owned(&mut host, NEVER);
 }
 

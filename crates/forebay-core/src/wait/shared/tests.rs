@@ -79,13 +79,21 @@ fn thread_that_leads_from_the_start_submits_with_its_wait() {
         "released",
     ];
     assert_eq!(without_offers(&mut host), expected);
-    // Beside a blocked leader it does not lead, nor if the driver begins nothing in a wait.
+}
+
+#[test]
+fn thread_does_not_lead_from_the_start_beside_a_blocked_one_or_if_waits_begin_nothing() {
     for is_blocked in [true, false] {
         let mut host = Scripted::new([busy(1)]);
         host.begins = is_blocked;
-        assert!(host.run.try_lead());
-        host.run.block();
-        host.deliver_at("turn with own", 1);
+        if is_blocked {
+            assert!(host.run.try_lead());
+            host.run.block();
+        }
+        host.at("turn with own", move |host| {
+            assert_eq!(host.run.has_leader(), is_blocked);
+            host.cell.deliver(1, || ());
+        });
         wait_shared(&mut host, 1, 3);
         assert_eq!(without_offers(&mut host)[0], "turn with own Unless(3)");
     }
