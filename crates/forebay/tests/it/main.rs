@@ -14,6 +14,8 @@ mod extents;
 mod facts;
 mod fallback;
 mod forbidden;
+#[path = "../support/forked.rs"]
+mod forked;
 mod futures;
 mod group_commit;
 mod held_calls;
