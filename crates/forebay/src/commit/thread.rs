@@ -7,6 +7,7 @@
 
 use super::generation::Generation;
 use super::{CommitError, CommitPoint, GroupCommit, SyncFile};
+use crate::sys::fork::Origin;
 use crate::sys::primitive::{AtomicBool, Ordering, lock, thread};
 use std::fs::File;
 use std::io;
@@ -49,8 +50,10 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Fails if the system cannot start a thread.
+    /// Fails if the system cannot start a thread, or if this process is a child of the fork of the
+    /// one that created the group commit.
     pub fn start(commit: &Arc<GroupCommit<F>>) -> io::Result<CommitThread<F>> {
+        drop(commit.state()?);
         let is_over = Arc::new(AtomicBool::new(false));
         let of_thread = (Arc::clone(commit), Arc::clone(&is_over));
         let serve = move || of_thread.0.serve(&of_thread.1);
@@ -71,26 +74,33 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
     }
 
     fn future_of(&self, point: Option<CommitPoint>) -> CommitFuture {
-        let generation = self.commit.join(point);
-        let mut state = lock(&self.commit.state);
-        // Otherwise its sync has begun, or it has ended.
-        if Arc::ptr_eq(&generation, &state.pending) {
-            state.is_wanted = true;
-            self.commit.wanted.notify_all();
-        }
-        drop(state);
-        CommitFuture { generation, place: None }
+        let generation = match self.commit.state() {
+            Ok(mut state) => {
+                let generation = state.join(point);
+                // Otherwise it has ended.
+                if Arc::ptr_eq(&generation, &state.pending) {
+                    state.is_wanted = true;
+                    self.commit.wanted.notify_all();
+                }
+                generation
+            }
+            Err(error) => Arc::new(Generation::failed(error)),
+        };
+        CommitFuture { generation, origin: self.commit.origin, place: None }
     }
 }
 
 impl<F: SyncFile + Send + Sync + 'static> Drop for CommitThread<F> {
     fn drop(&mut self) {
-        let state = lock(&self.commit.state);
+        let thread = self.thread.take().expect("it is taken here alone");
+        let Ok(state) = self.commit.state() else {
+            // The thread is the parent's. Not even its handle may be used here.
+            return std::mem::forget(thread);
+        };
         // Relaxed: the lock orders the store.
         self.is_over.store(true, Ordering::Relaxed);
         drop(state);
         self.commit.wanted.notify_all();
-        let thread = self.thread.take().expect("it is taken here alone");
         // A waker that this thread runs may drop the handle. Then the thread must not join itself.
         if thread.thread().id() != thread::current().id() {
             // The thread catches all panics.
@@ -129,6 +139,8 @@ impl<F: SyncFile> GroupCommit<F> {
 #[must_use = "writes are not durable before their future is ready"]
 pub struct CommitFuture {
     generation: Arc<Generation>,
+    /// The process of the group commit. A child of a fork takes no lock of the generation.
+    origin: Origin,
     place: Option<usize>,
 }
 
@@ -136,14 +148,19 @@ impl Future for CommitFuture {
     type Output = Result<(), CommitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let CommitFuture { generation, place } = &mut *self;
+        let CommitFuture { generation, origin, place } = &mut *self;
+        if origin.is_elsewhere() {
+            return Poll::Ready(Err(CommitError::forked()));
+        }
         generation.poll(place, context.waker()).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for CommitFuture {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(place) = self.place
+            && !self.origin.is_elsewhere()
+        {
             self.generation.leave(place);
         }
     }

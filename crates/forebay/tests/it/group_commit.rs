@@ -1,7 +1,10 @@
 //! Group commit, on files whose syncs return the results that a test chooses.
 
 use crate::common::Scratch;
-use forebay::{CommitError, CommitThread, GroupCommit, SyncFile, SyncKind};
+use crate::forked::in_child;
+use forebay::{
+    CommitError, CommitFuture, CommitStats, CommitThread, GroupCommit, SyncFile, SyncKind,
+};
 use std::fs::{File, read};
 use std::future::Future;
 use std::io::{self, ErrorKind, Write};
@@ -331,4 +334,47 @@ fn records_appended_by_threads_are_in_the_file() {
     assert_eq!(stats.commits, THREADS * ROUNDS);
     assert!(stats.syncs <= stats.commits);
     assert_eq!(read(&scratch.path).expect("the file").len() as u64, THREADS * ROUNDS * 64);
+}
+
+#[test]
+fn commits_in_a_child_of_a_fork_are_refused_and_the_parent_goes_on() {
+    if cfg!(miri) {
+        return; // Miri has no `fork`.
+    }
+    let (file, control) = controlled_file();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let mut polled = Box::pin(server.commit());
+    control.begun.recv().expect("a sync, which runs at the fork");
+    let pending = |future: &mut std::pin::Pin<Box<CommitFuture>>| {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    };
+    assert!(pending(&mut polled));
+    let (ticket, mut other) = (commit.ticket(), Box::pin(server.commit()));
+    let server = std::cell::Cell::new(Some(server));
+    let ok = in_child(|| {
+        let error = commit.commit().expect_err("the sync that runs is the parent's").to_string();
+        assert_eq!(
+            error,
+            "commit refused: the group commit was created by the parent of this process; open the \
+             file again after the fork and create a group commit for it"
+        );
+        let server = server.take().expect("the child has a copy");
+        assert!(commit.commit_since(commit.point()).is_err());
+        assert!(ticket.outcome().is_some_and(|outcome| outcome.is_err()));
+        assert!(ticket.wait().is_err());
+        assert!(!pending(&mut polled) && !pending(&mut other));
+        assert!(!pending(&mut Box::pin(server.commit())));
+        assert!(commit.loss().is_some() && commit.acknowledge_loss().is_some());
+        assert_eq!(commit.stats(), CommitStats::default());
+        assert!(CommitThread::start(&commit).is_err());
+        drop((server, polled, other));
+        true
+    });
+    assert_eq!(commit.stats().syncs, 1);
+    (0..3).for_each(|_| control.send_result.send(Ok(())).expect("a sync"));
+    assert!(ok);
+    commit.commit().expect("the parent's own syncs");
+    drop(server);
+    assert_eq!(commit.stats().losses, 0);
 }
