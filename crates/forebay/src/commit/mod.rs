@@ -84,7 +84,7 @@ pub use thread::{CommitFuture, CommitThread};
 /// # Threads
 /// Any thread may call any method. Calls that wait block their thread, so tasks of an executor must
 /// not make them; [`CommitThread`] has futures. A [`SyncFile`] must not commit to its own
-/// `GroupCommit`: it would wait for itself.
+/// `GroupCommit`, nor drop a [`CommitThread`] of it: it would wait for itself.
 ///
 /// In a child of a fork, every commit to a `GroupCommit` of its parent fails: the threads that made
 /// its syncs do not exist there.
@@ -128,6 +128,8 @@ struct State {
     pending: Arc<Generation>,
     /// A future depends on the pending generation.
     is_wanted: bool,
+    /// A future depends on the generation of the running sync.
+    is_running_wanted: bool,
     /// The generation of the last failed sync, for tickets that are already lost when they are
     /// taken.
     lost: Option<Arc<Generation>>,
@@ -183,6 +185,7 @@ impl<F: SyncFile> GroupCommit<F> {
             leader: Leader::Free,
             pending: Arc::new(Generation::new()),
             is_wanted: false,
+            is_running_wanted: false,
             lost: None,
             nr_acknowledged: 0,
             stats: CommitStats::default(),
@@ -317,6 +320,7 @@ impl<F: SyncFile> GroupCommit<F> {
 
     /// Syncs for the pending generation.
     fn lead(&self, generation: &Arc<Generation>, mut state: MutexGuard<'_, State>) -> Outcome {
+        state.is_running_wanted = state.is_wanted;
         let running = state.next_generation();
         assert!(Arc::ptr_eq(&running, generation), "a generation that is over has no outcome");
         state.leader = Leader::Syncing(Arc::clone(&running));

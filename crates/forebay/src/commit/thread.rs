@@ -3,12 +3,13 @@
 //! A sync blocks, so no task may make it. A thread sleeps until a future depends on the pending
 //! generation, and then waits for that generation like any other thread (G2). Either it or another
 //! thread leads; this code works in both cases. Futures are created only through the thread's
-//! handle. When the handle is dropped, the thread ends once no future depends on it.
+//! handle. When the handle is dropped, the thread ends once all futures are ready. If another
+//! thread makes the sync of one, the thread waits for that sync without leading.
 
 use super::generation::Generation;
-use super::{CommitError, CommitPoint, GroupCommit, SyncFile};
+use super::{CommitError, CommitPoint, GroupCommit, Leader, State, SyncFile};
 use crate::sys::fork::Origin;
-use crate::sys::primitive::{AtomicBool, Ordering, lock, thread};
+use crate::sys::primitive::{AtomicBool, MutexGuard, Ordering, lock, thread};
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +19,8 @@ use std::task::{Context, Poll};
 
 /// A thread that makes syncs for futures. Waiting threads and futures share the same syncs.
 ///
-/// Dropping it waits for the syncs that the thread has to make for its futures. If another thread
-/// makes the sync of a future, the future may become ready later.
+/// Dropping it waits until its futures are ready, whichever threads make their syncs. A task may be
+/// woken later. Only a waker that the thread itself runs may drop it without a wait.
 ///
 /// ```
 /// use forebay::{CommitThread, GroupCommit};
@@ -115,8 +116,9 @@ impl<F: SyncFile> GroupCommit<F> {
         loop {
             let mut state = lock(&self.state);
             while !state.is_wanted {
+                // Relaxed: the lock orders the load.
                 if is_over.load(Ordering::Relaxed) {
-                    return;
+                    return self.finish(state);
                 }
                 state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -125,6 +127,19 @@ impl<F: SyncFile> GroupCommit<F> {
             // A sync that panics is a loss that all its callers get (G4). Other futures still
             // depend on this thread.
             let _ = catch_unwind(AssertUnwindSafe(|| self.wait_for(&generation)));
+        }
+    }
+
+    /// Waits for the running sync if a future depends on it. No future depends on a later one.
+    fn finish(&self, state: MutexGuard<'_, State>) {
+        if let Leader::Syncing(running) = &state.leader
+            && state.is_running_wanted
+        {
+            let running = Arc::clone(running);
+            running.announce();
+            drop(state);
+            // It has a leader, so this thread is not called.
+            running.sleep();
         }
     }
 }

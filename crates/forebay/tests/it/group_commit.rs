@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 /// A file without data. Each sync reports that it has begun, and returns the result it then
 /// receives.
@@ -268,6 +269,46 @@ fn a_future_is_woken_by_its_last_waker_and_one_that_is_dropped_is_not() {
     assert_eq!(counts.map(|count| count.0.load(SeqCst)), [0, 1, 0]);
     let ready = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(ready, Poll::Ready(Ok(()))));
+}
+
+/// A waker that waits for the test, on the thread that wakes the task.
+struct Blocks(Mutex<Receiver<()>>);
+
+impl Wake for Blocks {
+    fn wake(self: Arc<Blocks>) {
+        self.0.lock().unwrap().recv().expect("a test");
+    }
+}
+
+#[test]
+fn dropped_thread_waits_for_a_sync_that_another_thread_makes_for_a_future() {
+    let (file, control) = controlled_file();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let (unblock, blocked) = channel();
+    let (ticket, mut first) = (commit.ticket(), Box::pin(server.commit()));
+    control.begun.recv().expect("a sync of the thread's");
+    let waker = Waker::from(Arc::new(Blocks(Mutex::new(blocked))));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    control.send_result.send(Ok(())).expect("a sync");
+    while ticket.outcome().is_none() {
+        thread::yield_now();
+    }
+    // The thread is in the waker, so another one makes the next sync.
+    let mut second = Box::pin(server.commit());
+    thread::scope(|scope| {
+        scope.spawn(|| commit.commit());
+        control.begun.recv().expect("a sync of the other thread's");
+        let dropper = scope.spawn(|| {
+            drop(server);
+            second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        });
+        unblock.send(()).expect("the thread waits");
+        // Long enough for a thread that does not wait.
+        thread::sleep(Duration::from_millis(50));
+        control.send_result.send(Ok(())).expect("a sync");
+        assert!(dropper.join().expect("no panic"), "the drop has waited");
+    });
 }
 
 #[test]
