@@ -20,6 +20,7 @@ mod futures;
 mod group_commit;
 mod held_calls;
 mod holds;
+mod hung_disks;
 mod miri;
 mod nbd;
 mod nbd_peers;
