@@ -4,6 +4,7 @@
 mod claims;
 mod common;
 mod contract;
+mod counted_calls;
 mod crowd;
 mod data;
 mod deadlines;
@@ -21,6 +22,7 @@ mod group_commit;
 mod held_calls;
 mod holds;
 mod hung_disks;
+mod limit_calls;
 mod miri;
 mod nbd;
 mod nbd_peers;
