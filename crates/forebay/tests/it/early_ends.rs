@@ -115,10 +115,18 @@ fn completion_of_a_given_up_request_frees_its_tag() {
         queue.reap(1, 1, &mut done);
         assert_early(&done[0]);
         disk.revive();
+        // This read waits for the only tag (H7).
+        let waits_since = Instant::now();
         submit(&mut queue, Io::read(Buf::new(4096), 8192));
         queue.reap(1, 1, &mut done);
-        assert!(begin.elapsed() >= SLOW, "{}", disk.info().spec);
-        assert_eq!(done[1].result, Ok(4096));
+        assert_took(waits_since, LIMIT + GRACE, disk);
+        assert_eq!(done[1].result, Err(BlockStatus::Offline));
+        assert!(disk.is_failed());
+        await_completion(begin, disk);
+        disk.revive();
+        submit(&mut queue, Io::read(Buf::new(4096), 8192));
+        queue.reap(1, 1, &mut done);
+        assert_eq!(done[2].result, Ok(4096), "{}", disk.info().spec);
     });
 }
 
