@@ -402,7 +402,9 @@ impl Disk {
 
     /// Lets I/O reach the device again after it was gone. Call it when the device is back. A write
     /// that has ended because of its time limit may still be at the device. Until it has completed,
-    /// I/O that overlaps it ends with [`BlockStatus::Offline`](crate::BlockStatus::Offline).
+    /// I/O that overlaps it ends with [`BlockStatus::Offline`](crate::BlockStatus::Offline). If I/O
+    /// waits behind such a request and nothing reaches the device for both time limits, the device
+    /// counts as gone again.
     pub fn revive(&self) {
         self.shared.device_state().revive();
     }

@@ -16,18 +16,17 @@
 //! submission, a completion or a wake-up of this protocol, and a lost wake-up is a deadlock.
 //! [`TagPool::lost_wake_up`] reports a wait that such a retry has ended.
 
-use crate::sys::fork::Origin;
+use crate::sys::fork::PerProcess;
 use crate::sys::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use forebay_core::tag_steps::{self as steps, LockedWaits, TagHolder};
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// A tag set shared by several disks; see the module docs.
 pub(crate) struct TagPool {
     name: String,
-    origin: Origin,
     pub(crate) set: Arc<TagSet>,
     /// Number of users in the wait queue.
     count: WaiterCount,
@@ -105,14 +104,14 @@ pub(crate) fn keep_list(list: Woken) {
     }
 }
 
-/// All named sets.
-static POOLS: std::sync::Mutex<Vec<Weak<TagPool>>> = std::sync::Mutex::new(Vec::new());
+/// All named sets. A child of a fork does not use a set of its parent: tags that were in use at the
+/// fork would never be put back there.
+static POOLS: PerProcess<Vec<Weak<TagPool>>> = PerProcess::new();
 
 impl TagPool {
     pub(crate) fn new(name: &str, depth: u32) -> TagPool {
         TagPool {
             name: name.to_owned(),
-            origin: Origin::here(),
             set: Arc::new(TagSet::new(depth)),
             count: WaiterCount::new(),
             hungry: WaiterCount::new(),
@@ -127,12 +126,11 @@ impl TagPool {
     }
 
     /// Returns the set with this name, and creates it if no open disk uses it. If it exists with
-    /// another depth, returns that depth as the error. A child of a fork does not use a set of its
-    /// parent: tags that were in use at the fork would never be put back there.
+    /// another depth, returns that depth as the error.
     pub(crate) fn named(name: &str, depth: u32) -> Result<Arc<TagPool>, u32> {
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = POOLS.lock();
         pools.retain(|pool| pool.strong_count() > 0);
-        let is_it = |pool: &Arc<TagPool>| pool.name == name && !pool.origin.is_elsewhere();
+        let is_it = |pool: &Arc<TagPool>| pool.name == name;
         if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(is_it) {
             let found = pool.set.depth();
             return if found == depth { Ok(pool) } else { Err(found) };
@@ -331,3 +329,23 @@ impl fmt::Debug for TagPool {
 
 #[cfg(test)]
 mod models;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Disk;
+    use crate::sys::forked::in_child;
+
+    #[test]
+    fn child_of_a_fork_opens_a_set_while_its_parent_opens_one() {
+        let mut pools = POOLS.lock();
+        let in_parent = Arc::new(TagPool::new("parent-set", 1));
+        pools.push(Arc::downgrade(&in_parent));
+        assert!(in_child(|| {
+            let other = Disk::open("ram:1M?tag_set=child-set&queue_depth=2");
+            let same_name = TagPool::named("parent-set", 2);
+            other.is_ok() && same_name.is_ok()
+        }));
+        drop((pools, in_parent));
+    }
+}

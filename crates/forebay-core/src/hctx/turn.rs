@@ -176,7 +176,8 @@ impl Turn<'_> {
         incoming: Incoming,
     ) -> Turned {
         let is_all_issued = self.dispatch(driver, incoming);
-        let Turn { hctx, gates, ended, has_issued, .. } = self;
+        let Turn { hctx, gates, ended, has_issued, now } = self;
+        hctx.watch_waiting(now, has_issued, gates);
         if hctx.is_commit_due(commit) {
             hctx.commit(driver);
         }

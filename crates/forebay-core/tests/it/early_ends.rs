@@ -115,6 +115,58 @@ fn late_requests_do_not_count_as_progress_for_others() {
 }
 
 #[test]
+fn requests_that_wait_behind_a_late_one_end_after_a_revive() {
+    for is_busy in [false, true] {
+        let mut bench = bench(limits());
+        let nr_late = if is_busy { 1 } else { 4 };
+        for page in 0..nr_late {
+            bench.issue(Op::Read, BioFlags::OWNED, 2 * page * PAGE, PAGE, page);
+        }
+        give_up(&mut bench);
+        assert_eq!(bench.ends().len() as u64, nr_late);
+        bench.queue.device.revive();
+        if is_busy {
+            bench.toy.answers.extend([forebay_core::Issue::Busy; 5]);
+        }
+        bench.issue(Op::Read, BioFlags::NONE, 20 * PAGE, PAGE, 9);
+        bench.turn_after(LIMIT_NS + GRACE_NS - 100);
+        assert_eq!(bench.ends(), []);
+        assert!(!bench.queue.device.is_failed());
+        bench.turn_after(100);
+        assert_eq!(bench.ends(), [(9, GONE)], "busy: {is_busy}");
+        assert!(bench.queue.device.is_given_up());
+        bench.toy.answers.clear();
+        bench.complete(0, Ok(PAGE));
+        bench.queue.device.revive();
+        bench.issue(Op::Read, BioFlags::NONE, 20 * PAGE, PAGE, 10);
+        let last = bench.toy.running.len() - 1;
+        bench.complete(last, Ok(PAGE));
+        assert_eq!(bench.ends(), [(10, Ok(PAGE))]);
+    }
+}
+
+#[test]
+fn requests_behind_a_late_one_wait_while_others_are_issued() {
+    let mut bench = bench(limits());
+    for page in 0..3 {
+        bench.issue(Op::Read, BioFlags::OWNED, 2 * page * PAGE, PAGE, page);
+    }
+    give_up(&mut bench);
+    bench.ends();
+    bench.queue.device.revive();
+    for nth in 0..9 {
+        bench.issue(Op::Read, BioFlags::NONE, (20 + 2 * nth) * PAGE, PAGE, nth);
+    }
+    for nth in 0..9 {
+        bench.turn_after(LIMIT_NS - 100);
+        bench.complete(3, Ok(PAGE));
+        assert_eq!(bench.ends(), [(nth, Ok(PAGE))]);
+    }
+    bench.turn_after(10 * LIMIT_NS);
+    assert!(!bench.queue.device.is_failed(), "nothing waits");
+}
+
+#[test]
 fn range_of_a_late_write_is_blocked_until_it_completes() {
     let mut bench = bench(limits());
     bench.issue(Op::Write, BioFlags::OWNED, 2 * PAGE, PAGE, 1);

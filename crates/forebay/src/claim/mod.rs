@@ -26,13 +26,14 @@ mod report;
 
 use crate::error::OpenError;
 use crate::info::ImageLock;
+use crate::sys::fork::PerProcess;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
 use name::Name;
 use place::Place;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A disk's right to use its file or device, for its lifetime.
@@ -100,11 +101,10 @@ const RESTART_PAUSE: Duration = Duration::from_millis(20);
 
 impl Drop for Claim {
     /// Drops the seat under the lock of the list: a later open finds either the place, or nothing
-    /// of it. A child of a fork skips this: it does not use the place, and another thread of the
-    /// parent may have held the lock at the fork.
+    /// of it. A child of a fork skips this: it does not use the place.
     fn drop(&mut self) {
         if let Some(seat) = self.seat.take_if(|seat| !seat.place.origin.is_elsewhere()) {
-            let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = PLACES.lock();
             drop(seat);
             drop(places);
         }
@@ -118,8 +118,8 @@ fn jitter() -> Duration {
     RESTART_PAUSE * (now.subsec_nanos() % 1024) / 1024
 }
 
-/// All open places.
-static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+/// All open places. A child of a fork uses no place of its parent.
+static PLACES: PerProcess<Vec<Weak<Place>>> = PerProcess::new();
 
 impl Claim {
     /// Returns the claim of a disk that nothing else can write to.
@@ -166,9 +166,9 @@ impl Claim {
         let system = |call| move |source| OpenError::System { path: path.to_owned(), call, source };
         let name = Name::of(&file.metadata().map_err(system("fstat"))?);
         // Held until the new place is listed: of two concurrent exclusive opens, one succeeds.
-        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = PLACES.lock();
         places.retain(|place| place.strong_count() > 0);
-        let is_it = |place: &Arc<Place>| place.name == name && !place.origin.is_elsewhere();
+        let is_it = |place: &Arc<Place>| place.name == name;
         if let Some(place) = places.iter().filter_map(Weak::upgrade).find(is_it) {
             match (place.is_sole, exclusive) {
                 (true, _) => return Err(OpenError::InUse { path: path.to_owned() }),
@@ -263,7 +263,22 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::PLACES;
     use crate::Disk;
+    use crate::sys::forked::in_child;
+
+    #[test]
+    fn child_of_a_fork_opens_a_file_while_its_parent_opens_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let places = PLACES.lock();
+        assert!(in_child(|| {
+            let disk = Disk::open(&path.display().to_string()).expect("it opens");
+            disk.write_at(&[1; 512], 0).is_ok()
+        }));
+        drop(places);
+    }
 
     #[test]
     fn disks_on_one_file_share_durable_points_and_retries() {

@@ -46,6 +46,12 @@ impl Generation {
         Generation { waiters: Mutex::new(Waiters::default()), changed: Condvar::new() }
     }
 
+    /// Creates a generation that has failed.
+    pub(super) fn failed(error: CommitError) -> Generation {
+        let waiters = Waiters { outcome: Some(Err(error)), ..Waiters::default() };
+        Generation { waiters: Mutex::new(waiters), changed: Condvar::new() }
+    }
+
     pub(super) fn outcome(&self) -> Option<Outcome> {
         lock(&self.waiters).outcome.clone()
     }

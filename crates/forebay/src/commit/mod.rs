@@ -22,6 +22,7 @@ mod generation;
 mod sync_file;
 mod thread;
 
+use crate::sys::fork::Origin;
 use crate::sys::primitive::{Condvar, Mutex, MutexGuard, lock};
 pub use error::CommitError;
 use generation::{Generation, Outcome, Woken};
@@ -83,7 +84,10 @@ pub use thread::{CommitFuture, CommitThread};
 /// # Threads
 /// Any thread may call any method. Calls that wait block their thread, so tasks of an executor must
 /// not make them; [`CommitThread`] has futures. A [`SyncFile`] must not commit to its own
-/// `GroupCommit`: it would wait for itself.
+/// `GroupCommit`, nor drop a [`CommitThread`] of it: it would wait for itself.
+///
+/// In a child of a fork, every commit to a `GroupCommit` of its parent fails: the threads that made
+/// its syncs do not exist there.
 ///
 /// Source: the double-buffered flush machine of Linux (`block/blk-flush.c`); "block: hold queue if
 /// flush is running for non-queueable flush drive" (2011) for the benefit of joining.
@@ -91,6 +95,7 @@ pub use thread::{CommitFuture, CommitThread};
 pub struct GroupCommit<F = File> {
     file: F,
     kind: SyncKind,
+    origin: Origin,
     state: Mutex<State>,
     /// Wakes the threads that sync for futures when the pending generation is wanted, or at their
     /// end.
@@ -123,6 +128,8 @@ struct State {
     pending: Arc<Generation>,
     /// A future depends on the pending generation.
     is_wanted: bool,
+    /// A future depends on the generation of the running sync.
+    is_running_wanted: bool,
     /// The generation of the last failed sync, for tickets that are already lost when they are
     /// taken.
     lost: Option<Arc<Generation>>,
@@ -148,6 +155,17 @@ impl State {
         replace(&mut self.pending, Arc::new(Generation::new()))
     }
 
+    /// Takes a ticket: returns the generation that decides the outcome of a write that has ended
+    /// and began after `point`. Without a point the write may have begun at any time, so any loss
+    /// may concern it.
+    fn join(&mut self, point: Option<CommitPoint>) -> Arc<Generation> {
+        self.stats.commits += 1;
+        let nr_known = point.map_or(self.nr_acknowledged, |point| point.nr_losses);
+        let lost = self.lost.as_ref().filter(|_| self.stats.losses > nr_known);
+        // G1: not the generation of the running sync.
+        Arc::clone(lost.unwrap_or(&self.pending))
+    }
+
     /// Returns the last loss if it is not acknowledged.
     fn loss(&self) -> Option<CommitError> {
         let is_open = self.stats.losses > self.nr_acknowledged;
@@ -167,11 +185,13 @@ impl<F: SyncFile> GroupCommit<F> {
             leader: Leader::Free,
             pending: Arc::new(Generation::new()),
             is_wanted: false,
+            is_running_wanted: false,
             lost: None,
             nr_acknowledged: 0,
             stats: CommitStats::default(),
         };
-        GroupCommit { file, kind, state: Mutex::new(state), wanted: Condvar::new() }
+        let (state, origin) = (Mutex::new(state), Origin::here());
+        GroupCommit { file, kind, origin, state, wanted: Condvar::new() }
     }
 
     /// Returns the file, for writing.
@@ -184,7 +204,7 @@ impl<F: SyncFile> GroupCommit<F> {
     ///
     /// # Errors
     /// Fails if a sync that may have covered these writes failed, or if an earlier loss is not
-    /// acknowledged.
+    /// acknowledged. Always fails in a child of a fork.
     ///
     /// # Panics
     /// Panics only if the file's `sync` panics on this thread. Other callers get an error.
@@ -218,43 +238,64 @@ impl<F: SyncFile> GroupCommit<F> {
     /// Returns the current point. Take it before a write that is committed by
     /// [`commit_since`](GroupCommit::commit_since). A point costs nothing to drop.
     pub fn point(&self) -> CommitPoint {
-        CommitPoint { nr_losses: lock(&self.state).stats.losses }
+        CommitPoint { nr_losses: self.stats().losses }
     }
 
-    /// Returns the error of the last failed sync if it is not acknowledged.
+    /// Returns the error of the last failed sync if it is not acknowledged. In a child of a fork,
+    /// returns the error of all commits.
     pub fn loss(&self) -> Option<CommitError> {
-        lock(&self.state).loss()
+        self.state().map_or_else(Some, |state| state.loss())
     }
 
     /// Acknowledges the loss, so that [`commit`](GroupCommit::commit) works again, and returns the
     /// error. Call it when the uncommitted data is written again or given up, and no thread is
-    /// about to commit a write from before. Lost tickets stay lost.
+    /// about to commit a write from before. Lost tickets stay lost. In a child of a fork, commits
+    /// fail all the same.
     pub fn acknowledge_loss(&self) -> Option<CommitError> {
-        let mut state = lock(&self.state);
+        let mut state = match self.state() {
+            Ok(state) => state,
+            Err(error) => return Some(error),
+        };
         let loss = state.loss();
         state.nr_acknowledged = state.stats.losses;
         loss
     }
 
-    /// Returns the counters.
+    /// Returns the counters; zeroes in a child of a fork.
     pub fn stats(&self) -> CommitStats {
-        lock(&self.state).stats
+        self.state().map_or_else(|_| CommitStats::default(), |state| state.stats)
     }
 
-    /// Returns the generation that decides the outcome of a write that has ended and began after
-    /// `point`. Without a point the write may have begun at any time, so any loss may concern it.
+    /// Locks the state.
+    ///
+    /// # Errors
+    /// Fails in a child of a fork: another thread may have held the lock at the fork, or made the
+    /// sync that the child would wait for.
+    fn state(&self) -> Result<MutexGuard<'_, State>, CommitError> {
+        match self.origin.is_elsewhere() {
+            true => Err(CommitError::forked()),
+            false => Ok(lock(&self.state)),
+        }
+    }
+
     fn join(&self, point: Option<CommitPoint>) -> Arc<Generation> {
-        let mut state = lock(&self.state);
-        state.stats.commits += 1;
-        let nr_known = point.map_or(state.nr_acknowledged, |point| point.nr_losses);
-        let lost = state.lost.as_ref().filter(|_| state.stats.losses > nr_known);
-        // G1: not the generation of the running sync.
-        Arc::clone(lost.unwrap_or(&state.pending))
+        match self.state() {
+            Ok(mut state) => state.join(point),
+            Err(error) => Arc::new(Generation::failed(error)),
+        }
+    }
+
+    /// Returns the outcome of a generation if it is known.
+    fn outcome_of(&self, generation: &Generation) -> Option<Outcome> {
+        match self.origin.is_elsewhere() {
+            true => Some(Err(CommitError::forked())),
+            false => generation.outcome(),
+        }
     }
 
     /// Waits until the generation has ended, or leads its sync.
     fn wait_for(&self, generation: &Arc<Generation>) -> Outcome {
-        let state = lock(&self.state);
+        let state = self.state()?;
         if let Some(outcome) = generation.outcome() {
             return outcome;
         }
@@ -279,6 +320,7 @@ impl<F: SyncFile> GroupCommit<F> {
 
     /// Syncs for the pending generation.
     fn lead(&self, generation: &Arc<Generation>, mut state: MutexGuard<'_, State>) -> Outcome {
+        state.is_running_wanted = state.is_wanted;
         let running = state.next_generation();
         assert!(Arc::ptr_eq(&running, generation), "a generation that is over has no outcome");
         state.leader = Leader::Syncing(Arc::clone(&running));
@@ -287,14 +329,15 @@ impl<F: SyncFile> GroupCommit<F> {
         let mut sync = RunningSync { commit: self, result: None };
         sync.result = Some(self.file.sync(self.kind));
         drop(sync);
-        generation.outcome().expect("its sync has ended")
+        self.outcome_of(generation).expect("its sync has ended")
     }
 
     /// Ends the running sync: gives the outcome to its generation, and the lead to a thread of the
     /// next one.
     fn end_sync(&self, result: io::Result<()>) {
         let outcome = result.map_err(CommitError::new);
-        let mut state = lock(&self.state);
+        // The sync may have forked. In the child there is nothing to end.
+        let Ok(mut state) = self.state() else { return };
         let Leader::Syncing(running) = replace(&mut state.leader, Leader::Free) else {
             unreachable!("the sync that ends has no leader");
         };
@@ -356,7 +399,7 @@ impl<F: SyncFile> Ticket<'_, F> {
 
     /// Returns the outcome of the writes if it is known. Does not block.
     pub fn outcome(&self) -> Option<Result<(), CommitError>> {
-        self.generation.outcome()
+        self.commit.outcome_of(&self.generation)
     }
 }
 

@@ -189,6 +189,22 @@ fn a_thread_that_ends_leaves_no_future_behind() {
     });
 }
 
+/// Whichever thread makes the sync of a future.
+#[test]
+fn futures_are_ready_once_their_thread_is_dropped() {
+    check_within(2, || {
+        let commit = commit(0);
+        let server = CommitThread::start(&commit).unwrap();
+        let other = writer(&commit, vec![1]);
+        commit.file().write(2);
+        let mut future = pin!(server.commit());
+        drop(server);
+        let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Ok(()))) && commit.file().has(2));
+        other.join().unwrap();
+    });
+}
+
 /// The planted bug: a ticket for the running sync.
 #[cfg(blk_loom)]
 fn join_running(commit: &GroupCommit<Device>) -> Ticket<'_, Device> {

@@ -8,4 +8,7 @@
 pub(crate) mod clock;
 pub(crate) mod event;
 pub(crate) mod fork;
+#[cfg(test)]
+#[path = "../../tests/support/forked.rs"]
+pub(crate) mod forked;
 pub(crate) mod primitive;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{LoopDevice, Scratch, feature, open};
-use crate::holds::in_child;
+use crate::forked::in_child;
 use crate::seccomp::{self, Refused};
 use forebay::{BlockStatus, Disk, DiskInfo, FeatureState, IoError};
 use std::fs::{File, OpenOptions};

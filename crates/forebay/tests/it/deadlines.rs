@@ -3,7 +3,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, run};
-use crate::timeouts::await_issues;
+use crate::hung_disks::await_issues;
 use forebay::{Buf, Disk, Io};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,11 +22,13 @@ fn specs() -> Vec<(Scratch, String)> {
         [1, 2].map(|nr| {
             // A file each: disks on one file share the results of flushes.
             let scratch = Scratch::new(1 << 20);
-            let spec = scratch.spec(&format!("{keys}&nr_hw_queues={nr}"));
+            let (engine, own) = engine.split_once('?').unwrap_or((engine, "iostats=on"));
+            let spec = scratch.spec(&format!("{keys}&nr_hw_queues={nr}&{own}"));
             (scratch, format!("fault:{engine}:{spec}"))
         })
     };
-    ["file", "aio", "psync"].into_iter().flat_map(of).collect()
+    let engines = ["file", "file?sqpoll=on&sqpoll_idle_ms=1", "aio", "psync"];
+    engines.into_iter().flat_map(of).collect()
 }
 
 /// Runs `act` on each disk at the same time: it begins a durable write, then a flush. Checks the

@@ -1,7 +1,10 @@
 //! Group commit, on files whose syncs return the results that a test chooses.
 
 use crate::common::Scratch;
-use forebay::{CommitError, CommitThread, GroupCommit, SyncFile, SyncKind};
+use crate::forked::in_child;
+use forebay::{
+    CommitError, CommitFuture, CommitStats, CommitThread, GroupCommit, SyncFile, SyncKind,
+};
 use std::fs::{File, read};
 use std::future::Future;
 use std::io::{self, ErrorKind, Write};
@@ -11,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 /// A file without data. Each sync reports that it has begun, and returns the result it then
 /// receives.
@@ -267,6 +271,46 @@ fn a_future_is_woken_by_its_last_waker_and_one_that_is_dropped_is_not() {
     assert!(matches!(ready, Poll::Ready(Ok(()))));
 }
 
+/// A waker that waits for the test, on the thread that wakes the task.
+struct Blocks(Mutex<Receiver<()>>);
+
+impl Wake for Blocks {
+    fn wake(self: Arc<Blocks>) {
+        self.0.lock().unwrap().recv().expect("a test");
+    }
+}
+
+#[test]
+fn dropped_thread_waits_for_a_sync_that_another_thread_makes_for_a_future() {
+    let (file, control) = controlled_file();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let (unblock, blocked) = channel();
+    let (ticket, mut first) = (commit.ticket(), Box::pin(server.commit()));
+    control.begun.recv().expect("a sync of the thread's");
+    let waker = Waker::from(Arc::new(Blocks(Mutex::new(blocked))));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    control.send_result.send(Ok(())).expect("a sync");
+    while ticket.outcome().is_none() {
+        thread::yield_now();
+    }
+    // The thread is in the waker, so another one makes the next sync.
+    let mut second = Box::pin(server.commit());
+    thread::scope(|scope| {
+        scope.spawn(|| commit.commit());
+        control.begun.recv().expect("a sync of the other thread's");
+        let dropper = scope.spawn(|| {
+            drop(server);
+            second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        });
+        unblock.send(()).expect("the thread waits");
+        // Long enough for a thread that does not wait.
+        thread::sleep(Duration::from_millis(50));
+        control.send_result.send(Ok(())).expect("a sync");
+        assert!(dropper.join().expect("no panic"), "the drop has waited");
+    });
+}
+
 #[test]
 fn a_thread_whose_sync_panics_serves_on() {
     let commit = Arc::new(scripted(|nth| match nth {
@@ -331,4 +375,47 @@ fn records_appended_by_threads_are_in_the_file() {
     assert_eq!(stats.commits, THREADS * ROUNDS);
     assert!(stats.syncs <= stats.commits);
     assert_eq!(read(&scratch.path).expect("the file").len() as u64, THREADS * ROUNDS * 64);
+}
+
+#[test]
+fn commits_in_a_child_of_a_fork_are_refused_and_the_parent_goes_on() {
+    if cfg!(miri) {
+        return; // Miri has no `fork`.
+    }
+    let (file, control) = controlled_file();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let mut polled = Box::pin(server.commit());
+    control.begun.recv().expect("a sync, which runs at the fork");
+    let pending = |future: &mut std::pin::Pin<Box<CommitFuture>>| {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    };
+    assert!(pending(&mut polled));
+    let (ticket, mut other) = (commit.ticket(), Box::pin(server.commit()));
+    let server = std::cell::Cell::new(Some(server));
+    let ok = in_child(|| {
+        let error = commit.commit().expect_err("the sync that runs is the parent's").to_string();
+        assert_eq!(
+            error,
+            "commit refused: the group commit was created by the parent of this process; open the \
+             file again after the fork and create a group commit for it"
+        );
+        let server = server.take().expect("the child has a copy");
+        assert!(commit.commit_since(commit.point()).is_err());
+        assert!(ticket.outcome().is_some_and(|outcome| outcome.is_err()));
+        assert!(ticket.wait().is_err());
+        assert!(!pending(&mut polled) && !pending(&mut other));
+        assert!(!pending(&mut Box::pin(server.commit())));
+        assert!(commit.loss().is_some() && commit.acknowledge_loss().is_some());
+        assert_eq!(commit.stats(), CommitStats::default());
+        assert!(CommitThread::start(&commit).is_err());
+        drop((server, polled, other));
+        true
+    });
+    assert_eq!(commit.stats().syncs, 1);
+    (0..3).for_each(|_| control.send_result.send(Ok(())).expect("a sync"));
+    assert!(ok);
+    commit.commit().expect("the parent's own syncs");
+    drop(server);
+    assert_eq!(commit.stats().losses, 0);
 }

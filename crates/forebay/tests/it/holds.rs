@@ -2,6 +2,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::is_readable;
+use crate::forked::in_child;
 use forebay::{BioQueue, BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
 use std::os::fd::AsFd;
 use std::sync::Barrier;
@@ -436,28 +437,4 @@ fn a_child_of_a_fork_has_none_of_its_parents_sets_of_tags() {
     });
     assert!(ok, "the child's set is its own");
     assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
-}
-
-/// Runs a test in a forked child. Returns whether the test returned `true`.
-#[expect(unsafe_code, reason = "a fork is a system call")]
-pub(crate) fn in_child(test: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child does only what is allowed after a fork of a multi-threaded program. It
-    // takes no lock of another thread except the allocator's, which libc makes consistent in the
-    // child.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: this call takes a number only. The signal kills a child that hangs; it has no
-            // handler.
-            unsafe { libc::alarm(60) };
-            let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_or(false);
-            // SAFETY: this call ends the child immediately.
-            unsafe { libc::_exit(i32::from(!ok)) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: this call waits for our own child, and writes to `status` only.
-            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-            waited == child && status == 0
-        }
-    }
 }

@@ -4,6 +4,7 @@
 mod claims;
 mod common;
 mod contract;
+mod counted_calls;
 mod crowd;
 mod data;
 mod deadlines;
@@ -14,10 +15,14 @@ mod extents;
 mod facts;
 mod fallback;
 mod forbidden;
+#[path = "../support/forked.rs"]
+mod forked;
 mod futures;
 mod group_commit;
 mod held_calls;
 mod holds;
+mod hung_disks;
+mod limit_calls;
 mod miri;
 mod nbd;
 mod nbd_peers;

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::common::{Scratch, open};
-use crate::early_ends::{limits, slow};
-use crate::timeouts::SLOW;
+use crate::early_ends::slow;
+use crate::hung_disks::{SLOW, limits};
 use forebay::{Bio, Buf, Op, Segment};
 use std::time::Instant;
 

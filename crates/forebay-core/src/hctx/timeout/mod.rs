@@ -16,7 +16,10 @@
 //!   the driver returns later is dropped ([`quarantine`]);
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
 //!   requests are not issued, and end with `Offline` (`crate::retry`). Its writes count as
-//!   lost.
+//!   lost;
+//! - H7 the device may be declared to work again while it still has a request that was given up. If
+//!   requests then wait and none is issued for the limit and the grace period, the device is marked
+//!   as gone again ([`stalled`]).
 //!
 //! Bios end after the grace period and not at the limit. A driver that cancels a request in time
 //! returns the request's own result and memory, and the device stays usable. A bio of H5 ends at
@@ -30,6 +33,7 @@
 
 mod late;
 mod quarantine;
+mod stalled;
 
 pub use late::{LateRequest, LateRequests, LateStage};
 
@@ -52,6 +56,8 @@ pub(super) struct Timeouts {
     grace_ns: u64,
     /// The time of the next check.
     next_ns: u64,
+    /// When the device is marked as gone because of requests that wait (H7).
+    stalled_ns: u64,
     overdue: Vec<Overdue>,
     /// Requests at the driver whose bios have ended (H5). They are not overdue any more.
     given_up: Vec<GivenUp>,
@@ -81,6 +87,7 @@ impl Timeouts {
             grace_ns: policy.io_timeout_grace_ns,
             next_ns: NO_DEADLINE,
             overdue: Vec::with_capacity(room),
+            stalled_ns: NO_DEADLINE,
             given_up: Vec::new(),
             new_hold: quarantine::no_memory,
             late: None,
@@ -105,6 +112,12 @@ impl Timeouts {
     #[inline]
     pub(super) fn has_overdue(&self) -> bool {
         !self.overdue.is_empty()
+    }
+
+    /// Returns whether a request that was given up is at the driver.
+    #[inline]
+    fn has_stuck(&self) -> bool {
+        !self.given_up.is_empty() || self.overdue.iter().any(|overdue| overdue.is_given_up)
     }
 
     /// Returns the number of requests at the driver whose bios have ended (H5).
@@ -154,9 +167,11 @@ impl Turn<'_> {
 
     #[cold]
     fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        self.end_stalled();
         let (now, hctx) = (self.now, &mut *self.hctx);
-        let Timeouts { limit_ns, grace_ns, next_ns, overdue, late, .. } = &mut hctx.timeouts;
-        *next_ns = NO_DEADLINE;
+        let Timeouts { limit_ns, grace_ns, next_ns, stalled_ns, overdue, late, .. } =
+            &mut hctx.timeouts;
+        *next_ns = *stalled_ns;
         let mut lost = Vec::new();
         for (at, slot) in hctx.table.iter().enumerate() {
             let (SlotState::Issued | SlotState::Begun, Some(rq)) = (slot.state, &slot.rq) else {

@@ -19,6 +19,7 @@
 
 use crate::claim::Claim;
 use crate::info::Feature;
+use crate::sys::fork::PerProcess;
 use forebay_core::{Backing, BlockStatus, Completions, Durability, QueueLimits, Tag};
 use forebay_model::{ErrCursor, ErrSeq};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,13 +36,13 @@ struct Errors {
 }
 
 /// The inodes of open disks, by their backing file or device.
-static INODES: Mutex<Vec<(Backing, Weak<Inode>)>> = Mutex::new(Vec::new());
+static INODES: PerProcess<Vec<(Backing, Weak<Inode>)>> = PerProcess::new();
 
 impl Inode {
     /// Returns the inode of the file that `claim` is on, or a new one if it is on none.
     pub(super) fn of(claim: &Claim) -> Arc<Inode> {
         let Some(backing) = claim.backing() else { return Arc::default() };
-        let mut inodes = INODES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inodes = INODES.lock();
         inodes.retain(|(_, inode)| inode.strong_count() > 0);
         let found = inodes.iter().find(|(other, _)| other.is(backing));
         if let Some(inode) = found.and_then(|(_, inode)| inode.upgrade()) {
