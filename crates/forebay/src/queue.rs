@@ -21,6 +21,7 @@ use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
+use std::hint::cold_path;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
@@ -171,9 +172,11 @@ impl BioQueue {
         now: u64,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
         if self.shared.is_after_fork() {
+            cold_path();
             return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
+            cold_path();
             return Err((Refusal::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
         };
         boxed.fill(bio);
@@ -191,6 +194,7 @@ impl BioQueue {
                 Ok(())
             }
             Err((refusal, mut boxed)) => {
+                cold_path();
                 let bio = boxed.take_bio();
                 self.free.push(boxed);
                 Err((refusal, bio, ManuallyDrop::into_inner(buf)))

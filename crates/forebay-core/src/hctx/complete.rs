@@ -24,6 +24,7 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 
 /// The next action for a request after a completion.
 enum After {
@@ -355,6 +356,7 @@ impl HardwareContext {
         let slot = &mut self.table[tag.index()];
         if slot.state != SlotState::Issued {
             if slot.state != SlotState::Begun {
+                cold_path();
                 self.is_plain = false;
                 return self.turn_at(now, gates, ended).complete_given_up(nth);
             }
@@ -370,6 +372,7 @@ impl HardwareContext {
         }
         let is_whole = matches!(result, Ok(len) if *len == rq.len);
         if !is_whole || !rq.is_plain() || self.timeouts.has_overdue() {
+            cold_path();
             slot.state = SlotState::Waiting;
             let result = self.timeouts.completed(tag, *result);
             self.is_plain = false;

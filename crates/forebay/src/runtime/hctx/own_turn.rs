@@ -12,6 +12,7 @@ use crate::runtime::ready::Ready;
 use crate::sys::primitive::Ordering;
 use forebay_core::wait::{self, Turning};
 use forebay_core::{Commit, Gates, RunState, SoftwareQueue, Turned};
+use std::hint::cold_path;
 use std::ptr::NonNull;
 
 impl Hctx {
@@ -42,6 +43,7 @@ impl<'a> Token<'a> {
     ) -> Turned {
         own.take_mail();
         if self.serves_tag_waits {
+            cold_path();
             return self.turn_with(now, Some(ctx), Some(own), commit);
         }
         let (nr_before, inner) = (own.nr_ended(), self.inner);

@@ -12,6 +12,7 @@ use forebay_core::{
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
+use std::hint::cold_path;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -202,6 +203,7 @@ impl Ctx {
             token.finish();
             return Some(turned);
         }
+        cold_path();
         self.turn_for_any(ready, shared, now, commit)
     }
 
