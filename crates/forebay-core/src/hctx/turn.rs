@@ -253,7 +253,7 @@ impl HardwareContext {
         if self.nr_in_flight == 0 {
             (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
         }
-        if self.incoming.len() > 1 {
+        if self.incoming.len() != 1 {
             return self.issue_several(driver, now, gates, ended);
         }
         let Some(rq) = self.incoming.pop() else { return (Incoming::Issued, 0) };
@@ -372,10 +372,11 @@ impl HardwareContext {
         self.nr_in_flight += nr_issued;
         self.nr_begun += nr_begun;
         self.nr_uncommitted += nr_issued - nr_begun;
-        self.counters.issued.add(nr_issued.into());
+        let counters = &*self.counters;
+        counters.issued.add(nr_issued.into());
         if self.policy.iostats {
             // No time passes between the tag and the issue.
-            self.counters.queue.record_zeros(nr_issued.into());
+            counters.queue.record_zeros(nr_issued.into());
         }
     }
 

@@ -7,7 +7,7 @@
 // It reaches the inner part through the token.
 #![allow(unsafe_code)]
 
-use super::{DRAINED, Hctx, Inner, STUCK, Token};
+use super::{Hctx, Inner, Token};
 use crate::runtime::ready::Ready;
 use crate::sys::primitive::Ordering;
 use forebay_core::wait::{self, Turning};
@@ -130,9 +130,7 @@ impl Turning for OwnTurn<'_, '_, '_> {
         if unsafe { self.inner.as_ref() }.counts_syscalls {
             self.token.count_syscalls();
         }
-        let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained()) * DRAINED) | (u8::from(is_stuck) * STUCK);
-        self.hctx.left.store(left, Ordering::Relaxed);
+        self.hctx.set_last_turn(turned);
     }
 
     #[inline(always)]

@@ -154,8 +154,10 @@ impl Ctx {
         now: u64,
     ) -> Result<bool, (Refusal, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
-        queue.queue_bio(bio, thread::level(), now)?;
-        if !self.in_plug.get() && queue.is_plugged() {
+        let level = thread::level();
+        queue.queue_bio(bio, level, now)?;
+        // Without an open plug the bio is outgoing.
+        if level > 0 && !self.in_plug.get() && queue.is_plugged() {
             self.in_plug.set(true);
             thread::join_plug(self);
         }
