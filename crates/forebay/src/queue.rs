@@ -210,6 +210,7 @@ impl BioQueue {
             return None;
         }
         self.bufs.push(None);
+        self.free.reserve(self.bufs.len() - self.free.len());
         let mut ready = self.ready.borrow_mut();
         ready.make_room(self.bufs.len());
         Some(QueuedBio::new(ready.owner(), number as u32))
@@ -442,13 +443,16 @@ fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
 // Always inlined: otherwise the completion is passed through memory.
 #[inline(always)]
 fn pop(ready: &mut Ready, free: &mut Vec<Box<QueuedBio>>, bufs: &mut [Option<Buf>]) -> Completion {
-    free.push(ready.pop().expect("only the owner reaps"));
-    // From here on nothing panics, so the parts of the completion need no place in memory.
-    let boxed = free.last_mut().expect("just pushed");
+    let mut boxed = ready.pop().expect("only the owner reaps");
     if boxed.has_hold() {
-        keep_buf(boxed, bufs);
+        keep_buf(&mut boxed, bufs);
     }
-    Completion { buf: bufs[boxed.number() as usize].take(), ..Completion::of(boxed) }
+    let completion = Completion::of(&boxed);
+    let buf = &mut bufs[boxed.number() as usize];
+    assert!(free.len() < free.capacity(), "`new_box` has reserved room for each box");
+    free.push(boxed);
+    // After the buffer is taken nothing panics, so the completion needs no place in memory.
+    Completion { buf: buf.take(), ..completion }
 }
 
 /// Puts the buffer of a bio that has ended early into quarantine (H5).
