@@ -18,6 +18,7 @@ use crate::stats::PlugCounters;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{Drain, Vec};
+use core::hint::cold_path;
 
 /// The plug of one thread for one disk, and the outgoing requests that have left the plug and not
 /// yet reached a hardware context.
@@ -93,7 +94,10 @@ impl SoftwareQueue {
                 queued.bio.flags = queued.bio.flags.without(self.ignored);
                 Request::of_plain(queued, level)
             }
-            false => self.check(queued, level)?,
+            false => {
+                cold_path();
+                self.check(queued, level)?
+            }
         };
         match level {
             0 => {

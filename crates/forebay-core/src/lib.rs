@@ -30,6 +30,7 @@ mod emulation;
 mod hctx;
 mod knob;
 mod limits;
+mod list;
 mod merge;
 #[cfg(not(forebay_plant))]
 mod plant;

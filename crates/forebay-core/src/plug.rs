@@ -11,6 +11,7 @@
 //!   ([`PLUG_MAX_REQUESTS`]) or its newest request is large ([`PLUG_FLUSH_BYTES`]).
 
 use crate::limits::QueueLimits;
+use crate::list::push;
 use crate::merge::{self, MergeKind};
 use crate::policy::MergePolicy;
 use crate::request::Request;
@@ -131,7 +132,7 @@ impl PlugList {
     #[inline]
     pub(crate) fn push_outgoing(&mut self, rq: Request) {
         match self.nr_plugged() {
-            0 => self.requests.push(rq),
+            0 => push(&mut self.requests, rq),
             _ => self.requests.insert(self.nr_outgoing, rq),
         }
         self.nr_outgoing += 1;
@@ -175,11 +176,10 @@ impl PlugList {
         // For one request, a push costs less than an exchange of the lists.
         if self.nr_outgoing == 1
             && self.requests.len() == 1
-            && empty.len() < empty.capacity()
             && let Some(rq) = self.requests.pop()
         {
             self.nr_outgoing = 0;
-            return empty.push(rq);
+            return push(empty, rq);
         }
         self.move_several(empty);
     }

@@ -69,14 +69,19 @@ impl Buf {
     }
 }
 
-impl Buf {
-    /// Returns the memory to its arena. Called once, on drop.
-    #[cold]
-    fn give_back(&mut self) {
-        // SAFETY: it is the part that `new_in` made, and is not used again.
-        let arena = unsafe { Arc::from_raw(self.home) };
-        arena.give_back(self.ptr, self.len);
+/// Frees the memory of a buffer, which is given by its parts.
+///
+/// # Safety
+/// The parts are those of a `Buf` that is not used again.
+#[inline(never)]
+unsafe fn free(ptr: NonNull<u8>, len: usize, home: *const Arena) {
+    if home.is_null() {
+        // SAFETY: allocated in `new` with the same layout, and freed here only.
+        return unsafe { dealloc(ptr.as_ptr(), layout(len)) };
     }
+    // SAFETY: `new_in` made this pointer of the share of an `Arc`, and took the part from it.
+    let arena = unsafe { Arc::from_raw(home) };
+    arena.give_back(ptr, len);
 }
 
 fn layout(len: usize) -> Layout {
@@ -85,12 +90,12 @@ fn layout(len: usize) -> Layout {
 }
 
 impl Drop for Buf {
+    // Passes the parts, not the address. So a function that has a buffer while it may panic keeps
+    // the parts in registers.
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.is_registered() {
-            return self.give_back();
-        }
-        // SAFETY: allocated in `new` with the same layout, and freed here only.
-        unsafe { dealloc(self.ptr.as_ptr(), layout(self.len)) }
+        // SAFETY: the parts are this buffer's, which ends here.
+        unsafe { free(self.ptr, self.len, self.home) };
     }
 }
 

@@ -205,11 +205,13 @@ pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
     if len <= SEGMENT_MAX {
         return Segments::One(Segment { addr, len: len as u32 });
     }
-    several_segments(addr, len)
+    Segments::Many(several_segments(addr, len))
 }
 
+// Returns only the list. A function that returned `Segments` would write it to memory, and each
+// I/O would then be read back from there.
 #[cold]
-fn several_segments(addr: usize, len: usize) -> Segments {
+fn several_segments(addr: usize, len: usize) -> Box<[Segment]> {
     let cut = |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
-    Segments::Many((0..len).step_by(SEGMENT_MAX).map(cut).collect())
+    (0..len).step_by(SEGMENT_MAX).map(cut).collect()
 }

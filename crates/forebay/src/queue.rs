@@ -21,6 +21,7 @@ use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
+use std::hint::cold_path;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
@@ -171,9 +172,11 @@ impl BioQueue {
         now: u64,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
         if self.shared.is_after_fork() {
+            cold_path();
             return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
+            cold_path();
             return Err((Refusal::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
         };
         boxed.fill(bio);
@@ -191,6 +194,7 @@ impl BioQueue {
                 Ok(())
             }
             Err((refusal, mut boxed)) => {
+                cold_path();
                 let bio = boxed.take_bio();
                 self.free.push(boxed);
                 Err((refusal, bio, ManuallyDrop::into_inner(buf)))
@@ -206,6 +210,7 @@ impl BioQueue {
             return None;
         }
         self.bufs.push(None);
+        self.free.reserve(self.bufs.len() - self.free.len());
         let mut ready = self.ready.borrow_mut();
         ready.make_room(self.bufs.len());
         Some(QueuedBio::new(ready.owner(), number as u32))
@@ -438,13 +443,16 @@ fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
 // Always inlined: otherwise the completion is passed through memory.
 #[inline(always)]
 fn pop(ready: &mut Ready, free: &mut Vec<Box<QueuedBio>>, bufs: &mut [Option<Buf>]) -> Completion {
-    free.push(ready.pop().expect("only the owner reaps"));
-    // From here on nothing panics, so the parts of the completion need no place in memory.
-    let boxed = free.last_mut().expect("just pushed");
+    let mut boxed = ready.pop().expect("only the owner reaps");
     if boxed.has_hold() {
-        keep_buf(boxed, bufs);
+        keep_buf(&mut boxed, bufs);
     }
-    Completion { buf: bufs[boxed.number() as usize].take(), ..Completion::of(boxed) }
+    let completion = Completion::of(&boxed);
+    let buf = &mut bufs[boxed.number() as usize];
+    assert!(free.len() < free.capacity(), "`new_box` has reserved room for each box");
+    free.push(boxed);
+    // After the buffer is taken nothing panics, so the completion needs no place in memory.
+    Completion { buf: buf.take(), ..completion }
 }
 
 /// Puts the buffer of a bio that has ended early into quarantine (H5).

@@ -67,8 +67,6 @@ impl Calls {
             }
             Err(error) => tally.fail(op, error),
         }
-        tally.stats.tick(now_ns);
-        tally.show();
-        tally.make_room();
+        tally.tick();
     }
 }

@@ -18,6 +18,8 @@ use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
+use std::hint::cold_path;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use super::memory::buffers;
@@ -29,9 +31,7 @@ pub(super) struct Queued {
     queue: BioQueue,
     /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
-    free: Vec<u32>,
-    /// The buffers of the slots that are free.
-    bufs: Vec<Option<Buf>>,
+    free: Vec<Free>,
     /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
     /// The next I/O, if it is known: it was drawn before a pause, or the layer had no room for it.
@@ -44,14 +44,35 @@ pub(super) struct Queued {
     iostats: bool,
 }
 
+/// The number of a free slot, with the buffer for its next I/O. Trims have none.
+#[derive(Debug)]
+struct Free {
+    slot: u32,
+    buf: Option<Buf>,
+}
+
+// The parts of the I/O, because a copy of an `Op` would include its padding.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    op: Op,
+    offset: u64,
     start_ns: u64,
     issued_ns: u64,
+    len: u32,
+    direction: Direction,
 }
 
 impl Slot {
+    #[inline(always)]
+    fn new(op: Op, start_ns: u64, issued_ns: u64) -> Self {
+        let Op { direction, offset, len } = op;
+        Self { offset, start_ns, issued_ns, len, direction }
+    }
+
+    #[inline(always)]
+    fn op(&self) -> Op {
+        Op { direction: self.direction, offset: self.offset, len: self.len }
+    }
+
     /// Returns clat and lat of an I/O that was reaped at `now_ns`: from its commit, and from its
     /// start. slat is the difference of the two.
     #[inline(always)]
@@ -60,44 +81,29 @@ impl Slot {
     }
 }
 
-impl Slot {
-    /// Ends the submission latency of an I/O that was committed at `now_ns`.
-    #[inline(always)]
-    fn commit(&mut self, tally: &mut Tally<'_>, now_ns: u64) {
-        self.issued_ns = now_ns;
-        let slat_ns = now_ns - self.start_ns;
-        tally.stats.record_slat(self.op.direction, slat_ns);
-        if tally.job.measures.slat_percentiles {
-            let stats = &mut tally.stats.directions[self.op.direction.index()];
-            stats.slat_histogram.record(slat_ns);
-        }
+/// Records the submission latency of an I/O that was committed at `now_ns`.
+#[inline(always)]
+fn commit(tally: &mut Tally<'_>, direction: Direction, start_ns: u64, now_ns: u64) {
+    let slat_ns = now_ns - start_ns;
+    tally.stats.record_slat(direction, slat_ns);
+    if tally.job.measures.slat_percentiles {
+        tally.stats.directions[direction.index()].slat_histogram.record(slat_ns);
     }
-}
-
-/// The outcome of an attempt to submit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Submitted {
-    /// In this slot.
-    Yes(u32),
-    /// There is no room until I/Os are reaped.
-    NotNow,
-    /// There are no more I/Os, or this one was refused for good.
-    Never,
 }
 
 impl Queued {
     pub(super) fn new(job: &Job, disk: &Disk) -> Self {
         let depth = job.iodepth as usize;
-        let idle = Slot {
-            op: Op { direction: Direction::Read, offset: 0, len: 0 },
-            start_ns: 0,
-            issued_ns: 0,
-        };
+        let bufs = buffers(job, disk).into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let mut free: Vec<_> =
+            (0..job.iodepth).zip(bufs).map(|(slot, buf)| Free { slot, buf }).collect();
+        // The first is taken from the end.
+        free.reverse();
+        let idle = Slot::new(Op { direction: Direction::Read, offset: 0, len: 0 }, 0, 0);
         Self {
             queue: disk.queue(),
             slots: vec![idle; depth],
-            free: (0..job.iodepth).rev().collect(),
-            bufs: buffers(job, disk).into_iter().map(Some).collect(),
+            free,
             batch: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
@@ -113,7 +119,9 @@ impl Queued {
 
     /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without
     /// `TIMED` the clock is not read for each I/O.
-    pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
+    // Not inlined: the loop needs all registers.
+    #[inline(never)]
+    pub(super) fn run<const TIMED: bool, S: Stream>(&mut self, tally: &mut Tally<'_>, ops: &mut S) {
         let job = tally.job;
         let (min, max) = (job.iodepth_batch_complete_min, job.iodepth_batch_complete_max);
         let mut more = true;
@@ -123,17 +131,17 @@ impl Queued {
             if !more {
                 match in_flight {
                     0 => break,
-                    rest => self.reap::<TIMED>(tally, rest, rest),
+                    rest => self.reap_now::<TIMED>(tally, rest, rest),
                 }
             } else if in_flight == job.iodepth {
                 // All I/Os are in flight; `iodepth_low` limits how many may be left.
                 let mut left = in_flight;
                 while left == job.iodepth || left > job.iodepth_low {
-                    self.reap::<TIMED>(tally, min.max(1).min(left), max);
+                    self.reap::<TIMED, S>(tally, min.max(1).min(left), max, PhantomData);
                     left = self.in_flight();
                 }
             } else if min == 0 && in_flight > 0 {
-                self.reap::<TIMED>(tally, 0, max);
+                self.reap_now::<TIMED>(tally, 0, max);
             }
         }
     }
@@ -157,7 +165,7 @@ impl Queued {
             let Some(direction) = chosen else { return false };
             tally.pause(direction, self.in_flight(), |tally| {
                 while self.in_flight() > 0 {
-                    self.reap::<TIMED>(tally, self.in_flight(), self.in_flight());
+                    self.reap_now::<TIMED>(tally, self.in_flight(), self.in_flight());
                 }
             });
             if tally.is_over() {
@@ -166,7 +174,11 @@ impl Queued {
             }
             self.next = self.next.take().or_else(|| ops.next_as(direction));
         }
-        let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
+        // There is room for one.
+        let room = match tally.job.iodepth_batch {
+            1 => 1,
+            batch => self.free.len().min(batch as usize),
+        };
         if room == 1 {
             return self.submit_one::<TIMED>(tally, ops);
         }
@@ -175,14 +187,19 @@ impl Queued {
         let outer = forebay::plug();
         // All pauses that were due are over, so at least one I/O may be submitted.
         while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
-            match self.submit_next::<TIMED>(tally, ops, true) {
-                Submitted::Yes(slot) => self.batch.push(slot),
-                Submitted::NotNow => {
-                    is_full = true;
-                    break;
+            let Some((op, times)) = self.next_op::<TIMED>(tally, ops) else {
+                more = false;
+                break;
+            };
+            match self.submit_plugged(tally, &op, times[1]) {
+                Ok(slot) => {
+                    self.slots[slot as usize] = Slot::new(op, times[0], 0);
+                    self.batch.push(slot);
+                    tally.submitted(op);
                 }
-                Submitted::Never => {
-                    more = false;
+                Err(refusal) => {
+                    is_full = self.refuse(tally, op, refusal);
+                    more = is_full;
                     break;
                 }
             }
@@ -190,7 +207,7 @@ impl Queued {
         drop(outer);
         self.commit::<TIMED>(tally);
         if is_full {
-            self.reap::<TIMED>(tally, 1, tally.job.iodepth);
+            self.reap_now::<TIMED>(tally, 1, tally.job.iodepth);
         }
         more
     }
@@ -203,37 +220,40 @@ impl Queued {
         tally: &mut Tally<'_>,
         ops: &mut impl Stream,
     ) -> bool {
-        match self.submit_next::<TIMED>(tally, ops, false) {
-            Submitted::Yes(slot) => {
+        let Some((op, times)) = self.next_op::<TIMED>(tally, ops) else { return false };
+        match self.submit(tally, &op, times[1]) {
+            Ok(slot) => {
+                tally.submitted(op);
                 tally.stats.record_submit(1, self.in_flight());
+                let now_ns = if TIMED { tally.read_clock() } else { 0 };
+                self.slots[slot as usize] = Slot::new(op, times[0], now_ns);
                 if TIMED {
-                    let now_ns = tally.read_clock();
-                    self.slots[slot as usize].commit(tally, now_ns);
+                    commit(tally, op.direction, times[0], now_ns);
                 }
                 true
             }
-            Submitted::NotNow => {
-                self.reap::<TIMED>(tally, 1, tally.job.iodepth);
-                true
+            Err(refusal) => {
+                cold_path();
+                let is_full = self.refuse(tally, op, refusal);
+                if is_full {
+                    self.reap_now::<TIMED>(tally, 1, tally.job.iodepth);
+                }
+                is_full
             }
-            Submitted::Never => false,
         }
     }
 
-    /// Submits the next I/O, if there is one. If `plugs`, it has a plug of its own.
+    /// Returns the next I/O, if there is one, with its start: ns since the start of the clone, and
+    /// by the layer's clock.
     #[inline(always)]
-    fn submit_next<const TIMED: bool>(
+    fn next_op<const TIMED: bool>(
         &mut self,
         tally: &mut Tally<'_>,
         ops: &mut impl Stream,
-        plugs: bool,
-    ) -> Submitted {
-        let op = match self.next.take() {
-            Some(op) => op,
-            None => match ops.next() {
-                Some(op) => op,
-                None => return Submitted::Never,
-            },
+    ) -> Option<(Op, [u64; 2])> {
+        let op = match self.next.is_some() {
+            true => self.next.take()?,
+            false => ops.next()?,
         };
         let start_ns = match TIMED {
             true if self.is_fresh => tally.now_ns,
@@ -247,60 +267,44 @@ impl Queued {
             false if self.iostats => forebay::now_ns(),
             false => 0,
         };
-        self.submit(tally, op, [start_ns, now_ns], plugs)
+        Some((op, [start_ns, now_ns]))
     }
 
-    /// Submits one I/O. All loops share this function, so that the layer's submit is inlined only
-    /// once.
-    fn submit(
-        &mut self,
-        tally: &mut Tally<'_>,
-        op: Op,
-        [start_ns, now_ns]: [u64; 2],
-        plugs: bool,
-    ) -> Submitted {
-        let slot = self.free.pop().expect("there is room for the batch");
-        let io = self.io(tally, op, slot).user_data(slot.into());
-        let inner = plugs.then(forebay::plug);
-        let submitted = self.queue.submit_at(io, now_ns);
+    /// Submits one I/O of a batch, under a plug of its own. All loops share this function, so that
+    /// the layer's submit is inlined only once for them.
+    #[inline(never)]
+    fn submit_plugged(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, Refusal> {
+        let inner = forebay::plug();
+        let submitted = self.submit(tally, op, now_ns);
         drop(inner);
-        if let Err(refused) = submitted {
-            if let Some(buf) = refused.io.into_buf() {
-                self.bufs[slot as usize] = Some(buf);
-            }
-            self.free.push(slot);
-            return self.refuse(tally, op, refused.refusal);
+        submitted
+    }
+
+    /// Submits one I/O, which has started at this time of the layer's clock. Returns its slot,
+    /// which the caller fills.
+    #[inline(always)]
+    fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, Refusal> {
+        let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
+        let io = io(tally, op, buf).user_data(slot.into());
+        if let Err(refused) = self.queue.submit_at(io, now_ns) {
+            cold_path();
+            self.free.push(Free { slot, buf: refused.io.into_buf() });
+            return Err(refused.refusal);
         }
-        self.slots[slot as usize] = Slot { op, start_ns, issued_ns: 0 };
-        tally.submitted(op);
-        Submitted::Yes(slot)
+        Ok(slot)
     }
 
     /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
-    /// submitted again after the next reaping. Any other refusal ends the job.
+    /// submitted again after the next reaping, and the result is true. Any other refusal ends the
+    /// job.
     #[cold]
-    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> Submitted {
+    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> bool {
         if refusal == Refusal::WouldBlock && self.in_flight() > 0 {
             self.next = Some(op);
-            return Submitted::NotNow;
+            return true;
         }
         tally.fail(op, IoError::Refused(refusal));
-        Submitted::Never
-    }
-
-    #[inline(always)]
-    fn io(&mut self, tally: &Tally<'_>, op: Op, slot: u32) -> Io {
-        if op.direction == Direction::Trim {
-            return Io::discard(op.offset, op.len.into());
-        }
-        let mut buf = self.bufs[slot as usize].take().expect("a buffer for every slot");
-        if op.direction == Direction::Read {
-            return Io::read_part(buf, op.len as usize, op.offset);
-        }
-        if tally.fills {
-            tally.fill(&mut buf[..op.len as usize], op.offset);
-        }
-        Io::write_part(buf, op.len as usize, op.offset)
+        false
     }
 
     /// Ends the submission latencies of the batch, which has been committed.
@@ -316,47 +320,76 @@ impl Queued {
         }
         let now_ns = tally.read_clock();
         for slot in self.batch.drain(..) {
-            self.slots[slot as usize].commit(tally, now_ns);
+            let slot = &mut self.slots[slot as usize];
+            slot.issued_ns = now_ns;
+            commit(tally, slot.direction, slot.start_ns, now_ns);
         }
     }
 
-    fn reap<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
-        let Self { queue, slots, free, bufs, tag_waits, .. } = self;
+    /// Reaps outside of the loop of [`Queued::run`], into which [`Queued::reap`] is inlined.
+    #[inline(never)]
+    fn reap_now<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
+        self.reap::<TIMED, ()>(tally, min, max, PhantomData);
+    }
+
+    /// Reaps between `min` and `max` I/Os. Each stream `S` has a copy of its own, so the closure
+    /// has one caller, and the compiler inlines it.
+    #[inline(always)]
+    fn reap<const TIMED: bool, S>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        min: u32,
+        max: u32,
+        _: PhantomData<S>,
+    ) {
+        let Self { queue, slots, free, tag_waits, .. } = self;
         // One time stamp for all, read after the reaping.
         let mut stamp = None;
         let reaped = queue.reap_with(min as usize, max as usize, |completion| {
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-            let at = user_data as usize;
-            // A destructor of `buf` would need its address, and so a copy in memory.
+            // Nothing that may panic has the buffer, so it needs no place in memory.
             let buf = ManuallyDrop::new(buf);
+            assert!(free.len() < free.capacity(), "there is room for each slot");
+            free.push(Free { slot: user_data as u32, buf: ManuallyDrop::into_inner(buf) });
             let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
-            let slot = &slots[at];
-            let op = slot.op;
-            free.push(user_data as u32);
+            let slot = &slots[user_data as usize];
+            let op = slot.op();
             if let Some(ns) = tag_wait_ns {
                 tag_waits.record(ns);
             }
             match result {
                 Ok(moved) => {
                     let latencies = if TIMED { slot.latencies(now_ns) } else { [0; 2] };
-                    let block = || buf.as_deref().unwrap_or_default();
+                    let buf = || free.last().and_then(|free| free.buf.as_deref());
+                    let block = || buf().unwrap_or_default();
                     tally.end::<TIMED>(op, moved, latencies, block);
                 }
                 Err(status) => tally.fail(op, IoError::Ended(status)),
-            }
-            if buf.is_some() {
-                bufs[at] = ManuallyDrop::into_inner(buf);
             }
         });
         if stamp.is_none() {
             tally.read_clock_for::<TIMED>();
         }
         tally.stats.record_reap(reaped as u32);
-        tally.stats.tick(tally.now_ns);
-        tally.show();
-        tally.make_room();
+        tally.tick();
         self.is_fresh = reaped <= 1;
     }
+}
+
+/// Returns an I/O with the buffer of its slot.
+#[inline(always)]
+fn io(tally: &Tally<'_>, op: &Op, buf: Option<Buf>) -> Io {
+    if op.direction == Direction::Trim {
+        return Io::discard(op.offset, op.len.into());
+    }
+    let mut buf = buf.expect("a buffer for every slot");
+    if op.direction == Direction::Read {
+        return Io::read_part(buf, op.len as usize, op.offset);
+    }
+    if tally.fills {
+        tally.fill(&mut buf[..op.len as usize], op.offset);
+    }
+    Io::write_part(buf, op.len as usize, op.offset)
 }
 
 #[cfg(test)]
@@ -373,7 +406,7 @@ mod tests {
             (0, 300, 300, [0, 300]),
             (0, 0, 0, [0, 0]),
         ] {
-            let latencies = Slot { op, start_ns, issued_ns }.latencies(now_ns);
+            let latencies = Slot::new(op, start_ns, issued_ns).latencies(now_ns);
             assert_eq!(latencies, expected);
             let slat_ns = issued_ns - start_ns;
             assert_eq!(latencies[0] + slat_ns, latencies[1]);

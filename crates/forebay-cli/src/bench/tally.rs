@@ -3,6 +3,7 @@
 
 pub(super) mod pauses;
 
+use std::hint::cold_path;
 use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
@@ -50,8 +51,10 @@ pub(super) struct Tally<'a> {
     /// unused if every reap reads the clock.
     reads_left: u32,
     reads_between: u32,
-    /// When the gauge is next updated, ns.
+    /// When the gauge is next updated, and the earliest time at which that or a rate sample is due,
+    /// ns.
     show_ns: u64,
+    tick_ns: u64,
     /// The latest end of the phase, ns since the start.
     end_ns: u64,
     /// The end of the ramp; `u64::MAX` if it has ended or there is none.
@@ -115,6 +118,7 @@ impl<'a> Tally<'a> {
             reads_left: 1,
             reads_between: 1,
             show_ns: 0,
+            tick_ns: 0,
             end_ns: u64::MAX,
             ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
             status_ns,
@@ -252,22 +256,35 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Updates the gauge at intervals that are shorter than a terminal needs.
+    /// Does the work between I/Os that depends on the time. It is called at every reap, and is
+    /// usually two comparisons.
     #[inline]
-    pub(super) fn show(&mut self) {
+    pub(super) fn tick(&mut self) {
+        if self.now_ns >= self.tick_ns {
+            self.sample();
+        }
+        if self.is_watchful {
+            self.make_room();
+        }
+    }
+
+    /// Takes rate samples, and updates the gauge at intervals that are shorter than a terminal
+    /// needs.
+    #[cold]
+    fn sample(&mut self) {
         const EVERY_NS: u64 = 50_000_000;
+        self.stats.tick(self.now_ns);
         if self.now_ns >= self.show_ns {
             self.show_ns = self.now_ns + EVERY_NS;
             self.gauge.set(&self.stats);
         }
+        self.tick_ns = self.show_ns.min(self.stats.window_end_ns());
     }
 
     /// Allocates space for log entries, while no I/O is being timed.
-    #[inline]
-    pub(super) fn make_room(&mut self) {
-        if self.is_watchful
-            && let Some(logs) = &mut self.logs
-        {
+    #[inline(never)]
+    fn make_room(&mut self) {
+        if let Some(logs) = &mut self.logs {
             logs.make_room(self.job.iodepth as usize);
         }
     }
@@ -287,8 +304,11 @@ impl<'a> Tally<'a> {
         [clat_ns, lat_ns]: [u64; 2],
         block: impl FnOnce() -> &'b [u8],
     ) {
-        if moved == 0 && op.direction != Direction::Trim {
-            return self.fail_empty(op);
+        if moved == 0 {
+            cold_path();
+            if op.direction != Direction::Trim {
+                return self.fail_empty(op);
+            }
         }
         match TIMED {
             true => self.stats.record_complete(op.direction, moved, clat_ns, lat_ns),

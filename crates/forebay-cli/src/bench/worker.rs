@@ -212,8 +212,8 @@ impl<'a> Worker<'a> {
             || tally.logs.is_some();
         tally.begin_phase(end_ns);
         match (&mut self.method, tally.job.is_timed()) {
-            (IoMethod::Queued(queued), true) => queued.run::<true>(tally, ops),
-            (IoMethod::Queued(queued), false) => queued.run::<false>(tally, ops),
+            (IoMethod::Queued(queued), true) => queued.run::<true, _>(tally, ops),
+            (IoMethod::Queued(queued), false) => queued.run::<false, _>(tally, ops),
             (IoMethod::Calls(calls), true) => calls.run::<true>(tally, ops),
             (IoMethod::Calls(calls), false) => calls.run::<false>(tally, ops),
         }

@@ -19,11 +19,13 @@ use crate::bio::Op;
 use crate::driver::{Completed, Driver, Reap};
 use crate::hctx::flush::needs_point;
 use crate::hctx::{Gates, HardwareContext, Slot, SlotState, Turn};
+use crate::list::push;
 use crate::request::{QueuedBio, Request, Steps};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 
 /// The next action for a request after a completion.
 enum After {
@@ -355,6 +357,7 @@ impl HardwareContext {
         let slot = &mut self.table[tag.index()];
         if slot.state != SlotState::Issued {
             if slot.state != SlotState::Begun {
+                cold_path();
                 self.is_plain = false;
                 return self.turn_at(now, gates, ended).complete_given_up(nth);
             }
@@ -362,14 +365,16 @@ impl HardwareContext {
         }
         let rq = slot.rq.take().expect("an issued tag has a request");
         self.nr_in_flight -= 1;
+        let counters = &*self.counters;
         if self.nr_in_flight == 0 && now > self.busy_since_ns {
-            self.counters.busy_ns.add(now - self.busy_since_ns);
+            counters.busy_ns.add(now - self.busy_since_ns);
         }
         if self.policy.iostats {
-            self.counters.driver.record_span(rq.issued_ns, now);
+            counters.driver.record_span(rq.issued_ns, now);
         }
         let is_whole = matches!(result, Ok(len) if *len == rq.len);
         if !is_whole || !rq.is_plain() || self.timeouts.has_overdue() {
+            cold_path();
             slot.state = SlotState::Waiting;
             let result = self.timeouts.completed(tag, *result);
             self.is_plain = false;
@@ -377,22 +382,18 @@ impl HardwareContext {
         }
         // One command, which has moved all bytes.
         slot.state = SlotState::Idle;
-        let counters = self.counters.of(rq.op);
+        let counters = counters.of(rq.op);
         counters.bytes.add(rq.len);
         counters.requests.add(1);
         counters.ticks_ns.add(now.saturating_sub(rq.tagged_ns));
-        let is_one_bio = rq.is_one_bio();
-        if is_one_bio {
-            counters.bios.add(1);
+        if !rq.is_one_bio() {
+            self.put_tag(tag, rq.flags);
+            return self.turn_at(now, gates, ended).end_all(rq);
         }
+        counters.bios.add(1);
         self.put_tag(tag, rq.flags);
-        match is_one_bio {
-            true => {
-                let unplugged_ns = rq.unplugged_ns;
-                self.end_counted(rq.into_box(), unplugged_ns, ended);
-            }
-            false => self.turn_at(now, gates, ended).end_all(rq),
-        }
+        let unplugged_ns = rq.unplugged_ns;
+        self.end_counted(rq.into_box(), unplugged_ns, ended);
     }
 
     /// Ends a bio that was counted.
@@ -414,6 +415,6 @@ impl HardwareContext {
             self.counters.tag_waits.add(1);
             self.counters.tag_wait_ns.add(bio.waited_ns);
         }
-        ended.push(bio);
+        push(ended, bio);
     }
 }

@@ -20,6 +20,7 @@ use crate::request::{QueuedBio, Request};
 use crate::tag::Tag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 
 impl HardwareContext {
     /// Does everything that can be done now, in one fixed order: reaps the driver's completions and
@@ -36,10 +37,11 @@ impl HardwareContext {
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        match self.is_plain && gates == Gates::OPEN && now < self.timeouts.next_ns() {
-            true => self.turn_plainly(driver, now, commit, ended),
-            false => self.turn_fully(driver, now, gates, commit, ended),
+        if self.is_plain && gates == Gates::OPEN && now < self.timeouts.next_ns() {
+            return self.turn_plainly(driver, now, commit, ended);
         }
+        cold_path();
+        self.turn_fully(driver, now, gates, commit, ended)
     }
 
     /// Runs a turn by the full rules.
@@ -101,12 +103,14 @@ impl HardwareContext {
             self.reap_now(driver, how, now, Gates::OPEN, ended);
         }
         if !self.is_plain || has_incoming && self.device.is_failed() {
+            cold_path();
             let turn = self.turn_at(now, Gates::OPEN, ended);
             return turn.go_on(driver, commit, nr_ended_before);
         }
         if has_incoming {
             let (incoming, nr_issued) = self.issue_plain(driver, now, Gates::OPEN, ended);
             if !matches!(incoming, Incoming::Issued) {
+                cold_path();
                 let mut turn = self.turn_at(now, Gates::OPEN, ended);
                 turn.has_issued = nr_issued > 0;
                 return turn.finish(driver, commit, nr_ended_before, incoming);
@@ -250,7 +254,7 @@ impl HardwareContext {
         if self.nr_in_flight == 0 {
             (self.busy_since_ns, self.bios_per_request_max) = (now, 1);
         }
-        if self.incoming.len() > 1 {
+        if self.incoming.len() != 1 {
             return self.issue_several(driver, now, gates, ended);
         }
         let Some(rq) = self.incoming.pop() else { return (Incoming::Issued, 0) };
@@ -260,6 +264,7 @@ impl HardwareContext {
                 (Incoming::Issued, 1)
             }
             Err(outcome) => {
+                cold_path();
                 self.keep_incoming();
                 (outcome, 0)
             }
@@ -368,10 +373,11 @@ impl HardwareContext {
         self.nr_in_flight += nr_issued;
         self.nr_begun += nr_begun;
         self.nr_uncommitted += nr_issued - nr_begun;
-        self.counters.issued.add(nr_issued.into());
+        let counters = &*self.counters;
+        counters.issued.add(nr_issued.into());
         if self.policy.iostats {
             // No time passes between the tag and the issue.
-            self.counters.queue.record_zeros(nr_issued.into());
+            counters.queue.record_zeros(nr_issued.into());
         }
     }
 

@@ -1,20 +1,24 @@
 //! The state of a context after a turn, packed so that a turn returns it in registers.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 /// The state of a context after a turn.
 // Two numbers, which are returned in registers. The compiler would copy a struct of more fields
-// through memory, and wait for the writes.
+// through memory, and wait for the writes. One is never 0, so an option of a state has this size
+// too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Turned {
-    /// [`WORK_LEFT`] and [`IS_DRAINED`], and above them the number of requests at the driver.
-    state: u64,
+    /// [`WORK_LEFT`], [`IS_DRAINED`] and [`ALWAYS`], and above them the number of requests at the
+    /// driver.
+    state: NonZeroU64,
     /// The time at which a turn is due even if nothing happens until then ([`Turned::deadline`]).
     next_at_ns: u64,
 }
 
 const WORK_LEFT: u64 = 1;
 const IS_DRAINED: u64 = 2;
+const ALWAYS: NonZeroU64 = NonZeroU64::new(4).unwrap();
 const NR_SHIFT: u32 = 32;
 
 /// The time of a deadline that does not exist.
@@ -22,7 +26,7 @@ pub(super) const NO_DEADLINE: u64 = u64::MAX;
 
 impl Turned {
     /// The result of a turn that finds nothing to do.
-    pub(crate) const NOTHING: Turned = Turned::new(0, false, true, NO_DEADLINE);
+    pub const NOTHING: Turned = Turned::new(0, false, true, NO_DEADLINE);
 
     /// Creates the result of a turn. `next_at_ns` is `u64::MAX` without a deadline.
     #[inline]
@@ -33,28 +37,45 @@ impl Turned {
         next_at_ns: u64,
     ) -> Turned {
         let flags = (work_left as u64 * WORK_LEFT) | (is_drained as u64 * IS_DRAINED);
-        Turned { state: ((nr_in_flight as u64) << NR_SHIFT) | flags, next_at_ns }
+        let state = ((nr_in_flight as u64) << NR_SHIFT) | flags;
+        Turned { next_at_ns, ..Turned::of_state(state) }
+    }
+
+    /// Returns all but the deadline as a number, for [`Turned::of_state`].
+    #[inline]
+    pub const fn state(self) -> u64 {
+        self.state.get()
+    }
+
+    /// Returns the result without its deadline, from a number that [`Turned::state`] has returned.
+    #[inline]
+    pub const fn of_state(state: u64) -> Turned {
+        let state = match NonZeroU64::new(state | ALWAYS.get()) {
+            Some(state) => state,
+            None => ALWAYS,
+        };
+        Turned { state, next_at_ns: NO_DEADLINE }
     }
 
     /// Returns the number of requests at the driver, except those that were given up (H5): nothing
     /// waits for them, and they may never complete.
     #[inline]
     pub const fn nr_in_flight(self) -> u32 {
-        (self.state >> NR_SHIFT) as u32
+        (self.state() >> NR_SHIFT) as u32
     }
 
     /// Returns whether requests remain that could not be issued: no tag was free, the driver was
     /// busy, or a retry or a gate holds them back.
     #[inline]
     pub const fn work_left(self) -> bool {
-        self.state & WORK_LEFT != 0
+        self.state() & WORK_LEFT != 0
     }
 
     /// Returns whether no admitted request is left in the context, except those whose bios have
     /// ended (H5).
     #[inline]
     pub const fn is_drained(self) -> bool {
-        self.state & IS_DRAINED != 0
+        self.state() & IS_DRAINED != 0
     }
 
     /// Returns whether requests remain that no completion moves on, because the driver was busy or
@@ -87,5 +108,23 @@ impl fmt::Debug for Turned {
             .field("is_drained", &self.is_drained())
             .field("deadline", &self.deadline())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_state_has_all_but_the_deadline() {
+        for (nr, work_left, is_drained) in
+            [(0, false, true), (0, true, false), (0, true, true), (7, true, false)]
+        {
+            let turned = Turned::new(nr, work_left, is_drained, 70);
+            let stored = Turned::of_state(turned.state());
+            assert_eq!(stored, Turned::new(nr, work_left, is_drained, NO_DEADLINE));
+            assert_eq!(stored.is_stuck(), work_left && nr == 0);
+            assert_eq!(size_of_val(&Some(turned)), 16, "an option needs no more registers");
+        }
     }
 }

@@ -69,21 +69,35 @@ const LIMITS: [u64; BANDS] = {
     limits
 };
 
-/// The first limit that a value with so many bits may reach: no power of two holds more than two
-/// limits, so the band of a value is this plus at most two comparisons.
-const FIRST_LIMIT: [u8; 65] = {
-    let mut first = [0; 65];
-    let mut bits = 0;
-    while bits < 65 {
-        let smallest = if bits == 0 { 0 } else { 1_u64 << (bits - 1) };
+/// The bands of the values with the same highest bit. No power of two holds more than two limits,
+/// so the rest is two comparisons.
+#[derive(Clone, Copy)]
+struct Octave {
+    /// The band of the smallest value.
+    first: usize,
+    /// The last values before the next two limits; `u64::MAX` where there is no limit.
+    before: [u64; 2],
+}
+
+/// By the highest bit. A table without gaps needs no clamp.
+const OCTAVES: [Octave; 64] = {
+    let mut octaves = [Octave { first: 0, before: [u64::MAX; 2] }; 64];
+    let mut bit = 0;
+    while bit < 64 {
         let mut at = 0;
-        while at < 31 && LIMITS[at] <= smallest {
+        while at < 31 && LIMITS[at] <= 1 << bit {
             at += 1;
         }
-        first[bits] = at as u8;
-        bits += 1;
+        octaves[bit].first = at;
+        if at < 31 {
+            octaves[bit].before[0] = LIMITS[at] - 1;
+        }
+        if at < 30 {
+            octaves[bit].before[1] = LIMITS[at + 1] - 1;
+        }
+        bit += 1;
     }
-    first
+    octaves
 };
 
 impl Bands {
@@ -118,9 +132,10 @@ impl Default for Bands {
 
 #[inline]
 fn band_of(ns: u64) -> usize {
-    let first = usize::from(FIRST_LIMIT[64 - ns.leading_zeros() as usize]);
-    let reached = |at: usize| usize::from(ns >= LIMITS[at.min(BANDS - 1)]);
-    (first + reached(first) + reached(first + 1)).min(BANDS - 1)
+    // 0 and 1 are in the same band.
+    let Octave { first, before } = OCTAVES[(ns | 1).ilog2() as usize];
+    // A remainder of the number of bands, so that the count needs no check of its index.
+    (first + usize::from(ns > before[0]) + usize::from(ns > before[1])) % BANDS
 }
 
 fn add<const N: usize>(counts: &mut [u64; N], more: &[u64; N]) {

@@ -240,8 +240,13 @@ impl JobStats {
         self.levels.record_level(depth, 1);
     }
 
-    /// Takes a rate sample of every direction, if a window is over at `now_ns`. It is called at
-    /// every reap, and is usually one comparison.
+    /// Returns when the open rate window ends.
+    pub fn window_end_ns(&self) -> u64 {
+        self.window_start_ns.saturating_add(WINDOW_NS)
+    }
+
+    /// Takes a rate sample of every direction, if a window is over at `now_ns`. Called when
+    /// [`window_end_ns`](Self::window_end_ns) has passed, or more often.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.window_start_ns);

@@ -17,14 +17,16 @@ use crate::sys::event::AnyOf;
 use crate::sys::fork::Origin;
 use crate::sys::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use forebay_core::wait::{self, RESOURCE_DELAY, Timers};
-use forebay_core::{Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue};
+use forebay_core::{
+    Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
+};
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 // For counters that carry no synchronization: models need not see them.
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use at::{At, HasMailbox, User, await_admitted, drain_owned, follow};
 pub(crate) use tags::PoolUser;
@@ -62,8 +64,9 @@ pub(crate) struct Hctx {
     /// descriptor does not report. Set by [`Hctx::watch`], and never cleared.
     is_polled: AtomicBool,
     pub(crate) alarm: Alarm,
-    /// State after the last turn: [`DRAINED`], [`STUCK`], both or none.
-    left: AtomicU8,
+    /// The result of the last turn without its deadline ([`Turned::state`]). Other threads compute
+    /// what they need of it, so a turn only stores it.
+    left: AtomicU64,
     /// System calls until the last turn: those of earlier drivers, and the total.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
@@ -72,11 +75,6 @@ pub(crate) struct Hctx {
     followers: Mutex<Vec<Arc<Mailbox>>>,
     inner: UnsafeCell<Option<Inner>>,
 }
-
-/// The last turn left no admitted request.
-const DRAINED: u8 = 1 << 0;
-/// The last turn left requests, and nothing in flight.
-const STUCK: u8 = 1 << 1;
 
 // SAFETY: `inner` is reached only through the token, which one thread holds at a time and hands
 // over with the ordering of the run word; or through `&mut`. Everything in `inner` is `Send`. The
@@ -140,7 +138,7 @@ impl Hctx {
             is_timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
-            left: AtomicU8::new(DRAINED),
+            left: AtomicU64::new(Turned::NOTHING.state()),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
             tags: TagCalls::default(),
@@ -258,13 +256,24 @@ impl Hctx {
     /// Returns whether the last turn left no admitted request in the context. The caller has
     /// checked that no turn is under way, with a load that acquires the effects of that turn.
     pub(crate) fn is_drained(&self) -> bool {
-        self.left.load(Ordering::Relaxed) & DRAINED != 0
+        self.last_turn().is_drained()
     }
 
     /// Returns whether the last turn left admitted requests with none in flight: no completion
     /// moves them on. Same precondition as [`Hctx::is_drained`].
     pub(crate) fn is_stranded(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == STUCK
+        let turned = self.last_turn();
+        turned.is_stuck() && !turned.is_drained()
+    }
+
+    /// Records the result of a turn for other threads.
+    #[inline]
+    fn set_last_turn(&self, turned: Turned) {
+        self.left.store(turned.state(), Ordering::Relaxed);
+    }
+
+    fn last_turn(&self) -> Turned {
+        Turned::of_state(self.left.load(Ordering::Relaxed))
     }
 
     /// Returns the number of system calls made by the context's drivers until the last turn.

@@ -120,7 +120,12 @@ impl Ready {
     /// Returns whether bios of other owners were appended after the first `nr`.
     #[inline]
     pub(crate) fn has_others_since(&self, nr: usize) -> bool {
-        self.ended.get(nr..).is_some_and(|new| new.iter().any(|bio| bio.owner() != self.owner))
+        let is_other = |bio: &QueuedBio| bio.owner() != self.owner;
+        match self.ended.get(nr..) {
+            // A turn for one I/O ends one.
+            Some([bio]) => is_other(bio),
+            new => new.is_some_and(|new| new.iter().any(|bio| is_other(bio))),
+        }
     }
 
     /// Takes all of `bios` if all of them belong to the queue.

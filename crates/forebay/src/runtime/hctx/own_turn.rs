@@ -7,11 +7,12 @@
 // It reaches the inner part through the token.
 #![allow(unsafe_code)]
 
-use super::{DRAINED, Hctx, Inner, STUCK, Token};
+use super::{Hctx, Inner, Token};
 use crate::runtime::ready::Ready;
 use crate::sys::primitive::Ordering;
 use forebay_core::wait::{self, Turning};
 use forebay_core::{Commit, Gates, RunState, SoftwareQueue, Turned};
+use std::hint::cold_path;
 use std::ptr::NonNull;
 
 impl Hctx {
@@ -42,6 +43,7 @@ impl<'a> Token<'a> {
     ) -> Turned {
         own.take_mail();
         if self.serves_tag_waits {
+            cold_path();
             return self.turn_with(now, Some(ctx), Some(own), commit);
         }
         let (nr_before, inner) = (own.nr_ended(), self.inner);
@@ -128,9 +130,7 @@ impl Turning for OwnTurn<'_, '_, '_> {
         if unsafe { self.inner.as_ref() }.counts_syscalls {
             self.token.count_syscalls();
         }
-        let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained()) * DRAINED) | (u8::from(is_stuck) * STUCK);
-        self.hctx.left.store(left, Ordering::Relaxed);
+        self.hctx.set_last_turn(turned);
     }
 
     #[inline(always)]

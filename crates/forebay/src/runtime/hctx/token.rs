@@ -2,7 +2,7 @@
 // The token gives access to a cell, and vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
-use super::{DRAINED, Hctx, Inner, STUCK};
+use super::{Hctx, Inner};
 use crate::driver::own_call;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
@@ -180,9 +180,7 @@ impl<'a> Token<'a> {
         if self.counts_syscalls {
             self.count_syscalls();
         }
-        let is_stuck = turned.is_stuck();
-        let left = (u8::from(turned.is_drained()) * DRAINED) | (u8::from(is_stuck) * STUCK);
-        hctx.left.store(left, Ordering::Relaxed);
+        hctx.set_last_turn(turned);
     }
 
     #[inline(never)]

@@ -12,6 +12,7 @@ use forebay_core::{
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
+use std::hint::cold_path;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -153,8 +154,10 @@ impl Ctx {
         now: u64,
     ) -> Result<bool, (Refusal, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
-        queue.queue_bio(bio, thread::level(), now)?;
-        if !self.in_plug.get() && queue.is_plugged() {
+        let level = thread::level();
+        queue.queue_bio(bio, level, now)?;
+        // Without an open plug the bio is outgoing.
+        if level > 0 && !self.in_plug.get() && queue.is_plugged() {
             self.in_plug.set(true);
             thread::join_plug(self);
         }
@@ -202,6 +205,7 @@ impl Ctx {
             token.finish();
             return Some(turned);
         }
+        cold_path();
         self.turn_for_any(ready, shared, now, commit)
     }
 
