@@ -24,6 +24,25 @@ fn unknown_options_get_the_nearest_one() {
         "--rate_min: forebay does not support this fio option; check the figures of the report \
          (--output-format=json); a job does not end because it is too slow",
     );
+    check(
+        "--name=a --unlink=1",
+        2,
+        "--unlink: forebay does not support this fio option; files stay for the next run; remove \
+         them in a shell afterwards",
+    );
+    check(
+        "--name=a --fallocate=none",
+        2,
+        "--fallocate: forebay does not support this fio option; the space of new files is \
+         allocated before the start; for a file without allocated space, create it with truncate \
+         -s SIZE FILE",
+    );
+    check(
+        "--name=a --unit_base=1",
+        2,
+        "--unit_base: forebay does not support this fio option; the report counts bytes; multiply \
+         them by 8",
+    );
     check("job.fio", 1, "job.fio: cannot read the file: No such file or directory (os error 2)");
     check("-x", 2, "'-x' is not an option; options begin with --");
 }
