@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use forebay::DiskInfo;
+use forebay::{DiskInfo, Setting, Spec};
 
 use crate::experiments;
 use crate::failure::Failure;
@@ -29,16 +29,28 @@ pub(crate) fn stderr(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints messages for the user of a disk to standard error: its notice, and a warning about a
-/// setting that starves threads.
+/// Prints messages for the user of a disk to standard error.
 pub(crate) fn notice(info: &DiskInfo) {
+    notices(info).iter().for_each(|notice| stderr(&format!("forebay: {notice}\n")));
+}
+
+/// Returns messages for the user of a disk: its notice, keys that have no effect on it, and a
+/// warning about a setting that starves threads.
+pub(crate) fn notices(info: &DiskInfo) -> Vec<String> {
     let name = info.spec.split('?').next().unwrap_or_default();
-    if let Some(notice) = &info.notice {
-        stderr(&format!("forebay: {name}: {notice}\n"));
+    let mut notices: Vec<_> =
+        info.notice.iter().map(|notice| format!("{name}: {notice}")).collect();
+    let spec = Spec::parse(&info.spec);
+    for (key, value) in spec.iter().flat_map(Spec::keys) {
+        let setting = Setting::named(key);
+        let idle = setting.filter(|it| !it.is_default(value) && !it.applies(info));
+        if let Some(Setting { when, .. }) = idle {
+            notices.push(format!("{name}: {key}={value} has no effect: it needs {when}"));
+        }
     }
-    if let Some(warning) = experiments::starvation(&info.policy) {
-        stderr(&format!("forebay: warning: {name}: {warning}\n"));
-    }
+    let warning = experiments::starvation(&info.policy);
+    notices.extend(warning.map(|warning| format!("warning: {name}: {warning}")));
+    notices
 }
 
 /// A progress line on standard error. On a terminal it is cut to one line, so that the next one

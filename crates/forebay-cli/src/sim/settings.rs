@@ -73,6 +73,11 @@ impl Settings {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the keys with their values, in order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// Returns the device, as the user wrote it.
     pub(super) fn device(&self) -> &str {
         self.get(DEVICE).unwrap_or("fixed")

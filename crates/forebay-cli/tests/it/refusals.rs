@@ -114,6 +114,90 @@ fn bad_specs_are_errors_of_usage() {
 }
 
 #[test]
+fn option_beside_another_value_of_its_key_is_refused() {
+    check(
+        "--name=a --filename=ram:1M?plug=none --plug=per-level",
+        2,
+        "a: --filename=ram:1M?plug=none: --plug=per-level contradicts the key plug=none: leave one \
+         of them out",
+    );
+    check(
+        "--name=a --filename=disk.img?direct=off --direct=1",
+        2,
+        "a: --filename=disk.img?direct=off: --direct=1 contradicts the key direct=off: leave one \
+         of them out",
+    );
+}
+
+/// Runs a bench that succeeds, and checks its messages.
+#[track_caller]
+fn check_noted(args: &str, notes: &[&str]) {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let output = bench(&folder, &format!("--name=a --number_ios=3 {args} --output-format=json"));
+    assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
+    let lines: String = notes.iter().map(|note| format!("forebay: {note}\n")).collect();
+    assert_eq!(stderr(&output), lines, "{args}");
+}
+
+#[test]
+fn options_and_keys_without_effect_are_noted() {
+    check_noted(
+        "--filename=ram:1M --direct=1",
+        &["a: --direct has no effect on ram:1M: only files and block devices have a page cache"],
+    );
+    check_noted(
+        "--filename=ram:1M --rw=write --end_fsync=1 --flush=tail",
+        &["ram:1M: flush=tail has no effect: it needs a device that accepts a flush only by \
+           itself"],
+    );
+    check_noted(
+        "--filename=ram:1M?tag_need=parts&reserved_tags=3",
+        &[
+            "a: the key reserved_tags only leaves fewer tags: bench jobs do no reserved I/O; to \
+             limit the tags, use nr_requests",
+            "ram:1M: tag_need=parts has no effect: it needs wake=fair without reserved_tags and \
+             async_depth",
+        ],
+    );
+    check_noted(
+        "--filename=disk.img --exclusive=on --elide=on",
+        &["a: --elide has no effect: no job flushes disk.img"],
+    );
+    check_noted("--filename=disk.img --direct=1 --queue_depth=8", &[]);
+}
+
+#[test]
+fn comparison_notes_what_has_no_effect_on_a_side() {
+    let folder = folder();
+    let args = "--name=a --number_ios=3 --filename=ram:1M --compare=?flush=tail --compare-pairs=1";
+    let output = bench(&folder, args);
+    assert_eq!(
+        stderr(&output),
+        "forebay: --compare=?flush=tail: ram:1M: flush=tail has no effect: it needs a device that \
+         accepts a flush only by itself\n\
+         forebay: --compare=?flush=tail: a: --flush has no effect: no job flushes ram:1M\n"
+    );
+}
+
+#[test]
+fn side_of_a_comparison_that_does_not_exist_is_not_created() {
+    for with in ["./new.img", "new.img?direct=on", "psync:new.img"] {
+        let folder = folder();
+        data_file(&folder, "disk.img", 1 << 20);
+        let args = format!("--name=a --size=1m --filename=disk.img --compare={with}");
+        let output = bench(&folder, &args);
+        let path = if with.starts_with('.') { "./new.img" } else { "new.img" };
+        let message = format!(
+            "forebay: --compare={with}: {path} does not exist, and a comparison does not create \
+             it: check the path, or create the file first, such as with truncate -s SIZE {path}\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{with}");
+        assert!(!folder.path().join("new.img").exists());
+    }
+}
+
+#[test]
 fn one_job_takes_one_file() {
     check(
         "--name=a --filename=rma:1M",
