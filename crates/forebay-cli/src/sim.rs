@@ -11,6 +11,7 @@ mod nbd;
 mod notes;
 mod options;
 mod random;
+mod reached;
 mod report;
 mod rows;
 mod run;

@@ -10,10 +10,10 @@ use forebay_fio::report::{JobError, JobReport, Report, json};
 use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Reached, Summary};
 use serde_json::{Map, Value, json};
 
+use super::reached::events;
 use super::report::stage_name;
 use super::rows::{Figure, Row};
 use super::run::Run;
-use super::scenario::events;
 use super::variants::Variant;
 use crate::fio_report::{self, Times, VERSION};
 use crate::{counters, info};

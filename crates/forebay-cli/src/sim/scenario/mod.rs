@@ -19,7 +19,6 @@ use toml::{Spanned, Value};
 
 use self::fields::{Event, File, FileTable, InterleavingTable, Number, Size, Task, Time};
 use self::report::Report;
-pub(super) use self::report::events;
 use super::comparison::Comparison;
 use super::notes::Kinds;
 use super::seeds::Seeds;

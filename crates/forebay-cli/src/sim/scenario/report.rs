@@ -7,35 +7,11 @@ use forebay_sim::{Reached, Summary};
 
 use crate::range::Range;
 use crate::sim::notes::Events;
+use crate::sim::reached::events;
 use crate::sim::report::statuses;
 use crate::sim::seeds::Seeds;
 use crate::sim::total::Total;
 use crate::sim::variants::Variant;
-
-/// The kinds of events that are printed if they happened.
-/// Their names in [`Reached`] and in the report.
-const SHOWN: [(&str, &str); 12] = [
-    ("refusals", "refusals"),
-    ("numbers of tags changed", "resizes"),
-    ("gates opened", "gates reopened"),
-    ("devices revived", "devices revived"),
-    ("losses acknowledged", "losses acknowledged"),
-    ("failed write-backs", "failed write-backs"),
-    ("splits", "splits"),
-    ("retries", "retries"),
-    ("waits for tags", "waits for tags"),
-    ("flushes joined", "flushes joined"),
-    ("requests over their time limit", "timeouts"),
-    ("devices given up", "devices given up"),
-];
-
-/// Returns the events of the report, and how often each happened.
-pub(in crate::sim) fn events(reached: &Reached) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-    reached.counts().iter().filter_map(|(name, nr)| {
-        let (_, shown) = SHOWN.iter().find(|(reached, _)| reached == name)?;
-        Some((*shown, *nr))
-    })
-}
 
 /// The sums over the seeds.
 #[derive(Debug)]
