@@ -171,9 +171,10 @@ impl QueueLimits {
     #[inline]
     pub fn check(&self, bio: &Bio) -> Result<(), Refusal> {
         if bio.op == Op::Flush {
-            return match bio.len == 0 && bio.segments.as_slice().is_empty() {
-                true => Ok(()),
-                false => Err(Refusal::Memory { op: bio.op, len: bio.len }),
+            return match (bio.len, bio.segments.as_slice().is_empty()) {
+                (0, true) => Ok(()),
+                (0, false) => Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() }),
+                (len, _) => Err(Refusal::FlushLength(len)),
             };
         }
         let mask = u64::from(self.logical_block_size) - 1;

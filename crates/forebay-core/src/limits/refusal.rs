@@ -40,9 +40,11 @@ pub enum Refusal {
     Memory {
         /// The operation.
         op: Op,
-        /// The length of the memory in bytes; for a flush, the length of its range.
+        /// The length of the memory in bytes.
         len: u64,
     },
+    /// A flush has a length: it concerns the whole disk.
+    FlushLength(u64),
     /// The bio writes to a read-only disk.
     ReadOnly,
     /// The disk does not support the operation.
@@ -86,6 +88,11 @@ impl fmt::Display for Refusal {
             Refusal::Memory { op, len } => {
                 write!(f, "a {} takes no memory, but {len} bytes were given", op.name())
             }
+            Refusal::FlushLength(len) => write!(
+                f,
+                "a flush concerns the whole disk, but has a length of {len} bytes; submit it with \
+                 length 0"
+            ),
             Refusal::ReadOnly => f.write_str("the disk is read-only"),
             Refusal::NotSupported(op) => write!(f, "the disk does not support {}", op.name()),
             Refusal::Unsplittable { max_segments } => write!(

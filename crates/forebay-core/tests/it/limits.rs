@@ -137,10 +137,14 @@ fn memory_that_does_not_fit_is_refused() {
         (of(Op::Write, K4, two), 2 * K4, "differs from its memory, 8192 bytes"),
         (of(Op::Discard, K4, one(4096)), K4, "a discard takes no memory, but 4096"),
         (of(Op::WriteZeroes, K4, one(512)), 512, "a write_zeroes takes no memory"),
-        (of(Op::Flush, 0, one(0)), 0, "a flush takes no memory"),
-        (of(Op::Flush, K4, Segments::None), K4, "a flush takes no memory"),
+        (of(Op::Flush, 0, one(512)), 512, "a flush takes no memory, but 512 bytes were given"),
     ] {
         refused(limits(), &bio, Refusal::Memory { op: bio.op, len }, text);
+    }
+    for segments in [Segments::None, one(4096)] {
+        let text = "a flush concerns the whole disk, but has a length of 4096 bytes; submit it \
+                    with length 0";
+        refused(limits(), &of(Op::Flush, K4, segments), Refusal::FlushLength(K4), text);
     }
     for (dma, addr, len, len_unit) in
         [(511, 256, 8192, 4096), (511, 512, 2048, 4096), (8191, 0, 4096, 8192)]
