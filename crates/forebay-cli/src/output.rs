@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use forebay::{DiskInfo, Setting, Spec};
+use forebay::{DiskInfo, Setting, Spec, SpecError};
 
 use crate::experiments;
 use crate::failure::Failure;
@@ -48,9 +48,22 @@ pub(crate) fn notices(info: &DiskInfo) -> Vec<String> {
             notices.push(format!("{name}: {key}={value} has no effect: it needs {when}"));
         }
     }
+    notices.extend(limited(info, &spec).map(|text| format!("{name}: {text}")));
     let warning = experiments::starvation(&info.policy);
     notices.extend(warning.map(|warning| format!("warning: {name}: {warning}")));
     notices
+}
+
+/// Returns a message if the device's limit is below the largest request that the spec asks for.
+fn limited(info: &DiskInfo, spec: &Result<Spec, SpecError>) -> Option<String> {
+    let asked = spec.as_ref().ok()?.get("max_sectors_kb")?;
+    let kib = Setting::named("max_sectors_kb")?.values.number(asked)?;
+    let max_kib = info.limits.max_hw_sectors / 2;
+    (kib > max_kib.into()).then(|| {
+        format!(
+            "max_sectors_kb={asked} is limited to {max_kib}, the max_hw_sectors_kb of the device"
+        )
+    })
 }
 
 /// A progress line on standard error. On a terminal it is cut to one line, so that the next one
@@ -101,6 +114,14 @@ fn cut(text: &str, columns: Option<usize>) -> String {
     }
 }
 
+/// Returns why a file cannot be created, with the remedy if its folder is missing.
+pub(crate) fn cannot_create(path: &Path, error: &io::Error) -> String {
+    match path.parent().filter(|_| error.kind() == ErrorKind::NotFound) {
+        Some(folder) => format!("there is no folder {}: create it first", folder.display()),
+        None => error.to_string(),
+    }
+}
+
 /// The destination of a report.
 #[derive(Debug)]
 pub(crate) enum Sink {
@@ -116,7 +137,10 @@ impl Sink {
         let Some(path) = path else { return Ok(Self::Stdout) };
         match File::create(path) {
             Ok(file) => Ok(Self::File(file, path.to_owned())),
-            Err(error) => Err(Failure::Run(format!("--output={}: {error}", path.display()))),
+            Err(error) => {
+                let why = cannot_create(path, &error);
+                Err(Failure::Run(format!("--output={}: {why}", path.display())))
+            }
         }
     }
 

@@ -190,7 +190,7 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("lab run --full", &["unknown option --full"]);
     check("lab flush --full", &["--full needs --real: virtual time has fixed lengths"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
-    check("serve a --threads x", &["--threads=x: not a whole number"]);
+    check("serve a --threads x", &["--threads=x: expected a whole number from 1 to 4096"]);
 }
 
 #[test]
@@ -202,6 +202,6 @@ fn wrong_value_of_a_repeated_option_is_reported_once() {
     check("serve a --nbd=unix:/tmp/a --nbd=foo --nosuch", &[foo, nosuch]);
     check("serve a --nbd foo --nbd=foo --nosuch", &[foo, nosuch]);
     check("serve a --nosuch --nosuch --nbd foo", &[nosuch, foo]);
-    let threads = "--threads=x: not a whole number";
+    let threads = "--threads=x: expected a whole number from 1 to 4096";
     check("serve a --nbd unix:/tmp/a --nbd foo --threads x", &[foo, threads]);
 }

@@ -64,7 +64,7 @@ impl Disk {
         let opened = driver::open(spec, &mut keys, &settings)?;
         keys.finish()?;
         let mut limits = opened.device.limits();
-        settings.apply(&mut limits);
+        settings.apply(&mut limits)?;
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let policy = settings.policy(opened.defaults)?;
         if policy.elide && !opened.claim.is_sole() {

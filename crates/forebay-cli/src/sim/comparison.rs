@@ -129,7 +129,8 @@ impl Comparison {
             key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
         };
         std::fs::write(path, svg::render(&about, &rows)).map_err(|error| {
-            Failure::Run(format!("--svg={}: cannot write the figure: {error}", path.display()))
+            let why = output::cannot_create(path, &error);
+            Failure::Run(format!("--svg={}: cannot write the figure: {why}", path.display()))
         })
     }
 }

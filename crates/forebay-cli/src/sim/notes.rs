@@ -53,6 +53,10 @@ pub(super) fn of(disk: &JobDisk, kinds: Kinds, events: &Events) -> Vec<String> {
             notes.push(format!("{}={value} {why}", knob.key));
         }
     }
+    let (kib, max_kib) = (disk.max_sectors.map(|max| max / 2), disk.largest_request() / 2);
+    notes.extend(kib.filter(|&kib| kib > max_kib).map(|kib| {
+        format!("max_sectors_kb={kib} is limited to {max_kib}, the max_hw_sectors_kb of the device")
+    }));
     let unmatched = disk.faults.iter().zip(&events.faults).filter(|(_, nr)| **nr == 0);
     notes.extend(unmatched.map(|(rule, _)| {
         format!("the fault rule {} had no effect: it matched no request", rule.text())

@@ -164,6 +164,10 @@ fn options_and_keys_without_effect_are_noted() {
         "--filename=disk.img --exclusive=on --elide=on",
         &["a: --elide has no effect: no job flushes disk.img"],
     );
+    check_noted(
+        "--filename=ram:1M --max_sectors_kb=1m",
+        &["ram:1M: max_sectors_kb=1m is limited to 1280, the max_hw_sectors_kb of the device"],
+    );
     check_noted("--filename=disk.img --direct=1 --queue_depth=8", &[]);
 }
 
@@ -195,6 +199,41 @@ fn side_of_a_comparison_that_does_not_exist_is_not_created() {
         assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{with}");
         assert!(!folder.path().join("new.img").exists());
     }
+}
+
+#[test]
+fn disk_image_is_no_job_file() {
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.img"), [0; 1 << 16]).expect("a file");
+    let random = data_file(&folder, "random.img", 1 << 16);
+    assert!(std::fs::read(random).expect("the file").contains(&0));
+    for (command, name) in [("bench", "disk.img"), ("bench", "random.img"), ("sim", "disk.img")] {
+        let output = forebay(&folder).args([command, name]).output().expect("it runs");
+        let message = format!(
+            "forebay: {name}: this is binary data and not a job file; to measure a disk image, \
+             give --filename=PATH in a job, as in forebay bench --name=a --filename=disk.img\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{command}");
+    }
+}
+
+#[test]
+fn report_into_a_missing_folder_names_the_folder() {
+    check(
+        "--name=a --filename=ram:1M --output=none/report",
+        1,
+        "--output=none/report: there is no folder none: create it first",
+    );
+}
+
+#[test]
+fn unknown_host_is_named_with_the_remedy() {
+    let output = bench(&folder(), "--name=a --filename=nbd://no.such.host.invalid/x");
+    let text = stderr(&output);
+    let start = "forebay: a: nbd://no.such.host.invalid/x: cannot connect: the host name does not \
+                 resolve: check it, or give an IP address (";
+    assert!(text.starts_with(start), "{text}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

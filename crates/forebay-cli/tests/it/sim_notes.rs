@@ -55,6 +55,11 @@ fn settings_without_effect_on_the_load_are_noted_and_change_no_figure() {
         ),
         (
             READS,
+            &["--set", "max_sectors_kb=1m"],
+            "max_sectors_kb=1048576 is limited to 1280, the max_hw_sectors_kb of the device",
+        ),
+        (
+            READS,
             &["--faults", "write+flush:io:nth=2"],
             "the fault rule write+flush:io:nth=2 had no effect: it matched no request",
         ),

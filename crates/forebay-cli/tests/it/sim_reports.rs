@@ -171,7 +171,8 @@ fn figure_needs_runs_to_compare() {
     assert_eq!(stderr(&output), why);
     let output = sim(&folder, "--compare plug=none --svg none/figure.svg");
     assert_eq!(output.status.code(), Some(1));
-    let why = "forebay: --svg=none/figure.svg: cannot write the figure: No such file";
-    assert!(stderr(&output).starts_with(why), "{}", stderr(&output));
+    let why = "forebay: --svg=none/figure.svg: cannot write the figure: there is no folder none: \
+               create it first\n";
+    assert_eq!(stderr(&output), why);
     assert!(stdout(&output).starts_with("setting "), "the results are printed all the same");
 }

@@ -96,8 +96,7 @@ fn values() {
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
         "ram:1M?logical_block_size=4096&max_sectors_kb=1",
-        "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
-         logical block",
+        "max_sectors_kb=1: expected at least 4 KiB, the logical block of this disk",
     );
 }
 
