@@ -78,8 +78,8 @@ pub(crate) struct Args {
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Number of seeds to run. With --compare or --sweep, the table shows the median over the seeds
-    /// and the range of each figure
+    /// Number of seeds to run, at least 1. With --compare or --sweep, the table shows the median over
+    /// the seeds and the range of each figure
     /// [default: that of the scenario, else 1]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
@@ -111,8 +111,8 @@ pub(crate) struct Args {
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
     wake: Option<String>,
-    /// Maximum number of requests in flight [default: that of the device, 256 for fixed and flaky;
-    /// chosen by the seed with --random]
+    /// Maximum number of requests in flight, 1 to 10240 [default: that of the device, 256 for fixed
+    /// and flaky; chosen by the seed with --random]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
     queue_depth: Option<u64>,

@@ -46,11 +46,11 @@ that is not mounted, contains only zeroes, and can be opened with exclusive=on. 
 pub(crate) struct Args {
     /// The disk: see forebay help specs
     spec: String,
-    /// Time for all loads in seconds
+    /// Time for all loads in seconds, 1 to 86400; more repetitions need more
     #[arg(long, value_name = "S", default_value_t = 120)]
     #[arg(value_parser = usage::number::<1, 86_400>)]
     seconds: u64,
-    /// How often each load is repeated; intervals span the repetitions
+    /// How often each load is repeated, 2 to 100; intervals span the repetitions
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = usage::number::<2, 100>)]
     repetitions: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// constants]
     #[arg(long, value_name = "NAME", value_parser = family)]
     family: Option<Family>,
-    /// Also measure writes and flushes, which destroys the data of the disk
+    /// Also measure writes and flushes, which destroys the data of the disk [default: reads only]
     #[arg(long)]
     write: bool,
 }
