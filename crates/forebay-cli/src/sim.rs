@@ -78,8 +78,8 @@ pub(crate) struct Args {
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Number of seeds to run, at least 1. With --compare or --sweep, the table shows the median over
-    /// the seeds and the range of each figure
+    /// Number of seeds to run, at least 1. With --compare or --sweep, the table shows the median
+    /// over the seeds and the range of each figure
     /// [default: that of the scenario, else 1]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
