@@ -58,6 +58,10 @@ pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failur
         };
         return Err(Failure::Usage(format!("help {first}: unknown topic; {hint}")));
     }
+    if let Some(more) = words.get(1).filter(|_| first == "bench") {
+        let why = format!("for the help of an option use forebay bench --help={more}");
+        return Err(Failure::Usage(format!("help bench: unexpected argument '{more}'; {why}")));
+    }
     Ok(Page::Command(words.iter().map(OsString::from).collect()))
 }
 

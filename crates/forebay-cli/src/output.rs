@@ -42,16 +42,27 @@ pub(crate) fn notices(info: &DiskInfo) -> Vec<String> {
         info.notice.iter().map(|notice| format!("{name}: {notice}")).collect();
     let spec = Spec::parse(&info.spec);
     for (key, value) in spec.iter().flat_map(Spec::keys) {
-        let setting = Setting::named(key);
-        let idle = setting.filter(|it| !it.is_default(value) && !it.applies(info));
-        if let Some(Setting { when, .. }) = idle {
+        let Some(setting) = Setting::named(key).filter(|it| !it.is_default(value)) else {
+            continue;
+        };
+        if !setting.applies(info) {
+            let when = setting.when;
             notices.push(format!("{name}: {key}={value} has no effect: it needs {when}"));
+        } else if let Some(other) = in_force(setting, value, info) {
+            notices.push(format!("{name}: {key}={value} has no effect: {key}={other} is in force"));
         }
     }
     notices.extend(limited(info, &spec).map(|text| format!("{name}: {text}")));
     let warning = experiments::starvation(&info.policy);
     notices.extend(warning.map(|warning| format!("warning: {name}: {warning}")));
     notices
+}
+
+/// Returns the value in force of a setting if it is not the given one.
+fn in_force(setting: &Setting, given: &str, info: &DiskInfo) -> Option<String> {
+    let other = setting.get(info).filter(|_| setting.key != "max_sectors_kb")?;
+    let number = |value: &str| setting.values.number(value);
+    (number(given).is_some() && number(given) != number(&other)).then_some(other)
 }
 
 /// Returns a message if the device's limit is below the largest request that the spec asks for.

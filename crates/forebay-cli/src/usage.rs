@@ -40,11 +40,12 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     Failure::Several { messages, usage: true }
 }
 
-/// Returns the names of all commands.
-fn commands<P: CommandFactory>() -> String {
+/// Returns the names of all commands, or of those of the command that the arguments name.
+fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     let program = P::command();
-    let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
-    names.join(", ")
+    let named = args.get(1).and_then(|name| program.find_subcommand(name));
+    let names = named.unwrap_or(&program).get_subcommands().map(clap::Command::get_name);
+    names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 
 /// Parses a number from `MIN` to `MAX`.
@@ -80,7 +81,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let near = text(ContextKind::SuggestedSubcommand);
             let hint = match near {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => format!("expected one of {}", commands::<P>()),
+                None => format!("expected one of {}", commands::<P>(args)),
             };
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command '{command}'; {hint}")

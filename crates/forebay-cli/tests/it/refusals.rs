@@ -165,6 +165,10 @@ fn options_and_keys_without_effect_are_noted() {
         &["a: --elide has no effect: no job flushes disk.img"],
     );
     check_noted(
+        "--filename=disk.img?lock=on --exclusive=on",
+        &["disk.img: lock=on has no effect: lock=off is in force"],
+    );
+    check_noted(
         "--filename=ram:1M --max_sectors_kb=1m",
         &["ram:1M: max_sectors_kb=1m is limited to 1280, the max_hw_sectors_kb of the device"],
     );
@@ -214,6 +218,38 @@ fn disk_image_is_no_job_file() {
              give --filename=PATH in a job, as in forebay bench --name=a --filename=disk.img\n"
         );
         assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{command}");
+    }
+}
+
+#[test]
+fn disk_in_the_place_of_a_job_file_gets_the_option_for_it() {
+    for name in ["ram:1G", "missing.img"] {
+        let message = format!(
+            "{name}: cannot read the file: No such file or directory (os error 2); this argument \
+             is a job file; for a disk use --filename={name}"
+        );
+        check(name, 1, &message);
+    }
+}
+
+#[test]
+fn words_after_a_command_are_refused_with_what_it_takes() {
+    for (args, message) in [
+        (
+            &["help", "bench", "direct"][..],
+            "help bench: unexpected argument 'direct'; for the help of an option use forebay bench \
+             --help=direct",
+        ),
+        (&["lab", "all"], "unknown command 'all'; expected one of tags, run, flush"),
+        (
+            &["everything"],
+            "unknown command 'everything'; expected one of bench, info, serve, sim, calibrate, \
+             lab, help",
+        ),
+    ] {
+        let output = forebay(&folder()).args(args).output().expect("it runs");
+        assert_eq!(stderr(&output), format!("forebay: {message}\n"), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }
 
