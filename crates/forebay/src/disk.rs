@@ -15,7 +15,7 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, Refusal};
+use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,7 +221,7 @@ impl Disk {
         out: &mut Vec<Extent>,
     ) -> Result<(), IoError> {
         if self.shared.is_after_fork() {
-            return Err(Refusal::Forked.into());
+            return Err(SubmitErrorKind::Forked.into());
         }
         if self.is_failed() {
             return Err(BlockStatus::Offline.into());

@@ -16,7 +16,7 @@ use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use crate::sys::event::{AnyOf, Event};
 use forebay_core::wait;
-use forebay_core::{Bio, BioFlags, QueuedBio, Refusal};
+use forebay_core::{Bio, BioFlags, QueuedBio, SubmitErrorKind};
 use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -110,7 +110,7 @@ impl BioQueue {
     ///
     /// # Errors
     /// Fails if the I/O is refused. The error returns the I/O with its buffer. After
-    /// [`Refusal::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
+    /// [`SubmitErrorKind::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = undroppable(io);
@@ -148,7 +148,7 @@ impl BioQueue {
     ///
     /// Each address must come from a pointer whose provenance is exposed.
     #[inline]
-    pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
+    pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (SubmitErrorKind, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
         // The caller may use its memory again when the bio ends, so it must not end early (H2).
         let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
@@ -169,12 +169,12 @@ impl BioQueue {
         bio: Bio,
         buf: ManuallyDrop<Option<Buf>>,
         now: u64,
-    ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
+    ) -> Result<(), (SubmitErrorKind, Bio, Option<Buf>)> {
         if self.shared.is_after_fork() {
-            return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
+            return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
-            return Err((Refusal::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
+            return Err((SubmitErrorKind::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
         };
         boxed.fill(bio);
         let number = boxed.number() as usize;
@@ -310,7 +310,7 @@ impl BioQueue {
     ///
     /// # Errors
     /// Fails if the process or the system can open no more descriptors. In a child of a fork it
-    /// fails with an error that wraps [`Refusal::Forked`].
+    /// fails with an error that wraps [`SubmitErrorKind::Forked`].
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.poll_with(false)
     }
@@ -331,7 +331,7 @@ impl BioQueue {
     fn poll_with(&mut self, is_attended: bool) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
             if self.shared.is_after_fork() {
-                return Err(io::Error::other(Refusal::Forked));
+                return Err(io::Error::other(SubmitErrorKind::Forked));
             }
             let event = Arc::new(Event::new()?);
             let hctx = self.shared.hctx(self.ctx.hctx());
@@ -339,7 +339,7 @@ impl BioQueue {
                 true => Arc::clone(self.shared.waiter()),
                 false => {
                     let Some(token) = hctx.try_take() else {
-                        return Err(io::Error::other(Refusal::Forked));
+                        return Err(io::Error::other(SubmitErrorKind::Forked));
                     };
                     let waiter = Arc::clone(&token.waiter);
                     token.finish();
@@ -430,8 +430,8 @@ fn undroppable(io: Io) -> (Bio, ManuallyDrop<Option<Buf>>) {
 }
 
 #[cold]
-fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
-    SubmitError { refusal, io: Io::of_parts(bio, buf) }
+fn refused((refusal, bio, buf): (SubmitErrorKind, Bio, Option<Buf>)) -> SubmitError {
+    SubmitError { kind: refusal, io: Io::of_parts(bio, buf) }
 }
 
 /// Removes the oldest bio that is ready, and frees its box.

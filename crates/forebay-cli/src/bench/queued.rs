@@ -14,7 +14,7 @@
 //! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
 //! first is the start of the second, whose slat then includes the accounting of the first.
 
-use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
+use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, SubmitErrorKind};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
@@ -269,7 +269,7 @@ impl Queued {
                 self.bufs[slot as usize] = Some(buf);
             }
             self.free.push(slot);
-            return self.refuse(tally, op, refused.refusal);
+            return self.refuse(tally, op, refused.kind);
         }
         self.slots[slot as usize] = Slot { op, start_ns, issued_ns: 0 };
         tally.submitted(op);
@@ -279,8 +279,8 @@ impl Queued {
     /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
     /// submitted again after the next reaping. Any other refusal ends the job.
     #[cold]
-    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> Submitted {
-        if refusal == Refusal::WouldBlock && self.in_flight() > 0 {
+    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: SubmitErrorKind) -> Submitted {
+        if refusal == SubmitErrorKind::WouldBlock && self.in_flight() > 0 {
             self.next = Some(op);
             return Submitted::NotNow;
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{Scratch, open};
-use forebay::{Disk, IoError, Refusal};
+use forebay::{Disk, IoError, SubmitErrorKind};
 
 fn check_open(spec: &str, expected: &str) {
     match Disk::open(spec) {
@@ -303,7 +303,7 @@ fn a_device_that_fails_is_reported_bio_by_bio() {
 
 #[test]
 fn errors_become_io_errors_with_their_text() {
-    let error = std::io::Error::from(IoError::Refused(Refusal::ReadOnly));
+    let error = std::io::Error::from(IoError::Refused(SubmitErrorKind::ReadOnly));
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(error.to_string(), "the disk is read-only");
 }

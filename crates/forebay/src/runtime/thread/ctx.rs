@@ -7,8 +7,8 @@ use crate::runtime::thread::Blocking;
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
-    Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, Refusal, SoftwareQueue,
-    Turned, UnplugCause,
+    Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, SoftwareQueue,
+    SubmitErrorKind, Turned, UnplugCause,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
@@ -151,7 +151,7 @@ impl Ctx {
         self: &Rc<Ctx>,
         bio: Box<QueuedBio>,
         now: u64,
-    ) -> Result<bool, (Refusal, Box<QueuedBio>)> {
+    ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
         queue.queue_bio(bio, thread::level(), now)?;
         if !self.in_plug.get() && queue.is_plugged() {
