@@ -70,9 +70,9 @@ struct QueuePoll {
     waiter: Arc<dyn Waiter>,
     /// The owner reaps all ended bios before it polls the descriptor, so its own calls need not
     /// signal them.
-    is_attended: bool,
+    reaps_before_poll: bool,
     /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
-    is_mute: bool,
+    no_poll_fd: bool,
     /// This thread has signalled the event and not cleared it since, so it need not signal again.
     /// No other thread clears it.
     is_signalled: Cell<bool>,
@@ -328,7 +328,7 @@ impl BioQueue {
         self.poll_with(true)
     }
 
-    fn poll_with(&mut self, is_attended: bool) -> io::Result<BorrowedFd<'_>> {
+    fn poll_with(&mut self, reaps_before_poll: bool) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
             if self.shared.is_after_fork() {
                 return Err(io::Error::other(SubmitErrorKind::Forked));
@@ -349,12 +349,13 @@ impl BioQueue {
             let driver = waiter.poll_fd();
             let has_driver = driver.is_some();
             let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
-            self.ready.borrow_mut().set_event(&event, is_attended);
+            self.ready.borrow_mut().set_event(&event, reaps_before_poll);
             // With a service thread each delivery signals the event.
             let tells = has_driver || hctx.is_shared && self.shared.has_service();
             let is_signalled = Cell::new(false);
-            let is_mute = !tells;
-            let poll = QueuePoll { event, any, waiter, is_attended, is_mute, is_signalled };
+            let no_poll_fd = !tells;
+            let poll =
+                QueuePoll { event, any, waiter, reaps_before_poll, no_poll_fd, is_signalled };
             // Earlier deliveries have not signalled.
             poll.signal();
             self.poll = Some(poll);
@@ -374,8 +375,8 @@ impl BioQueue {
 
     fn signal_poll(&self, poll: &QueuePoll, is_reaped: bool) {
         let ready = self.ready.borrow();
-        let is_waiting = self.len > ready.len() && poll.is_mute;
-        let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
+        let is_waiting = self.len > ready.len() && poll.no_poll_fd;
+        let has_left = !ready.is_empty() && (is_reaped || !poll.reaps_before_poll);
         if has_left || is_waiting {
             poll.signal();
         }
