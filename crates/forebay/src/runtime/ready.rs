@@ -51,8 +51,8 @@ impl Ready {
         self.owner
     }
 
-    /// Sets the event that every ended bio signals from now on. If `reaps_before_poll`, the owner checks
-    /// the list after each of its own calls, and only deliveries by other threads signal the event.
+    /// Sets the event that every ended bio signals from now on. If `reaps_before_poll`, the owner
+    /// checks the list after each of its own calls, and only deliveries by other threads signal it.
     pub(crate) fn set_event(&mut self, event: &Arc<Event>, reaps_before_poll: bool) {
         self.mailbox.set_event(event);
         self.event = (!reaps_before_poll).then(|| Arc::clone(event));
