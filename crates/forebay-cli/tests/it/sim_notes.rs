@@ -162,8 +162,8 @@ fn scenario_is_compared_on_several_disks() {
 #[test]
 fn background_setting_of_a_scenario_without_background_io_is_noted() {
     let text = SCENARIO.replace("queue_depth = 6", "queue_depth = 64\nasync_depth = 2");
-    let note = "  note         : async_depth=2 had no effect: the load has no background I/O, and no \
-                I/O waited for a tag\n";
+    let note = "  note         : async_depth=2 had no effect: the load has no background I/O, and \
+                no I/O waited for a tag\n";
     let report = stdout(&sim(&text, &[]));
     assert!(report.contains(note), "{report}");
     let report = stdout(&sim(&text.replace("bios = 50", "bios = 50\nbackground = 50"), &[]));
