@@ -41,7 +41,7 @@ use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
-use crate::usage;
+use crate::number;
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// over the seeds and the range of each figure
     /// [default: that of the scenario, else 1]
     #[arg(long, value_name = "COUNT")]
-    #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
+    #[arg(value_parser = number::parse::<1, { u64::MAX }>)]
     seeds: Option<u64>,
     /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed (one latency) or flaky (random
     /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g. Or a
@@ -114,7 +114,7 @@ pub(crate) struct Args {
     /// Maximum number of requests in flight, 1 to 10240 [default: that of the device, 256 for fixed
     /// and flaky; chosen by the seed with --random]
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
+    #[arg(value_parser = number::parse::<1, { QUEUE_DEPTH_MAX as u64 }>)]
     queue_depth: Option<u64>,
     /// Print one JSON value: fio's keys for each job, and the layer's figures under "forebay"
     #[arg(long)]

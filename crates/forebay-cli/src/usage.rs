@@ -48,15 +48,6 @@ fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 
-/// Parses a number from `MIN` to `MAX`.
-pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
-    number.ok_or_else(|| match MAX {
-        u64::MAX => format!("expected a whole number, at least {MIN}"),
-        _ => format!("expected a whole number from {MIN} to {MAX}"),
-    })
-}
-
 /// Returns the message of an error in these arguments; `None` if its text is a help text.
 fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String> {
     let text = |kind| context(error, kind);

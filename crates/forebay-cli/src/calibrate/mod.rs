@@ -19,7 +19,8 @@ use self::disk::Subject;
 use self::real_time::Times;
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
-use crate::{output, usage};
+use crate::number;
+use crate::output;
 
 /// A larger root of the mean squared error is reported.
 const POOR: f64 = 0.1;
@@ -48,11 +49,11 @@ pub(crate) struct Args {
     spec: String,
     /// Time for all loads in seconds, 1 to 86400; more repetitions need more
     #[arg(long, value_name = "S", default_value_t = 120)]
-    #[arg(value_parser = usage::number::<1, 86_400>)]
+    #[arg(value_parser = number::parse::<1, 86_400>)]
     seconds: u64,
     /// How often each load is repeated, 2 to 100; intervals span the repetitions
     #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = usage::number::<2, 100>)]
+    #[arg(value_parser = number::parse::<2, 100>)]
     repetitions: u64,
     /// The family of models: fixed, nvme, virtio-ram, hdd, ssd-sas or, with --write, sata
     /// [default: the one that fits best; if several fit about equally, the one with the fewest

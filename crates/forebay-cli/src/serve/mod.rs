@@ -16,8 +16,8 @@ use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
+use crate::number;
 use crate::output;
-use crate::usage;
 use clap::{Args, ValueEnum};
 use forebay::OpenError;
 use forebay_serve::{
@@ -88,14 +88,14 @@ pub(crate) struct ServeArgs {
     tls_verify_peer: bool,
     /// Maximum number of connections that have chosen an export, 1 to 1048576
     #[arg(long, default_value_t = Limits::default().connections as u64, value_name = "N")]
-    #[arg(value_parser = usage::number::<1, MAX_CONNECTIONS>)]
+    #[arg(value_parser = number::parse::<1, MAX_CONNECTIONS>)]
     max_connections: u64,
     /// Threads that serve connections, 1 to 4096 [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = usage::number::<1, MAX_THREADS>)]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_THREADS>)]
     threads: Option<u64>,
     /// Memory for data in flight on all connections, MiB, 1 to 1048576 [default: 64, or more if
     /// connections and threads need it]
-    #[arg(long, value_name = "N", value_parser = usage::number::<1, MAX_MEMORY_MIB>)]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_MEMORY_MIB>)]
     memory_mib: Option<u64>,
     /// Serve metrics for Prometheus at this address: tcp:HOST[:PORT] or unix:PATH [default port:
     /// 9809; default: no metrics]
