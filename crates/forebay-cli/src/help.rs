@@ -58,6 +58,10 @@ pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failur
         };
         return Err(Failure::Usage(format!("help {first}: unknown topic; {hint}")));
     }
+    if let Some(more) = words.get(1).filter(|_| first == "bench") {
+        let why = format!("for the help of an option use forebay bench --help={more}");
+        return Err(Failure::Usage(format!("help bench: unexpected argument '{more}'; {why}")));
+    }
     Ok(Page::Command(words.iter().map(OsString::from).collect()))
 }
 
@@ -141,6 +145,7 @@ mod tests {
             let setting = Setting::named(option.name).expect(option.name);
             assert_eq!(*accepts, setting.values.expected(), "{}", option.name);
             assert!(option.help.starts_with(setting.help), "{}: {}", option.name, setting.help);
+            assert_eq!(option.default, setting.default_value().to_string(), "{}", option.name);
             keys.push(option.name);
         }
         let others = SETTINGS.iter().map(|setting| setting.key).filter(|key| !keys.contains(key));
@@ -167,15 +172,25 @@ mod tests {
                     format!("{min} to {max}")
                 }
                 Values::Switch => "on or off".to_owned(),
-                _ => continue,
+                _ => String::new(),
             };
             assert!(entry.contains(&values), "{entry}: the values are {values}");
-            if let DefaultValue::Fixed(default) = setting.default_value() {
-                assert!(
-                    entry.contains(&format!("[{default}")),
-                    "{entry}: the default is {default}"
-                );
-            }
+            let entry = entry.replace('`', "");
+            let (default, is_there) = match setting.default_value() {
+                // Some entries describe the default among the other words.
+                DefaultValue::Fixed(default) if matches!(setting.values, Values::Words(_)) => {
+                    let is_there = entry.contains(&format!("{default} [default]"));
+                    (default, is_there)
+                }
+                DefaultValue::Fixed(default) => {
+                    let is_there = entry.contains(&format!("[{default}"));
+                    (default, is_there)
+                }
+                DefaultValue::Depends(what) => {
+                    (what.to_owned(), entry.contains(&format!("[{what}]")))
+                }
+            };
+            assert!(is_there, "{entry}: the default is {default}");
         }
     }
 

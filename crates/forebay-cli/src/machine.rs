@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::Path;
 
+use forebay::Spec;
 use forebay_fio::cmdline::{CommandError, CommandErrors};
 use forebay_fio::errors::{self, Problem};
 use forebay_fio::host::Host;
@@ -25,7 +26,10 @@ impl Host for Machine {
         let mut contents = Vec::new();
         match path.as_os_str() == "-" {
             true => io::stdin().lock().take(BYTES_MAX).read_to_end(&mut contents)?,
-            false => std::fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut contents)?,
+            false => {
+                let file = std::fs::File::open(path).map_err(|error| with_hint(path, error))?;
+                file.take(BYTES_MAX).read_to_end(&mut contents)?
+            }
         };
         Ok(contents)
     }
@@ -49,6 +53,21 @@ impl Host for Machine {
 
     fn nr_cpus(&self) -> u64 {
         std::thread::available_parallelism().map_or(1, NonZero::get) as u64
+    }
+}
+
+/// Adds the option for disks to the error of a missing job file whose name is that of a disk.
+fn with_hint(path: &Path, error: io::Error) -> io::Error {
+    let is_image = path.extension().is_some_and(|it| it == "img" || it == "raw" || it == "qcow2");
+    let spec = path.to_str().and_then(|text| Spec::parse(text).ok());
+    let is_disk = is_image || spec.is_some_and(|spec| spec.driver() != "file");
+    match error.kind() == io::ErrorKind::NotFound && is_disk {
+        true => {
+            let disk = path.display();
+            let hint = format!("this argument is a job file; for a disk use --filename={disk}");
+            io::Error::new(error.kind(), format!("{error}; {hint}"))
+        }
+        false => error,
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
-//! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
+//! - [`help`]: `forebay help`, the topics; [`usage`], [`mod@number`]: errors of the command line;
 //! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
 //! - [`fio_report`], [`counters`] and [`figure`]: parts of reports that `bench` and `sim` share;
 //! - [`output`], [`table`] and [`failure`]: printing, and exit codes; [`mod@range`]: medians.
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+
 mod calibrate;
 mod counters;
 mod experiments;
@@ -26,6 +27,7 @@ mod help;
 mod info;
 mod lab;
 mod machine;
+mod number;
 #[cfg(test)]
 mod option_examples;
 mod output;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use forebay::DiskInfo;
+use forebay::{DiskInfo, Setting, Spec, SpecError};
 
 use crate::experiments;
 use crate::failure::Failure;
@@ -29,16 +29,52 @@ pub(crate) fn stderr(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints messages for the user of a disk to standard error: its notice, and a warning about a
-/// setting that starves threads.
+/// Prints messages for the user of a disk to standard error.
 pub(crate) fn notice(info: &DiskInfo) {
+    notices(info).iter().for_each(|notice| stderr(&format!("forebay: {notice}\n")));
+}
+
+/// Returns messages for the user of a disk: its notice, keys that have no effect on it, and a
+/// warning about a setting that starves threads.
+pub(crate) fn notices(info: &DiskInfo) -> Vec<String> {
     let name = info.spec.split('?').next().unwrap_or_default();
-    if let Some(notice) = &info.notice {
-        stderr(&format!("forebay: {name}: {notice}\n"));
+    let mut notices: Vec<_> =
+        info.notice.iter().map(|notice| format!("{name}: {notice}")).collect();
+    let spec = Spec::parse(&info.spec);
+    for (key, value) in spec.iter().flat_map(Spec::keys) {
+        let Some(setting) = Setting::named(key).filter(|it| !it.is_default(value)) else {
+            continue;
+        };
+        if !setting.applies(info) {
+            let when = setting.when;
+            notices.push(format!("{name}: {key}={value} has no effect: it needs {when}"));
+        } else if let Some(other) = in_force(setting, value, info) {
+            notices.push(format!("{name}: {key}={value} has no effect: {key}={other} is in force"));
+        }
     }
-    if let Some(warning) = experiments::starvation(&info.policy) {
-        stderr(&format!("forebay: warning: {name}: {warning}\n"));
-    }
+    notices.extend(limited(info, &spec).map(|text| format!("{name}: {text}")));
+    let warning = experiments::starvation(&info.policy);
+    notices.extend(warning.map(|warning| format!("warning: {name}: {warning}")));
+    notices
+}
+
+/// Returns the value in force of a setting if it is not the given one.
+fn in_force(setting: &Setting, given: &str, info: &DiskInfo) -> Option<String> {
+    let other = setting.get(info).filter(|_| setting.key != "max_sectors_kb")?;
+    let number = |value: &str| setting.values.number(value);
+    (number(given).is_some() && number(given) != number(&other)).then_some(other)
+}
+
+/// Returns a message if the device's limit is below the largest request that the spec asks for.
+fn limited(info: &DiskInfo, spec: &Result<Spec, SpecError>) -> Option<String> {
+    let asked = spec.as_ref().ok()?.get("max_sectors_kb")?;
+    let kib = Setting::named("max_sectors_kb")?.values.number(asked)?;
+    let max_kib = info.limits.max_hw_sectors / 2;
+    (kib > max_kib.into()).then(|| {
+        format!(
+            "max_sectors_kb={asked} is limited to {max_kib}, the max_hw_sectors_kb of the device"
+        )
+    })
 }
 
 /// A progress line on standard error. On a terminal it is cut to one line, so that the next one
@@ -89,6 +125,14 @@ fn cut(text: &str, columns: Option<usize>) -> String {
     }
 }
 
+/// Returns why a file cannot be created, with the remedy if its folder is missing.
+pub(crate) fn cannot_create(path: &Path, error: &io::Error) -> String {
+    match path.parent().filter(|_| error.kind() == ErrorKind::NotFound) {
+        Some(folder) => format!("there is no folder {}: create it first", folder.display()),
+        None => error.to_string(),
+    }
+}
+
 /// The destination of a report.
 #[derive(Debug)]
 pub(crate) enum Sink {
@@ -104,7 +148,10 @@ impl Sink {
         let Some(path) = path else { return Ok(Self::Stdout) };
         match File::create(path) {
             Ok(file) => Ok(Self::File(file, path.to_owned())),
-            Err(error) => Err(Failure::Run(format!("--output={}: {error}", path.display()))),
+            Err(error) => {
+                let why = cannot_create(path, &error);
+                Err(Failure::Run(format!("--output={}: {why}", path.display())))
+            }
         }
     }
 

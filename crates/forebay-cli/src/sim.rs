@@ -3,11 +3,15 @@
 //! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
+mod comparison;
 mod device;
 mod job_file;
 mod json;
 mod nbd;
+mod notes;
 mod options;
+mod random;
+mod reached;
 mod report;
 mod rows;
 mod run;
@@ -28,17 +32,16 @@ use clap::Args as ClapArgs;
 use forebay_fio::arguments::quoted;
 use forebay_fio::job::JobList;
 use forebay_fio::jobfile;
-use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX, run_seed};
+use forebay_sim::{FaultRule, Options, QUEUE_DEPTH_MAX};
 
+use self::comparison::Comparison;
 use self::job_file::JobFile;
 use self::scenario::ScenarioFile;
 use self::seeds::Seeds;
 use self::settings::{Settings, Tasks};
-use self::total::Total;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
-use crate::output;
-use crate::usage;
+use crate::number;
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
@@ -50,9 +53,9 @@ An option or key that would have no effect is an error. To see what another sett
   forebay sim JOB.fio --sweep queue_depth=1,8,64,512 --seeds 5 --svg depth.svg
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
   forebay sim JOB.fio --device nvme --faults read:medium:rate=0.01 --json
+A setting that has an effect on the disk, but had none on this load, causes a note in the report.
 A scenario file (.toml) describes tasks that draw random I/O, with faults, freezes and checks of
-power failures; its keys are in docs/lab.md. The options of the disk, --faults and the seeds apply
-to it too:
+power failures; its keys are in docs/lab.md. All options apply to it too:
   forebay sim crates/forebay-cli/examples/flaky-log.toml
 Processors cost almost nothing in virtual time, unless a cost is set: --set cpu_turn_ns=500, and
 cpu_submit_ns, cpu_request_ns, cpu_complete_ns, cpu_reap_ns, cpu_wake_ns. One of them turns all on,
@@ -67,20 +70,19 @@ pub(crate) struct Args {
     #[arg(value_name = "JOB.fio|SCENARIO.toml")]
     job: Option<PathBuf>,
     /// Run random scenarios instead of a job file
-    #[arg(long, conflicts_with_all = ["job", "device", "set", "compare", "sweep"])]
+    #[arg(long, conflicts_with = "job")]
     random: bool,
     /// Run random NBD sessions: clients that follow the protocol, clients that break it, a server
-    #[arg(long, conflicts_with_all = ["job", "random", "wake", "queue_depth"])]
-    #[arg(conflicts_with_all = ["device", "set", "compare", "sweep"])]
+    #[arg(long, conflicts_with_all = ["job", "random"])]
     nbd: bool,
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Number of seeds to run. With --compare or --sweep, the table shows the median over the seeds
-    /// and the range of each figure
+    /// Number of seeds to run, at least 1. With --compare or --sweep, the table shows the median
+    /// over the seeds and the range of each figure
     /// [default: that of the scenario, else 1]
     #[arg(long, value_name = "COUNT")]
-    #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
+    #[arg(value_parser = number::parse::<1, { u64::MAX }>)]
     seeds: Option<u64>,
     /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed (one latency) or flaky (random
     /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g. Or a
@@ -97,7 +99,7 @@ pub(crate) struct Args {
     /// flush:delay=5ms (devices with a cache: fixed, flaky, sata), or, with --set
     /// io_timeout_ms=30, read:hang:nth=100; may be repeated. The first rule that matches a request
     /// applies
-    #[arg(long, value_name = "OPS:EFFECT[:WHEN...]", conflicts_with_all = ["random", "nbd"])]
+    #[arg(long, value_name = "OPS:EFFECT[:WHEN...]")]
     faults: Vec<String>,
     /// Also run with this setting, and print a table of all runs; may be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "sweep")]
@@ -109,17 +111,17 @@ pub(crate) struct Args {
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
     wake: Option<String>,
-    /// Maximum number of requests in flight [default: that of the device, 256 for fixed and flaky;
-    /// chosen by the seed with --random]
+    /// Maximum number of requests in flight, 1 to 10240 [default: that of the device, 256 for fixed
+    /// and flaky; chosen by the seed with --random]
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
+    #[arg(value_parser = number::parse::<1, { QUEUE_DEPTH_MAX as u64 }>)]
     queue_depth: Option<u64>,
     /// Print one JSON value: fio's keys for each job, and the layer's figures under "forebay"
-    #[arg(long, conflicts_with_all = ["random", "nbd"])]
+    #[arg(long)]
     json: bool,
     /// Also write a figure of the runs of --compare or --sweep to this file: IOPS, p99, switches
     /// and fairness
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["random", "nbd"])]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
@@ -148,7 +150,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let Plan { load, seeds } = plan(args)?;
     match load {
         Load::Nbd => nbd::main(args, seeds),
-        Load::Random(options) => run_random(args, &options, seeds),
+        Load::Random(options) => random::main(args, &options, seeds),
         Load::Scenario(file) => scenario::main(args, &file, seeds),
         Load::Jobs(file) => job_file::main(args, &file, seeds),
     }
@@ -157,20 +159,15 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 /// Returns the simulation that the arguments select.
 pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     let seeds = Seeds::new(args.seed.unwrap_or_else(new_seed), args.seeds.unwrap_or(1));
+    refuse_beside_seeds(args)?;
     if args.nbd {
         return Ok(Plan { load: Load::Nbd, seeds });
     }
     let Some(path) = &args.job else {
-        return Ok(Plan { load: Load::Random(random_options(args)?), seeds });
+        return Ok(Plan { load: Load::Random(random::options(args)?), seeds });
     };
     if scenario::is_scenario(path) {
         return scenario_plan(path, args);
-    }
-    if let Some(figure) =
-        args.svg.as_ref().filter(|_| args.compare.is_empty() && args.sweep.is_none())
-    {
-        let why = "a figure compares several runs; give --compare or --sweep too";
-        return Err(Failure::Usage(format!("--svg={}: {why}", figure.display())));
     }
     let (command, in_file) = read_jobs(path, args.device.is_some())?;
     let settings = in_file.then(&given(args, Tasks::Jobs)?);
@@ -178,46 +175,51 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
         check_swept(sweep, &given(args, Tasks::Jobs)?)?;
     }
     let faults = fault_rules(&args.faults)?;
-    let mut variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
+    let mut variants = variants::of(&settings, Tasks::Jobs, &args.compare, args.sweep.as_deref())?;
     variants.iter_mut().for_each(|variant| variant.disk.faults.clone_from(&faults));
-    let (is_json, svg) = (args.json, args.svg.clone());
-    let file = JobFile { path: path.clone(), command, variants, is_json, svg };
+    let file = JobFile { command, comparison: Comparison::new(path, variants, args)? };
     Ok(Plan { load: Load::Jobs(Box::new(file)), seeds })
 }
 
 /// Returns the scenario of a file. Seeds of the command line override those of the file.
 fn scenario_plan(path: &Path, args: &Args) -> Result<Plan, Failure> {
-    let given = [
-        ("--compare", !args.compare.is_empty()),
-        ("--sweep", args.sweep.is_some()),
-        ("--json", args.json),
-        ("--svg", args.svg.is_some()),
-    ];
-    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-        let why = "a scenario measures no job of fio; leave it out, or give a job file";
-        return Err(Failure::Usage(format!("{option}: {why}")));
-    }
     let file = scenario::read(path, args, fault_rules(&args.faults)?)?;
     let first_seed = args.seed.or(file.first_seed).unwrap_or_else(new_seed);
     let seeds = Seeds::new(first_seed, args.seeds.or(file.nr_seeds).unwrap_or(1));
     Ok(Plan { load: Load::Scenario(Box::new(file)), seeds })
 }
 
-/// Returns the settings of the random scenarios that the arguments select.
-fn random_options(args: &Args) -> Result<Options, Failure> {
-    if !args.random {
-        let what = "nothing to simulate: give a fio job file, a scenario, --random or --nbd";
-        return Err(Failure::Usage(String::from(what)));
+/// Refuses options that have no effect beside `--random` or `--nbd`, where the seed decides.
+fn refuse_beside_seeds(args: &Args) -> Result<(), Failure> {
+    let (with, what) = match (args.random, args.nbd) {
+        (true, _) => ("--random", "the disk and its faults"),
+        (_, true) => ("--nbd", "the sessions and the server"),
+        _ => return Ok(()),
+    };
+    let given = [
+        ("--device", args.device.is_some()),
+        ("--set", !args.set.is_empty()),
+        ("--faults", !args.faults.is_empty()),
+        ("--compare", !args.compare.is_empty()),
+        ("--sweep", args.sweep.is_some()),
+        ("--svg", args.svg.is_some()),
+        ("--wake", args.nbd && args.wake.is_some()),
+        ("--queue-depth", args.nbd && args.queue_depth.is_some()),
+        ("--json", args.nbd && args.json),
+    ];
+    let refused = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| {
+        let why = match option {
+            "--json" => "the report has only sums; leave it out".to_owned(),
+            _ => format!(
+                "the seed decides about {what}; leave it out, or give a job file or a scenario file"
+            ),
+        };
+        format!("{option} has no effect with {with}: {why}")
+    });
+    match refused.collect::<Vec<_>>() {
+        messages if messages.is_empty() => Ok(()),
+        messages => Err(Failure::Several { messages, usage: true }),
     }
-    let wake = args
-        .wake
-        .as_deref()
-        .map(|name| settings::wake_policy(name).map_err(|error| format!("--wake={name}: {error}")));
-    Ok(Options {
-        wake: wake.transpose().map_err(Failure::Usage)?,
-        queue_depth: args.queue_depth.map(|depth| depth as u32),
-        ..Options::default()
-    })
 }
 
 /// Returns the settings of the command line.
@@ -284,22 +286,6 @@ fn fault_rules(texts: &[String]) -> Result<Vec<FaultRule>, Failure> {
         true => Ok(rules),
         false => Err(Failure::Several { messages, usage: true }),
     }
-}
-
-/// Runs a random scenario for each seed, and prints the sums.
-fn run_random(args: &Args, options: &Options, seeds: Seeds) -> Result<(), Failure> {
-    let mut total = Total::new(seeds);
-    let outcome = seeds.for_each(
-        args,
-        |seed| Ok(run_seed(seed, options)),
-        |summary| {
-            total.add(&summary);
-            Ok(())
-        },
-    );
-    total.clear_line();
-    outcome?;
-    output::stdout(&total.report("", &seeds.replay(args)))
 }
 
 /// Reads a job file. Returns its jobs and its settings of the disk.

@@ -190,7 +190,35 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("lab run --full", &["unknown option --full"]);
     check("lab flush --full", &["--full needs --real: virtual time has fixed lengths"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
-    check("serve a --threads x", &["--threads=x: not a whole number"]);
+    check("serve a --threads x", &["--threads=x: expected a whole number from 1 to 4096"]);
+}
+
+#[test]
+fn help_of_each_number_has_its_bounds() {
+    for (command, option) in [
+        ("serve a", "--threads"),
+        ("serve a", "--max-connections"),
+        ("serve a", "--memory-mib"),
+        ("sim --random", "--seeds"),
+        ("sim --random", "--queue-depth"),
+        ("calibrate a", "--seconds"),
+        ("calibrate a", "--repetitions"),
+        ("lab tags --real", "--seconds"),
+    ] {
+        let words = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        let args = words(&format!("forebay {command} {option} x"));
+        let error = Cli::try_parse_from(&args).expect_err(option);
+        let message = usage::failure::<Cli>(error, args).text();
+        let bounds = message.split_once("whole number").expect(&message).1;
+        let bounds = bounds.trim_start_matches([',', ' ']).trim_start_matches("from ").trim_end();
+        let help = Cli::try_parse_from(words(&format!("forebay {command} --help")));
+        let help = help.expect_err("a help text").render().to_string();
+        let of_option = help.split_once(&format!("{option} <")).expect(option).1;
+        let of_option = of_option.split("\n      --").next().expect("its text");
+        let of_option = of_option.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(of_option.contains(bounds), "{option}: {of_option}: the bounds are {bounds}");
+        assert!(of_option.contains("[default: "), "{option}: {of_option}");
+    }
 }
 
 #[test]
@@ -202,6 +230,6 @@ fn wrong_value_of_a_repeated_option_is_reported_once() {
     check("serve a --nbd=unix:/tmp/a --nbd=foo --nosuch", &[foo, nosuch]);
     check("serve a --nbd foo --nbd=foo --nosuch", &[foo, nosuch]);
     check("serve a --nosuch --nosuch --nbd foo", &[nosuch, foo]);
-    let threads = "--threads=x: not a whole number";
+    let threads = "--threads=x: expected a whole number from 1 to 4096";
     check("serve a --nbd unix:/tmp/a --nbd foo --threads x", &[foo, threads]);
 }

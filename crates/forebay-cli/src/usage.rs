@@ -40,20 +40,12 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     Failure::Several { messages, usage: true }
 }
 
-/// Returns the names of all commands.
-fn commands<P: CommandFactory>() -> String {
+/// Returns the names of all commands, or of those of the command that the arguments name.
+fn commands<P: CommandFactory>(args: &[OsString]) -> String {
     let program = P::command();
-    let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
-    names.join(", ")
-}
-
-/// Parses a number from `MIN` to `MAX`.
-pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
-    number.ok_or_else(|| match MAX {
-        u64::MAX => format!("expected a whole number, at least {MIN}"),
-        _ => format!("expected a whole number from {MIN} to {MAX}"),
-    })
+    let named = args.get(1).and_then(|name| program.find_subcommand(name));
+    let names = named.unwrap_or(&program).get_subcommands().map(clap::Command::get_name);
+    names.filter(|name| named.is_none() || *name != "help").collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the message of an error in these arguments; `None` if its text is a help text.
@@ -80,7 +72,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
             let near = text(ContextKind::SuggestedSubcommand);
             let hint = match near {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => format!("expected one of {}", commands::<P>()),
+                None => format!("expected one of {}", commands::<P>(args)),
             };
             let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command '{command}'; {hint}")

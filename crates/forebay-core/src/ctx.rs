@@ -8,7 +8,7 @@
 //! comparisons. All other bios take the full rules ([`QueueLimits::check`], [`crate::split`]).
 
 use crate::bio::{Bio, BioFlags, Op, Segments};
-use crate::limits::refusal::Refusal;
+use crate::limits::submit_error::SubmitErrorKind;
 use crate::limits::{QueueLimits, sectors_to_bytes};
 use crate::plug::{PlugList, UnplugCause};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
@@ -86,7 +86,7 @@ impl SoftwareQueue {
         mut queued: Box<QueuedBio>,
         level: u32,
         now: u64,
-    ) -> Result<(), (Refusal, Box<QueuedBio>)> {
+    ) -> Result<(), (SubmitErrorKind, Box<QueuedBio>)> {
         queued.queued_ns = now;
         let level = level.min(self.level_max);
         let mut rq = match self.fast_path.accepts(&queued.bio) {
@@ -115,7 +115,7 @@ impl SoftwareQueue {
         &mut self,
         mut queued: Box<QueuedBio>,
         level: u32,
-    ) -> Result<Request, (Refusal, Box<QueuedBio>)> {
+    ) -> Result<Request, (SubmitErrorKind, Box<QueuedBio>)> {
         let bio = &queued.bio;
         if let Err(refusal) = self.limits.check(bio) {
             return Err((refusal, queued));
@@ -124,7 +124,7 @@ impl SoftwareQueue {
         let front = split::front(&self.limits, bio.op, bio.start, bio.len, segments);
         if front.len == 0 && bio.len > 0 {
             let max_segments = self.limits.max_segments;
-            return Err((Refusal::Unsplittable { max_segments }, queued));
+            return Err((SubmitErrorKind::Unsplittable { max_segments }, queued));
         }
         // A bio that is refused keeps all of its flags.
         queued.bio.flags = queued.bio.flags.without(self.ignored);

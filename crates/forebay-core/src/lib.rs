@@ -62,7 +62,7 @@ pub use hctx::{
     Turned,
 };
 pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
-pub use limits::refusal::Refusal;
+pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};

@@ -52,7 +52,14 @@ pub enum JobError {
         /// The reason.
         why: String,
     },
-    /// The limits of the disk are not valid: the blocks of the jobs exceed its largest request.
+    /// The largest request does not hold a logical block of the disk.
+    LargestRequest {
+        /// The largest request, KiB.
+        kib: u32,
+        /// The logical block, KiB.
+        block_kib: u32,
+    },
+    /// The limits of the disk contradict each other.
     Limits(LimitsError),
 }
 
@@ -68,7 +75,12 @@ impl fmt::Display for JobError {
             }
             JobError::Fault { rule, why } => write!(f, "{rule}: {why}"),
             JobError::Region(error) => error.fmt(f),
-            JobError::Limits(error) => write!(f, "max_sectors_kb: {error}"),
+            JobError::LargestRequest { kib, block_kib } => write!(
+                f,
+                "max_sectors_kb={kib}: expected at least {block_kib} KiB, the logical block of \
+                 this disk"
+            ),
+            JobError::Limits(error) => error.fmt(f),
         }
     }
 }
@@ -143,6 +155,15 @@ impl JobDisk {
         limits.max_sectors(max_sectors.unwrap_or(limits.max_sectors))
     }
 
+    /// Checks the limits of this disk.
+    pub(crate) fn check_limits(&self, limits: &QueueLimits) -> Result<(), JobError> {
+        let block_kib = limits.logical_block_size.div_ceil(1024);
+        match self.max_sectors.map(|max| max / 2).filter(|&kib| kib < block_kib) {
+            Some(kib) => Err(JobError::LargestRequest { kib, block_kib }),
+            None => limits.validate().map_err(JobError::Limits),
+        }
+    }
+
     /// Checks that each fault rule is simulated and can have its effect on a disk of these limits.
     pub(crate) fn check_faults(&self, limits: &QueueLimits) -> Result<(), JobError> {
         for rule in &self.faults {
@@ -189,7 +210,7 @@ pub fn run_jobs(
     let capacity_bytes = disk.device.capacity_bytes().unwrap_or_else(|| capacity(jobs));
     let tasks = plan(jobs, seed, block, capacity_bytes)?;
     let scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
-    scenario.limits.validate().map_err(JobError::Limits)?;
+    disk.check_limits(&scenario.limits)?;
     disk.check_faults(&scenario.limits)?;
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
     Ok(crate::run(seed, scenario, plant, |world, id| {

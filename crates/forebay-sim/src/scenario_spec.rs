@@ -171,7 +171,7 @@ impl ScenarioSpec {
             }
             (limits.fua_is_sync, limits.fua_queueable) = (true, !file.has_page_cache);
         }
-        limits.validate().map_err(|error| format!("max_sectors_kb: {error}"))?;
+        self.disk.check_limits(&limits).map_err(|error| error.to_string())?;
         self.disk.check_faults(&limits).map_err(|error| format!("faults: {error}"))?;
         let depth = self.disk.policy.queue_depth;
         for (_, event) in &self.events {

@@ -80,9 +80,12 @@ impl Summary {
         self.nr_sleeps as f64 / (self.nr_ios() as f64).max(1.0)
     }
 
-    /// Returns the latencies of the successful I/Os of jobs, ns, without flushes. Percentiles are
-    /// within 1/128 of the exact value.
+    /// Returns the latencies of the successful I/Os of jobs, ns, without flushes. Without jobs,
+    /// those of all I/Os of the tasks. Percentiles are within 1/128 of the exact value.
     pub fn io_latency(&self) -> Latency {
+        if self.tally.clones.is_empty() {
+            return self.tally.fio_latency.clone();
+        }
         let mut latency = Latency::default();
         for direction in self.tally.clones.iter().flat_map(|clone| &clone.stats.directions) {
             latency.moments += &direction.lat;

@@ -15,7 +15,7 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, Refusal};
+use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Disk {
         let opened = driver::open(spec, &mut keys, &settings)?;
         keys.finish()?;
         let mut limits = opened.device.limits();
-        settings.apply(&mut limits);
+        settings.apply(&mut limits)?;
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let policy = settings.policy(opened.defaults)?;
         if policy.elide && !opened.claim.is_sole() {
@@ -221,7 +221,7 @@ impl Disk {
         out: &mut Vec<Extent>,
     ) -> Result<(), IoError> {
         if self.shared.is_after_fork() {
-            return Err(Refusal::Forked.into());
+            return Err(SubmitErrorKind::Forked.into());
         }
         if self.is_failed() {
             return Err(BlockStatus::Offline.into());

@@ -84,7 +84,7 @@ impl Future for DurableFuture {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(flush) = &mut self.flush else { return Poll::Ready(Ok(())) };
         Pin::new(flush).poll(context).map(|ended| {
-            let completion = ended.map_err(|error| error.refusal)?;
+            let completion = ended.map_err(|error| error.kind)?;
             completion.result?;
             Ok(())
         })

@@ -1,6 +1,6 @@
 //! Conversion between errno and statuses: the only place where errno meets the layer.
 
-use forebay_core::{BlockStatus, Refusal};
+use forebay_core::{BlockStatus, SubmitErrorKind};
 
 /// Converts the positive errno of a failed command to a status.
 pub(crate) fn to_status(errno: i32) -> BlockStatus {
@@ -37,13 +37,13 @@ pub(crate) fn of_status(status: BlockStatus) -> i32 {
 }
 
 /// Returns the errno of a refusal.
-pub(crate) fn of_refusal(refusal: Refusal) -> i32 {
+pub(crate) fn of_submit_error(refusal: SubmitErrorKind) -> i32 {
     match refusal {
-        Refusal::OutOfRange { .. } => libc::ENXIO,
-        Refusal::ReadOnly => libc::EROFS,
-        Refusal::NotSupported(_) => libc::EOPNOTSUPP,
-        Refusal::WouldBlock => libc::EAGAIN,
-        Refusal::NoThread { errno } => errno,
+        SubmitErrorKind::OutOfRange { .. } => libc::ENXIO,
+        SubmitErrorKind::ReadOnly => libc::EROFS,
+        SubmitErrorKind::NotSupported(_) => libc::EOPNOTSUPP,
+        SubmitErrorKind::WouldBlock => libc::EAGAIN,
+        SubmitErrorKind::NoThread { errno } => errno,
         _ => libc::EINVAL,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Io;
 use crate::driver_names;
-use forebay_core::{BlockStatus, LimitsError, Refusal};
+use forebay_core::{BlockStatus, LimitsError, SubmitErrorKind};
 use forebay_nbd::uri::UriError;
 use std::borrow::Cow;
 use std::io;
@@ -295,7 +295,7 @@ pub enum FreezeError {
 pub enum IoError {
     /// The I/O was refused. Nothing was submitted.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] SubmitErrorKind),
     /// The I/O ended with this status.
     #[error(transparent)]
     Ended(#[from] BlockStatus),
@@ -306,7 +306,7 @@ impl IoError {
     pub fn errno(self) -> i32 {
         match self {
             IoError::Ended(status) => crate::errno::of_status(status),
-            IoError::Refused(refusal) => crate::errno::of_refusal(refusal),
+            IoError::Refused(refusal) => crate::errno::of_submit_error(refusal),
         }
     }
 }
@@ -321,10 +321,10 @@ impl From<IoError> for io::Error {
 /// A refused submission. It returns the I/O with its buffer, so that the caller can submit it
 /// again.
 #[derive(Debug, Error)]
-#[error("{refusal}")]
+#[error("{kind}")]
 pub struct SubmitError {
     /// The reason.
-    pub refusal: Refusal,
+    pub kind: SubmitErrorKind,
     /// The I/O that was not submitted.
     pub io: Io,
 }

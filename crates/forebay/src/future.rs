@@ -9,7 +9,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait::WaitState;
-use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
+use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, SubmitErrorKind};
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -65,14 +65,14 @@ impl IoFuture {
     /// Submits the I/O through `ctx`, the thread's context on this disk.
     fn submit_in(&mut self, ctx: &Rc<Ctx>, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
-        let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
+        let refused = |refusal, bio, buf| SubmitError { kind: refusal, io: Io::of_parts(bio, buf) };
         if self.shared.is_after_fork() {
-            return Err(refused(Refusal::Forked, bio, buf));
+            return Err(refused(SubmitErrorKind::Forked, bio, buf));
         }
         // Before the submission: a refused I/O must not be in flight.
         if let Err(error) = self.shared.drive() {
             let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-            return Err(refused(Refusal::NoThread { errno }, bio, buf));
+            return Err(refused(SubmitErrorKind::NoThread { errno }, bio, buf));
         }
         let mailbox = Arc::new(Mailbox::of_task());
         let mut boxed = QueuedBio::new(mailbox.owner(), 0);
@@ -110,7 +110,7 @@ impl Future for IoFuture {
                 // The bio in flight belongs to the parent; the buffer here is a copy.
                 std::mem::forget(mailbox);
                 let io = Io::of_parts(Bio::flush(), buf);
-                return Poll::Ready(Err(SubmitError { refusal: Refusal::Forked, io }));
+                return Poll::Ready(Err(SubmitError { kind: SubmitErrorKind::Forked, io }));
             }
             State::InLayer { mailbox, buf } => {
                 mailbox.cell.end_wait();

@@ -47,9 +47,9 @@
 //! cover the lost writes fail too, until [`Disk::acknowledge_loss`] is called.
 //!
 //! # Errors
-//! Invalid I/O is refused before any part of it is submitted ([`Refusal`]). Submitted I/O ends
-//! exactly once, with the number of bytes moved or a [`BlockStatus`]. [`IoError::errno`] converts
-//! both to an errno.
+//! Invalid I/O is refused before any part of it is submitted ([`SubmitErrorKind`]). Submitted I/O
+//! ends exactly once, with the number of bytes moved or a [`BlockStatus`]. [`IoError::errno`]
+//! converts both to an errno.
 #![deny(missing_docs)]
 #![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
@@ -92,8 +92,8 @@ pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
     Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
     LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy,
-    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment, Segments, StageStats, TagNeed,
-    UnplugCause, Values,
+    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Segment, Segments, StageStats, SubmitErrorKind,
+    TagNeed, UnplugCause, Values,
 };
 pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

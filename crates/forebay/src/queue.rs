@@ -16,7 +16,7 @@ use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use crate::sys::event::{AnyOf, Event};
 use forebay_core::wait;
-use forebay_core::{Bio, BioFlags, QueuedBio, Refusal};
+use forebay_core::{Bio, BioFlags, QueuedBio, SubmitErrorKind};
 use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -71,9 +71,9 @@ struct QueuePoll {
     waiter: Arc<dyn Waiter>,
     /// The owner reaps all ended bios before it polls the descriptor, so its own calls need not
     /// signal them.
-    is_attended: bool,
+    reaps_before_poll: bool,
     /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
-    is_mute: bool,
+    no_poll_fd: bool,
     /// This thread has signalled the event and not cleared it since, so it need not signal again.
     /// No other thread clears it.
     is_signalled: Cell<bool>,
@@ -111,7 +111,7 @@ impl BioQueue {
     ///
     /// # Errors
     /// Fails if the I/O is refused. The error returns the I/O with its buffer. After
-    /// [`Refusal::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
+    /// [`SubmitErrorKind::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = undroppable(io);
@@ -149,7 +149,7 @@ impl BioQueue {
     ///
     /// Each address must come from a pointer whose provenance is exposed.
     #[inline]
-    pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
+    pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (SubmitErrorKind, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
         // The caller may use its memory again when the bio ends, so it must not end early (H2).
         let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
@@ -170,14 +170,14 @@ impl BioQueue {
         bio: Bio,
         buf: ManuallyDrop<Option<Buf>>,
         now: u64,
-    ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
+    ) -> Result<(), (SubmitErrorKind, Bio, Option<Buf>)> {
         if self.shared.is_after_fork() {
             cold_path();
-            return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));
+            return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
             cold_path();
-            return Err((Refusal::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
+            return Err((SubmitErrorKind::WouldBlock, bio, ManuallyDrop::into_inner(buf)));
         };
         boxed.fill(bio);
         let number = boxed.number() as usize;
@@ -315,7 +315,7 @@ impl BioQueue {
     ///
     /// # Errors
     /// Fails if the process or the system can open no more descriptors. In a child of a fork it
-    /// fails with an error that wraps [`Refusal::Forked`].
+    /// fails with an error that wraps [`SubmitErrorKind::Forked`].
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.poll_with(false)
     }
@@ -333,10 +333,10 @@ impl BioQueue {
         self.poll_with(true)
     }
 
-    fn poll_with(&mut self, is_attended: bool) -> io::Result<BorrowedFd<'_>> {
+    fn poll_with(&mut self, reaps_before_poll: bool) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
             if self.shared.is_after_fork() {
-                return Err(io::Error::other(Refusal::Forked));
+                return Err(io::Error::other(SubmitErrorKind::Forked));
             }
             let event = Arc::new(Event::new()?);
             let hctx = self.shared.hctx(self.ctx.hctx());
@@ -344,7 +344,7 @@ impl BioQueue {
                 true => Arc::clone(self.shared.waiter()),
                 false => {
                     let Some(token) = hctx.try_take() else {
-                        return Err(io::Error::other(Refusal::Forked));
+                        return Err(io::Error::other(SubmitErrorKind::Forked));
                     };
                     let waiter = Arc::clone(&token.waiter);
                     token.finish();
@@ -354,12 +354,13 @@ impl BioQueue {
             let driver = waiter.poll_fd();
             let has_driver = driver.is_some();
             let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
-            self.ready.borrow_mut().set_event(&event, is_attended);
+            self.ready.borrow_mut().set_event(&event, reaps_before_poll);
             // With a service thread each delivery signals the event.
             let tells = has_driver || hctx.is_shared && self.shared.has_service();
             let is_signalled = Cell::new(false);
-            let is_mute = !tells;
-            let poll = QueuePoll { event, any, waiter, is_attended, is_mute, is_signalled };
+            let no_poll_fd = !tells;
+            let poll =
+                QueuePoll { event, any, waiter, reaps_before_poll, no_poll_fd, is_signalled };
             // Earlier deliveries have not signalled.
             poll.signal();
             self.poll = Some(poll);
@@ -379,8 +380,8 @@ impl BioQueue {
 
     fn signal_poll(&self, poll: &QueuePoll, is_reaped: bool) {
         let ready = self.ready.borrow();
-        let is_waiting = self.len > ready.len() && poll.is_mute;
-        let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
+        let is_waiting = self.len > ready.len() && poll.no_poll_fd;
+        let has_left = !ready.is_empty() && (is_reaped || !poll.reaps_before_poll);
         if has_left || is_waiting {
             poll.signal();
         }
@@ -435,8 +436,8 @@ fn undroppable(io: Io) -> (Bio, ManuallyDrop<Option<Buf>>) {
 }
 
 #[cold]
-fn refused((refusal, bio, buf): (Refusal, Bio, Option<Buf>)) -> SubmitError {
-    SubmitError { refusal, io: Io::of_parts(bio, buf) }
+fn refused((refusal, bio, buf): (SubmitErrorKind, Bio, Option<Buf>)) -> SubmitError {
+    SubmitError { kind: refusal, io: Io::of_parts(bio, buf) }
 }
 
 /// Removes the oldest bio that is ready, and frees its box.

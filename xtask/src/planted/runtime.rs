@@ -95,9 +95,9 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit {
             file: "crates/forebay/src/queue.rs",
             from: "if self.shared.is_after_fork() {\n            \
-                   return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
+                   return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));",
             to: "if self.shared.is_after_fork() && buf.is_none() {\n            \
-                 return Err((Refusal::Forked, bio, ManuallyDrop::into_inner(buf)));",
+                 return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));",
         }],
         test: Test::it("forebay", "holds::a_child_of_a_fork_is_refused_and_the_parent_goes_on"),
         says: "",

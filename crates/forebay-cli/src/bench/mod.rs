@@ -1,6 +1,8 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
 //! - [`plan`], [`filename`]: the disk of each clone of a job, and colons in file names;
+//! - [`contradictions`], [`notes`]: options beside other values of the same key, and those without
+//!   effect;
 //! - [`in_use`], [`open`], [`memory`]: checks before anything is written;
 //! - [`compare`]: alternating runs against another side, and ratios;
 //! - [`layout`], [`fill`], [`cache`]: creating and extending files, and dropping their page cache;
@@ -19,6 +21,7 @@ mod cache;
 mod calls;
 mod compare;
 mod contents;
+mod contradictions;
 mod filename;
 mod fill;
 mod gauge;
@@ -27,6 +30,7 @@ mod layer;
 mod layout;
 mod log_files;
 mod memory;
+mod notes;
 mod open;
 mod outcome;
 mod plan;
@@ -49,6 +53,7 @@ use forebay_fio::job::{Job, JobList};
 use forebay_fio::options;
 use forebay_fio::report::{Report, header, json, normal};
 
+pub(crate) use self::contradictions::is_same;
 pub(crate) use self::in_use::use_of;
 use self::layer::Layer;
 use self::layout::Layout;
@@ -70,14 +75,13 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
     machine::print_job_warnings(jobs);
-    plan::notes(jobs, &targets)
-        .iter()
-        .for_each(|note| output::stderr(&format!("forebay: {note}\n")));
+    notes::notes(jobs, &targets).iter().for_each(note);
     if let Some(asked) = taken.asked {
         return compare::main(&command, &targets, &asked);
     }
     let stop = Stop::on_signals()?;
-    let layout = prepare(jobs, &targets, command.run.readonly)?;
+    let (layout, notices) = prepare(jobs, &targets, command.run.readonly)?;
+    notices.iter().for_each(note);
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let format = command.run.format;
     if format.is_normal() {
@@ -126,15 +130,28 @@ fn print(
     Ok(())
 }
 
-/// Refuses what can be refused before anything is written. Returns the files to lay out.
-fn prepare(jobs: &[Job], targets: &[Target], readonly: bool) -> Result<Layout, Failure> {
+fn note(text: &String) {
+    output::stderr(&format!("forebay: {text}\n"));
+}
+
+/// Refuses what can be refused before anything is written. Returns the files to lay out, and
+/// messages about the disks.
+fn prepare(
+    jobs: &[Job],
+    targets: &[Target],
+    readonly: bool,
+) -> Result<(Layout, Vec<String>), Failure> {
     in_use::check(jobs, targets)?;
     let mut layout = Layout::plan(jobs, targets)?;
     if readonly {
         layout.check_read_only()?;
     }
-    layout.rehearse(|| memory::check(jobs, targets, &open::open(jobs, targets)?.regions))?;
-    Ok(layout)
+    let notices = layout.rehearse(|| {
+        let opened = open::open(jobs, targets)?;
+        memory::check(jobs, targets, &opened.regions)?;
+        Ok(opened.disks.iter().flat_map(|disk| output::notices(disk.info())).collect())
+    })?;
+    Ok((layout, notices))
 }
 
 /// Parses the arguments. Returns `None` if nothing is left to do. `errors` are those of options

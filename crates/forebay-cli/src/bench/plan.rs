@@ -12,7 +12,7 @@ use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::Size;
 
-use super::filename;
+use super::{contradictions, filename};
 use crate::failure::Failure;
 
 /// The size of a null device without a given size: 1 TiB.
@@ -79,30 +79,6 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
 pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
     let is_same = |a: &Target, b: &Target| (a.job, a.disk) == (b.job, b.disk);
     targets.chunk_by(is_same).map(|clones| &clones[0])
-}
-
-/// Returns notes about options that have no effect on the disks of their jobs.
-pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
-    let mut notes = Vec::new();
-    for target in distinct(targets) {
-        let job = &jobs[target.job];
-        let has_ring = file_below(&target.spec).is_some();
-        let of_rings = [
-            ("fixedbufs", job.fixedbufs == Some(true)),
-            ("sqthread_poll", job.sqthread_poll == Some(true)),
-        ];
-        let without_ring = of_rings.into_iter().filter(|(_, is_given)| *is_given && !has_ring);
-        notes.extend(without_ring.map(|(option, _)| {
-            let why = "only disks on a file or block device have an io_uring";
-            format!("{}: --{option} has no effect on {}: {why}", job.name, target.name())
-        }));
-        if job.policies.iter().any(|(key, _)| *key == "async_depth") {
-            let why = "bench jobs do no background I/O";
-            notes.push(format!("{}: --async_depth has no effect: {why}", job.name));
-        }
-    }
-    notes.dedup();
-    notes
 }
 
 /// Requirements on a disk by the jobs that share it.
@@ -172,6 +148,9 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
         // A path, even if the job's name looks like a spec.
         None => parse(&format!("file:{}", job.default_filename(clone)))?,
     };
+    if let Some(contradiction) = contradictions::find(job, &spec) {
+        return Err(wrong(job.filename.as_deref().unwrap_or_default(), &contradiction));
+    }
     if job.ioengine == Some(Engine::Null) && spec.driver() != "null" {
         let size = match spec.driver() {
             "ram" => spec.target().to_owned(),
@@ -273,29 +252,6 @@ mod tests {
         );
         check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
         check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
-    }
-
-    #[test]
-    fn options_without_effect_on_a_disk_are_noted() {
-        let notes = |args: &str| {
-            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
-                panic!("{args}")
-            };
-            notes(&command.jobs, &plan(&command.jobs).expect(args))
-        };
-        let why = "only disks on a file or block device have an io_uring";
-        assert_eq!(
-            notes("--name=a --filename=ram:1M --fixedbufs --sqthread_poll --numjobs=2"),
-            [
-                format!("a: --fixedbufs has no effect on ram:1M: {why}"),
-                format!("a: --sqthread_poll has no effect on ram:1M: {why}"),
-            ]
-        );
-        assert!(notes("--name=a --filename=x --fixedbufs --sqthread_poll").is_empty());
-        assert_eq!(
-            notes("--name=a --filename=x --async_depth=4"),
-            ["a: --async_depth has no effect: bench jobs do no background I/O"]
-        );
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! and once after each reap (clat ends). If one I/O was reaped and one follows, the end of the
 //! first is the start of the second, whose slat then includes the accounting of the first.
 
-use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
+use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, SubmitErrorKind};
 use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
@@ -273,7 +273,12 @@ impl Queued {
     /// Submits one I/O of a batch, under a plug of its own. All loops share this function, so that
     /// the layer's submit is inlined only once for them.
     #[inline(never)]
-    fn submit_plugged(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, Refusal> {
+    fn submit_plugged(
+        &mut self,
+        tally: &Tally<'_>,
+        op: &Op,
+        now_ns: u64,
+    ) -> Result<u32, SubmitErrorKind> {
         let inner = forebay::plug();
         let submitted = self.submit(tally, op, now_ns);
         drop(inner);
@@ -283,13 +288,13 @@ impl Queued {
     /// Submits one I/O, which has started at this time of the layer's clock. Returns its slot,
     /// which the caller fills.
     #[inline(always)]
-    fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, Refusal> {
+    fn submit(&mut self, tally: &Tally<'_>, op: &Op, now_ns: u64) -> Result<u32, SubmitErrorKind> {
         let Free { slot, buf } = self.free.pop().expect("there is room for the batch");
         let io = io(tally, op, buf).user_data(slot.into());
         if let Err(refused) = self.queue.submit_at(io, now_ns) {
             cold_path();
             self.free.push(Free { slot, buf: refused.io.into_buf() });
-            return Err(refused.refusal);
+            return Err(refused.kind);
         }
         Ok(slot)
     }
@@ -298,8 +303,8 @@ impl Queued {
     /// submitted again after the next reaping, and the result is true. Any other refusal ends the
     /// job.
     #[cold]
-    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> bool {
-        if refusal == Refusal::WouldBlock && self.in_flight() > 0 {
+    fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: SubmitErrorKind) -> bool {
+        if refusal == SubmitErrorKind::WouldBlock && self.in_flight() > 0 {
             self.next = Some(op);
             return true;
         }

@@ -44,7 +44,6 @@ pub(super) fn run(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
-    opened.disks.iter().for_each(|disk| output::notice(disk.info()));
     run_on(&opened, command, targets, stop, show)
 }
 

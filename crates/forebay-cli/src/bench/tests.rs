@@ -13,7 +13,7 @@ fn outcome(args: &str) -> Result<String, String> {
     let parsed = cmdline::parse(args).map_err(|errors| errors.to_string())?;
     let Parsed::Run(command) = parsed else { return Ok("help".to_owned()) };
     let targets = plan::plan(&command.jobs).map_err(|error| error.to_string())?;
-    let notes = plan::notes(&command.jobs, &targets);
+    let notes = notes::notes(&command.jobs, &targets);
     let plain = |job: &Job| Job { options: Vec::new(), texts: Vec::new(), ..job.clone() };
     let jobs: Vec<_> = command.jobs.iter().map(plain).collect();
     let disks: Vec<_> = targets.iter().map(|target| target.spec.to_string()).collect();

@@ -19,7 +19,8 @@ use self::disk::Subject;
 use self::real_time::Times;
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
-use crate::{output, usage};
+use crate::number;
+use crate::output;
 
 /// A larger root of the mean squared error is reported.
 const POOR: f64 = 0.1;
@@ -46,20 +47,20 @@ that is not mounted, contains only zeroes, and can be opened with exclusive=on. 
 pub(crate) struct Args {
     /// The disk: see forebay help specs
     spec: String,
-    /// Time for all loads in seconds
+    /// Time for all loads in seconds, 1 to 86400; more repetitions need more
     #[arg(long, value_name = "S", default_value_t = 120)]
-    #[arg(value_parser = usage::number::<1, 86_400>)]
+    #[arg(value_parser = number::parse::<1, 86_400>)]
     seconds: u64,
-    /// How often each load is repeated; intervals span the repetitions
+    /// How often each load is repeated, 2 to 100; intervals span the repetitions
     #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = usage::number::<2, 100>)]
+    #[arg(value_parser = number::parse::<2, 100>)]
     repetitions: u64,
     /// The family of models: fixed, nvme, virtio-ram, hdd, ssd-sas or, with --write, sata
     /// [default: the one that fits best; if several fit about equally, the one with the fewest
     /// constants]
     #[arg(long, value_name = "NAME", value_parser = family)]
     family: Option<Family>,
-    /// Also measure writes and flushes, which destroys the data of the disk
+    /// Also measure writes and flushes, which destroys the data of the disk [default: reads only]
     #[arg(long)]
     write: bool,
 }

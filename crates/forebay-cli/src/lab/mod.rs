@@ -23,8 +23,8 @@ mod virtual_time;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
+use crate::number;
 use crate::output;
-use crate::usage;
 use report::Format;
 use rows::Outcome;
 
@@ -102,10 +102,10 @@ struct Options {
     /// memory; run: a minute; flush: 1 and 16 threads, a minute and a half)
     #[arg(long)]
     real: bool,
-    /// Time to measure each cell after its warm-up [default: tags: 25 s for hdd, after 10 s, and 4
-    /// s for others; run: 1 s, ten times for each depth; flush: 5 s]
+    /// Time to measure each cell after its warm-up in seconds, 1 to 3600 [default: tags: 25 s for
+    /// hdd, after 10 s, and 4 s for others; run: 1 s, ten times for each depth; flush: 5 s]
     #[arg(long, value_name = "S", requires = "real", conflicts_with = "sim")]
-    #[arg(value_parser = usage::number::<1, 3600>)]
+    #[arg(value_parser = number::parse::<1, 3600>)]
     seconds: Option<u64>,
     /// Print a JSON array of rows
     #[arg(long, conflicts_with = "markdown")]

@@ -16,6 +16,7 @@ use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
+use crate::number;
 use crate::output;
 use clap::{Args, ValueEnum};
 use forebay::OpenError;
@@ -44,11 +45,11 @@ status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP reloads
 certificates for new connections: replace the files in the directory, not the directory.";
 
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
-const MAX_MEMORY_MIB: usize = 1 << 20;
+const MAX_MEMORY_MIB: u64 = 1 << 20;
 
 /// Maximum number of connections, and of threads, for the same reason.
-const MAX_CONNECTIONS: usize = 1 << 20;
-const MAX_THREADS: usize = 1 << 12;
+const MAX_CONNECTIONS: u64 = 1 << 20;
+const MAX_THREADS: u64 = 1 << 12;
 
 /// Options of `forebay serve`.
 #[derive(Args, Debug)]
@@ -85,16 +86,17 @@ pub(crate) struct ServeArgs {
     /// Require client certificates signed by ca-cert.pem
     #[arg(long)]
     tls_verify_peer: bool,
-    /// Maximum number of connections that have chosen an export
-    #[arg(long, default_value_t = Limits::default().connections, value_name = "N")]
-    max_connections: usize,
-    /// Threads that serve connections [default: one per processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Memory for data in flight on all connections, MiB [default: 64, or more if connections and
-    /// threads need it]
-    #[arg(long, value_name = "N")]
-    memory_mib: Option<usize>,
+    /// Maximum number of connections that have chosen an export, 1 to 1048576
+    #[arg(long, default_value_t = Limits::default().connections as u64, value_name = "N")]
+    #[arg(value_parser = number::parse::<1, MAX_CONNECTIONS>)]
+    max_connections: u64,
+    /// Threads that serve connections, 1 to 4096 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_THREADS>)]
+    threads: Option<u64>,
+    /// Memory for data in flight on all connections, MiB, 1 to 1048576 [default: 64, or more if
+    /// connections and threads need it]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_MEMORY_MIB>)]
+    memory_mib: Option<u64>,
     /// Serve metrics for Prometheus at this address: tcp:HOST[:PORT] or unix:PATH [default port:
     /// 9809; default: no metrics]
     #[arg(long, value_name = "ADDRESS")]
@@ -163,21 +165,6 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
             return Err(Failure::Usage(format!("{why}: give it at most once per disk")));
         }
     }
-    if args.threads == Some(0) || args.max_connections == 0 {
-        let why = "--threads and --max-connections must be at least 1";
-        return Err(Failure::Usage(why.to_owned()));
-    }
-    if args.max_connections > MAX_CONNECTIONS || args.threads > Some(MAX_THREADS) {
-        let why = format!(
-            "--max-connections must be at most {MAX_CONNECTIONS}, and --threads at most \
-             {MAX_THREADS}"
-        );
-        return Err(Failure::Usage(why));
-    }
-    if args.memory_mib.is_some_and(|nr| nr == 0 || nr > MAX_MEMORY_MIB) {
-        let why = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
-        return Err(Failure::Usage(why));
-    }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
     let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
@@ -192,9 +179,9 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         listen: args.nbd.clone(),
         tls: tls(args)?,
         limits: Limits {
-            connections: args.max_connections,
-            threads: args.threads.unwrap_or(Limits::default().threads),
-            memory_bytes: args.memory_mib.map(|nr| nr << 20),
+            connections: args.max_connections as usize,
+            threads: args.threads.map_or(Limits::default().threads, |nr| nr as usize),
+            memory_bytes: args.memory_mib.map(|nr| (nr as usize) << 20),
         },
         metrics,
         sockets: Vec::new(),

@@ -1,5 +1,5 @@
-//! Runs of job files as JSON (`--json`): fio's keys for each job, and the layer's own figures under
-//! the key `forebay`.
+//! Runs as JSON (`--json`): fio's keys for each job of a job file, and the layer's own figures
+//! under the key `forebay`. A scenario has no jobs, so it has this key alone.
 //!
 //! The clock of the report is the virtual one, which begins in 1970, so a run with the same seed
 //! prints the same bytes.
@@ -7,32 +7,33 @@
 use forebay::IoError;
 use forebay_fio::job::JobList;
 use forebay_fio::report::{JobError, JobReport, Report, json};
-use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Summary};
+use forebay_sim::{CloneFigures, JobDisk, Late, LateRequest, Reached, Summary};
 use serde_json::{Map, Value, json};
 
+use super::reached::events;
 use super::report::stage_name;
 use super::rows::{Figure, Row};
 use super::run::Run;
 use super::variants::Variant;
-use crate::fio_report::{self, Times};
+use crate::fio_report::{self, Times, VERSION};
 use crate::{counters, info};
 
 /// Returns the report of runs with the same settings: fio's report of a single run, with one object
 /// in the list `forebay`, or a list with an object for each run, with its jobs.
-pub(super) fn of_runs(command: &JobList, runs: &[Run<'_>]) -> String {
-    if let [run] = runs {
+pub(super) fn of_runs(jobs_of: Option<&JobList>, runs: &[Run<'_>]) -> String {
+    if let ([run], Some(command)) = (runs, jobs_of) {
         let mut report = jobs(command, run.summary);
         report.forebay = vec![Value::Object(object(run))];
         return json::render(&report, false);
     }
-    of_list(command, runs.iter(), runs.iter().map(|run| with_jobs(command, run)).collect())
+    of_list(jobs_of, runs.iter(), runs.iter().map(|run| with_jobs(jobs_of, run)).collect())
 }
 
 /// Returns the report of several settings. The list `forebay` has an object for each: that of its
 /// run, or, with several seeds, the ranges of the figures and the list of the runs.
-pub(super) fn of_rows(command: &JobList, rows: &[Row<'_>]) -> String {
+pub(super) fn of_rows(jobs_of: Option<&JobList>, rows: &[Row<'_>]) -> String {
     let object = |row: &Row<'_>| match &row.runs[..] {
-        [run] => with_jobs(command, run),
+        [run] => with_jobs(jobs_of, run),
         runs => {
             let ranges = Figure::ALL.map(|figure| {
                 let range = |factor: f64| {
@@ -55,21 +56,24 @@ pub(super) fn of_rows(command: &JobList, rows: &[Row<'_>]) -> String {
             });
             let mut object = Map::from_iter([("setting".to_owned(), setting(&runs[0]))]);
             object.extend(ranges);
-            let runs = runs.iter().map(|run| with_jobs(command, run)).collect();
+            let runs = runs.iter().map(|run| with_jobs(jobs_of, run)).collect();
             object.insert("seeds".to_owned(), Value::Array(runs));
             Value::Object(object)
         }
     };
     let runs = rows.iter().flat_map(|row| &row.runs);
-    of_list(command, runs, rows.iter().map(object).collect())
+    of_list(jobs_of, runs, rows.iter().map(object).collect())
 }
 
 /// Returns a report with these objects in the list `forebay`, which have the jobs of the runs.
 fn of_list<'a>(
-    command: &JobList,
+    jobs_of: Option<&JobList>,
     runs: impl Iterator<Item = &'a Run<'a>>,
     forebay: Vec<Value>,
 ) -> String {
+    let Some(command) = jobs_of else {
+        return format!("{:#}\n", json!({ "version": VERSION, "forebay": forebay }));
+    };
     let end_ms = runs.map(|run| times(run.summary).end_ms).max().unwrap_or(0);
     let times = Times { end_ms, elapsed_s: end_ms.div_ceil(1000) };
     let report = Report { forebay, ..fio_report::assemble(command, [].into_iter(), times) };
@@ -81,14 +85,32 @@ fn of_list<'a>(
     format!("{value:#}\n")
 }
 
-/// Returns the layer's figures of a run with fio's keys for its jobs.
-fn with_jobs(command: &JobList, run: &Run<'_>) -> Value {
+/// Returns the layer's figures of a run, with fio's keys for its jobs if it has jobs.
+fn with_jobs(jobs_of: Option<&JobList>, run: &Run<'_>) -> Value {
     let mut object = object(run);
+    let Some(command) = jobs_of else {
+        object.extend(of_scenario(run.summary));
+        return Value::Object(object);
+    };
     let mut report = json::value(&jobs(command, run.summary), false);
     for key in ["jobs", "disk_util"] {
         object.insert(key.to_owned(), report[key].take());
     }
     Value::Object(object)
+}
+
+/// Returns what only a scenario has: its events, and the blocks at risk at its crash points.
+fn of_scenario(summary: &Summary) -> [(String, Value); 2] {
+    let mut reached = Reached::default();
+    reached.add(summary);
+    let events = events(&reached).map(|(name, nr)| (name.replace([' ', '-'], "_"), nr.into()));
+    let points = summary.tally.crash_points.iter().map(|point| {
+        json!({ "at_ns": point.at_ns, "written": point.nr_written, "unsure": point.nr_unsure })
+    });
+    [
+        ("events".to_owned(), Value::Object(events.collect())),
+        ("at_risk".to_owned(), points.collect::<Vec<_>>().into()),
+    ]
 }
 
 /// Returns the setting in which a run differs from the base; null for the base.
@@ -150,6 +172,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
         "setting": setting(run),
         "seed": summary.seed,
         "device": device,
+        "notes": run.notes(),
         "virtual_time_ns": summary.now_ns,
         "iops": Figure::Iops.of(run),
         "bytes_per_s": timed((summary.mb_per_s() * 1e6).into()),

@@ -11,6 +11,7 @@ use forebay_fio::options::{self, Found};
 use forebay_fio::origin::{Origin, Source};
 
 use super::settings::{self, Settings, Tasks};
+use crate::bench::is_same;
 use crate::failure::Failure;
 
 /// Options that the simulator honours, with any value.
@@ -40,9 +41,9 @@ const OF_REPORTS: &[&str] = &[
     "log_max_value", "log_offset", "per_job_logs",
 ];
 
-/// Returns the settings that the job file gives for the disk. As in `bench`, an option overrides a
-/// key of a filename. A device from the command line replaces the filename's device with its
-/// constants, and not its other keys.
+/// Returns the settings that the job file gives for the disk. As in `bench`, an option beside
+/// another value of a key of the filename is an error. A device from the command line replaces the
+/// filename's device with its constants, and not its other keys.
 ///
 /// # Errors
 ///
@@ -75,6 +76,17 @@ pub(super) fn check(command: &JobList, has_device: bool) -> Result<Settings, Fai
         let only_keys = name == FILENAME && has_device;
         if refused.iter().all(|(origin, _)| origin.name != name) {
             refused.extend(disagreement(command, name, only_keys));
+        }
+    }
+    for (key, value) in settings.pairs() {
+        let other = of_filename.get(key).filter(|other| !is_same(key, value, other));
+        let origins = command.origins.iter().flatten();
+        let origin = origins.clone().find(|origin| origin.name == key && origin.value == value);
+        let (Some(other), Some(origin)) = (other, origin) else { continue };
+        let reason =
+            format!("contradicts the key {key}={other} in the filename: leave one of them out");
+        if !refused.iter().any(|(known, _)| Arc::ptr_eq(known, origin)) {
+            refused.push((origin, reason));
         }
     }
     match refused.is_empty() {

@@ -32,6 +32,9 @@ pub(super) fn text(run: Run<'_>, replay: &str) -> String {
         true => speed(&run),
         false => "  speed        : not shown: this device has random latencies\n".to_owned(),
     };
+    for note in run.notes() {
+        let _ = writeln!(text, "  note         : {note}");
+    }
     let _ = writeln!(
         text,
         "  requests     : issued={}, commits={}, merges={merges}, splits={}, requeues={}, \

@@ -1,5 +1,6 @@
 //! The runs of one setting, one for each seed, and the figures by which settings are compared.
 
+use super::notes::Events;
 use super::run::Run;
 use crate::range::Range;
 
@@ -13,6 +14,13 @@ impl Row<'_> {
     /// Returns the setting.
     pub(super) fn label(&self) -> &str {
         self.runs[0].variant.label()
+    }
+
+    /// Returns notes about settings that had no effect in any of the runs.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut events = Events::default();
+        self.runs.iter().for_each(|run| events.add(run.summary));
+        self.runs[0].variant.notes(&events)
     }
 
     /// Returns the range of a figure over the seeds; `None` if a run does not have it.

@@ -1,11 +1,12 @@
-//! One run of a job file's jobs on a simulated disk, and its figures.
+//! One run of a load on a simulated disk, and its figures.
 
 use forebay_fio::stats::Latency;
 use forebay_sim::Summary;
 
+use super::notes::Events;
 use super::variants::Variant;
 
-/// A run of the jobs on a disk, and which of its figures are meaningful.
+/// A run of the load on a disk, and which of its figures are meaningful.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) variant: &'a Variant,
@@ -43,6 +44,13 @@ impl<'a> Run<'a> {
             p99: at(1),
             max: moments.max(),
         }
+    }
+
+    /// Returns notes about settings that had no effect in this run.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut events = Events::default();
+        events.add(self.summary);
+        self.variant.notes(&events)
     }
 
     /// Returns whether the device models latencies, so that speeds are meaningful.

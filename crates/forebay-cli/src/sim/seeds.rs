@@ -20,6 +20,11 @@ impl Seeds {
         Seeds { first, nr }
     }
 
+    /// Returns the first of them.
+    pub(super) fn first(self) -> u64 {
+        self.first
+    }
+
     /// Returns their number.
     pub(super) fn nr(self) -> u64 {
         self.nr

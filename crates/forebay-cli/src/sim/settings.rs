@@ -4,6 +4,7 @@
 //! name.
 
 use forebay::{BadKnob, SETTINGS, Setting, Spec};
+use forebay_fio::options::nearest;
 use forebay_sim::{CpuCosts, DeviceSpec, JobDisk, Wake, machines};
 
 use super::device;
@@ -71,6 +72,11 @@ impl Settings {
     /// Returns the value in force of a key.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the keys with their values, in order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// Returns the device, as the user wrote it.
@@ -197,7 +203,10 @@ fn apply(disk: &mut JobDisk, key: &str, value: &str, tasks: Tasks) -> Result<(),
     if let Some(set) = disk.set_cpu_cost(key, value) {
         return set;
     }
-    let unknown = || format!("unknown setting; the simulated disk has {}", keys(tasks));
+    let unknown = || match nearest(key, simulated(tasks)) {
+        Some(near) => format!("unknown setting; did you mean {near}?"),
+        None => format!("unknown setting; the simulated disk has {}", keys(tasks)),
+    };
     let setting = Setting::named(key).ok_or_else(unknown)?;
     let bad = || format!("expected {}", setting.values.expected());
     match (key, setting.knob()) {
@@ -229,11 +238,16 @@ pub(super) fn is_known(key: &str) -> bool {
     NOT_SIMULATED.iter().any(|(name, _)| *name == key)
 }
 
+/// Returns the keys that have an effect.
+fn simulated(tasks: Tasks) -> impl Iterator<Item = &'static str> {
+    let is_simulated = move |key: &&str| not_simulated(key, tasks).is_none();
+    let settings = SETTINGS.iter().map(|setting| setting.key).filter(is_simulated);
+    [DEVICE].into_iter().chain(settings).chain(CpuCosts::KEYS)
+}
+
 /// Returns the keys that have an effect, separated by commas.
 fn keys(tasks: Tasks) -> String {
-    let is_simulated = |key: &&str| not_simulated(key, tasks).is_none();
-    let settings = SETTINGS.iter().map(|setting| setting.key).filter(is_simulated);
-    let keys: Vec<_> = [DEVICE].into_iter().chain(settings).chain(CpuCosts::KEYS).collect();
+    let keys: Vec<_> = simulated(tasks).collect();
     let of_files = match tasks {
         Tasks::Scenario => " and, in a scenario file, size and block_size",
         Tasks::Jobs => "",
@@ -353,7 +367,10 @@ mod tests {
         assert!(
             refused(&["kick=loop-end"]).starts_with("kick=loop-end: not simulated: committing")
         );
-        assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, run_queue, wake"));
+        assert!(refused(&["colour=red"]).contains("has device, plug, nomerges, run_queue, wake"));
+        assert_eq!(refused(&["wakes=fair"]), "wakes=fair: unknown setting; did you mean wake?");
+        let cpu = refused(&["cpu_turns_ns=7"]);
+        assert_eq!(cpu, "cpu_turns_ns=7: unknown setting; did you mean cpu_turn_ns?");
         assert!(refused(&["device=floppy"]).starts_with("device=floppy: unknown device"));
         assert!(
             refused(&["latency_ns=3"]).contains("use --device fixed:latency_ns=3, or --compare")

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use forebay_sim::Summary;
+use serde_json::{Value, json};
 
 use super::seeds::Seeds;
 use crate::output::ProgressLine;
@@ -66,6 +67,23 @@ impl Total {
 
     pub(super) fn clear_line(&mut self) {
         self.line.clear();
+    }
+
+    /// Returns the sums as JSON.
+    pub(super) fn json(&self, replay: &str) -> Value {
+        json!({
+            "seed": self.seeds.first(),
+            "seeds": self.seeds.nr(),
+            "checked": {
+                "steps": self.nr_steps,
+                "bios": self.nr_bios,
+                "blocks_read": self.nr_blocks_read,
+                "crash_points": self.nr_crash_points,
+                "durable_writes": self.nr_promises,
+            },
+            "trace_hash": format!("{:016x}", self.hash),
+            "replay": replay,
+        })
     }
 
     /// Returns the report, with further lines before the command that repeats the runs.

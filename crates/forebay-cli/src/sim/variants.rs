@@ -2,6 +2,7 @@
 
 use forebay_sim::JobDisk;
 
+use super::notes::{self, Events, Kinds};
 use super::settings::{self, Settings, Tasks};
 use crate::failure::Failure;
 
@@ -13,21 +14,29 @@ pub(super) struct Variant {
     /// The device, as the user wrote it.
     pub(super) device: String,
     pub(super) disk: JobDisk,
+    /// The kinds of I/O of the load.
+    pub(super) kinds: Kinds,
     /// The settings without effect on this disk, each with the reason.
     idle: Vec<(String, String)>,
 }
 
 impl Variant {
-    fn of(settings: &Settings, name: Option<String>) -> Result<Self, String> {
-        let disk = settings.disk_with_idle(Tasks::Jobs)?;
+    fn of(settings: &Settings, tasks: Tasks, name: Option<String>) -> Result<Self, String> {
+        let disk = settings.disk_with_idle(tasks)?;
         let idle = settings.idle(&disk).into_iter();
         let idle = idle.map(|(key, reason)| (key.to_owned(), reason)).collect();
-        Ok(Variant { name, device: settings.device().to_owned(), disk, idle })
+        let (device, kinds) = (settings.device().to_owned(), Kinds::default());
+        Ok(Variant { name, device, disk, kinds, idle })
     }
 
     /// Returns the setting that differs, or `(base)`.
     pub(super) fn label(&self) -> &str {
         self.name.as_deref().unwrap_or("(base)")
+    }
+
+    /// Returns notes about settings that had no effect on the load, with these events.
+    pub(super) fn notes(&self, events: &Events) -> Vec<String> {
+        notes::of(&self.disk, self.kinds, events)
     }
 }
 
@@ -49,13 +58,14 @@ fn idle_everywhere(variants: &[Variant]) -> Option<String> {
 /// disk if all have it.
 pub(super) fn of(
     base: &Settings,
+    tasks: Tasks,
     compare: &[String],
     sweep: Option<&str>,
 ) -> Result<Vec<Variant>, Failure> {
     let variant = |key: &str, value: &str| {
         let mut setting = Settings::default();
         setting.add(key, value);
-        let variant = Variant::of(&base.then(&setting), Some(format!("{key}={value}")))?;
+        let variant = Variant::of(&base.then(&setting), tasks, Some(format!("{key}={value}")))?;
         match variant.idle.iter().find(|(idle, _)| idle == key) {
             Some((_, reason)) => Err(reason.clone()),
             None => Ok(variant),
@@ -86,7 +96,7 @@ pub(super) fn of(
         }
         return checked(variants);
     }
-    let mut variants = vec![Variant::of(base, None).map_err(Failure::Usage)?];
+    let mut variants = vec![Variant::of(base, tasks, None).map_err(Failure::Usage)?];
     for text in compare {
         let wrong = |why| Failure::Usage(format!("--compare={text}: {why}"));
         let found = settings::pair(text).and_then(|(key, value)| variant(&key, &value));
@@ -114,7 +124,7 @@ mod tests {
 
     fn names(compare: &[&str], sweep: Option<&str>) -> Vec<String> {
         let compare: Vec<_> = compare.iter().map(|text| (*text).to_owned()).collect();
-        let variants = of(&base(), &compare, sweep).expect("good settings");
+        let variants = of(&base(), Tasks::Jobs, &compare, sweep).expect("good settings");
         variants.iter().map(|variant| variant.label().to_owned()).collect()
     }
 
@@ -137,7 +147,7 @@ mod tests {
             ("queue_depth=1,", "--sweep=queue_depth=1,: queue_depth=: expected a number"),
             ("device=nvme:size=1g,hdd", "a comma separates values; use --compare"),
         ] {
-            let error = of(&base(), &[], Some(wrong)).expect_err(wrong).to_string();
+            let error = of(&base(), Tasks::Jobs, &[], Some(wrong)).expect_err(wrong).to_string();
             assert!(error.contains(why), "{error}");
         }
         for (wrong, why) in [
@@ -150,7 +160,8 @@ mod tests {
         ] {
             let mut base = base();
             base.add("wake", "batch");
-            let error = of(&base, &[wrong.to_owned()], None).expect_err(wrong).to_string();
+            let error = of(&base, Tasks::Jobs, &[wrong.to_owned()], None);
+            let error = error.expect_err(wrong).to_string();
             assert!(error.contains(why), "{error}");
         }
     }
@@ -159,14 +170,16 @@ mod tests {
     fn setting_of_all_disks_is_refused_if_it_has_an_effect_on_none() {
         let mut base = base();
         base.add("tag_need", "parts");
-        let variants = of(&base, &[], Some("wake=fair,batch")).expect("an effect on the first");
+        let variants =
+            of(&base, Tasks::Jobs, &[], Some("wake=fair,batch")).expect("an effect on the first");
         assert_eq!(variants.len(), 2);
-        let beside_base = of(&base, &["wake=batch".to_owned()], None);
+        let beside_base = of(&base, Tasks::Jobs, &["wake=batch".to_owned()], None);
         assert_eq!(beside_base.expect("an effect on the base disk").len(), 2);
-        let error = of(&base, &[], Some("wake=batch,single")).expect_err("no effect").to_string();
+        let error = of(&base, Tasks::Jobs, &[], Some("wake=batch,single"));
+        let error = error.expect_err("no effect").to_string();
         assert!(error.contains("tag_need=parts: no effect on nvme: needs "), "{error}");
         base.add("wake", "batch");
-        let error = of(&base, &[], None).expect_err("no effect").to_string();
+        let error = of(&base, Tasks::Jobs, &[], None).expect_err("no effect").to_string();
         assert!(error.contains("tag_need=parts: no effect on nvme: needs "), "{error}");
     }
 }

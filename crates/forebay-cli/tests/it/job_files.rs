@@ -71,10 +71,11 @@ fn after_a_signal_no_stage_begins() {
 #[test]
 fn ignored_options_are_listed_once_before_the_report() {
     let folder = folder();
-    let text = "[a]\nfilename=ram:1M\nunlink=1\n[b]\nfilename=ram:1M\nunlink=1\n";
+    let text = "[a]\nfilename=ram:1M\ngtod_cpu=1\n[b]\nfilename=ram:1M\ngtod_cpu=1\nunlink=0\n";
     write(folder.path().join("a.fio"), text).expect("a file");
     let output = bench(&folder, "a.fio");
-    let warning = "forebay: warning: a.fio:3: unlink is ignored: files are not removed\n";
+    let warning = "forebay: warning: a.fio:3: gtod_cpu is ignored: reading the clock takes no \
+                   system call\n";
     assert_eq!(stderr(&output), warning);
     assert_eq!(output.status.code(), Some(0));
     let output = bench(&folder, "a.fio --warnings-fatal");

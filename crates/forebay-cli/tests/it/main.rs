@@ -18,6 +18,7 @@ mod serve;
 mod sharing;
 mod sim;
 mod sim_faults;
+mod sim_notes;
 mod sim_reports;
 mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]

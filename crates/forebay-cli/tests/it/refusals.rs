@@ -24,6 +24,25 @@ fn unknown_options_get_the_nearest_one() {
         "--rate_min: forebay does not support this fio option; check the figures of the report \
          (--output-format=json); a job does not end because it is too slow",
     );
+    check(
+        "--name=a --unlink=1",
+        2,
+        "--unlink: forebay does not support this fio option; files stay for the next run; remove \
+         them in a shell afterwards",
+    );
+    check(
+        "--name=a --fallocate=none",
+        2,
+        "--fallocate: forebay does not support this fio option; the space of new files is \
+         allocated before the start; for a file without allocated space, create it with truncate \
+         -s SIZE FILE",
+    );
+    check(
+        "--name=a --unit_base=1",
+        2,
+        "--unit_base: forebay does not support this fio option; the report counts bytes; multiply \
+         them by 8",
+    );
     check("job.fio", 1, "job.fio: cannot read the file: No such file or directory (os error 2)");
     check("-x", 2, "'-x' is not an option; options begin with --");
 }
@@ -92,6 +111,165 @@ fn bad_specs_are_errors_of_usage() {
         "a: --filename=disk.img?direct: `direct` is not key=value; in a path, write `?` \
          as %3F",
     );
+}
+
+#[test]
+fn option_beside_another_value_of_its_key_is_refused() {
+    check(
+        "--name=a --filename=ram:1M?plug=none --plug=per-level",
+        2,
+        "a: --filename=ram:1M?plug=none: --plug=per-level contradicts the key plug=none: leave one \
+         of them out",
+    );
+    check(
+        "--name=a --filename=disk.img?direct=off --direct=1",
+        2,
+        "a: --filename=disk.img?direct=off: --direct=1 contradicts the key direct=off: leave one \
+         of them out",
+    );
+}
+
+/// Runs a bench that succeeds, and checks its messages.
+#[track_caller]
+fn check_noted(args: &str, notes: &[&str]) {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let output = bench(&folder, &format!("--name=a --number_ios=3 {args} --output-format=json"));
+    assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
+    let lines: String = notes.iter().map(|note| format!("forebay: {note}\n")).collect();
+    assert_eq!(stderr(&output), lines, "{args}");
+}
+
+#[test]
+fn options_and_keys_without_effect_are_noted() {
+    check_noted(
+        "--filename=ram:1M --direct=1",
+        &["a: --direct has no effect on ram:1M: only files and block devices have a page cache"],
+    );
+    check_noted(
+        "--filename=ram:1M --rw=write --end_fsync=1 --flush=tail",
+        &["ram:1M: flush=tail has no effect: it needs a device that accepts a flush only by \
+           itself"],
+    );
+    check_noted(
+        "--filename=ram:1M?tag_need=parts&reserved_tags=3",
+        &[
+            "a: the key reserved_tags only leaves fewer tags: bench jobs do no reserved I/O; to \
+             limit the tags, use nr_requests",
+            "ram:1M: tag_need=parts has no effect: it needs wake=fair without reserved_tags and \
+             async_depth",
+        ],
+    );
+    check_noted(
+        "--filename=disk.img --exclusive=on --elide=on",
+        &["a: --elide has no effect: no job flushes disk.img"],
+    );
+    check_noted(
+        "--filename=disk.img?lock=on --exclusive=on",
+        &["disk.img: lock=on has no effect: lock=off is in force"],
+    );
+    check_noted(
+        "--filename=ram:1M --max_sectors_kb=1m",
+        &["ram:1M: max_sectors_kb=1m is limited to 1280, the max_hw_sectors_kb of the device"],
+    );
+    check_noted("--filename=disk.img --direct=1 --queue_depth=8", &[]);
+}
+
+#[test]
+fn comparison_notes_what_has_no_effect_on_a_side() {
+    let folder = folder();
+    let args = "--name=a --number_ios=3 --filename=ram:1M --compare=?flush=tail --compare-pairs=1";
+    let output = bench(&folder, args);
+    assert_eq!(
+        stderr(&output),
+        "forebay: --compare=?flush=tail: ram:1M: flush=tail has no effect: it needs a device that \
+         accepts a flush only by itself\n\
+         forebay: --compare=?flush=tail: a: --flush has no effect: no job flushes ram:1M\n"
+    );
+}
+
+#[test]
+fn side_of_a_comparison_that_does_not_exist_is_not_created() {
+    for with in ["./new.img", "new.img?direct=on", "psync:new.img"] {
+        let folder = folder();
+        data_file(&folder, "disk.img", 1 << 20);
+        let args = format!("--name=a --size=1m --filename=disk.img --compare={with}");
+        let output = bench(&folder, &args);
+        let path = if with.starts_with('.') { "./new.img" } else { "new.img" };
+        let message = format!(
+            "forebay: --compare={with}: {path} does not exist, and a comparison does not create \
+             it: check the path, or create the file first, such as with truncate -s SIZE {path}\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{with}");
+        assert!(!folder.path().join("new.img").exists());
+    }
+}
+
+#[test]
+fn disk_image_is_no_job_file() {
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.img"), [0; 1 << 16]).expect("a file");
+    let random = data_file(&folder, "random.img", 1 << 16);
+    assert!(std::fs::read(random).expect("the file").contains(&0));
+    for (command, name) in [("bench", "disk.img"), ("bench", "random.img"), ("sim", "disk.img")] {
+        let output = forebay(&folder).args([command, name]).output().expect("it runs");
+        let message = format!(
+            "forebay: {name}: this is binary data and not a job file; to measure a disk image, \
+             give --filename=PATH in a job, as in forebay bench --name=a --filename=disk.img\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{command}");
+    }
+}
+
+#[test]
+fn disk_in_the_place_of_a_job_file_gets_the_option_for_it() {
+    for name in ["ram:1G", "missing.img"] {
+        let message = format!(
+            "{name}: cannot read the file: No such file or directory (os error 2); this argument \
+             is a job file; for a disk use --filename={name}"
+        );
+        check(name, 1, &message);
+    }
+}
+
+#[test]
+fn words_after_a_command_are_refused_with_what_it_takes() {
+    for (args, message) in [
+        (
+            &["help", "bench", "direct"][..],
+            "help bench: unexpected argument 'direct'; for the help of an option use forebay bench \
+             --help=direct",
+        ),
+        (&["lab", "all"], "unknown command 'all'; expected one of tags, run, flush"),
+        (
+            &["everything"],
+            "unknown command 'everything'; expected one of bench, info, serve, sim, calibrate, \
+             lab, help",
+        ),
+    ] {
+        let output = forebay(&folder()).args(args).output().expect("it runs");
+        assert_eq!(stderr(&output), format!("forebay: {message}\n"), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn report_into_a_missing_folder_names_the_folder() {
+    check(
+        "--name=a --filename=ram:1M --output=none/report",
+        1,
+        "--output=none/report: there is no folder none: create it first",
+    );
+}
+
+#[test]
+fn unknown_host_is_named_with_the_remedy() {
+    let output = bench(&folder(), "--name=a --filename=nbd://no.such.host.invalid/x");
+    let text = stderr(&output);
+    let start = "forebay: a: nbd://no.such.host.invalid/x: cannot connect: the host name does not \
+                 resolve: check it, or give an IP address (";
+    assert!(text.starts_with(start), "{text}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -172,7 +172,10 @@ fn variants_are_run_side_by_side() {
         ("--set kick=loop-end", "--set=kick=loop-end: not simulated: committing a batch takes no"),
         ("--set wake=batch --set wake=fair", "--set=wake=fair: wake is given twice"),
         ("--device nvme --set device=hdd", "--set=device=hdd: device is given twice"),
-        ("--set max_sectors_kb=1", "max_sectors"),
+        (
+            "--set max_sectors_kb=1",
+            "job.fio: max_sectors_kb=1: expected at least 4 KiB, the logical block of this disk",
+        ),
         (
             "--device fixed:latency_ns=99999999999999999",
             "expected a number from 0 to 1000000000000",

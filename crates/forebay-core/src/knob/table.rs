@@ -182,7 +182,7 @@ pub static KNOBS: [Knob; 18] = [
         NR_HW_QUEUES_MAX,
         "hardware contexts: one is shared, each of the others belongs to one thread"
     )
-    .depends("processors + 1, or 1"),
+    .depends("processors + 1; 1 with service=on or run_queue=always"),
     number!("nr_bios", nr_bios, 1, 1 << 20, "I/Os in a queue of the library"),
     choice!("flush", flush: FlushPolicy,
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison")

@@ -3,10 +3,10 @@
 //! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). Names and units are the
 //! kernel's, so that values can be compared with `/sys/block/X/queue`.
 
-pub(crate) mod refusal;
+pub(crate) mod submit_error;
 
 use crate::bio::{Bio, Op, Segment};
-use crate::limits::refusal::Refusal;
+use crate::limits::submit_error::SubmitErrorKind;
 use crate::setters::with_setters;
 use core::fmt;
 
@@ -169,11 +169,14 @@ impl QueueLimits {
     /// # Errors
     /// Returns what is wrong with the bio.
     #[inline]
-    pub fn check(&self, bio: &Bio) -> Result<(), Refusal> {
+    pub fn check(&self, bio: &Bio) -> Result<(), SubmitErrorKind> {
         if bio.op == Op::Flush {
-            return match bio.len == 0 && bio.segments.as_slice().is_empty() {
-                true => Ok(()),
-                false => Err(Refusal::Memory { op: bio.op, len: bio.len }),
+            return match (bio.len, bio.segments.as_slice().is_empty()) {
+                (0, true) => Ok(()),
+                (0, false) => {
+                    Err(SubmitErrorKind::Memory { op: bio.op, len: bio.segments.len_bytes() })
+                }
+                (len, _) => Err(SubmitErrorKind::FlushLength(len)),
             };
         }
         let mask = u64::from(self.logical_block_size) - 1;
@@ -182,33 +185,38 @@ impl QueueLimits {
         }
         let end = bio.end().unwrap_or(u64::MAX);
         if end > self.capacity_bytes.unwrap_or(i64::MAX as u64) {
-            return Err(Refusal::OutOfRange {
+            return Err(SubmitErrorKind::OutOfRange {
                 start: bio.start,
                 len: bio.len,
                 capacity: self.capacity_bytes.unwrap_or(i64::MAX as u64),
             });
         }
         if bio.op.is_write() && self.read_only {
-            return Err(Refusal::ReadOnly);
+            return Err(SubmitErrorKind::ReadOnly);
         }
         self.check_op(bio)
     }
 
     #[inline]
-    fn check_op(&self, bio: &Bio) -> Result<(), Refusal> {
+    fn check_op(&self, bio: &Bio) -> Result<(), SubmitErrorKind> {
         match bio.op {
             Op::Read | Op::Write => {
                 if bio.segments.len_bytes() != bio.len {
-                    return Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() });
+                    return Err(SubmitErrorKind::Memory {
+                        op: bio.op,
+                        len: bio.segments.len_bytes(),
+                    });
                 }
                 self.check_memory(bio)
             }
-            Op::Discard if self.max_discard_sectors == 0 => Err(Refusal::NotSupported(bio.op)),
+            Op::Discard if self.max_discard_sectors == 0 => {
+                Err(SubmitErrorKind::NotSupported(bio.op))
+            }
             Op::WriteZeroes if self.max_write_zeroes_sectors == 0 => {
-                Err(Refusal::NotSupported(bio.op))
+                Err(SubmitErrorKind::NotSupported(bio.op))
             }
             _ if !bio.segments.as_slice().is_empty() => {
-                Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() })
+                Err(SubmitErrorKind::Memory { op: bio.op, len: bio.segments.len_bytes() })
             }
             _ => Ok(()),
         }
@@ -216,7 +224,7 @@ impl QueueLimits {
 
     /// Checks the addresses and lengths of segments against the device's DMA alignment.
     #[inline]
-    fn check_memory(&self, bio: &Bio) -> Result<(), Refusal> {
+    fn check_memory(&self, bio: &Bio) -> Result<(), SubmitErrorKind> {
         if self.dma_alignment == 0 {
             return Ok(());
         }
@@ -225,7 +233,7 @@ impl QueueLimits {
         let misplaced = |s: &&Segment| s.addr & dma != 0 || s.len as usize & (dma | block) != 0;
         let mut segments = bio.segments.as_slice().iter().filter(|segment| segment.len > 0);
         match segments.find(misplaced) {
-            Some(s) => Err(Refusal::MemoryMisaligned {
+            Some(s) => Err(SubmitErrorKind::MemoryMisaligned {
                 addr: s.addr,
                 len: s.len,
                 addr_unit: self.dma_alignment + 1,
@@ -236,8 +244,12 @@ impl QueueLimits {
     }
 
     #[cold]
-    fn misaligned(&self, bio: &Bio) -> Refusal {
-        Refusal::Misaligned { start: bio.start, len: bio.len, unit: self.logical_block_size }
+    fn misaligned(&self, bio: &Bio) -> SubmitErrorKind {
+        SubmitErrorKind::Misaligned {
+            start: bio.start,
+            len: bio.len,
+            unit: self.logical_block_size,
+        }
     }
 
     /// Returns the largest size in bytes of a request of `op` that begins at `start`. The size ends

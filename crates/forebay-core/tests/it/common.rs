@@ -3,7 +3,7 @@
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext,
     Issue, IssuedRequest, Op, PlugCounters, Policy, QueueLimits, QueueStats, QueuedBio, Reap,
-    Refusal, RunCounters, Segment, SoftwareQueue, Tag, TagSet, Turned, UnplugCause,
+    RunCounters, Segment, SoftwareQueue, SubmitErrorKind, Tag, TagSet, Turned, UnplugCause,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl TestQueue {
         bio: Bio,
         level: u32,
         now: u64,
-    ) -> Result<bool, (Refusal, Bio)> {
+    ) -> Result<bool, (SubmitErrorKind, Bio)> {
         let mut queued = QueuedBio::new(0, 0);
         queued.fill(bio);
         let refused = self.ctx.queue_bio(queued, level, now);

@@ -1,6 +1,6 @@
 //! Tests of limits: which ones contradict themselves, and which bios are refused.
 
-use forebay_core::{Bio, BioFlags, Op, QueueLimits, Refusal, Segment, Segments};
+use forebay_core::{Bio, BioFlags, Op, QueueLimits, Segment, Segments, SubmitErrorKind};
 
 const K4: u64 = 4096;
 
@@ -66,7 +66,7 @@ fn read(start: u64, len: u32) -> Bio {
 
 /// Asserts that a bio is refused for this reason, with this text.
 #[track_caller]
-fn refused(limits: QueueLimits, bio: &Bio, refusal: Refusal, text: &str) {
+fn refused(limits: QueueLimits, bio: &Bio, refusal: SubmitErrorKind, text: &str) {
     assert_eq!(limits.check(bio), Err(refusal));
     assert!(refusal.to_string().contains(text), "{refusal}");
 }
@@ -100,18 +100,18 @@ fn bios_within_the_limits_are_accepted() {
 #[test]
 fn misaligned_and_distant_bios_are_refused() {
     for (start, len) in [(512, 4096), (0, 512), (512, 3584)] {
-        let refusal = Refusal::Misaligned { start, len: len.into(), unit: 4096 };
+        let refusal = SubmitErrorKind::Misaligned { start, len: len.into(), unit: 4096 };
         refused(limits(), &read(start, len), refusal, "multiples of the logical block size, 4096");
     }
     let capacity = 1 << 20;
     for (start, len) in [(1 << 20, K4), ((1 << 20) - K4, 2 * K4), (u64::MAX - 4095, K4)] {
-        let refusal = Refusal::OutOfRange { start, len, capacity };
+        let refusal = SubmitErrorKind::OutOfRange { start, len, capacity };
         refused(limits(), &read(start, len as u32), refusal, "beyond the disk's 1048576 bytes");
     }
     let unlimited = limits().capacity_bytes(None);
     let capacity = i64::MAX as u64;
     let start = capacity & !4095;
-    let refusal = Refusal::OutOfRange { start, len: K4, capacity };
+    let refusal = SubmitErrorKind::OutOfRange { start, len: K4, capacity };
     refused(unlimited, &read(start, 4096), refusal, "out of range: 4096 bytes");
 }
 
@@ -119,11 +119,11 @@ fn misaligned_and_distant_bios_are_refused() {
 fn operations_that_the_disk_does_not_support_are_refused() {
     let none = limits().max_write_zeroes_sectors(0).max_discard_sectors(0).discard_granularity(0);
     for (op, name) in [(Op::Discard, "discard"), (Op::WriteZeroes, "write_zeroes")] {
-        refused(none, &Bio::range(op, 0, K4), Refusal::NotSupported(op), name);
+        refused(none, &Bio::range(op, 0, K4), SubmitErrorKind::NotSupported(op), name);
     }
     for op in [Op::Write, Op::Discard, Op::WriteZeroes] {
         let bio = Bio { op, ..Bio::range(op, 0, K4) };
-        refused(limits().read_only(true), &bio, Refusal::ReadOnly, "the disk is read-only");
+        refused(limits().read_only(true), &bio, SubmitErrorKind::ReadOnly, "the disk is read-only");
     }
 }
 
@@ -137,10 +137,14 @@ fn memory_that_does_not_fit_is_refused() {
         (of(Op::Write, K4, two), 2 * K4, "differs from its memory, 8192 bytes"),
         (of(Op::Discard, K4, one(4096)), K4, "a discard takes no memory, but 4096"),
         (of(Op::WriteZeroes, K4, one(512)), 512, "a write_zeroes takes no memory"),
-        (of(Op::Flush, 0, one(0)), 0, "a flush takes no memory"),
-        (of(Op::Flush, K4, Segments::None), K4, "a flush takes no memory"),
+        (of(Op::Flush, 0, one(512)), 512, "a flush takes no memory, but 512 bytes were given"),
     ] {
-        refused(limits(), &bio, Refusal::Memory { op: bio.op, len }, text);
+        refused(limits(), &bio, SubmitErrorKind::Memory { op: bio.op, len }, text);
+    }
+    for segments in [Segments::None, one(4096)] {
+        let text = "a flush concerns the whole disk, but has a length of 4096 bytes; submit it \
+                    with length 0";
+        refused(limits(), &of(Op::Flush, K4, segments), SubmitErrorKind::FlushLength(K4), text);
     }
     for (dma, addr, len, len_unit) in
         [(511, 256, 8192, 4096), (511, 512, 2048, 4096), (8191, 0, 4096, 8192)]
@@ -154,7 +158,8 @@ fn memory_that_does_not_fit_is_refused() {
         };
         let addr_unit = dma + 1;
         let refusal = limits().dma_alignment(dma).check(&bio).expect_err("it is misplaced");
-        let Refusal::MemoryMisaligned { addr_unit: unit, len_unit: of_len, .. } = refusal else {
+        let SubmitErrorKind::MemoryMisaligned { addr_unit: unit, len_unit: of_len, .. } = refusal
+        else {
             panic!("{refusal}")
         };
         assert_eq!((unit, of_len), (addr_unit, len_unit));
@@ -165,10 +170,10 @@ fn memory_that_does_not_fit_is_refused() {
 #[test]
 fn refusals_of_a_queue_name_the_remedy() {
     for (refusal, text) in [
-        (Refusal::Unsplittable { max_segments: 3 }, "use larger segments"),
-        (Refusal::WouldBlock, "reap completions"),
-        (Refusal::Forked, "open it again after the fork"),
-        (Refusal::NoThread { errno: 11 }, "(errno 11)"),
+        (SubmitErrorKind::Unsplittable { max_segments: 3 }, "use larger segments"),
+        (SubmitErrorKind::WouldBlock, "reap completions"),
+        (SubmitErrorKind::Forked, "open it again after the fork"),
+        (SubmitErrorKind::NoThread { errno: 11 }, "(errno 11)"),
     ] {
         assert!(refusal.to_string().contains(text), "{refusal}");
     }

@@ -3,7 +3,8 @@
 
 use crate::common::{Bench, Seen};
 use forebay_core::{
-    Bio, BioFlags, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, Refusal, Segment, Segments,
+    Bio, BioFlags, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, Segment, Segments,
+    SubmitErrorKind,
 };
 use proptest::prelude::*;
 
@@ -231,7 +232,7 @@ fn check(limits: QueueLimits, policy: Policy, plans: &[Plan], order: &[u8]) {
         previous = bio.clone();
         match bench.queue.queue_bio(bio.clone(), 1 + nth as u32 % 2, 0) {
             Ok(_) => bios.push(bio),
-            Err((Refusal::Unsplittable { .. }, back)) => assert_eq!(back, bio),
+            Err((SubmitErrorKind::Unsplittable { .. }, back)) => assert_eq!(back, bio),
             Err((refusal, _)) => panic!("{refusal}"),
         }
         bench.queue.check_invariants();

@@ -70,6 +70,12 @@ pub enum Problem {
     /// A file that cannot be read.
     #[error("cannot read the file: {0}")]
     Read(String),
+    /// A disk image or another file that is no text.
+    #[error(
+        "this is binary data and not a job file; to measure a disk image, give --filename=PATH in \
+         a job, as in forebay bench --name=a --filename=disk.img"
+    )]
+    Binary,
     /// A line that is not valid UTF-8.
     #[error("not valid UTF-8")]
     NotUtf8,

@@ -62,11 +62,18 @@ pub(crate) fn read_into(assembly: &mut Assembly, file: &Path, host: &mut dyn Hos
     let contents = reader.host.read(file).map_err(|error| error.to_string());
     reader.chain.push(Link { path: file.to_owned(), name, line: 0 });
     match contents {
+        Ok(contents) if is_binary(&contents) => reader.fail_outside(None, Problem::Binary),
         // The error that ended the reading has been recorded.
         Ok(contents) => drop(reader.lines(&contents)),
         Err(error) => reader.fail_outside(None, Problem::Read(error)),
     }
     reader.close();
+}
+
+/// Returns whether the contents are those of a disk image or another file that is no text. A text
+/// in another encoding than UTF-8 has its own error, which names the line.
+fn is_binary(contents: &[u8]) -> bool {
+    contents.iter().take(LINE_BYTES_MAX).any(|&byte| byte == 0)
 }
 
 /// Where in the file the reader is.

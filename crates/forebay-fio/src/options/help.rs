@@ -164,7 +164,7 @@ mod tests {
                         written nor read\n      accepted without effect: 0, which is what happens \
                         anyway\n";
         assert_eq!(text, expected);
-        let text = help_of("unlink").expect("a name");
+        let text = help_of("clocksource").expect("a name");
         assert!(text.contains("accepted with a warning: "), "{text}");
         let error = help_of("iodpth").expect_err("no option").to_string();
         assert_eq!(error, "unknown option --iodpth; did you mean --iodepth?");

@@ -18,10 +18,10 @@ const fn row(
 }
 
 /// A key of device specs by the same name. `accepts` lists its values; a test of the program opens
-/// a disk with each word.
+/// a disk with each word, and compares the default with that of the block layer.
 macro_rules! policy {
-    ($name:literal, $accepts:literal, $help:literal) => {
-        row($name, &[], "", $help, Kind::Policy { accepts: $accepts })
+    ($name:literal, $default:literal, $accepts:literal, $help:literal) => {
+        row($name, &[], $default, $help, Kind::Policy { accepts: $accepts })
     };
 }
 
@@ -42,7 +42,7 @@ const JOBS_MAX: u64 = 4096;
 pub static OPTIONS: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
-    row("filename", &[], "",
+    row("filename", &[], "JOB.CLONE.0, a file",
         "file, block device or device spec such as ram:1G (forebay help specs)",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
@@ -90,13 +90,13 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.load.bs = Some(each).filter(|_| !is_one);
                 Ok(())
             } }),
-    row("bsrange", &["blocksize_range"], "", "range of bytes per I/O",
+    row("bsrange", &["blocksize_range"], "bs alone", "range of bytes per I/O",
         Kind::Parsed { accepts: "a range such as 1k-4k, or up to three: read,write,trim",
             set: |g, text| {
                 g.load.bsrange = Some(values::each(text, values::range)?);
                 Ok(())
             } }),
-    row("bssplit", &[], "", "bytes per I/O, with a percentage for each size",
+    row("bssplit", &[], "bs alone", "bytes per I/O, with a percentage for each size",
         Kind::Parsed { accepts: "a split such as 4k/50:64k/50, or up to three: read,write,trim",
             set: |g, text| {
                 g.load.bssplit = Some(values::each(text, values::split)?);
@@ -111,11 +111,12 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.load.blockalign = Some(values::each(text, values::block)?);
                 Ok(())
             } }),
-    row("size", &[], "", "length of the region to use",
+    row("size", &[], "all of the file or device", "length of the region to use",
         Kind::Size { set: |g, size| g.size = Some(size) }),
-    row("io_size", &["io_limit"], "", "bytes to transfer, instead of one pass over the region",
+    row("io_size", &["io_limit"], "one pass over the region",
+        "bytes to transfer, instead of one pass over the region",
         Kind::Size { set: |g, size| g.io_size = Some(size) }),
-    row("number_ios", &[], "", "end the job after this number of I/Os",
+    row("number_ios", &[], "0", "end the job after this number of I/Os; 0: no limit",
         Kind::Int { min: 0, max: u64::MAX,
             set: |g, n| g.load.number_ios = Some(n).filter(|&n| n > 0) }),
     row("loops", &[], "1", "number of times to repeat the job",
@@ -145,13 +146,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Time { set: |g, time| g.ramp_time = Some(time) }),
     row("startdelay", &["start_delay"], "0", "start this long after the other jobs",
         Kind::Time { set: |g, time| g.start_delay = Some(time) }),
-    row("rate", &[], "", "limit on bytes per second",
+    row("rate", &[], "0", "limit on bytes per second; 0: none",
         Kind::Parsed { accepts: "a size such as 500k or 1m, or up to three: read,write,trim",
             set: |g, text| {
                 g.pace.rate = values::each(text, values::number)?.map(Option::unwrap_or_default);
                 Ok(())
             } }),
-    row("rate_iops", &[], "", "limit on I/Os per second",
+    row("rate_iops", &[], "0", "limit on I/Os per second; 0: none",
         Kind::Parsed { accepts: "a number, or up to three: read,write,trim",
             set: |g, text| {
                 let each = values::each(text, values::number)?;
@@ -180,16 +181,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.direct = Some(on) }),
     row("buffered", &[], "as the spec says, else 1", "use the page cache: the opposite of direct",
         Kind::Bool { set: |g, on| g.direct = Some(!on) }),
-    row("ioengine", &[], "",
+    row("ioengine", &[], "that of the disk",
         "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make \
          blocking calls, one at a time",
         Kind::Choice {
             words: &["libaio", "io_uring", "psync", "sync", "null"],
             set: |g, word| g.ioengine = Engine::from_word(word),
         }),
-    row("fixedbufs", &[], "", "io_uring: register the I/O buffers of all jobs of the disk",
+    row("fixedbufs", &[], "as the spec says, else 0",
+        "io_uring: register the I/O buffers of all jobs of the disk",
         Kind::Flag { set: |g, on| g.fixedbufs = Some(on) }),
-    row("sqthread_poll", &[], "", "io_uring: a kernel thread polls for submissions (SQPOLL)",
+    row("sqthread_poll", &[], "as the spec says, else 0",
+        "io_uring: a kernel thread polls for submissions (SQPOLL)",
         Kind::Flag { set: |g, on| g.sqthread_poll = Some(on) }),
     row("invalidate", &[], "1", "drop the file's page cache before the start",
         Kind::Bool { set: |g, on| g.invalidate = Some(on) }),
@@ -222,7 +225,7 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.verify = Some(g.checks.method != Method::None);
             },
         }),
-    row("verify_pattern", &[], "",
+    row("verify_pattern", &[], "random data",
         "fill blocks with this pattern; verify=pattern checks the pattern alone",
         Kind::Parsed { accepts: "numbers, texts in double quotes, and %o, as in 0xff%o\"abc\"12",
             set: |g, text| { g.checks.pattern = Some(Pattern::parse(text, true)?); Ok(()) } }),
@@ -233,7 +236,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("verify_dump", &[], "0", "accepted with a warning: bad blocks are not written to files",
         Kind::Bool { set: |g, on| warn_if(g, on, "--verify_dump has no effect: bad blocks are not \
             written to files") }),
-    row("buffer_pattern", &[], "", "fill the data of writes without verify with this pattern",
+    row("buffer_pattern", &[], "random data",
+        "fill the data of writes without verify with this pattern",
         Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",
             set: |g, text| {
                 g.checks.buffer_pattern = Some(Pattern::parse(text, false)?);
@@ -248,7 +252,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             their data; use --refill_buffers for new data") }),
     row("do_verify", &[], "1", "with verify: read the data back at the end",
         Kind::Bool { set: |g, on| g.do_verify = Some(on) }),
-    row("percentile_list", &[], "", "percentiles to report",
+    row("percentile_list", &[], "17 from 1 to 99.99", "percentiles to report",
         Kind::Parsed { accepts: "up to 20 numbers from 0 to 100, as in 50:99:99.9",
             set: |g, text| {
                 g.measures.percentile_list = Some(values::percentiles(text)?);
@@ -280,12 +284,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.measures.disable_bw = on }),
     row("gtod_reduce", &[], "0", "set disable_lat, disable_clat, disable_slat and disable_bw",
         Kind::Bool { set: |g, on| g.measures.reduce(on) }),
-    row("write_bw_log", &[], "", "write a bandwidth log; the value is the prefix of its name",
+    row("write_bw_log", &[], "no log", "write a bandwidth log; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.bw = Some(text.to_owned()) }),
-    row("write_lat_log", &[], "",
+    row("write_lat_log", &[], "no log",
         "write logs of the three latencies; the value is the prefix of their names",
         Kind::Text { set: |g, text| g.logs.lat = Some(text.to_owned()) }),
-    row("write_iops_log", &[], "", "write a log of IOPS; the value is the prefix of its name",
+    row("write_iops_log", &[], "no log", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
     row("log_avg_msec", &[], "0", "log averages over this number of milliseconds; 0: every I/O",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.avg_msec = n }),
@@ -304,43 +308,46 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
     row("new_group", &[], "0", "start a new reporting group",
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
-    policy!("plug", "outermost, per-level or none",
+    policy!("plug", "outermost", "outermost, per-level or none",
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
-    policy!("nomerges", "0, 1 or 2",
+    policy!("nomerges", "0", "0, 1 or 2",
         "0 and 1: merge with the newest request of the plug; 2: no merges"),
-    policy!("kick", "deferred, per-device, per-request or loop-end",
+    policy!("kick", "deferred", "deferred, per-device, per-request or loop-end",
         "when the driver starts: once per batch, or for comparison more often"),
-    policy!("wake", "fair, batch, stash or single",
+    policy!("wake", "fair", "fair, batch, stash or single",
         "which waiter gets a freed tag; stash starves most threads, for experiments only"),
-    policy!("tag_need", "auto, one or parts",
+    policy!("tag_need", "auto", "auto, one or parts",
         "how many tags a split I/O waits for; auto: parts on rotational disks, otherwise one"),
-    policy!("nr_requests", "a number from 1 to queue_depth", "number of tags in use at most"),
-    policy!("reserved_tags", "a number below nr_requests (default: queue_depth)",
+    policy!("nr_requests", "queue_depth",
+        "a number from 1 to queue_depth", "number of tags in use at most"),
+    policy!("reserved_tags", "0", "a number below nr_requests (default: queue_depth)",
         "tags kept for reserved I/O, which bench never submits, so its jobs have fewer tags"),
-    policy!("async_depth", "a number from 1 to queue_depth",
+    policy!("async_depth", "queue_depth", "a number from 1 to queue_depth",
         "most tags for background I/O, which bench never submits"),
-    policy!("tag_set", "a name", "share one set of tags with the disks of the same name"),
-    policy!("run_queue", "dedupe or always",
+    policy!("tag_set", "none", "a name", "share one set of tags with the disks of the same name"),
+    policy!("run_queue", "dedupe", "dedupe or always",
         "when completions run the queue; always emulates older Linux, for comparison"),
-    policy!("flush", "hold, requeue or tail",
+    policy!("flush", "hold", "hold, requeue or tail",
         "order of writes and a non-queued flush; tail emulates older Linux, for comparison"),
-    policy!("flush_pending_ms", "a number of milliseconds from 0 to 3600000",
+    policy!("flush_pending_ms", "5000", "a number of milliseconds from 0 to 3600000",
         "longest time that a flush waits for writes to join it, ms"),
-    policy!("io_timeout_ms", "a number of milliseconds from 0 to 3600000",
+    policy!("io_timeout_ms", "0", "a number of milliseconds from 0 to 3600000",
         "time limit of a request at the device, ms; 0: none"),
-    policy!("io_timeout_grace_ms", "a number of milliseconds from 0 to 3600000",
+    policy!("io_timeout_grace_ms", "10000", "a number of milliseconds from 0 to 3600000",
         "grace period after which the device counts as gone, ms; needs io_timeout_ms"),
-    policy!("elide", "on or off",
+    policy!("elide", "on for ram and null, else off", "on or off",
         "end a flush at once if there is nothing to flush; needs exclusive=on on a file"),
-    policy!("exclusive", "on or off",
+    policy!("exclusive", "off", "on or off",
         "keep other programs out: O_EXCL on a device, an advisory lock on a file"),
-    policy!("queue_depth", "a number from 1 to 10240",
+    policy!("queue_depth", "256, or as the modelled device", "a number from 1 to 10240",
         "requests in flight per hardware context"),
-    policy!("nr_hw_queues", "a number from 1 to 1024",
+    policy!("nr_hw_queues", "processors + 1; 1 with service=on or run_queue=always",
+        "a number from 1 to 1024",
         "hardware contexts: one is shared, each of the others belongs to one thread"),
-    policy!("max_sectors_kb", "a number of KiB from 1 to 1048576", "largest request, KiB"),
-    policy!("iostats", "on or off", "record latencies inside the layer"),
-    row("output", &[], "", "file for the report",
+    policy!("max_sectors_kb", "the device's",
+        "a number of KiB from 1 to 1048576", "largest request, KiB"),
+    policy!("iostats", "on", "on or off", "record latencies inside the layer"),
+    row("output", &[], "standard output", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "format of the report",
         Kind::RunParsed {
@@ -350,10 +357,10 @@ pub static OPTIONS: &[OptionSpec] = &[
                 Ok(())
             },
         }),
-    row("status-interval", &[], "", "print the whole report at this interval",
+    row("status-interval", &[], "only at the end", "print the whole report at this interval",
         Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
             set: |run, text| { run.status_interval = values::period(text)?; Ok(()) } }),
-    row("eta-newline", &[], "", "start a new progress line at this interval",
+    row("eta-newline", &[], "stays on one line", "start a new progress line at this interval",
         Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
             set: |run, text| { run.eta_newline = values::period(text)?; Ok(()) } }),
     row("eta", &[], "auto", "when to show a progress line; auto: on a terminal",
@@ -365,7 +372,7 @@ pub static OPTIONS: &[OptionSpec] = &[
                 _ => Eta::Auto,
             },
         }),
-    row("section", &[], "", "run only jobs of this name; may be repeated",
+    row("section", &[], "all jobs", "run only jobs of this name; may be repeated",
         Kind::RunText { set: |run, name| run.sections.push(name.to_owned()) }),
     row("parse-only", &[], "0", "check the options and run nothing",
         Kind::RunFlag { set: |run, on| run.parse_only = on }),

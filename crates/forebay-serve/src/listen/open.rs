@@ -48,8 +48,12 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
 }
 
 fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
-    let mut last = io::Error::other("the host name does not resolve");
-    for address in (host, port).to_socket_addrs()? {
+    let unknown = |why: io::Error| {
+        let text = "the host name does not resolve: check it, or give an IP address";
+        io::Error::other(format!("{text} ({why})"))
+    };
+    let mut last = unknown(io::Error::other("it has no address"));
+    for address in (host, port).to_socket_addrs().map_err(unknown)? {
         match open_socket_address(&address) {
             Ok(socket) => {
                 let port = SocketAddr::try_from(getsockname(&socket)?)?.port();

@@ -49,8 +49,8 @@ fn commands(hctx: &Hctx) -> Verdict {
 
 /// Checks that a task will read the inbox if it is not empty.
 pub(crate) fn lost_run(world: &World, hctx: &Hctx) -> Verdict {
-    let is_attended = hctx.run.is_running() || hctx.nr_publishing.get() > 0;
-    match is_attended || hctx.inbox.borrow().is_empty() {
+    let is_run_due = hctx.run.is_running() || hctx.nr_publishing.get() > 0;
+    match is_run_due || hctx.inbox.borrow().is_empty() {
         true => Ok(()),
         false => world.checks().runs.lost_run(hctx.at),
     }

@@ -8,7 +8,8 @@ use super::trace::Met;
 use crate::check::{Verdict, broken};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, MergeKind, PlugCounters, Policy,
-    QueueLimits, QueueStats, QueuedBio, Refusal, RunCounters, SoftwareQueue, TagSet, UnplugCause,
+    QueueLimits, QueueStats, QueuedBio, RunCounters, SoftwareQueue, SubmitErrorKind, TagSet,
+    UnplugCause,
 };
 use std::sync::Arc;
 
@@ -63,7 +64,12 @@ impl Disk {
     }
 
     /// Queues a worker's bio in its plug.
-    pub(crate) fn submit(&mut self, worker: usize, bio: Bio, now: u64) -> Result<(), Refusal> {
+    pub(crate) fn submit(
+        &mut self,
+        worker: usize,
+        bio: Bio,
+        now: u64,
+    ) -> Result<(), SubmitErrorKind> {
         let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
         boxed.fill(bio);
         match self.queues[worker].ctx.queue_bio(boxed, 1, now) {

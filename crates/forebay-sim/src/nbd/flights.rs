@@ -9,7 +9,7 @@ use super::server::{Server, Step};
 use super::session::{Filling, FlightId};
 use super::store::SECTOR;
 use super::trace::Met;
-use forebay_core::{Bio, BioFlags, Op, Refusal};
+use forebay_core::{Bio, BioFlags, Op, SubmitErrorKind};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 
@@ -235,7 +235,7 @@ impl Server {
         let worker = flight.conn % self.settings.nr_workers;
         match disk.submit(worker, Bio { user_data: bio.user_data | id as u64, ..bio }, cx.now) {
             Ok(()) => flight.nr_in_disk += 1,
-            Err(Refusal::NotSupported(_)) => flight.failed = Some(NbdError::NotSup),
+            Err(SubmitErrorKind::NotSupported(_)) => flight.failed = Some(NbdError::NotSup),
             Err(_) => flight.failed = Some(NbdError::Inval),
         }
     }

@@ -7,7 +7,9 @@ use crate::runtime::mailbox::Goal;
 use crate::runtime::thread::{Io, Thread};
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
-use forebay_core::{Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Refusal, Segment, Segments};
+use forebay_core::{
+    Bio, BioFlags, Commit, Op, PlugPolicy, QueuedBio, Segment, Segments, SubmitErrorKind,
+};
 use std::rc::Rc;
 
 /// On a disk with a time limit, one in `LENT_OF` boxes has borrowed memory.
@@ -81,13 +83,13 @@ impl Thread<'_> {
         Some(serial)
     }
 
-    fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
+    fn refused(&mut self, io: &Io, refusal: SubmitErrorKind, boxed: Box<QueuedBio>) {
         let world = Rc::clone(&self.world);
         let charge = {
             let mut checks = world.checks();
             let checks = &mut *checks;
             checks.note(Kind::Refuse, boxed.number().into(), io.block);
-            let is_right = matches!(refusal, Refusal::NotSupported(op) if op == io.op);
+            let is_right = matches!(refusal, SubmitErrorKind::NotSupported(op) if op == io.op);
             if !is_right {
                 checks.expect(broken(rules::NOT_REFUSED, format!("{io:?}: {refusal}")));
             }

@@ -17,9 +17,11 @@ impl Claim {
                 "exclusive",
                 "a lock on the whole file, which keeps out programs that lock it too (advisory)",
             ),
+            // The byte locks are another feature, and may keep programs out as well.
             _ => Feature::missing(
                 "exclusive",
-                "off: other programs may write; exclusive=on keeps them out",
+                "off; exclusive=on keeps out mounts of a device, and programs that lock all of a \
+                 file",
             ),
         }
     }
@@ -30,16 +32,17 @@ impl Claim {
         match &seat.locks {
             Locks::Held(Access { shares_writes: true, .. }) => Feature::present(
                 "lock",
-                "QEMU's byte locks, shared: other programs may write as well",
+                "QEMU's byte locks, shared: all other programs may write as well",
             ),
             Locks::Held(_) => Feature::present(
                 "lock",
-                "QEMU's byte locks: virtual machines and other servers may not write to it",
+                "QEMU's byte locks: programs that take them, such as virtual machines, may not \
+                 write; others may",
             ),
             Locks::NotAsked if seat.place.is_sole => {
                 Feature::missing("lock", "exclusive=on locks the whole file")
             }
-            Locks::NotAsked => Feature::missing("lock", "off: lock=off"),
+            Locks::NotAsked => Feature::missing("lock", "lock=off: all other programs may write"),
             Locks::Unsupported(why) => {
                 Feature::missing("lock", format!("the file system has no byte locks: {why}"))
             }

@@ -76,7 +76,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let strikes = rules.iter().any(FaultRule::strikes);
     let limits = limits(opened.device.limits(), &rules);
     let mut in_force = limits;
-    settings.apply(&mut in_force);
+    settings.apply(&mut in_force)?;
     for rule in &rules {
         rule::check(rule, &in_force, strikes)?;
     }

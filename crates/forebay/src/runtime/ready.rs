@@ -51,11 +51,11 @@ impl Ready {
         self.owner
     }
 
-    /// Sets the event that every ended bio signals from now on. If `is_attended`, the owner checks
-    /// the list after each of its own calls, and only deliveries by other threads signal the event.
-    pub(crate) fn set_event(&mut self, event: &Arc<Event>, is_attended: bool) {
+    /// Sets the event that every ended bio signals from now on. If `reaps_before_poll`, the owner
+    /// checks the list after each of its own calls, and only deliveries by other threads signal it.
+    pub(crate) fn set_event(&mut self, event: &Arc<Event>, reaps_before_poll: bool) {
         self.mailbox.set_event(event);
-        self.event = (!is_attended).then(|| Arc::clone(event));
+        self.event = (!reaps_before_poll).then(|| Arc::clone(event));
     }
 
     /// Signals the event after a turn of this thread that the queue itself did not request.

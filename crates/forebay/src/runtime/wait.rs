@@ -15,7 +15,7 @@ use crate::runtime::thread::{self, Blocking, Ctx};
 use crate::sys::clock;
 use crate::sys::primitive::thread::yield_now;
 use forebay_core::wait::{self, Host, Leader, Timers};
-use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, Refusal, Turned, UnplugCause};
+use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, SubmitErrorKind, Turned, UnplugCause};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,9 +155,9 @@ impl Shared {
     pub(crate) unsafe fn run(
         self: &Arc<Shared>,
         bio: Bio,
-    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+    ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
         if self.is_after_fork() {
-            return Err(Refusal::Forked);
+            return Err(SubmitErrorKind::Forked);
         }
         let ctx = match bio.op {
             // The shared context even if the thread owns one: its flush machine serves all threads,
@@ -183,7 +183,7 @@ impl Shared {
         &self,
         ctx: &Rc<Ctx>,
         bio: Bio,
-    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+    ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
         let mut blocking = ctx.take_blocking();
         let offer = self.offer_of(ctx, &bio, &blocking);
         let boxed = blocking.boxed(bio);

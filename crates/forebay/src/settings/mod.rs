@@ -181,12 +181,28 @@ impl Settings {
     }
 
     /// Applies the settings that reduce limits.
-    pub(crate) fn apply(&self, limits: &mut QueueLimits) {
+    ///
+    /// # Errors
+    /// A request would not hold a logical block.
+    pub(crate) fn apply(&self, limits: &mut QueueLimits) -> Result<(), SpecError> {
         if let Some(kib) = self.max_sectors_kb {
+            let block = u64::from(limits.logical_block_size);
+            if kib << 10 < block {
+                return Err(SpecError::BadValue {
+                    key: MAX_SECTORS_KB.key.to_owned(),
+                    value: kib.to_string(),
+                    expected: format!(
+                        "at least {} KiB, the logical block of this disk",
+                        block.div_ceil(1024)
+                    )
+                    .into(),
+                });
+            }
             limits.max_sectors = limits.max_hw_sectors.min(kib as u32 * 2);
         }
         limits.fua &= self.fua != Some(false);
         limits.read_only |= self.read_only();
+        Ok(())
     }
 
     /// Adds the reason to features that the settings disable, and describes shared tags.

@@ -267,6 +267,50 @@ mod tests {
     }
 
     #[test]
+    fn defaults_that_depend_on_the_disk_are_those_of_open_disks() {
+        let file = tempfile::NamedTempFile::new().expect("a scratch file");
+        file.as_file().set_len(1 << 20).expect("room for it");
+        let path = file.path().to_str().expect("a path in UTF-8");
+        let many = std::thread::available_parallelism().expect("processors").get() + 1;
+        let check = |spec: &str, key: &str, expected: Option<&str>| {
+            let disk = Disk::open(spec).expect(spec);
+            let setting = Setting::named(key).expect("in the table");
+            assert_eq!(setting.get(disk.info()).as_deref(), expected, "{key} of {spec}");
+        };
+        let default = |key| Setting::named(key).expect("in the table").default_value().to_string();
+        assert_eq!(default("service"), "on for model and with tag_set, else off");
+        assert_eq!(
+            default("nr_hw_queues"),
+            "processors + 1; 1 with service=on or run_queue=always"
+        );
+        for (spec, service, nr_hw_queues) in [
+            ("ram:1M", "off", many),
+            (path, "off", many),
+            ("ram:1M?service=on", "on", 1),
+            ("ram:1M?run_queue=always", "off", 1),
+            ("ram:1M?tag_set=defaults", "on", 1),
+            ("model:nvme", "on", 1),
+            ("model:nvme?service=off", "off", many),
+        ] {
+            check(spec, "service", Some(service));
+            check(spec, "nr_hw_queues", Some(&nr_hw_queues.to_string()));
+        }
+        assert_eq!(default("lock"), "on; off with exclusive=on on a file");
+        check(path, "lock", Some("on"));
+        check(&format!("{path}?exclusive=on"), "lock", Some("off"));
+        check("ram:1M", "lock", None);
+        assert_eq!(default("elide"), "on for ram and null, else off");
+        for (spec, elide) in
+            [("ram:1M", "on"), ("null:1M", "on"), (path, "off"), ("model:sata", "off")]
+        {
+            check(spec, "elide", Some(elide));
+        }
+        assert_eq!(default("queue_depth"), "256, or as the modelled device");
+        check("ram:1M", "queue_depth", Some("256"));
+        check("model:nvme", "queue_depth", Some("1023"));
+    }
+
+    #[test]
     fn settings_without_effect_on_a_disk_are_known() {
         let applies = |spec: &str, key: &str| {
             let disk = Disk::open(spec).expect(spec);

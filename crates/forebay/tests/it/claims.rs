@@ -268,7 +268,10 @@ fn a_file_system_without_byte_locks_causes_a_warning() {
     assert!(matches!(state, FeatureState::Missing(text) if text.starts_with(why)));
     let (notice, state) = open_without_locks("lock=off");
     assert_eq!(notice, None);
-    assert_eq!(state, FeatureState::Missing(String::from("off: lock=off")));
+    assert_eq!(
+        state,
+        FeatureState::Missing(String::from("lock=off: all other programs may write"))
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::common::{Scratch, open};
 use crate::event_loop::{EventFd, await_any, await_readable};
 use crate::nbd_server::{NbdServer, export};
 use crate::seccomp;
-use forebay::{Buf, Disk, Io, IoError, Refusal};
+use forebay::{Buf, Disk, Io, IoError, SubmitErrorKind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -211,14 +211,14 @@ fn a_future_without_a_thread_is_refused_and_nothing_is_submitted() {
         without_threads(|| {
             let write = disk.start(Io::write(Buf::from(&[1; 4096][..]), 0));
             let error = block_on(write, &spec).expect_err("there is no thread");
-            assert_eq!(error.refusal, Refusal::NoThread { errno: libc::EAGAIN });
+            assert_eq!(error.kind, SubmitErrorKind::NoThread { errno: libc::EAGAIN });
             assert!(error.to_string().contains("Disk::poll_fd"), "{error}");
             assert_eq!(error.io.into_buf().expect("its buffer")[..], [1; 4096]);
             assert_eq!(disk.stats().queue.issued, 0);
             disk.write_at(&Buf::new(4096), 0).expect("a blocking call needs none");
             if disk.limits().volatile_cache {
                 let error = block_on(disk.durable(disk.durable_point()).into_future(), &spec);
-                let refusal = Refusal::NoThread { errno: libc::EAGAIN };
+                let refusal = SubmitErrorKind::NoThread { errno: libc::EAGAIN };
                 assert_eq!(error, Err(IoError::Refused(refusal)));
             }
         });

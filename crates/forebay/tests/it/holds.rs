@@ -3,7 +3,9 @@
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::is_readable;
 use crate::forked::in_child;
-use forebay::{BioQueue, BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
+use forebay::{
+    BioQueue, BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, SubmitErrorKind,
+};
 use std::os::fd::AsFd;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -385,7 +387,7 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
         let ok = in_child(|| {
             let io = disk.read_at(&mut [0; 4096], 0);
             let submitted = queue.submit(Io::read(Buf::new(4096), 0));
-            let refused = submitted.is_err_and(|error| error.refusal == Refusal::Forked);
+            let refused = submitted.is_err_and(|error| error.kind == SubmitErrorKind::Forked);
             disk.poll();
             drop((disk.stop(), disk.freeze()));
             let no_fd = disk.poll_fd().is_none() && queue.poll_fd().is_err();
@@ -398,7 +400,7 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
                 && fresh
                 && no_fd
                 && no_future
-                && matches!(io, Err(IoError::Refused(Refusal::Forked)))
+                && matches!(io, Err(IoError::Refused(SubmitErrorKind::Forked)))
         });
         assert!(ok, "{spec}");
         let mut done = Vec::new();

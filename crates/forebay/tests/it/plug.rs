@@ -134,7 +134,7 @@ fn a_full_layer_gives_the_io_back() {
     read_pages(&mut queue, 0..8);
     let io = Io::read(Buf::new(4096), 0).user_data(99);
     let error = queue.submit(io).expect_err("eight are in the layer");
-    assert_eq!(error.refusal, forebay::Refusal::WouldBlock);
+    assert_eq!(error.kind, forebay::SubmitErrorKind::WouldBlock);
     assert_eq!(error.io.into_buf().map(|buf| buf.len()), Some(4096));
     assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
     submit(&mut queue, Io::read(Buf::new(4096), 0));
@@ -151,7 +151,7 @@ fn unreaped_completions_count_against_the_limit() {
         disk.read_at(&mut [0; 512], 0).expect("a turn, which ends what was submitted");
     }
     let error = queue.submit(Io::read(Buf::new(4096), 0)).expect_err("eight wait to be reaped");
-    assert_eq!(error.refusal, forebay::Refusal::WouldBlock);
+    assert_eq!(error.kind, forebay::SubmitErrorKind::WouldBlock);
     disk.queue().submit(Io::flush()).expect("another queue has room");
     assert_eq!(reap_all(&mut queue).len(), 8);
     submit(&mut queue, Io::read(Buf::new(4096), 0));

@@ -2,7 +2,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable, run};
-use forebay::{Buf, Disk, Io, IoFuture, Refusal};
+use forebay::{Buf, Disk, Io, IoFuture, SubmitErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn futures_can_be_sent_and_are_refused_with_their_io() {
     let future = disk.start(Io::read(Buf::new(512), 1 << 20));
     assert_send(&future);
     let error = run(future, || unreachable!("it is refused at once")).expect_err("out of range");
-    assert!(matches!(error.refusal, Refusal::OutOfRange { .. }));
+    assert!(matches!(error.kind, SubmitErrorKind::OutOfRange { .. }));
     assert_eq!(error.io.into_buf().expect("its buffer").len(), 512);
 }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{Scratch, open};
-use forebay::{Disk, IoError, Refusal};
+use forebay::{Disk, IoError, SubmitErrorKind};
 
 fn check_open(spec: &str, expected: &str) {
     match Disk::open(spec) {
@@ -96,8 +96,7 @@ fn values() {
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
         "ram:1M?logical_block_size=4096&max_sectors_kb=1",
-        "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
-         logical block",
+        "max_sectors_kb=1: expected at least 4 KiB, the logical block of this disk",
     );
 }
 
@@ -304,7 +303,7 @@ fn a_device_that_fails_is_reported_bio_by_bio() {
 
 #[test]
 fn errors_become_io_errors_with_their_text() {
-    let error = std::io::Error::from(IoError::Refused(Refusal::ReadOnly));
+    let error = std::io::Error::from(IoError::Refused(SubmitErrorKind::ReadOnly));
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(error.to_string(), "the disk is read-only");
 }

@@ -31,7 +31,8 @@ use self::options::Format;
 pub(super) use self::options::{CompareOptions, help, help_of, take};
 use self::progress::Progress;
 use self::side::{FIO, Side};
-use super::plan::{self, Target};
+use super::notes;
+use super::plan::Target;
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
@@ -93,12 +94,15 @@ fn sides(
     asked: &CompareOptions,
 ) -> Result<[Side; 2], Failure> {
     let planned = planned(command, targets, asked)?;
-    super::prepare(&command.jobs, targets, command.run.readonly)?;
+    let (_, notices) = super::prepare(&command.jobs, targets, command.run.readonly)?;
+    notices.iter().for_each(super::note);
     if let Some((jobs, targets)) = &planned.other {
-        super::prepare(jobs, targets, command.run.readonly)
+        let (_, more) = super::prepare(jobs, targets, command.run.readonly)
             .map_err(|error| side::about(&asked.with, error))?;
+        let more = more.iter().filter(|notice| !notices.contains(notice));
+        more.for_each(|notice| super::note(&format!("--compare={}: {notice}", asked.with)));
     }
-    planned.notes.iter().for_each(|note| output::stderr(&format!("forebay: {note}\n")));
+    planned.notes.iter().for_each(super::note);
     Ok(planned.sides)
 }
 
@@ -121,20 +125,21 @@ fn planned(
     checks::run(&command.run, asked)?;
     checks::jobs(jobs)?;
     side::check_word(&asked.with)?;
-    let mut notes = checks::notes(jobs);
+    let mut noted = checks::notes(jobs);
     let ours = Side::ours(jobs, targets)?;
     if asked.with == FIO {
-        return Ok(Planned { sides: [ours, Side::fio(jobs, targets)?], other: None, notes });
+        return Ok(Planned { sides: [ours, Side::fio(jobs, targets)?], other: None, notes: noted });
     }
     let with = asked.with.as_str();
     let other = side::on_other(jobs, with)?;
+    side::check_exists(with)?;
     let other_targets = side::plan_other(&other, with)?;
     checks::sides((jobs, targets), (&other, &other_targets), with)?;
-    let known = plan::notes(jobs, targets);
-    let more = plan::notes(&other, &other_targets).into_iter().filter(|it| !known.contains(it));
-    notes.extend(more.map(|note| format!("--compare={with}: {note}")));
+    let known = notes::notes(jobs, targets);
+    let more = notes::notes(&other, &other_targets).into_iter().filter(|it| !known.contains(it));
+    noted.extend(more.map(|note| format!("--compare={with}: {note}")));
     let sides = [ours, Side::ours(&other, &other_targets)?];
-    Ok(Planned { sides, other: Some((other, other_targets)), notes })
+    Ok(Planned { sides, other: Some((other, other_targets)), notes: noted })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use forebay_fio::options::nearest;
+use forebay_fio::options::{lines_of, nearest};
 
 /// The number of pairs by default; fewer do not decide.
 pub(super) const PAIRS: usize = 5;
@@ -17,8 +17,8 @@ const OPTIONS: [(&str, &str, &str); 5] = [
     (
         "--compare",
         "fio, a device spec, or ?key=value for the same device with other settings",
-        "compare the jobs, in turn, with fio on the same file, another disk, or other\n      \
-         settings, and print the ratios",
+        "compare the jobs, in turn, with fio on the same file, another disk, or other settings, \
+         and print the ratios",
     ),
     ("--compare-pairs", "a number from 1 to 1000 [default: 5]", "number of pairs of runs"),
     (
@@ -46,7 +46,8 @@ pub(in crate::bench) fn help_of(name: &str) -> Option<String> {
 }
 
 fn entry((name, values, help): &(&str, &str, &str)) -> String {
-    format!("  {name}\n      {help}\n      values: {values}\n")
+    let (values, default) = values.split_once(" [default: ").unwrap_or((values, ""));
+    lines_of(name, default.trim_end_matches(']'), help, values)
 }
 
 /// The options of a requested comparison.
@@ -221,7 +222,7 @@ mod tests {
         for ((name, ..), value) in OPTIONS.iter().zip(examples) {
             let with = take(&format!("--compare=ram:1M {name}={value}"));
             assert_ne!(with.asked, none, "{name}={value}");
-            assert!(help().contains(&format!("  {name}\n")));
+            assert!(help().contains(&format!("  {name} [default: ")) || *name == "--compare");
             assert!(help_of(name).is_some_and(|text| text.contains("values: ")), "{name}");
         }
         assert_eq!(help_of("compare_pairs"), help_of("--compare-pairs"));

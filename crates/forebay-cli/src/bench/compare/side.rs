@@ -161,6 +161,20 @@ pub(super) fn check_word(with: &str) -> Result<(), Failure> {
     )))
 }
 
+/// Refuses a file that does not exist. The jobs may create their own file, but a mistyped path of
+/// the other side must not become a new file.
+pub(super) fn check_exists(with: &str) -> Result<(), Failure> {
+    let file = Spec::parse(with).ok().and_then(|spec| spec.file());
+    match file.filter(|path| !with.starts_with('?') && !path.exists()) {
+        None => Ok(()),
+        Some(path) => Err(Failure::Usage(format!(
+            "--compare={with}: {path} does not exist, and a comparison does not create it: check \
+             the path, or create the file first, such as with truncate -s SIZE {path}",
+            path = path.display()
+        ))),
+    }
+}
+
 /// Returns the jobs on another device: each with the spec as its filename, or, for `?key=value`, on
 /// the same device with these keys.
 pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
@@ -193,8 +207,8 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
     Ok(jobs.iter().map(other).collect())
 }
 
-/// Returns the job with these keys. A key becomes an option if there is one, because options
-/// override the keys of a filename; otherwise it is added to the filename.
+/// Returns the job with these keys. A key becomes an option if there is one and the filename does
+/// not have the key; otherwise it is set in the filename.
 fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     let mut job = job.clone();
     for &(key, value) in pairs {
@@ -202,7 +216,10 @@ fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
         match OPTIONS.iter().find(|option| option.name == key && is_it(&option.kind)) {
             Some(option) => {
                 job.policies.retain(|(name, _)| *name != key);
-                job.policies.push((option.name, value.to_owned()));
+                match in_filename(&job, key, value) {
+                    Some(filename) => job.filename = Some(filename),
+                    None => job.policies.push((option.name, value.to_owned())),
+                }
             }
             None => {
                 let Some(filename) = &job.filename else {
@@ -221,7 +238,16 @@ fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     Ok(job)
 }
 
-/// Clears the option of fio that sets the same key of a file, because options override keys.
+/// Returns the filename of a job with another value of this key, if it has the key.
+fn in_filename(job: &Job, key: &str, value: &str) -> Option<String> {
+    let mut spec = Spec::parse(job.filename.as_deref()?).ok()?;
+    spec.get(key)?;
+    spec.set(key, value);
+    Some(spec.to_string())
+}
+
+/// Clears the option of fio that sets the same key of a file, because both would contradict
+/// each other.
 fn clear_option_of(key: &str, job: &mut Job) {
     match key {
         "direct" => job.direct = None,

@@ -31,7 +31,7 @@ fn outcome(args: &str) -> Result<[Vec<String>; 3], String> {
     let asked = taken.asked.expect("a comparison");
     let planned = planned(&command, &targets, &asked).map_err(|error| error.text())?;
     let mut notes = planned.notes;
-    notes.extend(plan::notes(&command.jobs, &targets));
+    notes.extend(crate::bench::notes::notes(&command.jobs, &targets));
     notes.extend(command.jobs.iter().flat_map(|job| job.warnings.clone()));
     notes.extend(command.warnings);
     notes.push(format!("as JSON: {}", command.run.format == OutputFormat::Json));

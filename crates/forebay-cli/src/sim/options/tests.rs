@@ -136,15 +136,27 @@ fn values_that_repeat_the_default_behaviour_are_accepted() {
 }
 
 #[test]
-fn options_override_keys_of_a_filename_and_a_given_device_the_filename() {
-    for lines in [
-        "filename=model:nvme?wake=batch\nwake=single",
-        "wake=single\nfilename=model:nvme?wake=batch",
+fn options_do_not_contradict_keys_of_a_filename() {
+    for (lines, nr) in [
+        ("filename=model:nvme?wake=batch\nwake=single", 3),
+        ("wake=single\nfilename=model:nvme?wake=batch", 2),
     ] {
-        let command = parse(&format!("[a]\n{lines}\n"));
-        let settings = check(&command, false).expect("good options");
-        assert_eq!((settings.get("wake"), settings.get("device")), (Some("single"), Some("nvme")));
+        for has_device in [false, true] {
+            let error = check(&parse(&format!("[a]\n{lines}\n")), has_device);
+            let error = error.expect_err("two values").to_string();
+            let expected = format!(
+                "a.fio:{nr}:1: wake=single: contradicts the key wake=batch in the filename: leave \
+                 one of them out\n"
+            );
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
+    let same = "[a]\nfilename=model:nvme?queue_depth=1k\nqueue_depth=1024\n";
+    check(&parse(same), false).expect("the same value twice");
+}
+
+#[test]
+fn given_device_replaces_the_filename() {
     let command = parse("[a]\nfilename=disk.img\n");
     assert_eq!(check(&command, true).expect("the device is given"), Settings::default());
 }

@@ -13,22 +13,27 @@ use std::path::Path;
 use forebay_fio::errors::Place;
 use forebay_fio::origin::FilePlace;
 use forebay_sim::{
-    EventSpec, FaultRule, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario,
+    EventSpec, FaultRule, FileSpec, Interleaving, JobDisk, ScenarioSpec, TaskSpec, run_scenario,
 };
 use toml::{Spanned, Value};
 
 use self::fields::{Event, File, FileTable, InterleavingTable, Number, Size, Task, Time};
 use self::report::Report;
+use super::comparison::Comparison;
+use super::notes::Kinds;
 use super::seeds::Seeds;
 use super::settings::{self, Settings, Tasks};
-use super::{Args, given};
+use super::variants::{self, Variant};
+use super::{Args, check_swept, given};
 use crate::failure::Failure;
 use crate::output;
 
-/// The scenario of a file, and its seeds.
+/// The scenario of a file, its disks, and its seeds.
 #[derive(Debug)]
 pub(super) struct ScenarioFile {
+    /// The scenario, on the first of the disks.
     spec: ScenarioSpec,
+    comparison: Comparison,
     pub(super) first_seed: Option<u64>,
     pub(super) nr_seeds: Option<u64>,
 }
@@ -56,27 +61,60 @@ pub(super) fn read(
         None => Failure::Usage(format!("{name}: {}", error.message())),
     })?;
     let (first_seed, nr_seeds) = (file.seed, file.seeds.map(|Number(nr)| nr.into()));
-    let mut spec = source.spec(file, &given(args, Tasks::Scenario)?)?;
-    spec.disk.faults.extend(more_faults);
-    Ok(ScenarioFile { spec, first_seed, nr_seeds })
+    let given = given(args, Tasks::Scenario)?;
+    if let Some(sweep) = &args.sweep {
+        check_swept(sweep, &given)?;
+    }
+    let own = source.disk_table(&file)?;
+    let settings = own.settings.then(&given);
+    let is_compared = !args.compare.is_empty() || args.sweep.is_some();
+    let mut disk = source.disk(&file, &settings, &given, is_compared)?;
+    disk.faults = source.faults(&file.faults)?;
+    disk.faults.extend(more_faults);
+    let spec = source.spec(&file, disk, &own)?;
+    let mut variants =
+        variants::of(&settings, Tasks::Scenario, &args.compare, args.sweep.as_deref())?;
+    let has = |rate: fn(&TaskSpec) -> u32| spec.tasks.iter().any(|task| rate(task) > 0);
+    let has_reserved = has(|task| task.reserved);
+    let kinds = Kinds { has_reserved, has_background: has(|task| task.background) };
+    for variant in &mut variants {
+        variant.disk.faults.clone_from(&spec.disk.faults);
+        variant.kinds = kinds;
+    }
+    let comparison = Comparison::new(path, variants, args)?;
+    Ok(ScenarioFile { spec, comparison, first_seed, nr_seeds })
 }
 
-/// Runs a scenario with each seed, and prints the sums.
+/// Runs a scenario with each seed, and prints the sums, or the comparison of the disks.
 pub(super) fn main(args: &Args, file: &ScenarioFile, seeds: Seeds) -> Result<(), Failure> {
+    let comparison = &file.comparison;
     let mut report = Report::new(seeds);
-    let run = |seed| {
-        run_scenario(&file.spec, seed).map_err(|why| {
-            let name = args.job.as_ref().map_or(String::new(), |path| path.display().to_string());
-            Failure::Usage(format!("{name}: {why}"))
-        })
+    let run = |variant: &Variant, seed| {
+        let spec = ScenarioSpec { disk: variant.disk.clone(), ..file.spec.clone() };
+        run_scenario(&spec, seed)
+            .map_err(|why| Failure::Usage(format!("{}: {why}", comparison.path.display())))
     };
-    let outcome = seeds.for_each(args, run, |summary| {
-        report.add(&summary);
+    let is_text = !comparison.is_json && !comparison.is_compared(args);
+    let outcome = comparison.run(args, seeds, run, |_, summary| {
+        if is_text {
+            report.add(summary);
+        }
         Ok(())
     });
     report.clear_line();
-    outcome?;
-    output::stdout(&report.text(&seeds.replay(args)))
+    let runs = outcome?;
+    if is_text {
+        return output::stdout(&report.text(&comparison.variants[0], &seeds.replay(args)));
+    }
+    comparison.report(args, seeds, &runs, None)
+}
+
+/// The table `[disk]` of a file.
+#[derive(Debug)]
+struct DiskTable {
+    settings: Settings,
+    size_bytes: Option<u64>,
+    block_size: u32,
 }
 
 /// The text of a file.
@@ -101,7 +139,7 @@ impl Source<'_> {
         Failure::Usage(place.refuse(reason).to_string())
     }
 
-    fn spec(self, file: File, more: &Settings) -> Result<ScenarioSpec, Failure> {
+    fn disk_table(self, file: &File) -> Result<DiskTable, Failure> {
         let (mut settings, mut size_bytes, mut block_size) = (Settings::default(), None, 4096);
         for (key, value) in &file.disk {
             let name = key.get_ref().as_str();
@@ -128,22 +166,39 @@ impl Source<'_> {
                 }
             }
         }
-        let disk = settings.then(more).disk(Tasks::Scenario);
-        let mut disk = disk.map_err(|why| {
+        Ok(DiskTable { settings, size_bytes, block_size })
+    }
+
+    /// Returns the disk of these settings, which include `more`, those of the command line. In a
+    /// comparison, a setting may have no effect on the base disk.
+    fn disk(
+        self,
+        file: &File,
+        settings: &Settings,
+        more: &Settings,
+        is_compared: bool,
+    ) -> Result<JobDisk, Failure> {
+        let disk = match is_compared {
+            true => settings.disk_with_idle(Tasks::Scenario),
+            false => settings.disk(Tasks::Scenario),
+        };
+        disk.map_err(|why| {
             let wrong =
                 why.split_once('=').map(|(key, _)| key).filter(|key| more.get(key).is_none());
             match file.disk.keys().find(|key| Some(key.get_ref().as_str()) == wrong) {
                 Some(key) => self.refuse(key.span(), why),
                 None => Failure::Usage(format!("{}: {why}", self.name)),
             }
-        })?;
-        disk.faults = self.faults(&file.faults)?;
+        })
+    }
+
+    fn spec(self, file: &File, disk: JobDisk, own: &DiskTable) -> Result<ScenarioSpec, Failure> {
         let crash_points = file.crash_points.iter().map(|Time(at)| (*at, EventSpec::CrashPoint));
         let events: Result<Vec<_>, _> = file.events.iter().map(|event| self.event(event)).collect();
         Ok(ScenarioSpec {
             disk,
-            size_bytes,
-            block_size,
+            size_bytes: own.size_bytes,
+            block_size: own.block_size,
             file: file.file.as_ref().map(file_spec),
             interleaving: interleaving(&file.interleaving),
             tasks: file.tasks.iter().map(task_spec).collect(),

@@ -6,32 +6,19 @@ use std::fmt::Write;
 use forebay_sim::{Reached, Summary};
 
 use crate::range::Range;
+use crate::sim::notes::Events;
+use crate::sim::reached::events;
 use crate::sim::report::statuses;
 use crate::sim::seeds::Seeds;
 use crate::sim::total::Total;
-
-/// The kinds of events that are printed if they happened.
-/// Their names in [`Reached`] and in the report.
-const SHOWN: [(&str, &str); 12] = [
-    ("refusals", "refusals"),
-    ("numbers of tags changed", "resizes"),
-    ("gates opened", "gates reopened"),
-    ("devices revived", "devices revived"),
-    ("losses acknowledged", "losses acknowledged"),
-    ("failed write-backs", "failed write-backs"),
-    ("splits", "splits"),
-    ("retries", "retries"),
-    ("waits for tags", "waits for tags"),
-    ("flushes joined", "flushes joined"),
-    ("requests over their time limit", "timeouts"),
-    ("devices given up", "devices given up"),
-];
+use crate::sim::variants::Variant;
 
 /// The sums over the seeds.
 #[derive(Debug)]
 pub(super) struct Report {
     total: Total,
     reached: Reached,
+    effects: Events,
     nr_bios: u64,
     /// The number of failed bios, by the name of the status.
     failures: BTreeMap<&'static str, u64>,
@@ -47,6 +34,7 @@ impl Report {
         Report {
             total: Total::new(seeds),
             reached: Reached::default(),
+            effects: Events::default(),
             nr_bios: 0,
             failures: BTreeMap::new(),
             faults: Vec::new(),
@@ -62,6 +50,7 @@ impl Report {
     pub(super) fn add(&mut self, summary: &Summary) {
         self.total.add(summary);
         self.reached.add(summary);
+        self.effects.add(summary);
         self.nr_bios += summary.nr_bios;
         for (status, nr) in summary.tally.failures() {
             *self.failures.entry(status.name()).or_default() += nr;
@@ -82,7 +71,7 @@ impl Report {
     }
 
     /// Returns the text, which ends with the command that repeats the runs.
-    pub(super) fn text(&self, replay: &str) -> String {
+    pub(super) fn text(&self, variant: &Variant, replay: &str) -> String {
         let mut lines = String::new();
         let failed: u64 = self.failures.values().sum();
         let statuses = statuses(self.failures.iter().map(|(status, nr)| (*status, *nr)));
@@ -91,14 +80,8 @@ impl Report {
         for (rule, nr) in &self.faults {
             let _ = writeln!(lines, "  faults       : {nr} by {rule}");
         }
-        let counts = self.reached.counts().iter();
-        let shown: Vec<_> = counts
-            .filter(|(_, nr)| *nr > 0)
-            .filter_map(|(name, nr)| {
-                let (_, shown) = SHOWN.iter().find(|(reached, _)| reached == name)?;
-                Some(format!("{shown}={nr}"))
-            })
-            .collect();
+        let shown = events(&self.reached).filter(|(_, nr)| *nr > 0);
+        let shown: Vec<_> = shown.map(|(name, nr)| format!("{name}={nr}")).collect();
         if !shown.is_empty() {
             let _ = writeln!(lines, "  events       : {}", shown.join(", "));
         }
@@ -113,6 +96,9 @@ impl Report {
                 lines,
                 "  at risk      : at {us} us, {unsure} of {written} written blocks"
             );
+        }
+        for note in variant.notes(&self.effects) {
+            let _ = writeln!(lines, "  note         : {note}");
         }
         self.total.report(&lines, replay)
     }

@@ -32,9 +32,20 @@ fn tls_that_is_not_on_is_not_taken_for_it() {
 
 #[test]
 fn limits_that_cannot_be_kept_are_refused() {
-    check(&["disk.img", "--memory-mib=0"], 2, "--memory-mib must be from 1");
-    check(&["disk.img", "--memory-mib=17592186044417"], 2, "--memory-mib must be from 1");
-    check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
+    for (option, max) in [
+        ("--memory-mib=0", 1048576),
+        ("--memory-mib=17592186044417", 1048576),
+        ("--threads=0", 4096),
+        ("--threads=many", 4096),
+        ("--max-connections=0", 1048576),
+    ] {
+        let message = format!("{option}: expected a whole number from 1 to {max}\n");
+        check(&["disk.img", option], 2, &message);
+    }
+    let args = ["disk.img", "--nbd=tcp:no.such.host.invalid"];
+    let unknown = "cannot listen at tcp:no.such.host.invalid:10809: the host name does not \
+                   resolve: check it, or give an IP address (";
+    check(&args, 1, unknown);
     let args = ["disk.img", "--memory-mib=1", "--max-connections=1000", "--threads=2"];
     let little = "1 MiB of memory is too little: 1000 connections on 2 threads need 16 MiB, so \
                   that each has at least 4 KiB: raise --memory-mib, or lower --max-connections \

@@ -29,6 +29,9 @@ const ERRORS: &str = "a job ends at its first error";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
+const UNLINK: &str = "files stay for the next run; remove them in a shell afterwards";
+const ALLOCATED: &str = "the space of new files is allocated before the start; for a file without \
+                         allocated space, create it with truncate -s SIZE FILE";
 const NO_FILES: &str = "it is about creating files, which happens before the measurement";
 
 #[rustfmt::skip]
@@ -37,12 +40,10 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["description"], "the report does not show it"),
     ignored(&["clocksource"], "the clock is always CLOCK_MONOTONIC"),
     ignored(&["gtod_cpu"], "reading the clock takes no system call"),
-    ignored(&["unlink"], "files are not removed"),
-    ignored(&["fallocate"], NO_FILES),
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
     ignored(&["unique_filename"], "it is for network clients"),
     ignored(&["random_generator"], "offsets are a random permutation: each block once per pass"),
-    ignored(&["disk_util", "unit_base"], "the report has one form"),
+    ignored(&["disk_util"], "the report has one form"),
     ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
     refused(&["wait_for"], "use --stonewall, which waits for all jobs before it"),
@@ -68,7 +69,9 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "files are created before the start; create them beforehand")),
     unless(OFF, refused(&["pre_read"], "use a job of --rw=read and --direct=0 before it, with \
         --stonewall between them")),
+    unless(OFF, refused(&["unlink"], UNLINK)),
     unless(OFF, refused(&["unlink_each_loop"], SHELL)),
+    unless(&["native", "posix", "1"], refused(&["fallocate"], ALLOCATED)),
     // Access.
     unless(OFF, refused(&["bs_is_seq_rand"], BLOCKS)),
     unless(OFF, refused(&["allrandrepeat"], "use --randrepeat and --randseed")),
@@ -147,5 +150,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     unless(OFF, refused(&["block_error_percentiles"], ERRORS)),
     refused(&["significant_figures"], "use --output-format=json, which has all digits"),
     unless(&["1", "true", "yes", "on"], refused(&["stats"], "all jobs are reported")),
+    unless(&["0", "8"], refused(&["unit_base"], "the report counts bytes; multiply them by 8")),
     unless(&["1024"], refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000")),
 ];

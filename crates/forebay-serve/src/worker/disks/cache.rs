@@ -13,7 +13,7 @@ use crate::pool::class;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
 use crate::worker::slots::{Key, MARK_SHIFT};
-use forebay::{Buf, Io, Refusal};
+use forebay::{Buf, Io, SubmitErrorKind};
 use std::collections::VecDeque;
 
 /// Length of a piece, bytes. Other clients wait about ten microseconds while a worker copies it
@@ -128,7 +128,7 @@ impl Worker {
         let len = left.min(buf.len());
         if let Err((refusal, io)) = disks.submit(export, piece(buf, len, rq.offset + done, key)) {
             disks.give_back(io, conn);
-            if refusal == Refusal::WouldBlock {
+            if refusal == SubmitErrorKind::WouldBlock {
                 return Turn::NoRoom;
             }
             disks.refused(key, refusal);

@@ -19,7 +19,7 @@ use super::payload::Payload;
 use super::slots::{Key, Slots};
 use crate::export::Export;
 use crate::pool::{Budget, PIECE_MAX, Pool};
-use forebay::{BioQueue, Buf, Completion, Io, Refusal};
+use forebay::{BioQueue, Buf, Completion, Io, SubmitErrorKind};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
 
@@ -238,8 +238,13 @@ impl Disks {
 
     /// Handles the submission of a request of a single bio.
     #[inline]
-    fn begun(&mut self, conn: &mut Conn, key: Key, submitted: Result<(), Refusal>) -> Begun {
-        if submitted == Err(Refusal::WouldBlock) {
+    fn begun(
+        &mut self,
+        conn: &mut Conn,
+        key: Key,
+        submitted: Result<(), SubmitErrorKind>,
+    ) -> Begun {
+        if submitted == Err(SubmitErrorKind::WouldBlock) {
             self.flights.remove(key);
             return Begun::NoRoom;
         }
@@ -297,9 +302,9 @@ impl Disks {
     }
 
     #[inline]
-    pub(super) fn submit(&mut self, export: usize, io: Io) -> Result<(), (Refusal, Io)> {
+    pub(super) fn submit(&mut self, export: usize, io: Io) -> Result<(), (SubmitErrorKind, Io)> {
         let now_ns = self.now_ns;
-        self.queues[export].submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
+        self.queues[export].submit_at(io, now_ns).map_err(|error| (error.kind, error.io))
     }
 
     pub(super) fn give_back(&mut self, io: Io, conn: &mut Conn) {
@@ -310,14 +315,16 @@ impl Disks {
 
     /// Fails a request whose bio the layer has refused for good. No completion reports that, so the
     /// request is added to the list of those to settle.
-    pub(super) fn refused(&mut self, key: Key, refusal: Refusal) {
+    pub(super) fn refused(&mut self, key: Key, refusal: SubmitErrorKind) {
         let flight = self.flights.get_mut(key).expect("inserted by the caller");
         if flight.portion.is_some() {
             flight.is_all_there = true;
         }
         flight.failed.get_or_insert(match refusal {
-            Refusal::ReadOnly => (NbdError::Perm, "the disk is read-only"),
-            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk does not support this"),
+            SubmitErrorKind::ReadOnly => (NbdError::Perm, "the disk is read-only"),
+            SubmitErrorKind::NotSupported(_) => {
+                (NbdError::NotSup, "the disk does not support this")
+            }
             _ => (NbdError::Inval, "the disk does not accept this request"),
         });
         self.to_settle.push(key);

@@ -10,7 +10,7 @@ use super::{Begun, Disks, Flight};
 use crate::pool::PIECE_MAX;
 use crate::worker::conn::Conn;
 use crate::worker::slots::{Key, MARK_SHIFT};
-use forebay::{Buf, Io, Refusal};
+use forebay::{Buf, Io, SubmitErrorKind};
 use forebay_nbd::server::{Command, Request};
 
 /// Most pieces of a large read in flight.
@@ -52,7 +52,7 @@ impl Disks {
             let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
             if let Err((refusal, io)) = self.submit(export, io) {
                 self.give_back(io, conn);
-                if refusal == Refusal::WouldBlock {
+                if refusal == SubmitErrorKind::WouldBlock {
                     break;
                 }
                 self.refused(key, refusal);

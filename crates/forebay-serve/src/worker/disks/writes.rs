@@ -5,7 +5,7 @@ use crate::pool::{PIECE_MAX, class};
 use crate::worker::conn::Conn;
 use crate::worker::payload::Payload;
 use crate::worker::slots::MARK_SHIFT;
-use forebay::{Io, Refusal};
+use forebay::{Io, SubmitErrorKind};
 use forebay_nbd::server::Command;
 
 impl Disks {
@@ -67,7 +67,7 @@ impl Disks {
             let flight = self.flights.get_mut(key).expect("as above");
             flight.in_disk -= 1;
             let payload = conn.payload.as_mut().expect("as above");
-            if refusal == Refusal::WouldBlock {
+            if refusal == SubmitErrorKind::WouldBlock {
                 flight.is_all_there = false;
                 payload.buf = io.into_buf();
                 return Begun::NoRoom;

@@ -37,8 +37,12 @@ impl Socket {
         match address {
             Address::Unix(path) => connect_unix(path, deadline),
             Address::Tcp { host, port } => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-                for address in (host.as_str(), *port).to_socket_addrs()? {
+                let unknown = |why: io::Error| {
+                    let text = "the host name does not resolve: check it, or give an IP address";
+                    io::Error::other(format!("{text} ({why})"))
+                };
+                let mut last = unknown(io::Error::other("it has no address"));
+                for address in (host.as_str(), *port).to_socket_addrs().map_err(unknown)? {
                     match TcpStream::connect_timeout(&address, deadline.time_left()?) {
                         Ok(stream) => return Socket::of_tcp(stream),
                         Err(error) => last = error,

@@ -7,8 +7,8 @@ use crate::runtime::thread::Blocking;
 use crate::runtime::{spare, thread};
 use forebay_core::wait;
 use forebay_core::{
-    Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, Refusal, SoftwareQueue,
-    Turned, UnplugCause,
+    Commit, KickPolicy, PlugCounters, PlugPolicy, Policy, QueuedBio, SoftwareQueue,
+    SubmitErrorKind, Turned, UnplugCause,
 };
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
@@ -28,7 +28,7 @@ pub(crate) struct Ctx {
     /// The list of the queue that was created last: turns of this thread put its ended bios there.
     ready: RefCell<Option<Rc<RefCell<Ready>>>>,
     /// That queue has requested the current turn, and checks the list afterwards.
-    is_attended: Cell<bool>,
+    is_turn_of_queue: Cell<bool>,
     /// Index of the hardware context.
     hctx: Cell<usize>,
     queue: RefCell<SoftwareQueue>,
@@ -66,7 +66,7 @@ impl Ctx {
             kept: Cell::new(None),
             nr_queues: Cell::new(0),
             ready: RefCell::new(None),
-            is_attended: Cell::new(false),
+            is_turn_of_queue: Cell::new(false),
             hctx: Cell::new(hctx),
             queue: RefCell::new(queue),
             counters,
@@ -152,7 +152,7 @@ impl Ctx {
         self: &Rc<Ctx>,
         bio: Box<QueuedBio>,
         now: u64,
-    ) -> Result<bool, (Refusal, Box<QueuedBio>)> {
+    ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
         let level = thread::level();
         queue.queue_bio(bio, level, now)?;
@@ -235,7 +235,7 @@ impl Ctx {
         commit: Option<Commit>,
     ) -> Option<Turned> {
         let is_last = self.ready.borrow().as_ref().is_some_and(|last| Rc::ptr_eq(last, ready));
-        self.is_attended.set(is_last);
+        self.is_turn_of_queue.set(is_last);
         let queue = self.queue.borrow_mut();
         let hctx = shared.hctx(self.hctx());
         let Some(mut token) = hctx.try_take() else {
@@ -243,7 +243,7 @@ impl Ctx {
         };
         let turned = self.turn_with((&mut token, hctx), shared, queue, true, now, commit);
         // Cleared before wakers run.
-        self.is_attended.set(false);
+        self.is_turn_of_queue.set(false);
         token.finish();
         Some(turned)
     }
@@ -288,11 +288,11 @@ impl Ctx {
         let turned = token.map(|mut token| {
             let turned = self.turn_with((&mut token, hctx), shared, queue, false, now, commit);
             // Cleared before wakers run.
-            self.is_attended.set(false);
+            self.is_turn_of_queue.set(false);
             token.finish();
             turned
         });
-        self.is_attended.set(false);
+        self.is_turn_of_queue.set(false);
         turned
     }
 
@@ -314,12 +314,12 @@ impl Ctx {
         let outgoing = is_held.then_some(&mut *queue);
         match &*self.ready.borrow() {
             // A thread that waits in a shared context, as others do, waits on its mailbox.
-            Some(ready) if !hctx.is_shared || self.is_attended.get() => {
+            Some(ready) if !hctx.is_shared || self.is_turn_of_queue.get() => {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
                 let own = Some(&mut *ready);
                 let turned = token.turn_with(now, outgoing, own, commit);
-                if !self.is_attended.get() {
+                if !self.is_turn_of_queue.get() {
                     ready.signal();
                 }
                 turned

@@ -4,7 +4,7 @@
 
 use super::{LEN, Subject, pattern};
 use crate::common::{reap_all, submit};
-use forebay::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Refusal, Segment, Segments};
+use forebay::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Segment, Segments, SubmitErrorKind};
 
 /// Reads through a queue, checks the result, and returns the bytes.
 fn read(disk: &Disk, start: u64, len: u64) -> Buf {
@@ -104,13 +104,13 @@ pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject) {
         let mut buf = Buf::new(2 * unit as usize);
         let mut queue = disk.queue();
         let refused = queue.submit(Io::write(Buf::new(unit as usize), 1));
-        assert!(matches!(refused.unwrap_err().refusal, Refusal::Misaligned { .. }));
+        assert!(matches!(refused.unwrap_err().kind, SubmitErrorKind::Misaligned { .. }));
         let refused = queue.submit(Io::discard(0, unit - 1));
-        assert!(matches!(refused.unwrap_err().refusal, Refusal::Misaligned { .. }));
+        assert!(matches!(refused.unwrap_err().kind, SubmitErrorKind::Misaligned { .. }));
         let refused = queue.submit(Io::read(Buf::new(2 * unit as usize), LEN - unit));
-        assert!(matches!(refused.unwrap_err().refusal, Refusal::OutOfRange { .. }));
+        assert!(matches!(refused.unwrap_err().kind, SubmitErrorKind::OutOfRange { .. }));
         let refused = disk.read_at(&mut buf, LEN);
-        assert!(matches!(refused, Err(IoError::Refused(Refusal::OutOfRange { .. }))));
+        assert!(matches!(refused, Err(IoError::Refused(SubmitErrorKind::OutOfRange { .. }))));
         assert!(disk.write_zeroes(LEN, unit).is_err());
         assert_eq!((queue.len(), disk.stats().queue.issued), (0, 0), "nothing of it was done");
     }

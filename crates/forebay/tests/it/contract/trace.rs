@@ -55,7 +55,7 @@ fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
             let at = ends.len() as u64;
             match queue.submit(random_io(&mut numbers, nth, unit).user_data(at)) {
                 Ok(()) => ends.push(End::Ended(Ok(u64::MAX), None)),
-                Err(error) => ends.push(End::Refused(error.refusal.to_string())),
+                Err(error) => ends.push(End::Refused(error.kind.to_string())),
             }
         }
         drop(plug);

@@ -63,7 +63,7 @@ fn limits_of_the_server_become_the_disks_limits() {
     assert!(disk.limits().read_only && !disk.limits().volatile_cache);
     assert_eq!(disk.read_at(&mut [0; 1024], 0), Ok(1024));
     let refused = disk.write_at(&[0; 1024], 0);
-    assert_eq!(refused, Err(IoError::Refused(forebay::Refusal::ReadOnly)));
+    assert_eq!(refused, Err(IoError::Refused(forebay::SubmitErrorKind::ReadOnly)));
 
     // A server with few features.
     told.can = Abilities::default();
@@ -75,7 +75,7 @@ fn limits_of_the_server_become_the_disks_limits() {
     assert_eq!((limits.max_discard_sectors, limits.max_write_zeroes_sectors), (0, 0));
     assert!(!limits.volatile_cache && !limits.fua);
     let refused = disk.discard(0, 1024);
-    assert!(matches!(refused, Err(IoError::Refused(forebay::Refusal::NotSupported(_)))));
+    assert!(matches!(refused, Err(IoError::Refused(forebay::SubmitErrorKind::NotSupported(_)))));
     disk.flush().expect("it ends at once");
     disk.write_at(&[7; 3], LEN + 97).expect("the last bytes");
 }

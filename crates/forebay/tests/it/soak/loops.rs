@@ -251,7 +251,7 @@ impl Loop<'_> {
                     let Future { pending, .. } = self.futures.swap_remove(nth);
                     self.ended(pending, completion);
                 }
-                Poll::Ready(Err(SubmitError { refusal, .. })) => panic!("{refusal}"),
+                Poll::Ready(Err(SubmitError { kind, .. })) => panic!("{kind}"),
             }
         }
     }

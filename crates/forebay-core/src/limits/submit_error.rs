@@ -6,7 +6,7 @@ use core::fmt;
 /// Why a bio was refused. No part of it was queued, and the caller gets it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum SubmitErrorKind {
     /// The start or the length is not a multiple of the logical block size.
     Misaligned {
         /// The first byte.
@@ -40,9 +40,11 @@ pub enum Refusal {
     Memory {
         /// The operation.
         op: Op,
-        /// The length of the memory in bytes; for a flush, the length of its range.
+        /// The length of the memory in bytes.
         len: u64,
     },
+    /// A flush has a length: it concerns the whole disk.
+    FlushLength(u64),
     /// The bio writes to a read-only disk.
     ReadOnly,
     /// The disk does not support the operation.
@@ -63,50 +65,57 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SubmitErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Refusal::Misaligned { start, len, unit } => write!(
+            SubmitErrorKind::Misaligned { start, len, unit } => write!(
                 f,
                 "misaligned: start {start} and length {len} must be multiples of the logical \
                  block size, {unit} bytes"
             ),
-            Refusal::OutOfRange { start, len, capacity } => write!(
+            SubmitErrorKind::OutOfRange { start, len, capacity } => write!(
                 f,
                 "out of range: {len} bytes at {start} end beyond the disk's {capacity} bytes"
             ),
-            Refusal::MemoryMisaligned { addr, len, addr_unit, len_unit } => write!(
+            SubmitErrorKind::MemoryMisaligned { addr, len, addr_unit, len_unit } => write!(
                 f,
                 "misaligned memory: address {addr:#x} must be a multiple of {addr_unit}, length \
                  {len} of {len_unit}; use a `Buf`, which is aligned for every disk"
             ),
-            Refusal::Memory { op: op @ (Op::Read | Op::Write), len } => {
+            SubmitErrorKind::Memory { op: op @ (Op::Read | Op::Write), len } => {
                 write!(f, "the length of the {} differs from its memory, {len} bytes", op.name())
             }
-            Refusal::Memory { op, len } => {
+            SubmitErrorKind::Memory { op, len } => {
                 write!(f, "a {} takes no memory, but {len} bytes were given", op.name())
             }
-            Refusal::ReadOnly => f.write_str("the disk is read-only"),
-            Refusal::NotSupported(op) => write!(f, "the disk does not support {}", op.name()),
-            Refusal::Unsplittable { max_segments } => write!(
+            SubmitErrorKind::FlushLength(len) => write!(
+                f,
+                "a flush concerns the whole disk, but has a length of {len} bytes; submit it with \
+                 length 0"
+            ),
+            SubmitErrorKind::ReadOnly => f.write_str("the disk is read-only"),
+            SubmitErrorKind::NotSupported(op) => {
+                write!(f, "the disk does not support {}", op.name())
+            }
+            SubmitErrorKind::Unsplittable { max_segments } => write!(
                 f,
                 "memory segments too small: {max_segments} segments, the maximum per request, hold \
                  less than a logical block; use larger segments"
             ),
-            Refusal::WouldBlock => {
+            SubmitErrorKind::WouldBlock => {
                 f.write_str("the queue is full; reap completions, then try again")
             }
-            Refusal::NoThread { errno } => write!(
+            SubmitErrorKind::NoThread { errno } => write!(
                 f,
                 "cannot start the service thread that futures need (errno {errno}); raise the \
                  process limit (ulimit -u), or drive the disk from an event loop with \
                  `Disk::poll_fd`"
             ),
-            Refusal::Forked => f.write_str(
+            SubmitErrorKind::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",
             ),
         }
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for SubmitErrorKind {}

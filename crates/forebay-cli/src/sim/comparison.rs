@@ -1,0 +1,136 @@
+//! The runs of a load on one or several disks (`--compare`, `--sweep`), and their common reports.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use forebay_fio::job::JobList;
+use forebay_sim::{Summary, Violation};
+
+use super::rows::Row;
+use super::run::Run;
+use super::seeds::Seeds;
+use super::svg::{self, About};
+use super::variants::Variant;
+use super::{Args, json, notes, settings, table};
+use crate::failure::Failure;
+use crate::output;
+
+/// A load, the disks on which to run it, and the form of the report.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    /// The job file or scenario.
+    pub(super) path: PathBuf,
+    /// The disks, at least one.
+    pub(super) variants: Vec<Variant>,
+    /// Whether the report is JSON.
+    pub(super) is_json: bool,
+    /// The file of the figure.
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// The runs on each disk, one for each seed; none if the report needs none.
+pub(super) type Runs<'a> = Vec<(&'a Variant, Vec<Summary>)>;
+
+impl Comparison {
+    /// Returns the comparison that the arguments ask for.
+    ///
+    /// # Errors
+    /// A figure is to be written, but there is nothing to compare.
+    pub(super) fn new(
+        path: &Path,
+        variants: Vec<Variant>,
+        args: &Args,
+    ) -> Result<Comparison, Failure> {
+        let (is_json, svg) = (args.json, args.svg.clone());
+        let comparison = Comparison { path: path.to_owned(), variants, is_json, svg };
+        match &args.svg {
+            Some(figure) if !comparison.is_compared(args) => {
+                let why = "a figure compares several runs; give --compare or --sweep too";
+                Err(Failure::Usage(format!("--svg={}: {why}", figure.display())))
+            }
+            _ => Ok(comparison),
+        }
+    }
+
+    /// Returns whether the user compares disks; a sweep may have a single value.
+    pub(super) fn is_compared(&self, args: &Args) -> bool {
+        self.variants.len() > 1 || args.sweep.is_some()
+    }
+
+    /// Runs the load on each disk with each seed. `add` gets each run as it ends.
+    ///
+    /// # Errors
+    /// The first failure. That of a disk that differs from the base names the setting.
+    pub(super) fn run(
+        &self,
+        args: &Args,
+        seeds: Seeds,
+        run: impl Fn(&Variant, u64) -> Result<Result<Summary, Box<Violation>>, Failure>,
+        mut add: impl FnMut(&Variant, &Summary) -> Result<(), Failure>,
+    ) -> Result<Runs<'_>, Failure> {
+        let is_kept = self.is_json || self.is_compared(args);
+        let mut runs = Vec::new();
+        for variant in &self.variants {
+            let mut of_variant = Vec::new();
+            let outcome = seeds.for_each(
+                args,
+                |seed| run(variant, seed),
+                |summary| {
+                    add(variant, &summary)?;
+                    // Each has large histograms.
+                    of_variant.extend(is_kept.then_some(summary));
+                    Ok(())
+                },
+            );
+            outcome.map_err(|failure| match &variant.name {
+                Some(name) => failure.with_context(&format!("{name}: ")),
+                None => failure,
+            })?;
+            runs.push((variant, of_variant));
+        }
+        Ok(runs)
+    }
+
+    /// Prints the JSON or the table of the runs, if the user asks for one, and writes the figure.
+    /// `jobs` are those of a job file, with whether all of them run for a fixed time.
+    pub(super) fn report(
+        &self,
+        args: &Args,
+        seeds: Seeds,
+        runs: &Runs<'_>,
+        jobs: Option<(&JobList, bool)>,
+    ) -> Result<(), Failure> {
+        let is_timed = jobs.is_some_and(|(_, is_timed)| is_timed);
+        let rows = runs.iter().map(|(variant, summaries)| {
+            let runs = summaries.iter().map(|summary| Run::new(variant, summary, is_timed));
+            Row { runs: runs.collect() }
+        });
+        let rows: Vec<_> = rows.collect();
+        if self.is_json {
+            let jobs = jobs.map(|(jobs, _)| jobs);
+            output::stdout(&match self.is_compared(args) {
+                true => json::of_rows(jobs, &rows),
+                false => json::of_runs(jobs, &rows[0].runs),
+            })?;
+        } else if self.is_compared(args) {
+            let mut text = table::render(&rows);
+            let notes: Vec<_> = rows.iter().map(|row| (row.label(), row.notes())).collect();
+            for note in notes::merged(&notes) {
+                // Writing into a String does not fail.
+                let _ = writeln!(text, "note: {note}");
+            }
+            output::stdout(&format!("{text}replay with: {}\n", seeds.replay(args)))?;
+        }
+        // After the results, which a failure must not lose.
+        let Some(path) = &self.svg else { return Ok(()) };
+        let about = About {
+            load: self.path.display().to_string(),
+            nr_seeds: seeds.nr(),
+            key: args.sweep.as_deref().and_then(|text| Some(settings::pair(text).ok()?.0)),
+        };
+        std::fs::write(path, svg::render(&about, &rows)).map_err(|error| {
+            let why = output::cannot_create(path, &error);
+            Failure::Run(format!("--svg={}: cannot write the figure: {why}", path.display()))
+        })
+    }
+}
