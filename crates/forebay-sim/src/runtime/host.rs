@@ -95,7 +95,6 @@ impl Context for At<'_, '_> {
                 }
             }
             Step::BecameLeader => self.thread.world.note(Kind::Lead, at, 0),
-            Step::Blocked => self.thread.world.checks().runs.blocked(self.hctx.at),
             Step::TookTimer => self.thread.world.checks().runs.undelayed(),
             _ => {}
         }
@@ -108,6 +107,10 @@ impl Context for At<'_, '_> {
 
     fn request_run(&mut self) -> Option<Token> {
         self.thread.run(&self.hctx).then_some(Token(()))
+    }
+
+    fn block(&mut self) -> Option<Token> {
+        self.thread.block(&self.hctx).then_some(Token(()))
     }
 
     fn turn(&mut self, _token: &mut Token, commit: Commit) -> Turned {
