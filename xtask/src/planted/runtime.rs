@@ -152,6 +152,15 @@ pub(super) const BUGS: &[Bug] = &[
         says: "deadlock",
     },
     Bug {
+        name: "wait-leaves-no-debt",
+        what: "W6: a leader that returns from its wait owes no turn",
+        edits: &[Edit { file: LEAD, from: "            owes_turn = true;\n", to: "" }],
+        test: Test::model(
+            "runtime::hctx::models::request_sent_beside_a_leader_on_a_silent_device_ends",
+        ),
+        says: "no thread is left to reap it",
+    },
+    Bug {
         name: "left-to-a-wait-for-ever",
         what: "W5: a leader that stops does not begin what it left to its wait",
         edits: &[Edit {

@@ -111,7 +111,9 @@ impl Hctx {
         if world.disk.policy.io_timeout_ns > 0 {
             core.set_late_requests(Arc::new(world.late.clone()));
         }
-        let driver = DriverState::new(self.at, depth + 1);
+        let mut driver = DriverState::new(self.at, depth + 1);
+        // The owner of a context commits by itself.
+        driver.begins_in_wait = world.begins_in_wait && self.is_shared;
         let device = &mut *world.device.borrow_mut();
         if let Some(file) = &mut device.file {
             file.errors.open(self.at);

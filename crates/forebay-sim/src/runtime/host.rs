@@ -220,6 +220,10 @@ impl Leader for At<'_, '_> {
         false
     }
 
+    fn take_back(&mut self) -> bool {
+        self.hctx.with_inner(|inner| inner.driver.take_back())
+    }
+
     fn yield_now(&mut self) {
         self.thread.cpu.yield_now();
     }
@@ -227,6 +231,7 @@ impl Leader for At<'_, '_> {
     fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
         let verdict = self.thread.world.checks().runs.check_blocked(self.hctx.at);
         self.thread.world.fail(verdict);
+        self.hctx.with_port(&self.thread.world, |_, port| port.begin_left());
         self.thread.wait_in_driver(&self.hctx, 1, timeout_ns);
     }
 }
