@@ -31,7 +31,7 @@
 
 use crate::hctx::Gates;
 use crate::plant::plants;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, Ordering, guess};
 use crate::stats::counter::SharedCounter;
 
 /// A thread holds the token.
@@ -133,10 +133,11 @@ impl RunState {
     }
 
     /// Takes the token if it is free, and leaves no mark if it is not. For threads that have
-    /// published nothing and only help, such as a poller. A false result promises nothing.
+    /// published nothing and only help, such as a poller. A false result promises nothing, so a
+    /// relaxed guess suffices for it.
     #[inline]
     pub fn try_take(&self) -> bool {
-        if self.load() & RUNNING != 0 {
+        if guess!(self.word, Ordering::Relaxed) & RUNNING != 0 {
             return false;
         }
         // If RUNNING is clear, so is QUEUED, and nothing else needs a change. SeqCst, as
@@ -378,7 +379,7 @@ impl RunState {
     /// either.
     #[inline]
     fn change(&self, to: impl Fn(u32) -> u32) -> u32 {
-        let mut word = self.word.load(Ordering::Relaxed);
+        let mut word = guess!(self.word, Ordering::Relaxed);
         loop {
             let next = to(word);
             let order = (Ordering::SeqCst, Ordering::Relaxed);
