@@ -32,6 +32,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often, once per millisecond, [`Service::end`] looks for the end of a thread that it has
+/// replaced. No time passes in a model.
+const NR_LOOKS: u32 = match (cfg!(any(blk_loom, blk_shuttle)), cfg!(test)) {
+    (true, _) => 0,
+    (_, true) => 2,
+    _ => 100,
+};
+
 /// The service thread, and its state shared with the disk.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -114,9 +122,7 @@ impl Service {
     /// Returns whether the thread ends without a kick, because its wait in the driver is short.
     #[cold]
     fn is_gone_soon(&self) -> bool {
-        // No time passes in a model.
-        let nr_looks = if cfg!(any(blk_loom, blk_shuttle)) { 0 } else { 100 };
-        (0..nr_looks).any(|_| {
+        (0..NR_LOOKS).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
             Arc::strong_count(&self.is_over) == 1
         })
