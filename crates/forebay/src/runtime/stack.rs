@@ -46,7 +46,7 @@ impl BioStack {
         if newest.is_null() {
             return;
         }
-        let mut top = guess(&self.top);
+        let mut top = guess!(self.top, ptr::without_provenance_mut(1));
         loop {
             // SAFETY: made from a box above, and not shared until the exchange succeeds.
             unsafe { *(*oldest).link_mut() = top };
