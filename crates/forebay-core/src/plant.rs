@@ -77,8 +77,10 @@ mod chosen {
         SkipWake: "W2:",
         /// A leader leaves without passing the baton.
         DropBaton: "W3:",
-        /// A leader whose own bios have ended is not kicked.
+        /// A leader is not kicked, for whatever reason.
         SkipKick: "W7:",
+        /// A leader whose own bios have ended is not kicked.
+        SkipOwnKick: "W4:",
         /// A leader waits in the driver and has not committed the requests that its turn has
         /// issued.
         LeaveCommit: "W5:",
@@ -150,6 +152,10 @@ mod chosen {
         ForgetRange: "",
         /// A split bio takes the first tag that is freed, although it gathers.
         SkipGather: "T14:",
+        /// A split bio gathers half of the tags that it needs.
+        NeedFewer: "T14:",
+        /// A split bio gathers as many tags as it has parts, even if there are not so many.
+        NeedAll: "T10:",
     }
 
     impl CorePlant {
@@ -166,6 +172,7 @@ mod chosen {
                     | KeepHold
                     | PassRetry
                     | RetryOvertaken
+                    | NeedAll
             )
         }
     }

@@ -12,3 +12,24 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(blk_shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Loads a word, as a guess at the value that the caller is about to change by an exchange.
+///
+/// Under loom it is an exchange that changes nothing, with the same ordering. Loom keeps the last
+/// access of each word only, and two loads do not conflict. So if a thread loads the word before it
+/// changes it, loom never runs that change before an earlier load by another thread. An exchange
+/// conflicts with that load, so loom tries both orders. It tries no guess that is older than the
+/// last change, so nothing may be concluded from a guess.
+macro_rules! guess {
+    ($word:expr, $order:expr) => {{
+        #[cfg(not(blk_loom))]
+        let now = $word.load($order);
+        #[cfg(blk_loom)]
+        let now = $word
+            .compare_exchange(!0, !0, $crate::primitive::Ordering::Relaxed, $order)
+            .unwrap_or_else(|now| now);
+        now
+    }};
+}
+
+pub(crate) use guess;

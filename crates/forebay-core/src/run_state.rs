@@ -31,7 +31,7 @@
 
 use crate::hctx::Gates;
 use crate::plant::plants;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, Ordering, guess};
 use crate::stats::counter::SharedCounter;
 
 /// A thread holds the token.
@@ -133,10 +133,11 @@ impl RunState {
     }
 
     /// Takes the token if it is free, and leaves no mark if it is not. For threads that have
-    /// published nothing and only help, such as a poller. A false result promises nothing.
+    /// published nothing and only help, such as a poller. A false result promises nothing, so a
+    /// relaxed guess suffices for it.
     #[inline]
     pub fn try_take(&self) -> bool {
-        if self.load() & RUNNING != 0 {
+        if guess!(self.word, Ordering::Relaxed) & RUNNING != 0 {
             return false;
         }
         // If RUNNING is clear, so is QUEUED, and nothing else needs a change. SeqCst, as
@@ -227,14 +228,29 @@ impl RunState {
         before & QUEUED == 0
     }
 
-    /// Announces a wait in the driver by a leader that does not hold the token. The leader then
-    /// re-tests what it waits for (W2).
+    /// Announces a wait in the driver by a leader that does not hold the token, and requests a turn
+    /// (R2), in one change. Returns false if another thread holds the token. That thread turns once
+    /// more, and finds this one blocked. The leader re-tests what it waits for (W2).
+    ///
+    /// Returns true if the token was free: the caller holds it now, is not blocked, and turns.
+    ///
+    /// It is one change so that a blocked leader changes the word no more until its wait is over:
+    /// see [`resign_for_blocked`](RunState::resign_for_blocked).
     ///
     /// # Panics
     /// Panics if there is no leader, or if it is already blocked.
-    pub fn block(&self) {
-        let before = self.change(|word| word | BLOCKED);
+    pub fn block(&self) -> bool {
+        let before = self.change(|word| match word & RUNNING {
+            0 => (word | RUNNING) & !QUEUED,
+            _ if plants!(BlockUnasked) => word | BLOCKED,
+            _ => word | BLOCKED | QUEUED,
+        });
         assert!(before & (LEADER | BLOCKED) == LEADER, "blocks without leading, or twice");
+        let is_ours = before & RUNNING == 0;
+        if !is_ours && !plants!(BlockUnasked) {
+            self.nr_skipped.add(1);
+        }
+        is_ours
     }
 
     /// Ends the announced wait, after it or instead of it. Returns whether the thread was kicked.
@@ -247,6 +263,32 @@ impl RunState {
         let before = self.change(|word| word & !(BLOCKED | KICKED));
         assert!(before & BLOCKED != 0, "unblocked twice");
         before & KICKED != 0
+    }
+
+    /// Same as [`unblock`](RunState::unblock), but returns false if another thread has ended the
+    /// wait by [`resign_for_blocked`](RunState::resign_for_blocked).
+    pub fn unblock_unless_replaced(&self) -> bool {
+        self.change(|word| word & !(BLOCKED | KICKED)) & BLOCKED != 0
+    }
+
+    /// Stops leading in place of the leader and ends its wait, if it is blocked. Called by the
+    /// holder of the token if no kick ends that wait; no thread leads afterwards. Returns false if
+    /// the leader is not blocked.
+    ///
+    /// If true, the leader is between the change that announced its wait, which left it without the
+    /// token, and [`unblock_unless_replaced`](RunState::unblock_unless_replaced). That is its next
+    /// change, and returns false. If false, the leader's next announcement comes after this change,
+    /// and its re-test sees what the caller did before (W2). This change, too, always writes.
+    ///
+    /// # Panics
+    /// Panics if the token is not held.
+    pub fn resign_for_blocked(&self) -> bool {
+        let before = self.change(|word| match word & BLOCKED {
+            0 => word,
+            _ => word & !(LEADER | BLOCKED | KICKED),
+        });
+        assert!(before & RUNNING != 0, "resigns for another thread without the token");
+        before & BLOCKED != 0
     }
 
     /// Requests a kick, by the holder of the token, after it has done something that the leader
@@ -337,7 +379,7 @@ impl RunState {
     /// either.
     #[inline]
     fn change(&self, to: impl Fn(u32) -> u32) -> u32 {
-        let mut word = self.word.load(Ordering::Relaxed);
+        let mut word = guess!(self.word, Ordering::Relaxed);
         loop {
             let next = to(word);
             let order = (Ordering::SeqCst, Ordering::Relaxed);

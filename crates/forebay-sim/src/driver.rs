@@ -1,9 +1,10 @@
 //! The simulated driver: core's [`Driver`] over a [`Device`], one queue per hardware context.
 //!
-//! A command begins when it is committed, or, if the machine is full, after a later completion. It
-//! completes when the engine says so. Its data is transferred at either time, so that overlapping
-//! commands meet in every order. `reap` returns its completion. The checkers run before each of
-//! these steps.
+//! A command begins when it is committed, or, if the machine is full, after a later completion. In
+//! half of the scenarios a turn may leave commands to the wait of a leader, which begins them, as a
+//! ring does. A command completes when the engine says so. Its data is transferred when it begins
+//! or completes, so that overlapping commands meet in every order. `reap` returns its completion.
+//! The checkers run before each of these steps.
 //!
 //! Fault rules act where the `fault` driver of the library has them, above the device: a command
 //! that fails or hangs never reaches it, one that comes back short reaches it with less, and a
@@ -108,6 +109,10 @@ pub(crate) struct DriverState {
     nr_given_up: usize,
     /// Queued, and not committed.
     queued: Vec<usize>,
+    /// Left to the next wait in the driver, which begins them.
+    left: Vec<usize>,
+    /// Left to a wait that did not follow. The next reap begins them.
+    taken_back: Vec<usize>,
     /// Committed, but not begun because the machine is full.
     waiting: VecDeque<usize>,
     /// Done, and not reaped.
@@ -118,6 +123,8 @@ pub(crate) struct DriverState {
     forgotten: Vec<usize>,
     /// The memory in quarantine: boxes, and the handles that their owners have.
     held: Vec<(u32, MemoryHold)>,
+    /// A wait in the driver begins the commands that were left to it.
+    pub(crate) begins_in_wait: bool,
     /// The number of flushes that were reaped.
     pub(crate) nr_flushes: u64,
     /// Calls that tasks make themselves.
@@ -151,9 +158,12 @@ impl DriverState {
             nr_overdue: 0,
             nr_given_up: 0,
             queued: Vec::new(),
+            left: Vec::new(),
+            taken_back: Vec::new(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             has_kick: false,
+            begins_in_wait: false,
             forgotten: Vec::new(),
             held: Vec::new(),
             nr_flushes: 0,
@@ -166,6 +176,8 @@ impl DriverState {
         self.live.clear();
         (self.oldest_ns, self.nr_overdue, self.nr_given_up) = (u64::MAX, 0, 0);
         self.queued.clear();
+        self.left.clear();
+        self.taken_back.clear();
         self.waiting.clear();
         self.ready.clear();
         (self.has_kick, self.nr_flushes) = (false, 0);
@@ -195,8 +207,23 @@ impl DriverState {
     /// many have begun and are lost.
     pub(crate) fn nr_stuck(&self) -> (usize, usize) {
         let nr_live = self.running().count();
-        let nr_left = self.queued.len() + self.waiting.len();
+        let nr_left = self.nr_not_begun();
         (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
+    }
+
+    /// Returns how many commands were left to a wait, and have not begun.
+    pub(crate) fn nr_left_to_wait(&self) -> usize {
+        self.left.len() + self.taken_back.len()
+    }
+
+    fn nr_not_begun(&self) -> usize {
+        self.queued.len() + self.nr_left_to_wait() + self.waiting.len()
+    }
+
+    /// Takes back the commands left to a wait, because none follows. Returns whether there are any.
+    pub(crate) fn take_back(&mut self) -> bool {
+        self.taken_back.append(&mut self.left);
+        !self.taken_back.is_empty()
     }
 
     /// Returns whether the command of a tag is a flush.
@@ -206,7 +233,7 @@ impl DriverState {
 
     /// Returns whether the driver is in its initial state.
     pub(crate) fn is_idle(&self) -> bool {
-        let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
+        let nr_left = self.nr_not_begun() + self.ready.len();
         nr_left == 0 && self.own.is_idle() && self.held.is_empty() && self.live.is_empty()
     }
 
@@ -404,14 +431,29 @@ impl Port<'_> {
         }
     }
 
-    /// Commits all queued commands; each begins as soon as the device has room.
+    /// Commits all queued commands; each begins as soon as the device has room. Those that were
+    /// left to a wait go first.
     pub(crate) fn begin(&mut self) {
+        let DriverState { queued, left, taken_back, .. } = &mut *self.state;
+        taken_back.append(left);
+        taken_back.append(queued);
+        self.begin_taken_back();
+    }
+
+    /// Begins the commands that were left to the wait of a leader, which now begins.
+    pub(crate) fn begin_left(&mut self) {
+        if !self.device.shows(Plant::ForgetLeft) && self.state.take_back() {
+            self.begin_taken_back();
+        }
+    }
+
+    fn begin_taken_back(&mut self) {
         let Port { state, device, checks, .. } = self;
-        if state.queued.is_empty() || device.shows(Plant::ForgetCommit) {
+        if state.taken_back.is_empty() || device.shows(Plant::ForgetCommit) {
             return;
         }
-        checks.note(Kind::Commit, state.hctx as u64, state.queued.len() as u64);
-        state.waiting.extend(state.queued.drain(..));
+        checks.note(Kind::Commit, state.hctx as u64, state.taken_back.len() as u64);
+        state.waiting.extend(state.taken_back.drain(..));
         self.begin_waiting();
     }
 
@@ -521,7 +563,18 @@ impl Driver for Port<'_> {
         self.begin();
     }
 
-    fn reap(&mut self, done: &mut Completions, _how: Reap) {
+    fn leave_to_wait(&mut self) {
+        let DriverState { queued, left, begins_in_wait, .. } = &mut *self.state;
+        match begins_in_wait {
+            true => left.append(queued),
+            false => self.begin(),
+        }
+    }
+
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
+        if how == Reap::Full {
+            self.begin_taken_back();
+        }
         if self.is_kicked {
             let what = format!("context {}", self.state.hctx);
             self.checks.expect(broken(rules::K8, what));

@@ -37,6 +37,8 @@ pub enum Plant {
     ForgetBusy,
     /// A batch is not committed.
     ForgetCommit,
+    /// A wait in the driver does not begin what was left to it (W5).
+    ForgetLeft,
     /// Commands that wait for room in a machine do not begin when it has room.
     ForgetWaiting,
     /// The event of a machine's next completion is not added.
@@ -94,6 +96,7 @@ impl Plant {
         Plant::CountRefused,
         Plant::ForgetBusy,
         Plant::ForgetCommit,
+        Plant::ForgetLeft,
         Plant::ForgetWaiting,
         Plant::LoseEvent,
         Plant::LoseCompletion,
@@ -149,6 +152,7 @@ impl Plant {
             Plant::NeedMore => rules::T10,
             Plant::WaitInSubmit => rules::T11,
             Plant::WaitInTurn => rules::T12,
+            Plant::ForgetLeft => rules::W5,
             #[cfg(forebay_plant)]
             Plant::Core(plant) => plant.breaks(),
             Plant::LieFlush | Plant::IgnoreFua => rules::P2,

@@ -21,8 +21,8 @@ const TOUCH: &str = "self.word.fetch_or(0, Ordering::AcqRel)";
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         FILE,
-        "let mut word = self.word.load(Ordering::Acquire);",
-        "let mut word = self.word.load(Ordering::Relaxed);",
+        "guess!(self.word, Ordering::Acquire)",
+        "guess!(self.word, Ordering::Relaxed)",
         BELOW,
     ),
     mutant(

@@ -12,6 +12,8 @@ const TURN: &str = "crates/forebay-core/src/wait/turn.rs";
 const WAIT: &str = "crates/forebay-core/src/wait/shared.rs";
 
 const BUSY_DRIVER: &str = "wakeups::a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop";
+const LOST_KICK: &str =
+    "runtime::service::models::disk_is_closed_beside_a_thread_that_no_kick_reaches";
 
 pub(super) const BUGS: &[Bug] = &[
     Bug {
@@ -150,6 +152,15 @@ pub(super) const BUGS: &[Bug] = &[
         says: "deadlock",
     },
     Bug {
+        name: "wait-leaves-no-debt",
+        what: "W6: a leader that returns from its wait owes no turn",
+        edits: &[Edit { file: LEAD, from: "            owes_turn = true;\n", to: "" }],
+        test: Test::model(
+            "runtime::hctx::models::request_sent_beside_a_leader_on_a_silent_device_ends",
+        ),
+        says: "no thread is left to reap it",
+    },
+    Bug {
         name: "left-to-a-wait-for-ever",
         what: "W5: a leader that stops does not begin what it left to its wait",
         edits: &[Edit {
@@ -279,13 +290,41 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "service-not-kicked",
         what: "V3: closing a disk does not kick its service thread",
-        edits: &[Edit {
-            file: SERVICE,
-            from: "                return token.kick();\n",
-            to: "                return token.finish();\n",
-        }],
+        edits: &[Edit { file: SERVICE, from: "                token.kick();\n", to: "" }],
         test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
         says: "deadlock",
+    },
+    Bug {
+        name: "service-not-replaced",
+        what: "closing a disk waits for a service thread that no kick reaches",
+        edits: &[Edit { file: SERVICE, from: "hctx.run.resign_for_blocked()", to: "false" }],
+        test: Test::model(LOST_KICK),
+        says: "deadlock",
+    },
+    Bug {
+        name: "service-replaced-before-its-wait",
+        what: "closing a disk replaces a service thread that has not announced its wait",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "hctx.run.resign_for_blocked();",
+            to: "(hctx.run.resign_for_blocked() || (hctx.run.resign() == ()));",
+        }],
+        test: Test::model(LOST_KICK),
+        says: "SIGABRT",
+    },
+    Bug {
+        name: "leader-blocks-before-it-asks",
+        what: "a leader without the token announces its wait and requests a turn in two changes",
+        edits: &[Edit {
+            file: "crates/forebay-core/src/run_state.rs",
+            from: "    pub fn block(&self) -> bool {\n",
+            to: "    pub fn block(&self) -> bool {\n        \
+                   self.change(|word| word | BLOCKED);\n        \
+                   if !self.run() {\n            return false;\n        }\n        \
+                   if self.unblock() || true {\n            return true;\n        }\n",
+        }],
+        test: Test::model(LOST_KICK),
+        says: "SIGABRT",
     },
     Bug {
         name: "wakers-run-by-the-leader",

@@ -14,6 +14,13 @@ fn leading() -> RunState {
     state
 }
 
+/// Returns the state of a leader that is blocked, beside a free token.
+fn blocked() -> RunState {
+    let state = leading();
+    assert!(state.run() && state.release_to_wait());
+    state
+}
+
 #[test]
 fn the_token_is_held_once_and_a_mark_costs_one_more_turn() {
     let state = running();
@@ -65,12 +72,12 @@ fn a_blocked_leader_is_kicked_once() {
         state.run() && !state.kick() && !state.is_kicked(),
         "no thread waits beside the driver"
     );
-    state.block();
+    assert!(!state.block());
     assert!(state.kick() && !state.kick() && state.unblock());
-    state.block();
+    assert!(!state.block());
     assert!(!state.unblock(), "a kick is for one wait");
     state.resign();
-    assert!(state.release());
+    assert!(!state.release() && state.release());
 }
 
 #[test]
@@ -106,9 +113,7 @@ fn a_kick_needs_the_token() {
 #[test]
 #[should_panic(expected = "while blocked")]
 fn a_blocked_leader_cannot_resign() {
-    let state = leading();
-    state.block();
-    state.resign();
+    blocked().resign();
 }
 
 #[test]
@@ -120,8 +125,7 @@ fn only_a_leader_blocks_without_the_token() {
 #[test]
 #[should_panic(expected = "unblocked twice")]
 fn a_wait_ends_once() {
-    let state = leading();
-    state.block();
+    let state = blocked();
     state.unblock();
     state.unblock();
 }
@@ -136,9 +140,8 @@ fn runs_that_find_the_token_taken_are_counted() {
 
 #[test]
 fn states_of_a_wait_are_visible() {
-    let state = leading();
-    assert!(!state.is_blocked());
-    state.block();
+    assert!(!leading().is_blocked());
+    let state = blocked();
     assert!(state.is_blocked() && !state.is_kicked());
     assert!(state.run() && state.kick() && state.gates() == Gates { reap: false, ..Gates::OPEN });
     assert!(state.is_blocked() && state.unblock() && !state.is_blocked());
@@ -154,8 +157,7 @@ fn wait_of_a_holder_needs_the_token() {
 #[test]
 #[should_panic(expected = "waits without the token, or twice")]
 fn wait_beside_a_wait_is_an_error() {
-    let state = leading();
-    state.block();
+    let state = blocked();
     assert!(state.run());
     state.release_to_wait();
 }
@@ -163,9 +165,39 @@ fn wait_beside_a_wait_is_an_error() {
 #[test]
 #[should_panic(expected = "blocks without leading, or twice")]
 fn leader_blocks_once() {
+    let state = blocked();
+    assert!(state.run());
+    state.block();
+}
+
+#[test]
+fn leader_without_the_token_is_blocked_and_leaves_a_mark_or_takes_the_token() {
     let state = leading();
-    state.block();
-    state.block();
+    assert!(state.block() && state.is_running() && !state.is_blocked());
+    assert_eq!(state.nr_skipped(), 0);
+    assert!(!state.block() && state.is_blocked());
+    assert_eq!(state.nr_skipped(), 1, "R6");
+    assert!(!state.release() && state.release(), "R2: the holder turns once more");
+}
+
+#[test]
+fn holder_resigns_for_a_leader_that_is_blocked_and_for_no_other() {
+    let state = blocked();
+    assert!(state.run() && state.kick() && state.resign_for_blocked());
+    assert!(!state.has_leader() && !state.is_blocked() && state.gates() == Gates::OPEN);
+    assert!(!state.unblock_unless_replaced() && !state.has_leader());
+    // A leader that does not wait goes on leading.
+    let state = leading();
+    assert!(state.run() && !state.resign_for_blocked() && state.has_leader());
+    assert!(state.release_to_wait() && state.run());
+    assert!(state.kick() && state.unblock_unless_replaced());
+    assert_eq!((state.has_leader(), state.is_blocked(), state.gates()), (true, false, Gates::OPEN));
+}
+
+#[test]
+#[should_panic(expected = "without the token")]
+fn only_a_holder_resigns_for_another_thread() {
+    blocked().resign_for_blocked();
 }
 
 #[test]

@@ -22,7 +22,7 @@
 //! awake is not left to the owner at all: the token holder tries on its behalf.
 
 use crate::plant::plants;
-use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, guess};
 
 /// The state of the owner of a [`WaitCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl WaitCell {
     /// be freed, unless the result is [`Notice::Free`].
     #[inline]
     pub fn deliver(&self, nr: u64, mut prepare: impl FnMut()) -> Notice {
-        let mut word = self.word.load(Ordering::Acquire);
+        let mut word = guess!(self.word, Ordering::Acquire);
         loop {
             let (count, state) = ((word >> STATE_BITS) + nr, WaitState::of(word));
             // The owner wrote the goal before it announced the wait.

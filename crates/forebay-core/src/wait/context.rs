@@ -35,10 +35,9 @@ pub enum Step {
     TookTimer,
     /// The leader has announced what it waits for.
     AnnouncedLead,
-    /// The leader, which does not hold the token, has announced a wait in the driver.
+    /// The leader, which did not hold the token, has announced a wait in the driver, or has taken
+    /// the token.
     Blocked,
-    /// The leader has taken the token instead of waiting.
-    TookToken,
     /// The leader is about to wait in the driver, without the token.
     AboutToWait,
     /// The leader looks for a follower.
@@ -73,6 +72,10 @@ pub trait Context {
     /// Requests a turn after something was published ([`RunState::run`]). Returns `None` if another
     /// thread holds the token: it turns once more.
     fn request_run(&mut self) -> Option<Self::Token>;
+
+    /// Announces a wait in the driver, without the token ([`RunState::block`]). Returns the token
+    /// if it was free.
+    fn block(&mut self) -> Option<Self::Token>;
 
     /// Runs one turn ([`turn`](super::turn)), without requests of this thread.
     fn turn(&mut self, token: &mut Self::Token, commit: Commit) -> Turned;
@@ -210,19 +213,10 @@ pub fn block<C: Context>(at: &mut C, token: Option<C::Token>) -> Option<C::Token
     if let Some(token) = token {
         return release_to_wait(at, token);
     }
-    at.run_state().block();
+    // A token holder turns once more, and that turn finds this thread blocked. The turn may find a
+    // busy driver, and leave work with nothing in flight, which no wait would report.
+    let token = at.block();
     at.step(Step::Blocked);
-    if plants!(BlockUnasked) {
-        return None;
-    }
-    // The mark comes after the announcement: a token holder turns once more, and that turn finds
-    // this thread blocked. The turn may find a busy driver, and leave work with nothing in flight,
-    // which no wait would report.
-    let token = at.request_run();
-    if token.is_some() {
-        at.step(Step::TookToken);
-        at.run_state().unblock();
-    }
     token
 }
 

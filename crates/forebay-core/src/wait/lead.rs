@@ -76,17 +76,12 @@ pub trait Leader: Sleeper {
         true
     }
 
-    /// Returns whether another thread has stopped leading in place of this one, and has ended the
-    /// wait that this one had announced.
+    /// Ends the wait that this thread has announced. Returns false if another thread has ended it,
+    /// and has stopped leading in place of this one
+    /// ([`RunState::resign_for_blocked`](crate::RunState::resign_for_blocked)).
     #[inline]
-    fn was_replaced(&mut self) -> bool {
-        false
-    }
-
-    /// Records that the thread stops leading. Called before it passes the baton. Returns false if
-    /// another thread has done so in its place.
-    #[inline]
-    fn resigns(&mut self) -> bool {
+    fn unblock(&mut self) -> bool {
+        self.run_state().unblock();
         true
     }
 }
@@ -196,11 +191,11 @@ pub fn lead<H: Leader>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turn
                 let until_run = host.timers().wait_ns(|| host.now_ns());
                 host.wait_in_driver(until_run.into_iter().chain(timeout).min());
             }
-            if host.was_replaced() {
+            if !host.unblock() {
+                // The other thread makes the turn that is due.
                 end_wait(host);
                 return host.is_over(goal);
             }
-            host.run_state().unblock();
             owes_turn = true;
         }
         end_wait(host);
@@ -231,13 +226,6 @@ fn stop_leading<H: Leader>(host: &mut H, mut held: Option<H::Token>, owes_turn: 
         context::commit_and_turn(host, token);
     }
     let is_due = host.take_back();
-    if !host.resigns() {
-        // The other thread makes the turns that are due.
-        if let Some(token) = held {
-            context::finish(host, token);
-        }
-        return;
-    }
     let is_passed = context::hand_off(host);
     if is_due || owes_turn && !is_passed {
         // If this thread holds the token, this leaves a mark, and the turn follows.

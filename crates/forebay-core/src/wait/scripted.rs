@@ -28,6 +28,8 @@ pub(super) struct Scripted {
     pub(super) begins: bool,
     pub(super) runs_wakers: bool,
     pub(super) parks_for_flush: bool,
+    /// The thread leads for others, and has no bios of its own.
+    pub(super) serves: bool,
     /// Steps that return true, once for each entry.
     pub(super) yes: Vec<&'static str>,
     /// The results of turns. The last one is for all further turns.
@@ -127,6 +129,10 @@ impl Context for Scripted {
         self.run.run().then_some(Token)
     }
 
+    fn block(&mut self) -> Option<Token> {
+        self.run.block().then_some(Token)
+    }
+
     fn turn(&mut self, _token: &mut Token, commit: Commit) -> Turned {
         self.turn_of(format!("turn {commit:?}"))
     }
@@ -217,6 +223,20 @@ impl Leader for Scripted {
             None => "wait".to_owned(),
             Some(ns) => format!("wait {ns}"),
         });
+    }
+
+    fn waits_for_bios(&self) -> bool {
+        !self.serves
+    }
+
+    fn unblock(&mut self) -> bool {
+        match self.serves {
+            true => self.run.unblock_unless_replaced(),
+            false => {
+                self.run.unblock();
+                true
+            }
+        }
     }
 }
 

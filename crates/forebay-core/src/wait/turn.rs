@@ -144,7 +144,7 @@ pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     if let Some(at_ns) = turned.deadline() {
         kick |= !plants!(SkipDeadline) && at.arm_deadline(at_ns);
     }
-    kick |= at.deliver();
+    kick |= at.deliver() && !plants!(SkipOwnKick);
     // Kick a leader that waits in the driver: for its own bio (W4), for requests that no completion
     // moves on, and for an earlier deadline (W7).
     if kick && at.is_shared() {

@@ -75,10 +75,8 @@ impl Hctx {
     fn lead(&self) {
         assert!(self.state.try_lead());
         while !self.has_ended() {
-            if !self.state.try_take() {
-                self.state.block();
-                self.wait();
-            } else if self.turn_until_idle() {
+            let is_ours = self.state.try_take() || self.state.block();
+            if !is_ours || self.turn_until_idle() {
                 self.wait();
             }
         }
@@ -162,8 +160,7 @@ fn planted_missing_kick_is_found() {
 fn a_wait_is_kicked_once() {
     explore(None, || {
         let state = Arc::new(RunState::new());
-        assert!(state.try_lead());
-        state.block();
+        assert!(state.try_lead() && state.run() && state.release_to_wait());
         let kick = |state: &RunState| {
             while !state.try_take() {
                 thread::yield_now();

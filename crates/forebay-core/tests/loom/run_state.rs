@@ -103,6 +103,26 @@ fn check(nr_items: usize, bound: Option<usize>, steps: &'static [fn(&Hctx)]) {
     });
 }
 
+/// Loom tries a load before and after a change by another thread, which the other models rely on.
+/// See `guess!` in the core: the change must not begin with a load of the word.
+#[test]
+fn load_is_tried_before_and_after_a_change() {
+    for change in [(|state| assert!(state.run())) as fn(&RunState), |state| {
+        assert!(state.try_take());
+    }] {
+        let seen = Arc::new([Ghost::new(0), Ghost::new(0)]);
+        let counts = Arc::clone(&seen);
+        explore(None, move || {
+            let state = Arc::new(RunState::new());
+            let other = state.clone();
+            let thread = thread::spawn(move || change(&other));
+            counts[usize::from(state.is_running())].fetch_add(1, Relaxed);
+            thread.join().unwrap();
+        });
+        assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+    }
+}
+
 /// R1, R2: every item that two producers publish is dispatched once, by one holder at a time. When
 /// all threads are done, no item is left.
 #[test]

@@ -314,7 +314,11 @@ impl Bios {
             return Ok(());
         }
         let what = format!("{} ended with {result:?}; its blocks: {:?}", row.name(), row.units);
-        match row.op == Op::Flush && result.is_err() {
+        // A bio that waits for a flush fails, and no command for its bytes has.
+        let flushes = BioFlags::FUA.union(BioFlags::PREFLUSH);
+        let has_flush = row.op == Op::Flush || row.flags.intersects(flushes);
+        let has_failed = row.units.iter().any(|unit| matches!(unit, Unit::Failed(_)));
+        match has_flush && !has_failed && result.is_err() {
             true => broken(rules::F3, what),
             false => broken(rules::OWN_RESULT, what),
         }

@@ -73,6 +73,8 @@ pub(crate) const NOWAIT: &str = "a NOWAIT bio does not wait";
 pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
-/// The rules of tags and of runs, in order.
-pub const RULES: [&str; 19] =
-    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, R1, R2, R3, R4, R5, R6];
+/// The rules of tags, of runs and of waits, in order.
+pub const RULES: [&str; 25] = [
+    T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T14, R1, R2, R3, R4, R5, R6, W1, W2, W3, W4,
+    W5, W7,
+];

@@ -25,6 +25,7 @@ fn find(world: &World) -> Verdict {
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
     leader(&world.hctxs[0])?;
     world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| gathering(hctx))?;
     world.hctxs.iter().try_for_each(|hctx| held(world, hctx))?;
     world.checks().waits.why_asleep()
 }
@@ -40,6 +41,10 @@ fn commands(hctx: &Hctx) -> Verdict {
     }
     if nr_queued > 0 && inner.core.nr_uncommitted() > 0 {
         return broken(rules::W5, format!("context {at}: {nr_queued} commands are not committed"));
+    }
+    let nr_left = inner.driver.nr_left_to_wait();
+    if nr_left > 0 {
+        return broken(rules::W5, format!("context {at}: {nr_left} commands wait for a leader"));
     }
     if nr_queued > 0 {
         return broken(rules::COMMITS, format!("context {at}: {nr_queued} have not begun"));
@@ -69,6 +74,16 @@ fn lines(world: &World, hctx: &Hctx) -> Verdict {
     let sleepers: Vec<_> =
         tasks.filter(|&task| inner.core.lacks_tags(WaitId(task as u64))).collect();
     world.checks().lines.why_asleep(hctx.at, nr_free, &sleepers)
+}
+
+/// Checks for a split bio that waits for more tags than there are: all are free.
+fn gathering(hctx: &Hctx) -> Verdict {
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    match inner.driver.is_idle() && hctx.run.gates().dispatch && inner.core.gathers_more_tags() {
+        true => broken(rules::T10, format!("context {}: a split bio does", hctx.at)),
+        false => Ok(()),
+    }
 }
 
 /// Checks for requests held back for a flush while the device is idle. Requests are held back only

@@ -111,7 +111,9 @@ impl Hctx {
         if world.disk.policy.io_timeout_ns > 0 {
             core.set_late_requests(Arc::new(world.late.clone()));
         }
-        let driver = DriverState::new(self.at, depth + 1);
+        let mut driver = DriverState::new(self.at, depth + 1);
+        // The owner of a context commits by itself.
+        driver.begins_in_wait = world.begins_in_wait && self.is_shared;
         let device = &mut *world.device.borrow_mut();
         if let Some(file) = &mut device.file {
             file.errors.open(self.at);
@@ -164,8 +166,26 @@ impl Hctx {
 impl Thread<'_> {
     /// Requests a turn after something was published.
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
-        let mut checks = self.world.checks();
         let is_ours = hctx.run.run();
+        self.note_asked(hctx, is_ours);
+        is_ours
+    }
+
+    /// Announces a wait in the driver by a leader without the token. Returns whether it has taken
+    /// the token instead.
+    pub(crate) fn block(&self, hctx: &Hctx) -> bool {
+        let nr_before = hctx.run.nr_skipped();
+        let is_ours = hctx.run.block();
+        self.world.checks().runs.blocked(hctx.at);
+        if is_ours || hctx.run.nr_skipped() > nr_before {
+            self.note_asked(hctx, is_ours);
+        }
+        is_ours
+    }
+
+    /// Records that this task has requested a run, and whether it got the token.
+    fn note_asked(&self, hctx: &Hctx, is_ours: bool) {
+        let mut checks = self.world.checks();
         checks.runs.asked(hctx.at, self.id, !is_ours);
         if is_ours {
             hctx.counters.count_run();
@@ -176,7 +196,6 @@ impl Thread<'_> {
         } else {
             checks.note(Kind::Skip, hctx.at as u64, 0);
         }
-        is_ours
     }
 
     /// Takes the token if it is free.

@@ -95,7 +95,6 @@ impl Context for At<'_, '_> {
                 }
             }
             Step::BecameLeader => self.thread.world.note(Kind::Lead, at, 0),
-            Step::Blocked => self.thread.world.checks().runs.blocked(self.hctx.at),
             Step::TookTimer => self.thread.world.checks().runs.undelayed(),
             _ => {}
         }
@@ -108,6 +107,10 @@ impl Context for At<'_, '_> {
 
     fn request_run(&mut self) -> Option<Token> {
         self.thread.run(&self.hctx).then_some(Token(()))
+    }
+
+    fn block(&mut self) -> Option<Token> {
+        self.thread.block(&self.hctx).then_some(Token(()))
     }
 
     fn turn(&mut self, _token: &mut Token, commit: Commit) -> Turned {
@@ -217,6 +220,10 @@ impl Leader for At<'_, '_> {
         false
     }
 
+    fn take_back(&mut self) -> bool {
+        self.hctx.with_inner(|inner| inner.driver.take_back())
+    }
+
     fn yield_now(&mut self) {
         self.thread.cpu.yield_now();
     }
@@ -224,6 +231,7 @@ impl Leader for At<'_, '_> {
     fn wait_in_driver(&mut self, timeout_ns: Option<u64>) {
         let verdict = self.thread.world.checks().runs.check_blocked(self.hctx.at);
         self.thread.world.fail(verdict);
+        self.hctx.with_port(&self.thread.world, |_, port| port.begin_left());
         self.thread.wait_in_driver(&self.hctx, 1, timeout_ns);
     }
 }

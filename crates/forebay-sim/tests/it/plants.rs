@@ -51,7 +51,7 @@ fn every_planted_bug_is_found_and_named() {
 /// The bugs of the core are compiled with `--cfg forebay_plant` only.
 #[cfg(forebay_plant)]
 #[test]
-fn every_rule_of_tags_and_of_runs_has_a_planted_bug() {
+fn every_rule_of_tags_runs_and_waits_has_a_planted_bug() {
     for rule in RULES {
         let breaks = |plant: Plant| plant.breaks().is_some_and(|text| rule.starts_with(text));
         let is_planted = Plant::all().any(breaks);

@@ -19,7 +19,7 @@
 
 use crate::driver::syscall::{lacks_durable_write, made, sync, write_durable};
 use crate::errno;
-use crate::sys::primitive::{AtomicBool, AtomicU32, Ordering};
+use crate::sys::primitive::{AtomicBool, AtomicU32, Ordering, guess};
 use forebay_core::{Bio, BioFlags, BlockStatus, IssuedRequest, Op, Segments, Tag};
 use std::cell::Cell;
 use std::fs::File;
@@ -286,7 +286,7 @@ impl OwnCalls {
         let at = tag.index();
         // Relaxed, here and for the link: the exchange below publishes both.
         self.answers[at].store(answer.cast_unsigned(), Ordering::Relaxed);
-        let mut newest = self.newest.load(Ordering::Relaxed);
+        let mut newest = guess!(self.newest, NO_TAG - 1);
         loop {
             self.older[at].store(newest, Ordering::Relaxed);
             // Release: the thread that takes the list sees the result, and the bytes read.

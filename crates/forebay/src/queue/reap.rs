@@ -82,3 +82,6 @@ impl Reaper for QueueReaper<'_> {
         wait::wait_as_owner(&self.0.shared, self.0.ctx.hctx(), turned, nr);
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;

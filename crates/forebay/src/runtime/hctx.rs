@@ -174,6 +174,11 @@ impl Hctx {
         self.run.run().then(|| Token::of(self))
     }
 
+    /// Announces a wait beside the driver, without the token; see [`RunState::block`].
+    pub(crate) fn block(&self) -> Option<Token<'_>> {
+        (self.run.block() && !self.origin.is_elsewhere()).then(|| Token::of(self))
+    }
+
     /// Requests a turn, and makes it unless the token holder does.
     pub(crate) fn run_turn(&self) {
         wait::run_turn(&mut At::new(self));

@@ -13,7 +13,8 @@
 //!   baton, makes the turn that it owes if no follower has received the baton (W6), and then wakes
 //!   the event loops.
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
-//!   service thread has the baton, receives it, or runs wakers, and then ends.
+//!   service thread has the baton, receives it, or runs wakers, and then ends. If it waits in the
+//!   driver and no kick ends that wait, the closing thread resigns for it.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
 //!
@@ -31,22 +32,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often, once per millisecond, [`Service::end`] looks for the end of a thread that it has
+/// replaced. No time passes in a model.
+const NR_LOOKS: u32 = match (cfg!(any(blk_loom, blk_shuttle)), cfg!(test)) {
+    (true, _) => 0,
+    (_, true) => 2,
+    _ => 100,
+};
+
 /// The service thread, and its state shared with the disk.
 #[derive(Debug)]
 pub(crate) struct Service {
     thread: thread::JoinHandle<()>,
-    state: Arc<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Requests that the thread steps down.
-    is_over: AtomicBool,
-    /// The thread leads the context, or has received the baton and is about to. Written by the
-    /// thread itself, or by the thread that closes the disk without it.
-    is_leading: AtomicBool,
-    /// The thread no longer accesses the disk. Only a hint, so it is std's type even in models.
-    is_gone: std::sync::atomic::AtomicBool,
+    /// Requests that the thread steps down. The thread has the other handle.
+    is_over: Arc<AtomicBool>,
 }
 
 /// Starts the service thread of a disk.
@@ -55,15 +54,14 @@ struct State {
 /// The OS error if the thread cannot be started.
 pub(crate) fn start(hctxs: &Arc<[Hctx]>, waiter: &Arc<dyn Waiter>) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
-    let (is_over, is_leading) = (AtomicBool::new(false), AtomicBool::new(leads));
-    let state = Arc::new(State { is_over, is_leading, is_gone: false.into() });
+    let is_over = Arc::new(AtomicBool::new(false));
     let (hctxs, waiter) = (Arc::clone(hctxs), Arc::clone(waiter));
-    let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state) };
+    let server = Server { hctxs: Arc::clone(&hctxs), waiter, is_over: Arc::clone(&is_over) };
     let builder = thread::Builder::new().name(String::from("forebay-service"));
     let spawned =
-        builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.run()));
+        builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.run(leads)));
     match spawned {
-        Ok(thread) => Ok(Service { thread, state }),
+        Ok(thread) => Ok(Service { thread, is_over }),
         Err(error) => {
             if leads {
                 hctxs[SHARED].hand_off();
@@ -76,12 +74,21 @@ pub(crate) fn start(hctxs: &Arc<[Hctx]>, waiter: &Arc<dyn Waiter>) -> io::Result
 impl Service {
     /// Requests that the thread steps down (V2). Returns before the thread has done so.
     pub(crate) fn step_down(&self, hctx: &Hctx) {
-        // Release: pairs with the acquire in `is_over`. The kick comes later, so the thread that it
-        // wakes sees this store.
-        self.state.is_over.store(true, Ordering::Release);
+        self.request(hctx).finish();
+    }
+
+    /// Requests that the thread steps down, and ends its wait in the driver. Returns the token.
+    ///
+    /// A thread that has announced a wait is kicked. If it has not, it announces one after this
+    /// thread took the token. So it sees the request when it tests again, and does not wait (W2).
+    fn request<'a>(&self, hctx: &'a Hctx) -> Token<'a> {
+        // Release: pairs with the acquire in `Server::is_over`. The change of the run word that
+        // takes the token comes later, and publishes this store to all changes after it.
+        self.is_over.store(true, Ordering::Release);
         loop {
-            if let Some(token) = hctx.try_take() {
-                return token.kick();
+            if let Some(mut token) = hctx.try_take() {
+                token.kick();
+                return token;
             }
             thread::yield_now();
         }
@@ -94,45 +101,30 @@ impl Service {
     }
 
     /// Ends the thread when the disk is closed. The thread does not lead any more when this
-    /// returns.
+    /// returns, and takes no token. The caller then drains the disk.
     pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
-        // The caller may be the service thread itself: it runs a waker that dropped the last
-        // handle, and no longer leads.
-        let is_own = self.thread.thread().id() == thread::current().id();
-        if !is_own {
-            self.step_down(hctx);
-            if !waiter.misses_kicks() || self.is_gone_soon() {
-                // If it has panicked, the process has aborted.
-                let _ = self.thread.join();
-                return;
-            }
-            // The thread sleeps in the driver until the process ends.
+        if self.thread.thread().id() == thread::current().id() {
+            // The thread runs a waker that dropped the last handle. It no longer leads (V4).
+            return self.is_over.store(true, Ordering::Release);
         }
-        // The caller then drains the disk. The last steps of `run` are done here in place of the
-        // thread.
-        self.state.is_over.store(true, Ordering::Release);
-        // AcqRel: only one of the two threads resigns.
-        if self.state.is_leading.swap(false, Ordering::AcqRel) {
-            if hctx.run.is_blocked() {
-                hctx.run.unblock();
-            }
-            hctx.run.resign();
-        } else if !is_own {
-            // The thread has resigned meanwhile, so its wait is over. It may still make a turn that
-            // it owes.
+        let token = self.request(hctx);
+        // Under the token: the thread has announced its wait and released the token, or it sees the
+        // request before it waits. (If the ring ends later than this, the kick has arrived.)
+        let is_replaced = waiter.misses_kicks() && hctx.run.resign_for_blocked();
+        token.finish();
+        if !is_replaced || self.is_gone_soon() {
+            // If it has panicked, the process has aborted.
             let _ = self.thread.join();
         }
+        // Otherwise the thread sleeps in the driver until the process ends.
     }
-}
 
-impl Service {
-    /// Returns whether the thread ends without a kick.
+    /// Returns whether the thread ends without a kick, because its wait in the driver is short.
     #[cold]
     fn is_gone_soon(&self) -> bool {
-        let is_gone = || self.state.is_gone.load(Ordering::Relaxed);
-        (0..100).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            is_gone()
+        (0..NR_LOOKS).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            Arc::strong_count(&self.is_over) == 1
         })
     }
 }
@@ -141,46 +133,41 @@ impl Service {
 struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
-    state: Arc<State>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Server {
     fn is_over(&self) -> bool {
-        self.state.is_over.load(Ordering::Acquire)
+        self.is_over.load(Ordering::Acquire)
     }
 
-    fn run(&self) {
+    fn run(&self, leads: bool) {
         reserve_spare();
         let (hctx, mailbox) = (&self.hctxs[SHARED], Arc::new(Mailbox::of_thread()));
-        if !self.state.is_leading.load(Ordering::Relaxed) {
-            self.follow(hctx, &mailbox);
+        if !leads {
+            follow_until_leader(hctx, &mailbox);
         }
         while !self.lead(hctx, &mailbox) {
-            self.follow(hctx, &mailbox);
+            follow_until_leader(hctx, &mailbox);
         }
         hctx.wake_loops();
-        self.state.is_gone.store(true, Ordering::Relaxed);
-    }
-
-    /// Becomes the leader, or waits for the baton (V1).
-    fn follow(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) {
-        while !hctx.run.try_lead() && !follow(hctx, mailbox) {}
-        self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
     /// Leads until the thread steps down, or has run wakers (V4). Returns whether it steps down.
     fn lead(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) -> bool {
-        let serving = Serving { server: self, mailbox, has_resigned: false };
-        wait::lead(&mut At::with(hctx, serving), NEVER, None)
+        wait::lead(&mut At::with(hctx, Serving { server: self, mailbox }), NEVER, None)
     }
+}
+
+/// Becomes the leader, or waits for the baton (V1).
+fn follow_until_leader(hctx: &Hctx, mailbox: &Arc<Mailbox>) {
+    while !hctx.run.try_lead() && !follow(hctx, mailbox) {}
 }
 
 /// The service thread while it leads.
 struct Serving<'a> {
     server: &'a Server,
     mailbox: &'a Arc<Mailbox>,
-    /// This thread, and not the one that closes the disk, has cleared `is_leading`.
-    has_resigned: bool,
 }
 
 impl User for Serving<'_> {}
@@ -225,18 +212,12 @@ impl<'a> Leader for At<'a, Serving<'_>> {
         false
     }
 
-    /// Returns whether the disk was closed while no kick could end the wait
+    /// The thread that closes the disk replaces this one if no kick ends its wait
     /// ([`Service::end`]).
-    fn was_replaced(&mut self) -> bool {
-        self.thread.server.is_over() && !self.resigns()
-    }
-
-    fn resigns(&mut self) -> bool {
-        let Serving { server, has_resigned, .. } = &mut self.thread;
-        if !*has_resigned {
-            // AcqRel: only one of the two threads resigns.
-            *has_resigned = server.state.is_leading.swap(false, Ordering::AcqRel);
-        }
-        *has_resigned
+    fn unblock(&mut self) -> bool {
+        self.hctx.run.unblock_unless_replaced()
     }
 }
+
+#[cfg(test)]
+mod models;

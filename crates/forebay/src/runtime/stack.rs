@@ -9,7 +9,7 @@
 // It turns boxes into pointers and back.
 #![allow(unsafe_code)]
 
-use crate::sys::primitive::{AtomicPtr, Ordering};
+use crate::sys::primitive::{AtomicPtr, Ordering, guess};
 use forebay_core::QueuedBio;
 use std::ptr;
 
@@ -46,7 +46,7 @@ impl BioStack {
         if newest.is_null() {
             return;
         }
-        let mut top = self.top.load(Ordering::Relaxed);
+        let mut top = guess!(self.top, ptr::without_provenance_mut(1));
         loop {
             // SAFETY: made from a box above, and not shared until the exchange succeeds.
             unsafe { *(*oldest).link_mut() = top };

@@ -119,6 +119,10 @@ struct State {
     /// The thread of the device ends once it has no requests.
     is_closed: bool,
     is_kicked: bool,
+    /// Kicks have no effect from now on, and waits return at once ([`Toy::end_ring`]).
+    has_ended: bool,
+    /// Waits that began before return as well ([`Toy::exit`]).
+    has_exited: bool,
     /// Total number of completions and kicks.
     nr_posted: u64,
     nr_reaped: u64,
@@ -379,6 +383,18 @@ impl Toy {
         lock(&self.state).contents.as_mut().is_none_or(|contents| contents.take(op))
     }
 
+    /// Ends the ring of the device, as a filter does that forbids its system call: no kick ends a
+    /// wait that has begun, and later waits return at once.
+    pub(crate) fn end_ring(&self) {
+        lock(&self.state).has_ended = true;
+    }
+
+    /// Ends a wait that no kick has ended, as the end of the process does.
+    pub(crate) fn exit(&self) {
+        lock(&self.state).has_exited = true;
+        self.completed.notify_one();
+    }
+
     /// Ends the device's thread. Returns the contents.
     pub(crate) fn close(&self) -> Vec<u64> {
         let mut state = lock(&self.state);
@@ -467,7 +483,7 @@ impl Driver for ToyDriver {
 
     fn kick(&mut self) {
         let mut state = lock(&self.toy.state);
-        if !std::mem::replace(&mut state.is_kicked, true) {
+        if !state.has_ended && !std::mem::replace(&mut state.is_kicked, true) {
             state.nr_posted += 1;
             self.toy.completed.notify_one();
         }
@@ -490,18 +506,22 @@ impl Waiter for ToyWaiter {
         let has_deadlines = flush_pending_ns > 0 || io_timeout_ns > 0;
         let is_deadline = |timeout| has_deadlines && timeout < RESOURCE_DELAY / 2;
         let is_limited = timeout.is_some_and(|timeout| nr_busy > 0 || is_deadline(timeout));
-        if is_limited || self.0.how.by == By::Silence {
+        if is_limited || self.0.how.by == By::Silence || state.has_ended {
             drop(state);
             return thread::yield_now();
         }
         let nr_reaped = state.nr_reaped;
-        while state.nr_posted <= nr_reaped {
+        while state.nr_posted <= nr_reaped && !state.has_exited {
             state = self.0.completed.wait(state).expect("no thread panics under the lock");
         }
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.1.as_ref().map(Event::fd)
+    }
+
+    fn misses_kicks(&self) -> bool {
+        lock(&self.0.state).has_ended
     }
 
     fn begins(&self) -> bool {

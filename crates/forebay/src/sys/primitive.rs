@@ -158,6 +158,24 @@ impl Sleeper {
     }
 }
 
+/// Loads a word, as a guess at the value that the caller is about to change by an exchange. The
+/// word never has the value `$never`. Under loom it is an exchange that changes nothing and orders
+/// nothing: loom never runs a change before an earlier load by another thread if the changing
+/// thread has loaded the word first.
+macro_rules! guess {
+    ($word:expr, $never:expr) => {{
+        use $crate::sys::primitive::Ordering::Relaxed;
+        #[cfg(not(blk_loom))]
+        let now = $word.load(Relaxed);
+        #[cfg(blk_loom)]
+        let now =
+            $word.compare_exchange($never, $never, Relaxed, Relaxed).unwrap_or_else(|now| now);
+        now
+    }};
+}
+
+pub(crate) use guess;
+
 /// Locks a mutex and ignores poisoning: no code of this crate panics while it holds a lock, so the
 /// data is consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

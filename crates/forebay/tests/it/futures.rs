@@ -38,6 +38,23 @@ pub(crate) fn block_on<F: Future>(future: F, whose: &str) -> F::Output {
     }
 }
 
+/// Its wait has no limit, unlike that of a thread whose own I/O may be on its way to the inbox.
+#[test]
+fn service_thread_makes_no_turns_while_there_is_no_work() {
+    let scratch = Scratch::new(1 << 20);
+    for keys in ["direct=on", "direct=on&service=on"] {
+        let disk = open(&scratch.spec(keys));
+        let read = block_on(disk.start(Io::read(Buf::new(4096), 0)), keys);
+        assert_eq!(read.expect("a good I/O").result, Ok(4096));
+        let nr_turns = || disk.stats().queue.turns;
+        // Its last turn may still be under way.
+        thread::sleep(Duration::from_millis(20));
+        let nr_before = nr_turns();
+        thread::sleep(Duration::from_millis(60));
+        assert!(nr_turns() <= nr_before + 2, "{keys}: {} more", nr_turns() - nr_before);
+    }
+}
+
 /// Writes, reads, flushes and waits for durability. No other task uses the range.
 pub(crate) async fn use_disk(disk: &Disk, first: u64, nr_rounds: u8, keeps_data: bool) {
     for round in 1..=nr_rounds {

@@ -79,7 +79,9 @@ impl Gather {
         if !rq.oversized || self.nr_left_of(rq) > 0 {
             return 1;
         }
-        nr_parts_left(rq, splits, limits, (nr_tags / 2).max(1))
+        let nr_max = if plants!(NeedAll) { u32::MAX } else { (nr_tags / 2).max(1) };
+        let nr = nr_parts_left(rq, splits, limits, nr_max);
+        if plants!(NeedFewer) { nr.div_ceil(2) } else { nr }
     }
 
     fn nr_left_of(&self, rq: &Request) -> u32 {
@@ -92,7 +94,7 @@ impl Turn<'_> {
     /// to gather more tags.
     #[cold]
     pub(in crate::hctx) fn gather(&mut self) -> Gathered {
-        let HardwareContext { gather, backlog, splits, limits, .. } = &*self.hctx;
+        let HardwareContext { gather, backlog, .. } = &*self.hctx;
         let Some(rq) = backlog.front().filter(|_| self.hctx.gathers()) else {
             return Gathered::Enough;
         };
@@ -101,7 +103,7 @@ impl Turn<'_> {
             self.hctx.gather.nr_left = nr_left - 1;
             return Gathered::Enough;
         }
-        let need = gather.need(rq, splits, limits, self.hctx.tags.nr_requests());
+        let need = self.hctx.need_of(rq);
         if self.hctx.tags.nr_free(0) < need && !plants!(SkipGather) {
             return Gathered::Short;
         }
@@ -120,6 +122,17 @@ impl HardwareContext {
             && !self.device.is_failed()
             && !self.timeouts.has_overdue()
             && self.timeouts.nr_given_up() == 0
+    }
+
+    fn need_of(&self, rq: &Request) -> u32 {
+        self.gather.need(rq, &self.splits, &self.limits, self.tags.nr_requests())
+    }
+
+    /// Returns whether the oldest request gathers tags, and more than are free. For checkers: some
+    /// tags are in use then (T10).
+    pub fn gathers_more_tags(&self) -> bool {
+        let oldest = self.backlog.front().filter(|_| self.gathers());
+        oldest.is_some_and(|rq| self.tags.nr_free(0) < self.need_of(rq))
     }
 
     /// Records that other contexts take tags from the same set.

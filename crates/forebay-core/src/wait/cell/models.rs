@@ -5,6 +5,7 @@
 
 use super::{Notice, TAGS, WaitCell, WaitState};
 use alloc::sync::Arc;
+use core::sync::atomic::AtomicU32 as Ghost;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread::{self, JoinHandle};
@@ -53,6 +54,21 @@ fn owner_sees_a_delivery_with_its_bio_or_is_woken() {
             assert_eq!(deliverer.join().unwrap(), Notice::Wake);
         }
     });
+}
+
+/// Loom tries the test of an owner before and after a delivery, which other models rely on: see
+/// `guess!`.
+#[test]
+fn test_of_the_owner_is_tried_before_and_after_a_delivery() {
+    let nrs = Arc::new([Ghost::new(0), Ghost::new(0)]);
+    let counts = Arc::clone(&nrs);
+    loom::model(move || {
+        let shared = Shared::new();
+        let deliverer = beside(&shared, Shared::deliver);
+        counts[shared.cell.nr_delivered() as usize].fetch_add(1, Relaxed);
+        assert_eq!(deliverer.join().unwrap(), Notice::Nothing);
+    });
+    assert!(nrs.iter().all(|nr| nr.load(Relaxed) > 0), "{nrs:?}");
 }
 
 #[test]

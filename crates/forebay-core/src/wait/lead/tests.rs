@@ -95,6 +95,43 @@ fn wait_with_nothing_at_the_driver_is_limited() {
 }
 
 #[test]
+fn wait_of_a_thread_without_bios_is_limited_by_the_timers_only() {
+    for (timer, expected) in [(None, "wait"), (Some(100), "wait 100")] {
+        let mut host = leader([busy(0)]);
+        host.serves = true;
+        host.at("AboutToWait", move |host| {
+            timer.into_iter().for_each(|at_ns| _ = host.timers.arm_delayed_run(at_ns));
+        });
+        host.deliver_at("wait", 1);
+        assert!(lead(&mut host, 1, None));
+        assert!(host.log().iter().any(|call| call == expected), "{expected}");
+    }
+}
+
+#[test]
+fn leader_that_was_replaced_in_its_wait_does_nothing_more_at_the_context() {
+    for is_over in [true, false] {
+        let mut host = leader([busy(0)]);
+        host.serves = true;
+        host.followers.push_back(parked());
+        host.at("wait", move |host| {
+            assert!(host.run.run() && host.run.resign_for_blocked());
+            host.cell.deliver(u64::from(is_over), || ());
+        });
+        assert_eq!(lead(&mut host, 1, None), is_over);
+        assert_eq!(host.log(), ["turn Later", "leave to wait", "released", "wait"]);
+        assert!(!host.run.has_leader() && host.run.is_running(), "the other thread's token");
+        assert_eq!((host.cell.state(), host.followers.len()), (WaitState::Awake, 1));
+    }
+    // A thread that returns before another one looks goes on.
+    let mut host = leader([busy(0)]);
+    host.serves = true;
+    host.deliver_at("wait", 1);
+    assert!(lead(&mut host, 1, None));
+    assert!(host.log().contains(&"take back".into()) && !host.run.has_leader());
+}
+
+#[test]
 fn turn_of_a_leader_takes_the_timers() {
     let mut host = leader([busy(1)]);
     host.timers.arm_delayed_run(100);

@@ -87,8 +87,7 @@ fn thread_does_not_lead_from_the_start_beside_a_blocked_one_or_if_waits_begin_no
         let mut host = Scripted::new([busy(1)]);
         host.begins = is_blocked;
         if is_blocked {
-            assert!(host.run.try_lead());
-            host.run.block();
+            assert!(host.run.try_lead() && host.run.run() && host.run.release_to_wait());
         }
         host.at("turn with own", move |host| {
             assert_eq!(host.run.has_leader(), is_blocked);

@@ -41,7 +41,7 @@ impl Holder {
     fn beside_a_leader() -> Holder {
         let holder = Holder { is_shared: true, ..Holder::default() };
         assert!(holder.run.try_lead());
-        holder.run.block();
+        assert!(holder.run.run() && holder.run.release_to_wait());
         holder
     }
 

@@ -97,6 +97,10 @@ impl<'a, T: User> Context for At<'a, T> {
         self.hctx.run()
     }
 
+    fn block(&mut self) -> Option<Token<'a>> {
+        self.hctx.block()
+    }
+
     #[inline]
     fn turn(&mut self, token: &mut Token<'a>, commit: Commit) -> Turned {
         token.turn(now_ns(self.hctx.is_timed()), commit)

@@ -111,12 +111,11 @@ impl<'a> Token<'a> {
         self.hctx.is_shared || self.hctx.is_polled.load(Ordering::Relaxed)
     }
 
-    /// Ends the wait of a thread beside the driver, now or when it next waits, and releases the
-    /// token.
-    pub(crate) fn kick(mut self) {
-        self.hctx.run.kick();
-        self.kick_driver();
-        self.finish();
+    /// Ends the wait of a thread beside the driver, if one has announced it (W4).
+    pub(crate) fn kick(&mut self) {
+        if self.hctx.run.kick() {
+            self.kick_driver();
+        }
     }
 
     fn kick_driver(&mut self) {
