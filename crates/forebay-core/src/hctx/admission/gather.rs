@@ -24,7 +24,7 @@ use crate::hctx::{HardwareContext, Turn};
 use crate::limits::QueueLimits;
 use crate::plant::plants;
 use crate::policy::{Policy, TagNeed};
-use crate::request::{Request, Splits, nr_parts_left};
+use crate::request::{Request, nr_parts_left};
 
 /// The state of gathering in a hardware context.
 #[derive(Debug)]
@@ -67,21 +67,6 @@ pub(in crate::hctx) enum Gathered {
 }
 
 impl Gather {
-    /// Returns how many tags must be free before a request takes one, if a bio may use at most
-    /// `nr_tags` (T10). The depth may change at any time, so the result must not be stored.
-    pub(in crate::hctx) fn need(
-        &self,
-        rq: &Request,
-        splits: &Splits,
-        limits: &QueueLimits,
-        nr_tags: u32,
-    ) -> u32 {
-        if !rq.oversized || self.nr_left_of(rq) > 0 {
-            return 1;
-        }
-        nr_parts_left(rq, splits, limits, (nr_tags / 2).max(1))
-    }
-
     fn nr_left_of(&self, rq: &Request) -> u32 {
         if rq.part_of.is_some() && rq.part_of == self.bio { self.nr_left } else { 0 }
     }
@@ -92,7 +77,7 @@ impl Turn<'_> {
     /// to gather more tags.
     #[cold]
     pub(in crate::hctx) fn gather(&mut self) -> Gathered {
-        let HardwareContext { gather, backlog, splits, limits, .. } = &*self.hctx;
+        let HardwareContext { gather, backlog, splits, limits, tags, .. } = &*self.hctx;
         let Some(rq) = backlog.front().filter(|_| self.hctx.gathers()) else {
             return Gathered::Enough;
         };
@@ -101,7 +86,8 @@ impl Turn<'_> {
             self.hctx.gather.nr_left = nr_left - 1;
             return Gathered::Enough;
         }
-        let need = gather.need(rq, splits, limits, self.hctx.tags.nr_requests());
+        // T10. The depth may change at any time, so the number is not stored.
+        let need = nr_parts_left(rq, splits, limits, (tags.nr_requests() / 2).max(1));
         if self.hctx.tags.nr_free(0) < need && !plants!(SkipGather) {
             return Gathered::Short;
         }
