@@ -21,5 +21,6 @@ mod shared_set;
 mod short_writes;
 mod split_merge;
 mod stats;
+mod tag_steps;
 mod tags;
 mod timeouts;

@@ -273,8 +273,10 @@ mod tests {
         let mut queues = OwnerQueues::<u64>::new();
         let mut model = BTreeMap::<u64, VecDeque<u32>>::new();
         for nth in 0..20_000 {
-            // Few and many owners; with equal low bits, as addresses have.
-            let owner = below(if nth % 2000 < 1000 { 4 } else { 100 }) << 12;
+            // Few and many owners; with equal low bits, as addresses have. The high bits keep
+            // their hashes from being spread evenly, so searches pass other owners' places.
+            let owner = below(if nth % 2000 < 1000 { 4 } else { 100 });
+            let owner = owner.pow(5).wrapping_mul(owner << 40 | 4096);
             match below(5) {
                 0 | 1 => {
                     assert_eq!(queues.insert(owner), !model.contains_key(&owner));
