@@ -332,3 +332,20 @@ fn bios_of_threads_that_slept_are_marked_as_having_waited() {
     lines.complete();
     assert_eq!(lines.ends(), [(3, false)], "it has found the tag");
 }
+
+#[test]
+fn bio_that_joined_the_queue_of_a_sleeping_thread_is_marked_as_having_waited() {
+    let mut lines = Lines::with(limits(), single(2));
+    (1..=3).for_each(|owner| lines.accept(owner, Op::Read));
+    lines.turn();
+    // The third thread sleeps.
+    lines.accept(3, Op::Read);
+    lines.turn();
+    lines.toy.complete_oldest();
+    lines.complete();
+    assert_eq!(lines.ends(), [(1, false), (2, false)]);
+    lines.ask(3);
+    lines.toy.complete_oldest();
+    lines.complete();
+    assert_eq!(lines.ends(), [(3, true), (3, true)]);
+}
