@@ -213,6 +213,7 @@ fn leave(requests: &mut [Request], now: u64) {
 mod tests {
     use super::*;
     use crate::request::QueuedBio;
+    use alloc::vec;
 
     fn request(number: u32, level: u32) -> Request {
         let mut rq = Request::of_bios(QueuedBio::new(0, number));
@@ -243,6 +244,18 @@ mod tests {
         assert!(list.detach(1, 9) && !list.detach(1, 9));
         assert_eq!(numbers(&list.outgoing().collect::<Vec<_>>()), [0, 1]);
         assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 0));
+    }
+
+    #[test]
+    fn only_outgoing_requests_move() {
+        let mut list = PlugList::new(1);
+        let mut out = Vec::with_capacity(8);
+        list.push(request(0, 1));
+        list.move_outgoing(&mut out);
+        assert_eq!((out.len(), list.nr_plugged()), (0, 1));
+        list.push_outgoing(request(1, 0));
+        list.move_outgoing(&mut out);
+        assert_eq!((numbers(&out), list.nr_outgoing(), list.nr_plugged()), (vec![1], 0, 1));
     }
 
     #[test]
