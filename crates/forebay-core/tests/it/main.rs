@@ -24,3 +24,4 @@ mod stats;
 mod tag_steps;
 mod tags;
 mod timeouts;
+mod turns;
