@@ -65,8 +65,7 @@ pub trait Driver: Send {
     ///
     /// A completion that this causes is announced as any other: by a wait, or by
     /// [`Driver::has_ready`]. It may end a wait beside the driver early.
-    fn cancel(&mut self, tag: Tag) -> bool {
-        let _ = tag;
+    fn cancel(&mut self, _tag: Tag) -> bool {
         false
     }
 
