@@ -247,6 +247,29 @@ mod tests {
     }
 
     #[test]
+    fn lists_do_not_grow_and_the_smaller_one_is_never_taken_in_exchange() {
+        let mut list = PlugList::new(1);
+        let room = list.requests.capacity();
+        let fill = |list: &mut PlugList| {
+            (0..PLUG_MAX_REQUESTS as u32).for_each(|number| list.push(request(number, 1)));
+        };
+        // As many as a plug holds are outgoing while the plug fills again.
+        fill(&mut list);
+        assert!(list.detach(1, 0));
+        fill(&mut list);
+        assert_eq!(list.requests.capacity(), room);
+        let mut out = Vec::with_capacity(2 * room);
+        list.move_outgoing(&mut out);
+        assert_eq!((list.requests.capacity(), out.capacity(), out.len()), (room, 2 * room, 32));
+        // A list without room is exchanged, so it need not grow.
+        let mut list = PlugList::new(1);
+        list.push_outgoing(request(0, 0));
+        let mut out = Vec::new();
+        list.move_outgoing(&mut out);
+        assert_eq!((out.len(), out.capacity()), (1, room));
+    }
+
+    #[test]
     fn only_outgoing_requests_move() {
         let mut list = PlugList::new(1);
         let mut out = Vec::with_capacity(8);

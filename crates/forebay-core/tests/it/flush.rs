@@ -371,12 +371,12 @@ fn thread_that_only_flushes_does_not_starve_one_that_found_the_device_busy() {
     bench.write(1);
     let mut n = 2;
     while !bench.ops().contains(&Op::Write) {
-        bench.toy.answers.clear();
-        bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
+        // The device takes a flush, and is busy for the write beside it.
+        let [begin, end] = [[Issue::Queued, Issue::Busy], [Issue::Busy; 2]];
+        bench.toy.answers = if n == 2 { begin } else { end }.into();
         bench.flush(n);
+        bench.toy.answers = begin.into();
         if n > 2 {
-            bench.toy.answers.clear();
-            bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
             bench.complete(0, Ok(0));
         }
         n += 1;

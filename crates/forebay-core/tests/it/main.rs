@@ -25,3 +25,4 @@ mod tag_steps;
 mod tags;
 mod timeouts;
 mod turns;
+mod wait_defaults;

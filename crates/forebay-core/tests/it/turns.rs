@@ -146,3 +146,17 @@ fn preflush_that_is_elided_leaves_the_order_of_the_others() {
     pages.sort_unstable();
     assert_eq!((pages, bench.queue.stats().flushes_issued), (vec![1, 2, 3], 1));
 }
+
+#[test]
+fn writes_that_complete_together_have_one_point() {
+    let mut bench = cached();
+    for nth in 0..2 {
+        let bio = bench.bio(Op::Write, nth << 20, K4, nth);
+        bench.queue_bio(bio, 0);
+    }
+    bench.queue.turn_on(&mut bench.toy, 20);
+    (0..2).for_each(|_| bench.toy.complete_oldest());
+    let ends = bench.queue.turn_on(&mut bench.toy, 30);
+    assert_eq!(ends.len(), 2);
+    assert!(ends[0].3 > 0 && ends[0].3 == ends[1].3, "one flush is enough for both: {ends:?}");
+}

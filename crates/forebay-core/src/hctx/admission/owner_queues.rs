@@ -262,6 +262,18 @@ mod tests {
         rq.bios().next().expect("a request has a bio").number()
     }
 
+    #[test]
+    fn usual_number_of_owners_needs_no_growth_and_more_leave_half_of_the_table_free() {
+        let mut queues = OwnerQueues::<u64>::new();
+        let usual = queues.table.len();
+        for owner in 0..1000 {
+            assert!(queues.insert(owner));
+            assert!(2 * queues.nr_queues() <= queues.table.len());
+            let is_usual = queues.nr_queues() <= NR_OWNERS_USUAL;
+            assert_eq!(queues.table.len() == usual, is_usual, "{owner}");
+        }
+    }
+
     /// Compares random operations on the queues with the same ones on a map of lists.
     #[test]
     fn queues_behave_as_a_map_of_lists() {
