@@ -249,7 +249,7 @@ mod tests {
     use crate::request::Steps;
     use crate::split;
 
-    fn kinds() -> [QueueLimits; 4] {
+    fn kinds() -> [QueueLimits; 5] {
         let plain = QueueLimits::default()
             .capacity_bytes(Some(1 << 20))
             .logical_block_size(512)
@@ -260,6 +260,7 @@ mod tests {
             plain.read_only(true).volatile_cache(true),
             plain.dma_alignment(511).max_segment_size(4096),
             plain.chunk_sectors(8).capacity_bytes(None),
+            plain.max_segment_size((1 << 15) - 1),
         ]
     }
 
@@ -297,11 +298,12 @@ mod tests {
     #[test]
     fn accepts_exactly_the_valid_bios_of_one_request() {
         let found = kinds().map(|limits| [Op::Read, Op::Write].map(|op| check(&limits, op)));
-        let [plain, read_only, aligned, chunked] = found;
+        let [plain, read_only, aligned, chunked, odd] = found;
         assert!(plain[0] > 20 && plain[0] == plain[1], "{plain:?}");
         assert_eq!(read_only, [plain[0], 0]);
         assert!(aligned[0] > 5 && aligned[0] < plain[0], "{aligned:?}");
         assert_eq!(chunked, [0, 0]);
+        assert!(odd[0] > 5 && odd[0] < plain[0], "{odd:?}");
     }
 
     #[test]

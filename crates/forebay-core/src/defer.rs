@@ -113,10 +113,11 @@ mod tests {
         assert!(!defer.is_nested());
         defer.begin();
         defer.begin();
+        assert!(defer.nesting() == 2 && defer.is_empty());
         for call in ['b', 'c', 'b'] {
             defer.put_off(call);
         }
-        assert!(!defer.end() && defer.is_nested());
+        assert!(!defer.end() && defer.is_nested() && !defer.is_empty());
         defer.put_off('d');
         assert!(defer.end() && !defer.is_nested());
         assert_eq!(defer.detach(), ['b', 'c', 'd']);

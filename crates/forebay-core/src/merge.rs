@@ -92,10 +92,20 @@ pub(crate) fn try_merge(
 /// Returns whether two requests are of the same kind (M1).
 #[inline]
 fn are_alike(rq: &Request, new: &Request) -> bool {
-    if plants!(MergeFua) && (rq.flags, new.flags) == (BioFlags::NONE, BioFlags::FUA) {
-        return !rq.nomerge && !new.oversized && rq.op == new.op;
+    if plants!(MergeFua) && is_fua_planted(rq, new) {
+        return are_alike_planted(rq, new);
     }
     !rq.nomerge && !new.nomerge && rq.op == new.op && rq.flags == new.flags
+}
+
+/// Returns whether a planted bug applies.
+fn is_fua_planted(rq: &Request, new: &Request) -> bool {
+    (rq.flags, new.flags) == (BioFlags::NONE, BioFlags::FUA)
+}
+
+/// Returns whether two requests of different flags merge by a planted bug.
+fn are_alike_planted(rq: &Request, new: &Request) -> bool {
+    !rq.nomerge && !new.oversized && rq.op == new.op
 }
 
 /// Merges discards as ranges (M4).

@@ -213,6 +213,7 @@ fn leave(requests: &mut [Request], now: u64) {
 mod tests {
     use super::*;
     use crate::request::QueuedBio;
+    use alloc::vec;
 
     fn request(number: u32, level: u32) -> Request {
         let mut rq = Request::of_bios(QueuedBio::new(0, number));
@@ -243,6 +244,41 @@ mod tests {
         assert!(list.detach(1, 9) && !list.detach(1, 9));
         assert_eq!(numbers(&list.outgoing().collect::<Vec<_>>()), [0, 1]);
         assert_eq!((list.nr_outgoing(), list.nr_plugged()), (0, 0));
+    }
+
+    #[test]
+    fn lists_do_not_grow_and_the_smaller_one_is_never_taken_in_exchange() {
+        let mut list = PlugList::new(1);
+        let room = list.requests.capacity();
+        let fill = |list: &mut PlugList| {
+            (0..PLUG_MAX_REQUESTS as u32).for_each(|number| list.push(request(number, 1)));
+        };
+        // As many as a plug holds are outgoing while the plug fills again.
+        fill(&mut list);
+        assert!(list.detach(1, 0));
+        fill(&mut list);
+        assert_eq!(list.requests.capacity(), room);
+        let mut out = Vec::with_capacity(2 * room);
+        list.move_outgoing(&mut out);
+        assert_eq!((list.requests.capacity(), out.capacity(), out.len()), (room, 2 * room, 32));
+        // A list without room is exchanged, so it need not grow.
+        let mut list = PlugList::new(1);
+        list.push_outgoing(request(0, 0));
+        let mut out = Vec::new();
+        list.move_outgoing(&mut out);
+        assert_eq!((out.len(), out.capacity()), (1, room));
+    }
+
+    #[test]
+    fn only_outgoing_requests_move() {
+        let mut list = PlugList::new(1);
+        let mut out = Vec::with_capacity(8);
+        list.push(request(0, 1));
+        list.move_outgoing(&mut out);
+        assert_eq!((out.len(), list.nr_plugged()), (0, 1));
+        list.push_outgoing(request(1, 0));
+        list.move_outgoing(&mut out);
+        assert_eq!((numbers(&out), list.nr_outgoing(), list.nr_plugged()), (vec![1], 0, 1));
     }
 
     #[test]

@@ -169,12 +169,17 @@ impl RunState {
         self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() || self.release_marked()
     }
 
+    /// Forgets a mark, as a planted bug.
+    fn release_planted(&self) -> bool {
+        self.change(|word| word & !(RUNNING | QUEUED));
+        true
+    }
+
     /// Releases the token of a context with a mark, a leader or a closed gate.
     #[inline(never)]
     fn release_marked(&self) -> bool {
         if plants!(ForgetMark) {
-            self.change(|word| word & !(RUNNING | QUEUED));
-            return true;
+            return self.release_planted();
         }
         let before = self.change(|word| match word & QUEUED {
             0 => word & !RUNNING,

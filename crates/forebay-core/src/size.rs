@@ -20,7 +20,14 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_1024() {
-        let good = [("0", 0), ("512", 512), ("4k", 4096), ("1M", 1 << 20), ("2G", 2 << 30)];
+        let good = [
+            ("0", 0),
+            ("512", 512),
+            ("4k", 4096),
+            ("1M", 1 << 20),
+            ("2G", 2 << 30),
+            ("3t", 3 << 40),
+        ];
         for (text, bytes) in good {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
         }

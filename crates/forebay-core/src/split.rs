@@ -70,8 +70,9 @@ fn max_discard(limits: &QueueLimits, start: u64, len: u64) -> u64 {
     if len <= max {
         return len;
     }
+    // `max` holds one granule, and this is less than that.
     let beyond = (start + max) % granularity;
-    if max > beyond { max - beyond } else { max }
+    max - beyond
 }
 
 /// Returns as many segments as fit by L3, L4 and L5, at most `max` bytes.
@@ -137,4 +138,105 @@ pub(crate) fn has_gap(limits: &QueueLimits, previous_end: usize, addr: usize) ->
 #[inline]
 fn round_down(bytes: u64, unit: u32) -> u64 {
     bytes & !(u64::from(unit) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const PAGE: u64 = 4096;
+
+    /// Returns the lengths of the requests that a range is cut into, until one has no length.
+    fn parts(limits: &QueueLimits, op: Op, start: u64, len: u64, memory: &[Segment]) -> Vec<u64> {
+        let (mut done, mut parts) = (0, Vec::new());
+        while done < len {
+            let mut skip = done;
+            let segments = memory.iter().map(|segment| {
+                let skipped = skip.min(segment.len.into());
+                skip -= skipped;
+                let addr = segment.addr + skipped as usize;
+                Segment { addr, len: segment.len - skipped as u32 }
+            });
+            let part = front(limits, op, start + done, len - done, segments).len;
+            parts.push(part);
+            if part == 0 {
+                break;
+            }
+            done += part;
+        }
+        parts
+    }
+
+    fn memory(lens: &[u32]) -> Vec<Segment> {
+        // Each begins a page after the end of the one before.
+        let mut addr = 0x10_0000;
+        let segments = lens.iter().map(|&len| {
+            let segment = Segment { addr, len };
+            addr += len as usize + PAGE as usize;
+            segment
+        });
+        segments.collect()
+    }
+
+    fn reads(limits: &QueueLimits, start: u64, lens: &[u32]) -> Vec<u64> {
+        let len = lens.iter().map(|len| u64::from(*len)).sum();
+        parts(limits, Op::Read, start, len, &memory(lens))
+    }
+
+    #[test]
+    fn rest_of_a_read_begins_at_a_physical_block() {
+        let limits = QueueLimits::default().physical_block_size(4096).max_sectors(15);
+        assert_eq!(reads(&limits, 0, &[10_240]), [4096, 6144], "L2: not up to byte 7680");
+        assert_eq!(reads(&limits, 512, &[10_240]), [7680, 2560], "up to byte 8192");
+        // A request that holds no physical block is cut at logical ones (L5).
+        assert_eq!(reads(&limits.max_sectors(4), 4096, &[4096]), [2048, 2048]);
+    }
+
+    #[test]
+    fn discards_are_cut_at_their_granularity() {
+        let limits = QueueLimits::default().discard_granularity(8192).max_discard_sectors(20);
+        let discard = |start, len| parts(&limits, Op::Discard, start, len, &[]);
+        assert_eq!(discard(4096, 24_576), [4096, 8192, 8192, 4096], "L6");
+        assert_eq!(discard(8192, 8192), [8192]);
+        assert_eq!(discard(8192, 8704), [8192, 512]);
+    }
+
+    #[test]
+    fn request_has_as_many_segments_as_fit_and_whole_blocks() {
+        let limits = QueueLimits::default().max_segments(3);
+        let front_of = |limits: &QueueLimits, lens: &[u32]| {
+            let len = lens.iter().map(|len| u64::from(*len)).sum();
+            let front = front(limits, Op::Write, 0, len, memory(lens).into_iter());
+            (front.len, front.nr_segments)
+        };
+        assert_eq!(front_of(&limits, &[4096, 512, 512]), (5120, 3), "all of it");
+        assert_eq!(front_of(&limits, &[4096, 512, 512, 512]), (5120, 3));
+        assert_eq!(front_of(&limits, &[256, 256, 256, 256]), (512, 3), "L5: no part of a block");
+        assert_eq!(front_of(&limits, &[512, 0, 512, 0, 512]), (1536, 3), "empty ones do not count");
+        assert_eq!(front_of(&limits.max_segments(1), &[256, 256]), (0, 1), "not even a block");
+    }
+
+    #[test]
+    fn long_segments_count_as_several() {
+        let large = QueueLimits::default().max_segment_size(4096);
+        let bounded = QueueLimits::default().seg_boundary_mask(4095);
+        for limits in [large, bounded] {
+            let front = |lens: &[u32]| {
+                let len = lens.iter().map(|len| u64::from(*len)).sum();
+                front(&limits, Op::Read, 0, len, memory(lens).into_iter())
+            };
+            assert_eq!(front(&[4096]), Front { len: 4096, nr_segments: 1 });
+            assert_eq!(front(&[8192]), Front { len: 8192, nr_segments: 2 });
+            assert_eq!(front(&[4096, 8192]), Front { len: 12_288, nr_segments: 3 });
+        }
+    }
+
+    #[test]
+    fn segments_join_only_without_a_gap() {
+        let limits = QueueLimits::default().virt_boundary_mask(4095);
+        assert_eq!(reads(&limits, 0, &[4096, 4096]), [8192]);
+        // The first ends within a page, so the second begins within one.
+        assert_eq!(reads(&limits, 0, &[512, 512]), [512, 512], "L4");
+    }
 }

@@ -183,7 +183,8 @@ impl Turn<'_> {
             rq.len -= covered;
             rq.start += covered;
             rq.skip += covered;
-            if covered == head_len && rq.len > 0 {
+            // Not all of the request is covered, so it has another bio.
+            if covered == head_len {
                 self.end_head(&mut rq);
             }
         }

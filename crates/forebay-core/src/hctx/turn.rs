@@ -225,7 +225,7 @@ impl Turn<'_> {
         }
         let (outcome, nr_issued) = hctx.issue_plain(driver, self.now, self.gates, self.ended);
         if !matches!(outcome, Incoming::Issued) {
-            self.has_issued |= nr_issued > 0;
+            self.has_issued = nr_issued > 0;
         }
         outcome
     }
@@ -388,5 +388,67 @@ impl HardwareContext {
             self.retries.writes().write_is_out(self.count_at);
         }
         self.incoming.push(rq);
+    }
+}
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::SoftwareQueue;
+    use crate::bio::{Bio, Segment};
+    use crate::driver::Completions;
+    use crate::hctx::DeviceState;
+    use crate::limits::QueueLimits;
+    use crate::policy::Policy;
+    use crate::tag::TagSet;
+    use alloc::sync::Arc;
+    use core::time::Duration;
+
+    /// A driver that completes each request when it is reaped.
+    #[derive(Default)]
+    struct Quick(Vec<(Tag, u64)>);
+
+    impl Driver for Quick {
+        fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+            self.0.push((rq.tag, rq.len));
+            Issue::Queued
+        }
+
+        fn commit_rqs(&mut self) {}
+
+        fn reap(&mut self, done: &mut Completions, _how: Reap) {
+            self.0.drain(..).for_each(|(tag, len)| done.push(tag, Ok(len)));
+        }
+
+        fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
+    }
+
+    #[test]
+    fn full_turn_that_leaves_nothing_lets_the_next_one_take_the_fast_path() {
+        let limits = QueueLimits::default().capacity_bytes(Some(1 << 20)).max_sectors(8);
+        let policy = Policy::default().queue_depth(1);
+        let (device, tags) = (Arc::new(DeviceState::new(1)), Arc::new(TagSet::new(1)));
+        let mut hctx = HardwareContext::new(limits, policy, 0, device, tags, Arc::default());
+        let mut ctx = SoftwareQueue::new(limits, policy, Arc::default());
+        let (mut driver, mut ended) = (Quick::default(), Vec::new());
+        let mut turn = |hctx: &mut HardwareContext| {
+            hctx.turn(&mut driver, 0, Gates::OPEN, Commit::Now, &mut ended);
+            hctx.is_plain
+        };
+        assert!(!hctx.is_plain && turn(&mut hctx), "nothing is there");
+        let queue = |ctx: &mut SoftwareQueue, len| {
+            let mut queued = QueuedBio::new(0, 0);
+            queued.fill(Bio::data(Op::Read, 0, Segment { addr: 4096, len }));
+            ctx.queue_bio(queued, 0, 0).expect("a good bio");
+        };
+        queue(&mut ctx, 4096);
+        hctx.accept_from(&mut ctx, true);
+        assert!(hctx.is_plain && turn(&mut hctx) && turn(&mut hctx), "a plain read");
+        // Two parts, and one tag.
+        queue(&mut ctx, 8192);
+        hctx.accept_from(&mut ctx, true);
+        assert!(!hctx.is_plain && !turn(&mut hctx), "the second part waits");
+        assert!(turn(&mut hctx) && turn(&mut hctx));
+        assert!(ended.len() == 2 && ended.iter().all(|queued| queued.result().is_ok()));
     }
 }

@@ -94,6 +94,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_bios_than_tags_may_be_cut() {
+        let mut splits = Splits::new(1);
+        let places: Vec<u32> =
+            (0..5).map(|number| splits.insert(QueuedBio::new(0, number))).collect();
+        for (place, number) in places.into_iter().zip(0..) {
+            assert_eq!(splits.bio(place).number(), number);
+            let part = splits.new_part();
+            assert_eq!(splits.end_part(place, part).map(|bio| bio.number()), Some(number));
+        }
+    }
+
+    #[test]
     fn a_cut_bio_comes_back_with_its_last_part() {
         let mut splits = Splits::new(1);
         let at = splits.insert(QueuedBio::new(0, 7));

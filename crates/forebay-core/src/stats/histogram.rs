@@ -202,5 +202,6 @@ mod tests {
             assert!(value >= exact && value <= exact + exact / 8, "{per_million}: {value}");
         }
         assert_eq!(Histogram::default().percentile(500_000), 0);
+        assert_eq!(histogram.percentile(0), 1, "the smallest value");
     }
 }

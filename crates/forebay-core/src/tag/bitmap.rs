@@ -116,7 +116,7 @@ impl TagSet {
         hint: &mut u32,
         out: &mut impl FnMut(Tag),
     ) -> Result<(), u32> {
-        if self.nr_free() < nr + u32::from(plants!(HideLastTag)) {
+        if self.nr_free() < nr.saturating_add(plants!(HideLastTag).into()) {
             return Err(0);
         }
         let mut taken = [0; NR_WORDS_MAX];

@@ -72,13 +72,14 @@ mod tests {
     #[test]
     fn the_count_is_of_announced_arrivals_that_have_not_left() {
         let count = WaiterCount::default();
-        assert!(!count.any_thread_waits());
+        assert!(!count.any_thread_waits() && !count.seems_waited());
         count.announce();
+        assert!(count.seems_waited());
         count.announce();
         count.leave();
         assert!(count.any_thread_waits());
         count.leave();
-        assert!(!count.any_thread_waits());
+        assert!(!count.any_thread_waits() && !count.seems_waited());
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Wakes {
         line: &mut VecDeque<Wait>,
         out: &mut impl FnMut(WaitId),
     ) {
-        let nr_freed = if plants!(CountTwice) { 2 * nr_freed } else { nr_freed };
+        let nr_freed = if plants!(CountTwice) { nr_freed.saturating_mul(2) } else { nr_freed };
         let nr_accounted = match self.policy {
             WakePolicy::Fair | WakePolicy::Batch | WakePolicy::Single => nr_freed,
             WakePolicy::Stash if self.is_stash_v1 => self.free_by_stash(nr_freed, line, out),
@@ -242,9 +242,8 @@ impl Wakes {
     ) {
         assert!(depth > 0, "a set of no tags has no waits");
         self.freed = self.freed.wrapping_add(depth.saturating_sub(self.depth));
-        if depth < self.depth && plants!(KeepDepth) {
-            return;
-        }
+        // The planted bug keeps the batch of the larger depth.
+        let depth = if plants!(KeepDepth) { depth.max(self.depth) } else { depth };
         self.depth = depth;
         self.batch = batch(self.policy, depth);
         self.settle(line, out);

@@ -140,3 +140,40 @@ fn requests_in_the_plug_stay_there() {
     assert_eq!(thread.pages(), [20, 10]);
     thread.finish();
 }
+
+#[test]
+fn each_special_request_reaches_a_plain_context_by_the_full_rules() {
+    // The part of a large bio, and a flush, which a disk without a cache does not get.
+    for special in
+        [Bio::data(Op::Read, 20 * K4, Segment { addr: 1 << 20, len: 3 * K4 as u32 }), Bio::flush()]
+    {
+        let mut thread = Thread::new(Policy::default(), limits().max_sectors(8));
+        thread.turn(Gates::OPEN);
+        let mut queued = QueuedBio::new(0, 0);
+        queued.fill(Bio { user_data: 20, ..special.clone() });
+        // In the plug, it is left there by requests that pass it.
+        thread.ctx.queue_bio(queued, 1, 0).expect("a good bio");
+        assert_eq!(thread.ctx.nr_outgoing(), 0);
+        thread.queue(NONE, 10, 1, 0);
+        thread.turn(Gates::OPEN);
+        assert_eq!(thread.pages(), [10]);
+        thread.ctx.unplug(UnplugCause::Explicit, 1, 0);
+        thread.turn(Gates::OPEN);
+        let expected = if special.op == Op::Flush { vec![10] } else { vec![10, 20, 21, 22] };
+        assert_eq!(thread.pages(), expected);
+        thread.finish();
+        let mut ended = thread.ended;
+        ended.sort_unstable();
+        assert_eq!(ended, [10, 20]);
+    }
+}
+
+#[test]
+fn outgoing_requests_are_counted() {
+    let mut thread = Thread::new(Policy::default(), limits());
+    assert_eq!((thread.ctx.nr_outgoing(), thread.ctx.has_outgoing()), (0, false));
+    (0..2).for_each(|nth| thread.queue(NONE, 10 * nth, 1, 0));
+    assert_eq!((thread.ctx.nr_outgoing(), thread.ctx.has_outgoing()), (2, true));
+    thread.turn(Gates::OPEN);
+    thread.finish();
+}

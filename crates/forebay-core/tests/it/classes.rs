@@ -179,3 +179,33 @@ fn split_bio_does_not_gather_tags_that_others_take() {
     assert_eq!(bench.pages(), [1, 2, 3, 9]);
     bench.finish();
 }
+
+#[test]
+fn context_is_not_drained_while_a_bio_waits_for_its_class() {
+    for flags in [RESERVED, BACKGROUND] {
+        let mut bench =
+            Bench::new(limits(), policy(WakePolicy::Fair).nr_reserved(1).async_depth(1));
+        bench.read_page(BACKGROUND, 1);
+        (2..=4).for_each(|page| bench.read_page(RESERVED, page));
+        // All four tags are in use.
+        bench.read_page(flags, 5);
+        let turned = bench.turn();
+        assert!(turned.work_left() && !turned.is_drained(), "{flags:?}");
+        assert_eq!(bench.queue.hctx.prepare_wait(4), 1, "each completion may let it go on");
+        while !bench.toy.running.is_empty() {
+            bench.next_pages();
+        }
+        let turned = bench.turn();
+        assert!(!turned.work_left() && turned.is_drained(), "{flags:?}");
+    }
+}
+
+#[test]
+fn reserved_bio_without_reserved_tags_keeps_its_place() {
+    let mut bench = Bench::new(limits(), policy(WakePolicy::Fair).queue_depth(2).async_depth(1));
+    (1..=3).for_each(|page| bench.read_page(NONE, page));
+    bench.read_page(RESERVED, 4);
+    assert_eq!(bench.pages(), [1, 2]);
+    assert_eq!([bench.next_pages(), bench.next_pages()], [[3], [4]]);
+    bench.finish();
+}

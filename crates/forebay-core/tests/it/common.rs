@@ -15,6 +15,10 @@ pub(crate) struct Seen {
     pub(crate) tag: Tag,
     pub(crate) op: Op,
     pub(crate) fua: bool,
+    pub(crate) metadata: bool,
+    pub(crate) owner: u64,
+    /// No other request follows in the same turn, as far as the layer can determine.
+    pub(crate) last: bool,
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) nr_bios: u32,
@@ -60,7 +64,7 @@ impl Toy {
 }
 
 impl Driver for Toy {
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
         let answer = self.answers.pop_front().unwrap_or(Issue::Queued);
         if answer.is_accepted() {
             self.running.push(self.seen.len());
@@ -68,6 +72,9 @@ impl Driver for Toy {
                 tag: rq.tag,
                 op: rq.op,
                 fua: rq.fua,
+                metadata: rq.metadata,
+                owner: rq.owner(),
+                last,
                 start: rq.start,
                 len: rq.len,
                 nr_bios: rq.nr_bios,
@@ -150,6 +157,10 @@ impl TestQueue {
         stats
     }
 
+    pub(crate) fn runs(&self) -> &RunCounters {
+        &self.runs
+    }
+
     pub(crate) fn is_plugged(&self) -> bool {
         self.ctx.is_plugged()
     }
@@ -171,6 +182,13 @@ impl TestQueue {
         refused.map_err(|(refusal, mut queued)| (refusal, queued.take_bio()))?;
         self.nr_bios += 1;
         Ok(self.take_outgoing())
+    }
+
+    /// Queues the bio of a box.
+    pub(crate) fn queue_box(&mut self, queued: Box<QueuedBio>, level: u32) {
+        self.ctx.queue_bio(queued, level, 0).expect("a good bio");
+        self.nr_bios += 1;
+        self.take_outgoing();
     }
 
     /// Returns whether anything was unplugged.
@@ -319,6 +337,12 @@ impl Bench {
         let turned = self.queue.turn(&mut self.toy, self.now, &mut self.ended);
         self.queue.check_invariants();
         turned
+    }
+
+    /// Takes a turn at this time, which is not before that of the last turn.
+    pub(crate) fn turn_at(&mut self, now: u64) -> Turned {
+        self.now = now - 10;
+        self.turn()
     }
 
     /// Completes the `nth` of the running requests, and takes a turn.

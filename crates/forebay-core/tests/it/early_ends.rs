@@ -1,7 +1,7 @@
 //! Bios that end before the driver is done with their request (H5, H6).
 
 use crate::common::{Bench, limits};
-use forebay_core::{BioFlags, BlockStatus, Commit, Gates, Op, Policy, QueueLimits};
+use forebay_core::{Bio, BioFlags, BlockStatus, Commit, Gates, Issue, Op, Policy, QueueLimits};
 
 const LIMIT_NS: u64 = 10_000;
 const GRACE_NS: u64 = 5_000;
@@ -275,4 +275,120 @@ fn memory_of_a_late_bio_is_kept_in_the_hold_of_its_owner() {
     bench.toy.complete_oldest();
     hctx.turn(&mut bench.toy, now, Gates::OPEN, Commit::Now, &mut boxes);
     assert_eq!((std::sync::Arc::strong_count(&hold), hctx.nr_quarantined()), (1, 0));
+}
+
+#[test]
+fn context_without_requests_has_not_only_late_ones() {
+    let mut bench = bench(limits());
+    assert!(!bench.queue.hctx.has_only_given_up());
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    give_up(&mut bench);
+    assert!(bench.queue.hctx.has_only_given_up());
+    bench.finish_running();
+    assert!(!bench.queue.hctx.has_only_given_up());
+}
+
+#[test]
+fn late_requests_keep_no_others_from_being_committed() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    give_up(&mut bench);
+    bench.queue.device.revive();
+    bench.queue.commit = Commit::Unless(1);
+    let nr_commits = bench.toy.nr_commits;
+    bench.issue(Op::Read, BioFlags::NONE, PAGE, PAGE, 2);
+    assert_eq!(bench.toy.nr_commits, nr_commits + 1, "nothing waits for the late request");
+    bench.issue(Op::Read, BioFlags::NONE, PAGE, PAGE, 3);
+    assert_eq!(bench.toy.nr_commits, nr_commits + 1, "a wait for the second commits this one");
+    bench.finish_running();
+}
+
+#[test]
+fn io_that_a_thread_makes_itself_may_be_late() {
+    let mut bench = bench(limits().volatile_cache(true));
+    bench.toy.answers.extend([Issue::Begun; 2]);
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    bench.issue(Op::Flush, BioFlags::FSYNC, 0, 0, 2);
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE), (2, LATE)]);
+    bench.finish_running();
+    assert_eq!(bench.queue.hctx.nr_busy_tags(), 0);
+}
+
+#[test]
+fn late_write_that_needed_a_flush_does_not_shorten_the_waits_of_others() {
+    let mut bench = bench(limits().volatile_cache(true));
+    bench.issue(Op::Write, BioFlags::FUA.union(BioFlags::OWNED), 0, PAGE, 1);
+    give_up(&mut bench);
+    bench.queue.device.revive();
+    (2..4).for_each(|page| bench.issue(Op::Read, BioFlags::NONE, page * PAGE, PAGE, page));
+    assert_eq!(bench.queue.hctx.prepare_wait(2), 2);
+    bench.finish_running();
+}
+
+#[test]
+fn late_write_that_syncs_no_file_is_no_failed_flush() {
+    let native = limits().volatile_cache(true).fua(true);
+    for (limits, flags) in [
+        (native, BioFlags::FUA),
+        (native.fua_is_sync(true), BioFlags::NONE),
+        (limits().volatile_cache(true).fua_is_sync(true), BioFlags::NONE),
+    ] {
+        let mut bench = bench(limits);
+        let nr_failures = bench.queue.device.durability().nr_failures();
+        bench.issue(Op::Write, flags.union(BioFlags::OWNED), 0, PAGE, 1);
+        give_up(&mut bench);
+        assert_eq!(bench.ends(), [(1, LATE)]);
+        assert_eq!(bench.queue.device.durability().nr_failures(), nr_failures);
+        bench.queue.device.revive();
+        bench.queue.device.durability().acknowledge_loss();
+        // No sync is at the device that could take the error of this flush.
+        bench.issue(Op::Flush, BioFlags::FSYNC, 0, 0, 2);
+        bench.complete(1, Ok(0));
+        assert_eq!(bench.ends(), [(2, Ok(0))], "{limits:?}");
+        bench.finish_running();
+    }
+}
+
+#[test]
+fn refused_write_fails_no_other_of_its_batch() {
+    let mut bench = bench(limits().max_sectors(16));
+    bench.issue(Op::Write, BioFlags::OWNED, 0, PAGE, 1);
+    give_up(&mut bench);
+    bench.queue.device.revive();
+    bench.ends();
+    // The first is refused (H6). The third is split; its first part is refused, and no part of it
+    // is issued.
+    for (user_data, start, nr_pages) in [(2, 0, 1), (3, 8, 1), (4, 0, 5), (5, 9, 5)] {
+        let bio = bench.bio(Op::Write, start * PAGE, nr_pages * PAGE, user_data);
+        bench.queue_bio(Bio { flags: BioFlags::NOMERGE, ..bio }, 1);
+    }
+    bench.unplug();
+    assert_eq!(bench.ends(), [(2, GONE), (4, GONE)]);
+    bench.complete(0, Ok(PAGE));
+    bench.finish();
+    assert_eq!(bench.ends(), [(3, Ok(PAGE)), (5, Ok(5 * PAGE))]);
+}
+
+#[test]
+fn time_of_a_late_request_is_busy_time_of_the_device() {
+    let mut bench = bench(limits());
+    bench.issue(Op::Read, BioFlags::OWNED, 0, PAGE, 1);
+    bench.issue(Op::Read, BioFlags::OWNED, PAGE, PAGE, 2);
+    give_up(&mut bench);
+    bench.complete(0, Ok(PAGE));
+    assert_eq!(bench.queue.stats().busy_ns, 0, "one is there still");
+    let issued = bench.toy.seen.len() as u64;
+    bench.complete(0, Ok(PAGE));
+    assert!(bench.queue.stats().busy_ns > LIMIT_NS + GRACE_NS && issued == 2);
+}
+
+#[test]
+fn bio_whose_memory_the_driver_may_use_ends_late_whatever_became_of_its_parts() {
+    let mut bench = bench(limits().max_sectors(8));
+    bench.issue(Op::Read, BioFlags::OWNED, 0, 2 * PAGE, 1);
+    bench.complete(0, Err(BlockStatus::Medium));
+    give_up(&mut bench);
+    assert_eq!(bench.ends(), [(1, LATE)], "its owner must leave the memory in the hold");
+    bench.finish_running();
 }

@@ -350,14 +350,42 @@ fn thread_that_only_flushes_does_not_starve_others() {
     let mut bench = Bench::new(limits, Policy::default());
     bench.flush(0);
     bench.write(1);
-    for n in 2..20 {
+    let mut n = 2;
+    while !bench.ops().contains(&Op::Write) {
         bench.flush(n);
         bench.complete(0, Ok(0));
-        if bench.ops().contains(&Op::Write) {
-            return;
-        }
+        n += 1;
+        assert!(n < 20, "the write waits still: {:?}", bench.ops());
     }
-    panic!("the write waits still: {:?}", bench.ops());
+    // The next flush is not forgotten for the write.
+    assert!(bench.ops().ends_with(&[Op::Flush, Op::Write, Op::Flush]), "{:?}", bench.ops());
+    bench.finish();
+    assert_eq!(bench.ends().len() as u64, n);
+}
+
+#[test]
+fn thread_that_only_flushes_does_not_starve_one_that_found_the_device_busy() {
+    let limits = cached().flush_queueable(false);
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.write(1);
+    let mut n = 2;
+    while !bench.ops().contains(&Op::Write) {
+        // The device takes a flush, and is busy for the write beside it.
+        let [begin, end] = [[Issue::Queued, Issue::Busy], [Issue::Busy; 2]];
+        bench.toy.answers = if n == 2 { begin } else { end }.into();
+        bench.flush(n);
+        bench.toy.answers = begin.into();
+        if n > 2 {
+            bench.complete(0, Ok(0));
+        }
+        n += 1;
+        assert!(n < 20, "the write waits still: {:?}", bench.ops());
+    }
+    bench.toy.answers.clear();
+    bench.turn();
+    bench.finish();
+    assert_eq!(bench.ends().len() as u64, n - 1);
 }
 
 #[test]

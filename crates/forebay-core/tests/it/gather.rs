@@ -2,8 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    BioFlags, BlockStatus, Emulation, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits, TagNeed,
-    WakePolicy,
+    Bio, BioFlags, BlockStatus, Emulation, Issue, Op, Policy, QUEUE_DEPTH_MAX, QueueLimits,
+    Segment, Segments, TagNeed, WakePolicy,
 };
 
 /// The largest request.
@@ -201,4 +201,21 @@ fn bios_end_without_tags_if_the_device_is_gone() {
     bench.finish_running();
     let nr_offline = bench.ends().iter().filter(|end| end.1 == Err(BlockStatus::Offline)).count();
     assert_eq!(nr_offline, 3);
+}
+
+#[test]
+fn need_of_a_bio_is_that_of_its_segments() {
+    // Two pairs of small segments and a large one: three requests.
+    let limits = limits().max_segments(2).max_sectors(16);
+    let lens = [2048, 2048, 2048, 2048, 8192];
+    let segments =
+        lens.iter().enumerate().map(|(nth, &len)| Segment { addr: (nth + 1) << 20, len });
+    let mut bench = Bench::new(limits, with_depth(3));
+    let bio = Bio::range(Op::Read, 0, 16_384);
+    let segments = Segments::Many(segments.collect());
+    bench.queue_bio(Bio { segments, flags: BioFlags::NOWAIT, ..bio }, 0);
+    bench.turn();
+    assert_eq!(bench.toy.running.len(), 3);
+    bench.finish();
+    assert_eq!(bench.ends(), [(0, Ok(16_384))]);
 }

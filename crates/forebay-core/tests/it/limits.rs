@@ -1,6 +1,10 @@
 //! Tests of limits: which ones contradict themselves, and which bios are refused.
 
-use forebay_core::{Bio, BioFlags, Op, QueueLimits, Segment, Segments, SubmitErrorKind};
+use forebay_core::{
+    Bio, BioFlags, Op, Policy, QueueLimits, QueuedBio, Segment, Segments, SoftwareQueue,
+    SubmitErrorKind,
+};
+use std::sync::Arc;
 
 const K4: u64 = 4096;
 
@@ -211,4 +215,31 @@ fn bios_have_an_end_unless_it_is_too_far() {
     assert_eq!((Bio::fsync().op, Bio::fsync().flags), (Op::Flush, BioFlags::FSYNC));
     let up_to = Bio::flush_up_to(9);
     assert_eq!((up_to.op, up_to.flags, up_to.start), (Op::Flush, BioFlags::UP_TO, 9));
+}
+
+#[test]
+fn memory_of_a_disk_that_needs_alignment_is_whole_blocks() {
+    let limits = QueueLimits::default().capacity_bytes(Some(1 << 20)).dma_alignment(3);
+    let bio = |lens: &[u32]| {
+        let segments = lens.iter().map(|&len| segment(1 << 20, len)).collect();
+        let len = lens.iter().map(|len| u64::from(*len)).sum();
+        Bio { segments: Segments::Many(segments), ..Bio::range(Op::Read, 0, len) }
+    };
+    assert_eq!(limits.check(&bio(&[512, 1024])), Ok(()));
+    for lens in [&[256, 256][..], &[516, 508], &[514; 256]] {
+        let refusal = limits.check(&bio(lens)).expect_err("a segment is no whole block");
+        assert!(matches!(refusal, SubmitErrorKind::MemoryMisaligned { .. }), "{refusal}");
+    }
+}
+
+#[test]
+fn bio_of_which_no_block_fits_a_request_is_refused() {
+    let limits = QueueLimits::default().capacity_bytes(Some(1 << 20)).max_segments(1);
+    let mut ctx = SoftwareQueue::new(limits, Policy::default(), Arc::default());
+    let halves = [1 << 20, 1 << 21].map(|addr| segment(addr, 256));
+    let mut queued = QueuedBio::new(0, 0);
+    queued.fill(Bio { segments: Segments::Many(Box::new(halves)), ..Bio::range(Op::Read, 0, 512) });
+    let refused = ctx.queue_bio(queued, 0, 0).map_err(|(refusal, _)| refusal);
+    assert_eq!(refused, Err(SubmitErrorKind::Unsplittable { max_segments: 1 }));
+    assert!(!ctx.has_outgoing());
 }

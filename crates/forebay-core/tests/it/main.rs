@@ -21,5 +21,8 @@ mod shared_set;
 mod short_writes;
 mod split_merge;
 mod stats;
+mod tag_steps;
 mod tags;
 mod timeouts;
+mod turns;
+mod wait_defaults;

@@ -3,7 +3,7 @@
 use crate::common::{Bench, limits};
 use forebay_core::{
     Bio, BioFlags, MergeKind, MergePolicy, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
-    Policy, UnplugCause,
+    Policy, Segment, Segments, UnplugCause,
 };
 
 const K4: u64 = 4096;
@@ -173,4 +173,90 @@ fn no_merge_crosses_a_chunk_or_passes_the_size_limit() {
         bench.toy.issued(),
         [(Op::Read, K4, 2 * K4), (Op::Read, 0, K4), (Op::Read, 3 * K4, K4)]
     );
+}
+
+#[test]
+fn bios_that_may_not_merge_do_not_merge_with_their_like_either() {
+    // On a disk without a cache, FUA and PREFLUSH need no further command.
+    for flags in [BioFlags::NOMERGE, BioFlags::FUA, BioFlags::PREFLUSH] {
+        let mut bench = bench();
+        for page in 0..2 {
+            let bio = bench.bio(Op::Write, page * K4, K4, page);
+            bench.queue_bio(Bio { flags, ..bio }, 1);
+        }
+        bench.unplug();
+        assert_eq!(bench.toy.seen.len(), 2, "M1: {flags:?}");
+        bench.finish();
+    }
+    let limits = limits().max_write_zeroes_sectors(1 << 10);
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.plug_each(Op::WriteZeroes, 0..2);
+    bench.unplug();
+    assert_eq!(bench.toy.seen.len(), 2, "M1");
+}
+
+#[test]
+fn bios_merge_up_to_the_largest_request_and_no_further() {
+    for (limits, nr_pages) in [
+        (limits().max_sectors(16), 2),
+        (limits().max_segments(3), 3),
+        (limits().chunk_sectors(16), 2),
+    ] {
+        let mut bench = Bench::new(limits, Policy::default());
+        bench.plug_each(Op::Read, 0..4);
+        bench.unplug();
+        let first = bench.toy.issued()[0];
+        assert_eq!(first, (Op::Read, 0, nr_pages * K4), "M3: {limits:?}");
+        bench.finish();
+    }
+}
+
+#[test]
+fn discards_merge_up_to_the_largest_discard_and_no_further() {
+    let discards = limits().discard_granularity(512).max_discard_sectors(16);
+    // As ranges of one command, and as neighbours.
+    for (max_discard_segments, pages) in [(8, [0, 10, 20]), (1, [0, 1, 2])] {
+        let limits = discards.max_discard_segments(max_discard_segments);
+        let mut bench = Bench::new(limits, Policy::default());
+        bench.plug_each(Op::Discard, pages);
+        bench.unplug();
+        let lens: Vec<u64> = bench.toy.seen.iter().map(|seen| seen.len).collect();
+        assert_eq!(lens, [2 * K4, K4], "M4, M3: {max_discard_segments}");
+        if max_discard_segments > 1 {
+            assert_eq!(bench.toy.seen[0].nr_segments, 2, "one for each range");
+        }
+        bench.finish();
+    }
+}
+
+#[test]
+fn empty_segments_make_no_gap() {
+    let limits = limits().virt_boundary_mask(4095);
+    let mut bench = Bench::new(limits, Policy::default());
+    let (page, empty) = (1 << 20, Segment { addr: 77, len: 0 });
+    for nth in 0..2 {
+        let segment = Segment { addr: page + nth * 8192, len: K4 as u32 };
+        let mut bio = Bio::data(Op::Read, nth as u64 * K4, segment);
+        bio.segments = Segments::Many(Box::new([empty, segment, empty]));
+        bench.queue_bio(bio, 1);
+    }
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(Op::Read, 0, 2 * K4)]);
+    bench.finish();
+}
+
+#[test]
+fn bio_with_a_gap_in_its_memory_stays_apart() {
+    let limits = limits().virt_boundary_mask(4095);
+    let mut bench = Bench::new(limits, Policy::default());
+    let mut bio = bench.bio(Op::Read, 0, 1024, 1);
+    let halves = [1 << 20, 1 << 21].map(|addr| Segment { addr, len: 512 });
+    bio.segments = Segments::Many(Box::new(halves));
+    bench.queue_bio(bio, 1);
+    let next = bench.bio(Op::Read, 1024, 512, 2);
+    bench.queue_bio(next, 1);
+    bench.unplug();
+    bench.finish();
+    let issued = [(Op::Read, 0, 512), (Op::Read, 512, 512), (Op::Read, 1024, 512)];
+    assert_eq!(bench.toy.issued(), issued, "L4");
 }

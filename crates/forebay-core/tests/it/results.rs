@@ -50,6 +50,8 @@ fn a_read_with_one_bad_sector_fails_only_its_bio() {
         bench.complete(0, Err(status));
         for n in 0..4 {
             assert_eq!(bench.toy.running.len(), 1, "one after another, under one tag");
+            let retry = bench.toy.seen.last().expect("it is running");
+            assert_eq!(retry.ranges, [(n * K4, K4)], "a retry covers one bio");
             bench.complete(0, if n == 2 { Err(status) } else { Ok(K4) });
         }
         let expected = [(0, Ok(K4)), (1, Ok(K4)), (2, Err(status)), (3, Ok(K4))];

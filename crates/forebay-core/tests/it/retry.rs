@@ -196,3 +196,104 @@ fn a_gone_device_stays_gone_until_it_is_revived() {
     bench.finish();
     assert_eq!(bench.ends(), [(2, Ok(K4))]);
 }
+
+/// Policies of a context that issues new requests on its fast path, and by the full rules.
+fn ways() -> [Policy; 2] {
+    [Policy::default(), Policy::default().nr_reserved(1)]
+}
+
+/// Writes four pages and another place, under two tags, and completes both. The next request takes
+/// the tag of the second.
+fn write_under_another_tag(bench: &mut Bench) {
+    bench.issue(Op::Write, Default::default(), 0, 4 * K4, 10);
+    bench.issue(Op::Write, Default::default(), 1 << 20, K4, 11);
+    bench.finish();
+    bench.ends();
+}
+
+#[test]
+fn write_that_ended_before_a_merged_one_was_issued_has_not_overtaken_it() {
+    for policy in ways() {
+        let mut bench = Bench::new(limits(), policy);
+        write_under_another_tag(&mut bench);
+        bench.plug_each(Op::Write, 0..4);
+        bench.unplug();
+        bench.complete(0, MEDIUM);
+        (0..4).for_each(|_| bench.complete(0, Ok(K4)));
+        assert_eq!(bench.ends(), [0, 1, 2, 3].map(|n| (n, Ok(K4))));
+        assert_eq!(bench.queue.stats().overtaken, 0);
+    }
+}
+
+#[test]
+fn write_that_ended_before_a_doubtful_one_was_issued_has_not_overtaken_its_rest() {
+    for policy in ways() {
+        let mut bench = Bench::new(limits().exact_counts(false), policy);
+        write_under_another_tag(&mut bench);
+        bench.issue(Op::Write, Default::default(), 0, 4 * K4, 1);
+        bench.complete(0, Ok(K4));
+        bench.finish();
+        assert_eq!((bench.ends(), bench.queue.stats().overtaken), (vec![(1, Ok(4 * K4))], 0));
+    }
+}
+
+#[test]
+fn writes_that_overtake_others_are_found_by_the_full_rules_too() {
+    for policy in ways() {
+        for exact_counts in [false, true] {
+            let mut bench = Bench::new(limits().exact_counts(exact_counts), policy);
+            bench.plug_each(Op::Write, 0..2);
+            bench.unplug();
+            bench.issue(Op::Write, Default::default(), K4, K4, 9);
+            bench.complete(1, Ok(K4));
+            let result = if exact_counts { MEDIUM } else { Ok(512) };
+            bench.complete(0, result);
+            bench.finish_running();
+            assert_eq!(bench.queue.stats().overtaken, 1);
+            assert!(bench.ends()[1..].iter().all(|end| end.1.is_err()));
+        }
+    }
+}
+
+#[test]
+fn rest_of_a_short_read_holds_no_write_back() {
+    let mut bench = Bench::new(limits().exact_counts(false), Policy::default());
+    bench.issue(Op::Read, Default::default(), 0, 2 * K4, 1);
+    bench.complete(0, Ok(K4));
+    bench.issue(Op::Write, Default::default(), K4, K4, 2);
+    assert_eq!(bench.toy.running.len(), 2);
+    bench.finish();
+}
+
+#[test]
+fn wait_beside_a_retry_does_not_count_on_the_bios_that_follow_it() {
+    let mut bench = merged(Op::Read);
+    bench.complete(0, MEDIUM);
+    bench.issue(Op::Read, Default::default(), 1 << 20, K4, 9);
+    for _ in 0..3 {
+        assert_eq!((bench.toy.running.len(), bench.queue.hctx.prepare_wait(5)), (2, 1));
+        let retry = bench.toy.running.iter().position(|&at| bench.toy.seen[at].start < 1 << 20);
+        bench.complete(retry.expect("it is running"), Ok(K4));
+    }
+    // Any request at the driver may join four bios, as the failed one did.
+    assert_eq!(bench.queue.hctx.prepare_wait(5), 2, "nothing follows the last");
+    bench.finish();
+    assert_eq!(bench.ends().len(), 5);
+}
+
+#[test]
+fn disk_of_many_contexts_prevents_retries_on_its_file_only_while_it_is_open() {
+    let backing = Backing::shared(1);
+    let mut one = Context::new(0, &Arc::new(DeviceState::on(&backing, 1)));
+    // More contexts than there are write counts.
+    let large = DeviceState::on(&backing, 1000);
+    one.write_merged();
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!((one.queue.stats().retries, one.queue.stats().overtaken), (0, 1));
+    drop(large);
+    one.write_merged();
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!((one.queue.stats().retries, one.queue.stats().overtaken), (1, 1));
+}

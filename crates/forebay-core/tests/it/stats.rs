@@ -3,7 +3,7 @@
 use crate::common::{Bench, limits};
 use forebay_core::{Bio, QueuedBio, Segment};
 use forebay_core::{
-    BioFlags, Histogram, MergeKind, Op, PlugCounters, Policy, QueueStats, RunCounters,
+    BioFlags, Gates, Histogram, MergeKind, Op, PlugCounters, Policy, QueueStats, RunCounters,
     SoftwareQueue, UnplugCause,
 };
 use std::sync::Arc;
@@ -118,4 +118,57 @@ fn histograms_add_up() {
     assert_eq!(sum.max(), 1000, "the largest of both");
     sum.record(u64::MAX);
     assert_eq!((sum.sum(), sum.max()), (u64::MAX, u64::MAX), "the sum does not wrap");
+}
+
+#[test]
+fn device_is_busy_from_the_first_request_to_the_last_completion() {
+    let mut bench = Bench::new(limits(), Policy::default());
+    bench.issue(Op::Read, NONE, 0, K4, 1);
+    bench.turn_after(90);
+    bench.issue(Op::Read, NONE, 1 << 20, K4, 2);
+    bench.turn_after(190);
+    // Three turns of 10 ns, each with the time before it.
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.queue.stats().busy_ns, 0);
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.queue.stats().busy_ns, 100 + 20 + 200 + 20);
+}
+
+#[test]
+fn turns_that_neither_issue_nor_end_anything_are_empty() {
+    let mut bench = Bench::new(limits(), Policy::default().queue_depth(1));
+    let empty = |bench: &Bench| bench.queue.stats().empty_turns;
+    bench.plug_each(Op::Read, [0, 10]);
+    bench.unplug();
+    assert_eq!((bench.toy.running.len(), empty(&bench)), (1, 0), "it has issued one of two");
+    bench.issue(Op::Read, NONE, 1 << 20, K4, 2);
+    assert_eq!(empty(&bench), 1, "no tag was free");
+    bench.turn();
+    assert_eq!(empty(&bench), 2);
+    bench.finish();
+    assert_eq!(empty(&bench), 2);
+    // By the full rules, which find no tag for the new request either.
+    bench.issue(Op::Read, NONE, 0, K4, 3);
+    bench.queue.gates = Gates { reap: false, ..Gates::OPEN };
+    bench.issue(Op::Read, NONE, 0, K4, 4);
+    assert_eq!(empty(&bench), 3);
+    bench.queue.gates = Gates::OPEN;
+    bench.finish();
+}
+
+#[test]
+fn write_is_one_request_however_many_flushes_it_needs() {
+    for flags in [BioFlags::PREFLUSH, BioFlags::FUA, BioFlags::FUA.union(BioFlags::PREFLUSH)] {
+        let mut bench = Bench::new(limits().volatile_cache(true), Policy::default());
+        bench.issue(Op::Write, flags.union(BioFlags::FSYNC), 0, K4, 1);
+        bench.finish();
+        let stats = bench.queue.stats();
+        let nr_flushes = u64::from(flags.contains(BioFlags::FUA))
+            + u64::from(flags.contains(BioFlags::PREFLUSH));
+        assert_eq!(
+            (stats.op(Op::Write).requests, stats.flushes_issued),
+            (1, nr_flushes),
+            "{flags:?}"
+        );
+    }
 }

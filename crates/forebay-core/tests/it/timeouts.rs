@@ -2,7 +2,8 @@
 
 use crate::common::{Bench, limits};
 use forebay_core::{
-    BioFlags, BlockStatus, Emulation, LateRequest, LateRequests, LateStage, Op, Policy, WakePolicy,
+    BioFlags, BlockStatus, Emulation, LateRequest, LateRequests, LateStage, Op, Policy, Reap,
+    WakePolicy,
 };
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +54,7 @@ fn request_is_cancelled_at_its_limit_and_once() {
         bench.turn_after(0);
         bench.turn_after(0);
         assert_eq!(bench.toy.cancelled, [bench.toy.seen[0].tag], "H1");
-        assert_eq!(bench.queue.stats().timeouts, 1);
+        assert_eq!((bench.queue.stats().timeouts, bench.queue.runs().nr_timeouts()), (1, 1));
         let stage = if can_cancel { LateStage::Cancelled } else { LateStage::Awaited };
         let late = LateRequest { op: Op::Read, start: K4, len: K4, stage };
         assert_eq!(*log.0.lock().unwrap(), [late]);
@@ -182,4 +183,71 @@ fn tags_of_requests_that_were_given_up_return_to_a_shared_set() {
     assert_eq!(hctx.nr_free_tags(), 2);
     // With the two that the context has not used.
     assert_eq!((hctx.put_given_up_tags(), hctx.nr_busy_tags()), (4, 0));
+}
+
+#[test]
+fn turn_at_a_deadline_does_what_is_due_and_leaves_a_later_one() {
+    let (mut bench, _log) = bench();
+    bench.issue(Op::Read, NONE, 0, K4, 1);
+    for step in 0..2 {
+        let now = bench.turn().deadline().expect("a time limit");
+        let turned = bench.turn_at(now);
+        assert!(turned.deadline().is_none_or(|next| next > now), "W7");
+        assert_eq!((bench.toy.cancelled.len(), bench.queue.device.is_failed()), (1, step == 1));
+    }
+    bench.finish_running();
+}
+
+#[test]
+fn completions_are_looked_for_with_care_before_a_request_counts_as_overdue() {
+    for (left_ns, how) in [(1, Reap::NoSyscall), (0, Reap::Full)] {
+        let (mut bench, _log) = bench();
+        bench.issue(Op::Read, NONE, 0, K4, 1);
+        let deadline = bench.turn().deadline().expect("a time limit");
+        let bio = bench.bio(Op::Read, 1 << 20, K4, 2);
+        assert!(bench.queue_bio(bio, 0));
+        bench.turn_at(deadline - left_ns);
+        assert_eq!(bench.toy.reaps.last(), Some(&how));
+        bench.finish();
+    }
+}
+
+#[test]
+fn device_that_works_again_is_not_given_up_twice_for_one_request() {
+    let (mut bench, _log) = bench();
+    bench.issue(Op::Read, NONE, 0, K4, 1);
+    bench.turn_after(LIMIT_NS);
+    bench.turn_after(GRACE_NS);
+    assert!(bench.queue.device.is_given_up());
+    bench.queue.device.revive();
+    bench.issue(Op::Read, NONE, K4, K4, 2);
+    // The limit of the second request makes a check, which finds the first one again.
+    bench.turn_after(LIMIT_NS);
+    assert!(!bench.queue.device.is_failed() && bench.toy.cancelled.len() == 2);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(K4)), (2, Ok(K4))]);
+}
+
+#[test]
+fn request_has_limits_of_its_own_whatever_its_tag_did_before() {
+    for flags in [NONE, BioFlags::OWNED] {
+        let (mut bench, _log) = bench_with(policy().queue_depth(1));
+        bench.issue(Op::Read, flags, 0, K4, 1);
+        bench.turn_after(LIMIT_NS);
+        if flags == BioFlags::OWNED {
+            bench.turn_after(GRACE_NS);
+            bench.queue.device.revive();
+        }
+        bench.complete(0, Ok(K4));
+        bench.ends();
+        bench.issue(Op::Read, NONE, K4, K4, 2);
+        bench.complete(0, Err(BlockStatus::Io));
+        assert_eq!(bench.ends(), [(2, Err(BlockStatus::Io))], "{flags:?}: it was not overdue");
+        bench.issue(Op::Read, NONE, K4, K4, 3);
+        bench.turn_after(LIMIT_NS);
+        assert_eq!(bench.toy.cancelled.len(), 2, "{flags:?}");
+        bench.turn_after(GRACE_NS / 2);
+        assert!(!bench.queue.device.is_failed(), "{flags:?}: its grace period is not over");
+        bench.finish();
+    }
 }

@@ -262,6 +262,18 @@ mod tests {
         rq.bios().next().expect("a request has a bio").number()
     }
 
+    #[test]
+    fn usual_number_of_owners_needs_no_growth_and_more_leave_half_of_the_table_free() {
+        let mut queues = OwnerQueues::<u64>::new();
+        let usual = queues.table.len();
+        for owner in 0..1000 {
+            assert!(queues.insert(owner));
+            assert!(2 * queues.nr_queues() <= queues.table.len());
+            let is_usual = queues.nr_queues() <= NR_OWNERS_USUAL;
+            assert_eq!(queues.table.len() == usual, is_usual, "{owner}");
+        }
+    }
+
     /// Compares random operations on the queues with the same ones on a map of lists.
     #[test]
     fn queues_behave_as_a_map_of_lists() {
@@ -273,8 +285,10 @@ mod tests {
         let mut queues = OwnerQueues::<u64>::new();
         let mut model = BTreeMap::<u64, VecDeque<u32>>::new();
         for nth in 0..20_000 {
-            // Few and many owners; with equal low bits, as addresses have.
-            let owner = below(if nth % 2000 < 1000 { 4 } else { 100 }) << 12;
+            // Few and many owners; with equal low bits, as addresses have. The high bits keep
+            // their hashes from being spread evenly, so searches pass other owners' places.
+            let owner = below(if nth % 2000 < 1000 { 4 } else { 100 });
+            let owner = owner.pow(5).wrapping_mul(owner << 40 | 4096);
             match below(5) {
                 0 | 1 => {
                     assert_eq!(queues.insert(owner), !model.contains_key(&owner));

@@ -42,7 +42,8 @@ pub(super) struct ThreadQueues {
 /// The state of one thread's queue.
 #[derive(Clone, Copy, Debug)]
 struct ThreadQueue {
-    /// How many requests, from the oldest on, were there when the thread went to sleep.
+    /// How many requests, from the oldest on, were there when the thread last went to sleep or ran
+    /// again.
     nr_old: usize,
     state: State,
 }
@@ -241,13 +242,11 @@ impl ThreadQueues {
         self.lines.get_mut(owner).expect("a thread that tries has a queue")
     }
 
+    /// Sets the state of a thread that goes to sleep, or has slept.
     fn set(&mut self, owner: u64, state: State) {
         let nr_requests = self.lines.len(owner);
         let line = self.line(owner);
-        line.state = state;
-        if state == State::Asleep {
-            line.nr_old = nr_requests;
-        }
+        (line.state, line.nr_old) = (state, nr_requests);
     }
 
     /// Records that tags were put and `nr_busy` are in use now. Returns how many threads that

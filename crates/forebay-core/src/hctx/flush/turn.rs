@@ -79,8 +79,8 @@ impl Turn<'_> {
         // Writes that bypass the disk, such as those of another process, have no durable point.
         let is_by_point = matches!(wanted, Wanted::Point(_)) || is_up_to(&rq);
         let is_counted = (is_by_point || policy.elide) && !rq.flags.contains(BioFlags::FSYNC);
-        let nr_more = u64::from(plants!(ElideTooMany));
-        if is_counted && durable + nr_more >= wanted.up_to() {
+        let durable = durable.saturating_add(plants!(ElideTooMany).into());
+        if is_counted && durable >= wanted.up_to() {
             counters.flushes_elided.add(1);
             return self.flush_ended(rq, Ok(()));
         }
@@ -129,8 +129,7 @@ impl Turn<'_> {
             // A request with a tag was there before the flush, and may go.
             return flush.holds && dispatch.is_empty();
         }
-        let is_over = flush.holds && flush.nr_in_a_row > 0 && admission.is_none();
-        if is_over && plants!(KeepHold) {
+        if plants!(KeepHold) && flush.holds && flush.nr_in_a_row != 0 && admission.is_none() {
             return true;
         }
         let is_behind = flush.is_tail && !dispatch.is_empty();

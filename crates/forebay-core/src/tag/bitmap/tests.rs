@@ -117,3 +117,40 @@ fn a_set_grows_to_its_largest_depth_and_no_further() {
     let message = std::panic::catch_unwind(|| TagSet::new(2).resize(3)).unwrap_err();
     assert_eq!(message.downcast_ref::<String>().unwrap(), "a depth of 3 of at most 2");
 }
+
+/// A thread that read an old, larger depth makes a tag free that is too high.
+#[test]
+fn high_tag_that_was_put_late_is_not_given_out_and_comes_back_with_the_depth() {
+    for get_many in [false, true] {
+        let tags = TagSet::new(130);
+        let late = [100, 101].map(|_| tags.try_get(&mut 1));
+        let late: Vec<Tag> = late.into_iter().flatten().collect();
+        assert_eq!(late, [64, 65].map(Tag::from_index));
+        tags.resize(64);
+        late.iter().for_each(|tag| tags.words[1].free.give(1 << (tag.index() - 64)));
+        assert_eq!((tags.nr_free(), tags.nr_busy()), (64, 0));
+        // The search begins at the word of the high tags.
+        let mut hint = 1;
+        let got: Vec<usize> = match get_many {
+            true => numbers(|out| _ = tags.try_get_many(130, &mut hint, &mut |tag| out(tag))),
+            false => core::iter::from_fn(|| tags.try_get(&mut hint)).map(Tag::index).collect(),
+        };
+        assert!(got.into_iter().eq(0..64), "T7: each low tag");
+        tags.resize(130);
+        let got = numbers(|out| _ = tags.try_get_many(130, &mut hint, &mut |tag| out(tag)));
+        let mut got = got;
+        got.sort_unstable();
+        assert!(got.into_iter().eq(64..130), "T7: each high tag");
+    }
+}
+
+#[test]
+fn any_number_is_a_hint() {
+    for hint in [0, 2, 3, 4, 1000, u32::MAX] {
+        let tags = TagSet::new(130);
+        let got = numbers(|out| {
+            assert_eq!(tags.try_get_many(130, &mut { hint }, &mut |tag| out(tag)), 130);
+        });
+        assert_eq!(got.len(), 130, "{hint}");
+    }
+}

@@ -55,7 +55,10 @@ fn waiter_woken_without_a_tag_keeps_or_loses_its_turn_by_policy() {
         let mut waits = line(policy, 8, &[1, 1]);
         check(&[1], |out| waits.wake(1, 7, &mut |id| out(id)));
         waits.requeue(Wait { id: WaitId(1), need: 1 });
-        let expected = if policy.keeps_turn() { [1, 2] } else { [2, 1] };
+        let expected = match policy {
+            WakePolicy::Fair | WakePolicy::Single => [1, 2],
+            WakePolicy::Batch | WakePolicy::Stash => [2, 1],
+        };
         check(&expected, |out| waits.wake(2, 6, &mut |id| out(id)));
     }
 }
@@ -119,6 +122,18 @@ fn stash_v1_fills_its_stash_in_silence_and_wakes_one_for_each_tag_while_it_lasts
     waits.took(4);
     check(&[], |out| waits.wake(4, 10, &mut |id| out(id)));
     check(&[3], |out| waits.wake(1, 9, &mut |id| out(id)));
+}
+
+#[test]
+fn stash_v1_of_few_tags_wakes_in_batches() {
+    let mut waits = filled(TagWaits::stash_v1(15), &[1; 5]);
+    assert!(waits.is_stash_v1() && waits.policy() == WakePolicy::Stash && waits.len() == 5);
+    check(&[1], |out| waits.wake(1, 14, &mut |id| out(id)));
+    // The second version has no smallest depth.
+    let mut waits = line(WakePolicy::Stash, 8, &[1; 5]);
+    assert!(!waits.is_stash_v1() && waits.policy() == WakePolicy::Stash);
+    check(&[], |out| waits.wake(3, 8, &mut |id| out(id)));
+    assert_eq!(waits.len(), 5);
 }
 
 #[test]

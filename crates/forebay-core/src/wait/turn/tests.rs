@@ -21,6 +21,8 @@ struct Holder {
     turned: Option<Turned>,
     /// The number of times that these steps return true.
     nr_unreported: Cell<u32>,
+    /// The number of times that requests of other disks complete at once when tags are shared.
+    nr_shared: u32,
     nr_left_flushes: u32,
     nr_handed_flushes: u32,
     nr_woken_leaders: u32,
@@ -127,6 +129,9 @@ impl Turning for Holder {
 
     fn share_tags(&mut self, _gates: Gates, _commit: Commit, _turned: &mut Turned) {
         self.call("share");
+        if take_one(&mut self.nr_shared) {
+            self.nr_unreported.set(1);
+        }
     }
 
     fn record(&mut self, _gates: Gates, turned: Turned) {
@@ -295,6 +300,13 @@ fn waiters_that_are_awake_are_served_by_further_turns() {
     holder.nr_unreported.set(1);
     let log = holder.turn(Commit::Now);
     assert_eq!(log[4..11], [core, "MadeProgress", wake, "share", core, wake, "share"]);
+    // Then the leader may be woken again, and is kicked once.
+    let mut holder = Holder::beside_a_leader();
+    holder.serves_tag_waits = true;
+    (holder.nr_shared, holder.nr_woken_leaders) = (1, 2);
+    let log = holder.turn(Commit::Now);
+    let nr_wakes = log.iter().filter(|call| *call == wake).count();
+    assert!(nr_wakes == 2 && log.ends_with_calls(&["deliver", "kick"]), "{log:?}");
 }
 
 /// A token holder with the default steps.
