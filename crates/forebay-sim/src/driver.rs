@@ -379,7 +379,14 @@ impl Port<'_> {
         Some(fault)
     }
 
-    fn take(&mut self, rq: &IssuedRequest<'_>, command: Command, fault: Option<FaultEffect>) {
+    /// Records a command that the device has accepted, or has refused for good.
+    fn take(
+        &mut self,
+        rq: &IssuedRequest<'_>,
+        command: Command,
+        fault: Option<FaultEffect>,
+        is_refused: bool,
+    ) {
         let Port { state, device, checks, now, .. } = self;
         if rq.op == Op::Flush {
             let is_flush = |tag: &usize| state.rows[*tag].command.op == Op::Flush;
@@ -390,7 +397,7 @@ impl Port<'_> {
         let row = &mut state.rows[rq.tag.index()];
         (row.command, row.is_applied) = (command, false);
         row.fault = fault;
-        (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
+        (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces, is_refused));
         for piece in &row.pieces {
             checks.order.issue(state.hctx, piece.slot, &checks.bios);
         }
@@ -498,7 +505,7 @@ impl Driver for Port<'_> {
             }
             Admission::Busy => Issue::Busy,
             Admission::Taken => {
-                self.take(rq, command, fault);
+                self.take(rq, command, fault, false);
                 if self.state.rows[tag].is_for_device() {
                     self.device.begin(rq.op);
                 }
@@ -510,7 +517,7 @@ impl Driver for Port<'_> {
                 Issue::Queued
             }
             Admission::Refused(status) => {
-                self.take(rq, command, None);
+                self.take(rq, command, None, true);
                 self.hand_over(tag, Err(status));
                 Issue::Failed(status)
             }
