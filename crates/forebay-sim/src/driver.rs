@@ -116,8 +116,9 @@ pub(crate) struct DriverState {
     has_kick: bool,
     /// Reported as queued, and forgotten: a planted bug.
     forgotten: Vec<usize>,
-    /// The memory in quarantine: boxes, and the handles that their owners have.
-    held: Vec<(u32, MemoryHold)>,
+    /// The memory in quarantine: the handles that the owners of its bios have, and the boxes. A box
+    /// is missing if no command had its bio: then it is used again.
+    held: Vec<(Option<u32>, MemoryHold)>,
     /// The number of flushes that were reaped.
     pub(crate) nr_flushes: u64,
     /// Calls that tasks make themselves.

@@ -311,7 +311,9 @@ fn turn_core(
             let verdict = is_early.and_then(|is_early| checks.end_bio(bio, is_early));
             checks.expect(verdict);
             if let Some(hold) = bio.take_hold() {
-                port.state.hold(bio.number(), hold);
+                // A box that no command has may be used again before the memory is free.
+                let is_used = checks.bios.row(bio.number()).is_kept;
+                port.state.hold(is_used.then_some(bio.number()), hold);
             }
         }
         for slot in given_up {
