@@ -69,6 +69,9 @@ pub(crate) struct Broken {
 pub(crate) type Verdict = Result<(), Broken>;
 
 /// Returns the verdict that a rule is broken.
+// Cold, so that the compiler moves the text of a failed check out of the way of the code that runs.
+#[cold]
+#[inline(never)]
 pub(crate) fn broken(rule: &'static str, what: String) -> Verdict {
     Err(Broken { rule, what })
 }
