@@ -69,14 +69,21 @@ impl Cpu<'_> {
     /// Marks the end of an action of the task: another task may run before the next one.
     #[inline]
     pub(crate) fn step(&self) {
-        let scheduler = &self.world.scheduler;
-        let (yields, naps) = scheduler.end_step();
+        match self.world.scheduler.end_step() {
+            (false, false) => {}
+            (true, false) => self.switch(),
+            (yields, true) => self.switch_and_nap(yields),
+        }
+    }
+
+    /// Ends a step after which the task naps.
+    // Apart from the usual cases, which need fewer registers without it.
+    #[inline(never)]
+    fn switch_and_nap(&self, yields: bool) {
         if yields {
             self.switch();
         }
-        if naps {
-            self.sleep(scheduler.draw_nap());
-        }
+        self.sleep(self.world.scheduler.draw_nap());
     }
 
     /// Lets other tasks run, for a task that polls.

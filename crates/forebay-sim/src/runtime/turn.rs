@@ -179,6 +179,9 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn deliver(&mut self) -> bool {
         let TaskTurn { thread, hctx, own, ended, .. } = self;
+        if ended.is_empty() {
+            return hctx.kick_leader.take();
+        }
         let world = Rc::clone(&thread.world);
         let charges: Vec<Tag> = match world.budget {
             None => Vec::new(),
@@ -188,7 +191,7 @@ impl Turning for TaskTurn<'_, '_> {
                 numbers.filter_map(|number| checks.bios.row_mut(number).charge.take()).collect()
             }
         };
-        if world.plants(Plant::WaitInTurn) && !ended.is_empty() {
+        if world.plants(Plant::WaitInTurn) {
             thread.check_may_wait();
             thread.cpu.park_for(LATE_NS);
         }

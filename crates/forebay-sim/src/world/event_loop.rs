@@ -82,13 +82,13 @@ impl World {
     /// event. Returns `None` if no event is left.
     fn pick_task(&self) -> Option<usize> {
         loop {
-            while let Some(event) = self.scheduler.next_event(false) {
+            while let Some(event) = self.scheduler.due_event() {
                 self.fire(event);
             }
             if let Some(task) = self.scheduler.pick() {
                 return Some(task);
             }
-            self.fire(self.scheduler.next_event(true)?);
+            self.fire(self.scheduler.next_event()?);
         }
     }
 
