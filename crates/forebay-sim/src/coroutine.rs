@@ -60,7 +60,16 @@ pub(crate) struct Cpu<'a> {
 impl Cpu<'_> {
     /// Continues with the task that the scheduler picks next. If that is this one, no stack is
     /// switched.
+    #[inline]
     fn switch(&self) {
+        if !self.world.goes_on_alone(self.id) {
+            self.switch_to_next();
+        }
+    }
+
+    // Apart from the usual case, which needs fewer registers without it.
+    #[inline(never)]
+    fn switch_to_next(&self) {
         if !self.world.picks_again(self.id) {
             self.yielder.suspend(());
         }

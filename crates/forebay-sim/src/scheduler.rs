@@ -175,7 +175,7 @@ impl Scheduler {
     }
 
     /// Draws the random bits for the next three steps.
-    #[inline(never)]
+    #[inline(always)]
     fn draw_step_bits(&self) -> u64 {
         self.random.borrow_mut().draw() >> (u64::BITS - DRAWN_BITS) | 1 << DRAWN_BITS
     }

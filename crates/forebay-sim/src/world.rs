@@ -377,7 +377,7 @@ impl World {
 
     /// Returns the summary of a run that broke no rule.
     pub(crate) fn summary(&self) -> Summary {
-        let mut stats = QueueStats::default();
+        let mut stats = Box::<QueueStats>::default();
         self.plug_counters.borrow().iter().for_each(|counters| stats.add_plugs(counters));
         let mut skipped_runs = 0;
         for hctx in &self.hctxs {

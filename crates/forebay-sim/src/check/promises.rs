@@ -152,8 +152,13 @@ impl Checks {
             let moved = piece.nr.min(left);
             left -= moved;
             let units = piece.units();
-            self.bios.complete(piece.slot, units.start..units.start + moved, Unit::Moved);
-            self.bios.complete(piece.slot, units.start + moved..units.end, rest);
+            let end = units.start + moved;
+            if moved > 0 {
+                self.bios.complete(piece.slot, units.start..end, Unit::Moved);
+            }
+            if moved < piece.nr {
+                self.bios.complete(piece.slot, end..units.end, rest);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use crate::runtime::hctx::{Hctx, Inbox};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Step, Turning};
-use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Tag, Turned};
+use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Turned};
 use std::rc::Rc;
 
 /// The fewest turns between two checks of the whole structure. There is one more for each bio in
@@ -183,21 +183,21 @@ impl Turning for TaskTurn<'_, '_> {
             return hctx.kick_leader.take();
         }
         let world = Rc::clone(&thread.world);
-        let charges: Vec<Tag> = match world.budget {
-            None => Vec::new(),
-            Some(_) => {
-                let mut checks = world.checks();
-                let numbers = ended.iter().map(|bio| bio.number());
-                numbers.filter_map(|number| checks.bios.row_mut(number).charge.take()).collect()
-            }
-        };
+        let mut charges = std::mem::take(&mut thread.charges);
+        if world.budget.is_some() {
+            let mut checks = world.checks();
+            let numbers = ended.iter().map(|bio| bio.number());
+            charges.extend(numbers.filter_map(|nr| checks.bios.row_mut(nr).charge.take()));
+        }
         if world.plants(Plant::WaitInTurn) {
             thread.check_may_wait();
             thread.cpu.park_for(LATE_NS);
         }
         if !charges.is_empty() {
-            thread.refund(charges);
+            thread.refund(&charges);
+            charges.clear();
         }
+        thread.charges = charges;
         let to_leader = wait::deliver_each(ended, |owner, bios| {
             if *own == Own::Direct && owner == thread.id as u64 {
                 let before = thread.ready.len();
