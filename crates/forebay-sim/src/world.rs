@@ -155,8 +155,11 @@ impl World {
     }
 
     /// Records the result of a check.
+    #[inline]
     pub(crate) fn fail(&self, verdict: Verdict) {
-        self.checks().expect(verdict);
+        if verdict.is_err() {
+            self.checks().expect(verdict);
+        }
     }
 
     /// Returns whether this planted bug shows now.
@@ -338,7 +341,8 @@ impl World {
     }
 
     /// Returns the report of a broken rule.
-    pub(crate) fn violation(&self, Broken { rule, what }: Broken) -> Violation {
+    pub(crate) fn violation(&self, broken: Broken) -> Violation {
+        let (rule, what) = broken.into_parts();
         let (step, now_ns) = (self.scheduler.steps(), self.now());
         // After a panic any cell may still be borrowed.
         let last = self.checks.try_borrow().map(|checks| checks.trace.last());

@@ -79,7 +79,7 @@ impl DriverState {
             None => Ok(is_early),
             Some(row) => {
                 let what = format!("box {slot}: at the driver since {} ns", row.issued_ns);
-                Err(Broken { rule: rules::H5, what })
+                Err(Broken::new(rules::H5, what))
             }
         }
     }
