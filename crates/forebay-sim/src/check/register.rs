@@ -90,7 +90,7 @@ impl Register {
     /// Records that a write ends. `is_done` if it was certainly done.
     pub(crate) fn end_write(&mut self, block: u64, value: u64, is_done: bool, now: u64) {
         let candidates = self.of(block);
-        let own = candidates.iter_mut().find(|other| other.value == value);
+        let own = candidates.iter_mut().rev().find(|other| other.value == value);
         let own = own.expect("a write that is under way is kept");
         let began = own.time;
         (own.time, own.superseded) = (now, NEVER);

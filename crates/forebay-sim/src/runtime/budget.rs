@@ -249,9 +249,11 @@ impl Thread<'_> {
     /// Wakes the tasks to be woken, now that no token is held, and runs the shared context if its
     /// leader must be kicked.
     pub(crate) fn settle(&mut self) {
-        self.wake();
-        let hctx = Rc::clone(&self.world.hctxs[0]);
-        if std::mem::take(&mut self.owes_run) && hctx.kick_leader.get() {
+        if !self.wakes.is_empty() {
+            self.wake();
+        }
+        if std::mem::take(&mut self.owes_run) && self.world.hctxs[0].kick_leader.get() {
+            let hctx = Rc::clone(&self.world.hctxs[0]);
             run_turn(&mut self.at(&hctx));
         }
     }

@@ -185,6 +185,10 @@ impl ThreadQueues {
 
     /// Removes queues that have nothing left. Returns how many wake-ups that makes.
     pub(super) fn remove_empty(&mut self) -> u64 {
+        if self.awake.is_empty() {
+            self.moved = None;
+            return 0;
+        }
         let mut nr_woken = 0;
         let mut awake = core::mem::take(&mut self.awake);
         awake.retain(|&owner| {
@@ -215,6 +219,9 @@ impl ThreadQueues {
     /// Puts the threads of the awake queues to sleep, because no tags are left for them. Returns
     /// how many of them had been woken in vain.
     pub(super) fn sleep_all(&mut self) -> u64 {
+        if self.awake.is_empty() {
+            return 0;
+        }
         let mut awake = core::mem::take(&mut self.awake);
         let wait = |owner| Wait { id: WaitId(owner), need: 1 };
         let mut nr_vain = 0;
