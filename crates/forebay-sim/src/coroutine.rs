@@ -60,14 +60,14 @@ pub(crate) struct Cpu<'a> {
 impl Cpu<'_> {
     /// Continues with the task that the scheduler picks next. If that is this one, no stack is
     /// switched.
-    #[inline]
+    // Not a part of `step`, which needs fewer registers without it.
+    #[inline(never)]
     fn switch(&self) {
         if !self.world.goes_on_alone(self.id) {
             self.switch_to_next();
         }
     }
 
-    // Apart from the usual case, which needs fewer registers without it.
     #[inline(never)]
     fn switch_to_next(&self) {
         if !self.world.picks_again(self.id) {
@@ -86,7 +86,6 @@ impl Cpu<'_> {
     }
 
     /// Ends a step after which the task naps.
-    // Apart from the usual cases, which need fewer registers without it.
     #[inline(never)]
     fn switch_and_nap(&self, yields: bool) {
         if yields {

@@ -123,7 +123,6 @@ impl Turning for TaskTurn<'_, '_> {
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
         let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
         let nr_before = world.count_commands();
-        let cpu = world.cpu;
         if world.makes_own_calls {
             let offered_by = self.thread.offers.then_some(self.thread.id);
             let may_leave = hctx.is_shared && offered_by.is_none();
@@ -141,7 +140,7 @@ impl Turning for TaskTurn<'_, '_> {
             run_queue.turned(&world, (nr_reaped, nr_issued), turned.nr_in_flight());
         }
         // The token is held meanwhile.
-        self.thread.cpu.spend(cpu.turn_of(nr_issued, nr_reaped));
+        self.thread.cpu.spend(world.cpu.turn_of(nr_issued, nr_reaped));
         turned
     }
 

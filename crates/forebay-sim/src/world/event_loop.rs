@@ -53,7 +53,7 @@ impl World {
 
     /// Returns whether task `id`, which yields, goes on in any case: no other task can run, and no
     /// event is due. Then the loop would pick the task without a draw.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn goes_on_alone(&self, id: usize) -> bool {
         self.scheduler.is_alone()
             && !self.scheduler.is_away(id)

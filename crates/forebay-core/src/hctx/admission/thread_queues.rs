@@ -293,6 +293,11 @@ impl ThreadQueues {
         (woken.len() - before) as u64
     }
 
+    /// Returns whether owners began or ceased to lack tags, or are to be woken.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.changes.is_empty() || !self.woken.is_empty()
+    }
+
     /// Passes to `out` the owners that began (true) or ceased (false) to lack tags, in order.
     pub(super) fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
         self.changes.drain(..).for_each(|(id, lacks)| out(id, lacks));
