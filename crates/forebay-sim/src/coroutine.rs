@@ -60,7 +60,16 @@ pub(crate) struct Cpu<'a> {
 impl Cpu<'_> {
     /// Continues with the task that the scheduler picks next. If that is this one, no stack is
     /// switched.
+    // Not a part of `step`, which needs fewer registers without it.
+    #[inline(never)]
     fn switch(&self) {
+        if !self.world.goes_on_alone(self.id) {
+            self.switch_to_next();
+        }
+    }
+
+    #[inline(never)]
+    fn switch_to_next(&self) {
         if !self.world.picks_again(self.id) {
             self.yielder.suspend(());
         }
@@ -69,14 +78,20 @@ impl Cpu<'_> {
     /// Marks the end of an action of the task: another task may run before the next one.
     #[inline]
     pub(crate) fn step(&self) {
-        let scheduler = &self.world.scheduler;
-        let (yields, naps) = scheduler.end_step();
+        match self.world.scheduler.end_step() {
+            (false, false) => {}
+            (true, false) => self.switch(),
+            (yields, true) => self.switch_and_nap(yields),
+        }
+    }
+
+    /// Ends a step after which the task naps.
+    #[inline(never)]
+    fn switch_and_nap(&self, yields: bool) {
         if yields {
             self.switch();
         }
-        if naps {
-            self.sleep(scheduler.draw_nap());
-        }
+        self.sleep(self.world.scheduler.draw_nap());
     }
 
     /// Lets other tasks run, for a task that polls.

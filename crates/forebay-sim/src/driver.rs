@@ -121,8 +121,9 @@ pub(crate) struct DriverState {
     has_kick: bool,
     /// Reported as queued, and forgotten: a planted bug.
     forgotten: Vec<usize>,
-    /// The memory in quarantine: boxes, and the handles that their owners have.
-    held: Vec<(u32, MemoryHold)>,
+    /// The memory in quarantine: the handles that the owners of its bios have, and the boxes. A box
+    /// is missing if no command had its bio: then it is used again.
+    held: Vec<(Option<u32>, MemoryHold)>,
     /// A wait in the driver begins the commands that were left to it.
     pub(crate) begins_in_wait: bool,
     /// The number of flushes that were reaped.
@@ -406,7 +407,14 @@ impl Port<'_> {
         Some(fault)
     }
 
-    fn take(&mut self, rq: &IssuedRequest<'_>, command: Command, fault: Option<FaultEffect>) {
+    /// Records a command that the device has accepted, or has refused for good.
+    fn take(
+        &mut self,
+        rq: &IssuedRequest<'_>,
+        command: Command,
+        fault: Option<FaultEffect>,
+        is_refused: bool,
+    ) {
         let Port { state, device, checks, now, .. } = self;
         if rq.op == Op::Flush {
             let is_flush = |tag: &usize| state.rows[*tag].command.op == Op::Flush;
@@ -417,7 +425,7 @@ impl Port<'_> {
         let row = &mut state.rows[rq.tag.index()];
         (row.command, row.is_applied) = (command, false);
         row.fault = fault;
-        (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
+        (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces, is_refused));
         for piece in &row.pieces {
             checks.order.issue(state.hctx, piece.slot, &checks.bios);
         }
@@ -540,7 +548,7 @@ impl Driver for Port<'_> {
             }
             Admission::Busy => Issue::Busy,
             Admission::Taken => {
-                self.take(rq, command, fault);
+                self.take(rq, command, fault, false);
                 if self.state.rows[tag].is_for_device() {
                     self.device.begin(rq.op);
                 }
@@ -552,7 +560,7 @@ impl Driver for Port<'_> {
                 Issue::Queued
             }
             Admission::Refused(status) => {
-                self.take(rq, command, None);
+                self.take(rq, command, None, true);
                 self.hand_over(tag, Err(status));
                 Issue::Failed(status)
             }

@@ -33,6 +33,12 @@ impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
 }
 
 impl<T: Copy, const N: usize> Few<T, N> {
+    /// Returns whether it has no element. (A list in `far` has more than `N`.)
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nr_near == 0
+    }
+
     /// Appends an element.
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
@@ -135,7 +141,7 @@ mod tests {
                 _ => (few.push(nth), plain.push(nth)).0,
             }
             few.iter_mut().chain(&mut plain).for_each(|value| *value += 1);
-            assert_eq!(*few, *plain);
+            assert_eq!((&*few, few.is_empty()), (&*plain, plain.is_empty()));
         }
     }
 }

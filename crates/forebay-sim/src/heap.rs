@@ -1,7 +1,7 @@
 //! The event heap: future events in virtual time. Events of the same time happen in the order in
 //! which they were added. All simulated worlds of this crate use it.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// A future event of the disk's world.
@@ -24,41 +24,66 @@ pub(crate) enum Event {
 pub(crate) struct EventHeap<E> {
     heap: BinaryHeap<Entry<E>>,
     nr_added: u64,
+    /// The time of the next event, or [`NEVER`].
+    next_ns: u64,
 }
+
+/// The time of the next event if there is none.
+const NEVER: u64 = u64::MAX;
 
 /// An event with its place in the order. The earliest one is the greatest, as the heap needs it.
 #[derive(Debug)]
 struct Entry<E> {
-    place: Reverse<(u64, u64)>,
+    /// The complement of the time, and below it of the number of the event.
+    place: u128,
     event: E,
+}
+
+impl<E> Entry<E> {
+    fn new(at_ns: u64, number: u64, event: E) -> Entry<E> {
+        Entry { place: !(u128::from(at_ns) << 64 | u128::from(number)), event }
+    }
+
+    fn at_ns(&self) -> u64 {
+        (!self.place >> 64) as u64
+    }
 }
 
 impl<E> Default for EventHeap<E> {
     fn default() -> EventHeap<E> {
-        EventHeap { heap: BinaryHeap::new(), nr_added: 0 }
+        EventHeap { heap: BinaryHeap::new(), nr_added: 0, next_ns: NEVER }
     }
 }
 
 impl<E> EventHeap<E> {
     pub(crate) fn add(&mut self, at_ns: u64, event: E) {
         self.nr_added += 1;
-        self.heap.push(Entry { place: Reverse((at_ns, self.nr_added)), event });
+        self.next_ns = self.next_ns.min(at_ns);
+        self.heap.push(Entry::new(at_ns, self.nr_added, event));
+    }
+
+    /// Returns whether an event is due at this time.
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.next_ns <= now
     }
 
     /// Returns the time of the next event.
-    #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.heap.peek().map(|entry| entry.place.0.0)
+        self.heap.peek().map(Entry::at_ns)
     }
 
     /// Removes the next event, and returns it.
     pub(crate) fn pop(&mut self) -> Option<E> {
-        self.heap.pop().map(|entry| entry.event)
+        let next = self.heap.pop()?;
+        self.next_ns = self.next_at().unwrap_or(NEVER);
+        Some(next.event)
     }
 
     /// Removes all events.
     pub(crate) fn clear(&mut self) {
         self.heap.clear();
+        self.next_ns = NEVER;
     }
 }
 
@@ -102,9 +127,13 @@ mod tests {
         heap.add(3, timer(2));
         heap.add(5, timer(1));
         heap.add(5, Event::Done { hctx: 0, tag: 0 });
-        assert_eq!(heap.next_at(), Some(3));
+        assert_eq!((heap.next_at(), heap.is_due(2), heap.is_due(3)), (Some(3), false, true));
         let order = std::iter::from_fn(|| heap.pop());
         let expected = [timer(2), timer(9), timer(1), Event::Done { hctx: 0, tag: 0 }];
         assert!(order.eq(expected));
+        assert_eq!((heap.next_at(), heap.is_due(5)), (None, false));
+        heap.add(4, timer(0));
+        heap.clear();
+        assert!(!heap.is_due(4));
     }
 }

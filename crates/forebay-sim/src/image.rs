@@ -88,6 +88,15 @@ struct Cached {
     point: u64,
 }
 
+/// The cached writes of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct CachedOf {
+    /// The number of those that a flush makes durable.
+    nr: u32,
+    /// The writes that had ended at this time are lost.
+    lost_at: u64,
+}
+
 /// The versions of one block. Without a volatile cache there are two while a write is under way.
 type Versions = Few<Version, 2>;
 
@@ -95,14 +104,17 @@ type Versions = Few<Version, 2>;
 #[derive(Debug, Default)]
 pub(crate) struct Image {
     blocks: Sparse<Versions>,
-    /// In the order of their ends.
+    /// In the order of their ends. Those that their block has lost are skipped.
     cached: VecDeque<Cached>,
+    /// The cached writes of each block. `None` until a single block may lose its data.
+    by_block: Option<Sparse<CachedOf>>,
     /// Scratch space for `settle_all`: blocks that become durable, and when their writes began.
     settling: Vec<(u64, u64)>,
     clock: u64,
 }
 
 impl Image {
+    #[inline]
     fn of(&mut self, block: u64) -> &mut Versions {
         let versions = self.blocks.at_mut(block);
         if versions.is_empty() {
@@ -115,6 +127,7 @@ impl Image {
     pub(crate) fn reset(&mut self) {
         self.blocks.all().for_each(Versions::clear);
         self.cached.clear();
+        self.by_block = None;
         self.clock = 0;
     }
 
@@ -161,7 +174,7 @@ impl Image {
     /// Records that a write ends.
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let ended = self.mark();
-        let versions = self.of(block);
+        let versions = self.blocks.at_mut(block);
         let is_own = |other: &&mut Version| other.value == value && other.is_under_way();
         let own = versions.iter_mut().rev().find(is_own);
         let own = own.expect("a write that ends is under way");
@@ -171,23 +184,26 @@ impl Image {
         match outcome {
             Outcome::Unsure => {}
             Outcome::Cached(_) if is_lost => {}
-            Outcome::Cached(point) => {
-                self.cached.push_back(Cached { block, began, ended, point });
-            }
-            Outcome::Durable => self.supersede(block, began),
+            Outcome::Cached(point) => self.push_cached(Cached { block, began, ended, point }),
+            Outcome::Durable => supersede(versions, began),
         }
     }
 
-    /// Removes the versions that a durable write, begun at that time, supersedes.
-    fn supersede(&mut self, block: u64, began: u64) {
-        self.of(block).retain(|version| version.end.time() >= began);
+    fn push_cached(&mut self, cached: Cached) {
+        if let Some(by_block) = &mut self.by_block {
+            by_block.at_mut(cached.block).nr += 1;
+        }
+        self.cached.push_back(cached);
     }
 
     /// Makes durable the writes that have ended before this time. Returns how many these are, and
     /// adds their blocks to `settled`.
     pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) -> usize {
-        while let Some(cached) = self.cached.pop_front_if(|cached| cached.ended < before) {
-            self.settling.push((cached.block, cached.began));
+        let Image { cached, by_block, settling, .. } = self;
+        while let Some(cached) = cached.pop_front_if(|cached| cached.ended < before) {
+            if take_off(by_block, &cached) {
+                settling.push((cached.block, cached.began));
+            }
         }
         self.settle_all(settled)
     }
@@ -195,10 +211,11 @@ impl Image {
     /// Makes durable the writes that have ended and have a durable point up to this one. Returns
     /// the same.
     pub(crate) fn settle_up_to(&mut self, point: u64, settled: &mut Vec<u64>) -> usize {
-        self.cached.retain(|cached| {
+        let Image { cached, by_block, settling, .. } = self;
+        cached.retain(|cached| {
             let is_durable = cached.point <= point;
-            if is_durable {
-                self.settling.push((cached.block, cached.began));
+            if is_durable && take_off(by_block, cached) {
+                settling.push((cached.block, cached.began));
             }
             !is_durable
         });
@@ -212,7 +229,7 @@ impl Image {
         settling.sort_unstable();
         for (nth, &(block, began)) in settling.iter().enumerate() {
             if settling.get(nth + 1).is_none_or(|next| next.0 != block) {
-                self.supersede(block, began);
+                supersede(self.blocks.at_mut(block), began);
                 settled.push(block);
             }
         }
@@ -224,12 +241,22 @@ impl Image {
     /// Records that no flush makes durable the cached writes with points after `after` and up to
     /// `up_to`.
     pub(crate) fn lose(&mut self, after: u64, up_to: u64) {
-        self.cached.retain(|cached| cached.point <= after || cached.point > up_to);
+        let Image { cached, by_block, .. } = self;
+        cached.retain(|cached| {
+            let is_kept = cached.point <= after || cached.point > up_to;
+            if !is_kept {
+                take_off(by_block, cached);
+            }
+            is_kept
+        });
     }
 
     /// Does the same for all cached writes and for all writes under way, whose data may be in the
     /// cache already.
     pub(crate) fn lose_all(&mut self) {
+        if let Some(by_block) = &mut self.by_block {
+            self.cached.iter().for_each(|cached| by_block.at_mut(cached.block).nr = 0);
+        }
         self.cached.clear();
         for version in self
             .blocks
@@ -246,13 +273,14 @@ impl Image {
         let ended = self.mark();
         let own = self.of(block).iter().rev().find(|version| version.value == value);
         let began = own.expect("a crash may leave it").began;
-        self.cached.push_back(Cached { block, began, ended, point: 0 });
+        self.push_cached(Cached { block, began, ended, point: 0 });
     }
 
     /// Records that the write-back of a block has failed: no flush makes durable the data written
     /// there. That includes writes under way, whose data may be in the cache already.
     pub(crate) fn lose_block(&mut self, block: u64) {
-        self.cached.retain(|cached| cached.block != block);
+        let lost_at = self.clock;
+        *self.by_block().at_mut(block) = CachedOf { nr: 0, lost_at };
         for version in self.of(block).iter_mut().filter(|version| version.is_under_way()) {
             version.end.0 |= LOST | STRUCK;
         }
@@ -266,10 +294,20 @@ impl Image {
     }
 
     /// Returns whether something was written to a block that the next flush would make durable.
-    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+    pub(crate) fn is_dirty(&mut self, block: u64) -> bool {
+        let is_cached = self.by_block().at(block).is_some_and(|cached| cached.nr > 0);
         let versions = self.blocks.at(block).map_or(&[][..], |versions| &versions[..]);
         let is_under_way = |version: &Version| version.is_under_way() && !version.end.has(LOST);
-        self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
+        is_cached || versions.iter().any(is_under_way)
+    }
+
+    /// Returns the cached writes of each block, counted if they are needed for the first time.
+    fn by_block(&mut self) -> &mut Sparse<CachedOf> {
+        self.by_block.get_or_insert_with(|| {
+            let mut by_block = Sparse::<CachedOf>::default();
+            self.cached.iter().for_each(|cached| by_block.at_mut(cached.block).nr += 1);
+            by_block
+        })
     }
 
     /// Returns the values that a block may hold after a crash.
@@ -288,6 +326,20 @@ impl Image {
     pub(crate) fn may_hold(&self, block: u64, value: u64) -> bool {
         self.values(block).rev().any(|other| other == value)
     }
+}
+
+/// Removes the versions that a durable write, begun at that time, supersedes.
+fn supersede(versions: &mut Versions, began: u64) {
+    versions.retain(|version| version.end.time() >= began);
+}
+
+/// Removes a cached write from those of its block. Returns false if the block has lost it.
+fn take_off(by_block: &mut Option<Sparse<CachedOf>>, cached: &Cached) -> bool {
+    let Some(by_block) = by_block else { return true };
+    let of_block = by_block.at_mut(cached.block);
+    let is_there = cached.ended > of_block.lost_at;
+    of_block.nr -= u32::from(is_there);
+    is_there
 }
 
 #[cfg(test)]
@@ -384,6 +436,30 @@ mod tests {
         image.settle(mark, &mut Vec::new());
         assert_eq!(values(&image), [0, 1, 2, 3]);
         assert_eq!(image.values(1).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn block_that_lost_its_data_keeps_later_writes() {
+        let mut image = two();
+        let write = |image: &mut Image, value| {
+            image.begin(0, value);
+            image.end(0, value, Outcome::Cached(value));
+        };
+        image.lose_block(0);
+        write(&mut image, 3);
+        assert!(image.is_dirty(0));
+        image.lose_block(0);
+        assert!(!image.is_dirty(0));
+        write(&mut image, 4);
+        write(&mut image, 5);
+        let (mark, mut settled) = (image.mark(), Vec::new());
+        assert_eq!((image.settle(mark, &mut settled), settled), (2, vec![0]));
+        assert!(!image.is_dirty(0));
+        assert_eq!(values(&image), [5]);
+        write(&mut image, 6);
+        assert!(image.is_dirty(0));
+        image.lose_all();
+        assert!(!image.is_dirty(0));
     }
 
     #[test]

@@ -165,5 +165,5 @@ fn run_tasks(world: &Rc<World>, tasks: Vec<Task>) -> Result<(), Box<Violation>> 
 fn assertion(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    Broken { rule: rules::ASSERTION, what: text.unwrap_or_default() }
+    Broken::new(rules::ASSERTION, text.unwrap_or_default())
 }

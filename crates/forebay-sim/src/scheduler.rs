@@ -154,8 +154,9 @@ impl Scheduler {
     #[inline]
     pub(crate) fn end_step(&self) -> (bool, bool) {
         self.steps.set(self.steps.get() + 1);
-        self.now.set(self.now.get() + self.step_ns);
-        let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now.get());
+        let now = self.now.get() + self.step_ns;
+        self.now.set(now);
+        let is_event_due = self.heap.borrow().is_due(now);
         if self.preempt == 0 && self.nap == 0 {
             // The tables of the lab have random wake-ups, which follow these draws.
             if !is_event_due {
@@ -164,13 +165,19 @@ impl Scheduler {
             return (is_event_due, true);
         }
         let bits = match self.step_bits.get() {
-            1 => self.random.borrow_mut().draw() >> (u64::BITS - DRAWN_BITS) | 1 << DRAWN_BITS,
+            1 => self.draw_step_bits(),
             left => left,
         };
         self.step_bits.set(bits >> (2 * CHANCE_BITS));
         let chance = |bits: u64| (bits % u64::from(PREEMPT_OF)) as u32;
         let (yields, naps) = (chance(bits) < self.preempt, chance(bits >> CHANCE_BITS) < self.nap);
-        (is_event_due || yields, naps)
+        (is_event_due | yields, naps)
+    }
+
+    /// Draws the random bits for the next three steps.
+    #[inline(always)]
+    fn draw_step_bits(&self) -> u64 {
+        self.random.borrow_mut().draw() >> (u64::BITS - DRAWN_BITS) | 1 << DRAWN_BITS
     }
 
     /// Draws the time of a nap, ns: 0 in a world without naps.
@@ -267,8 +274,7 @@ impl Scheduler {
     /// Returns whether only the present task can run, and no event is due.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        let is_event_due = self.heap.borrow().next_at().is_some_and(|at| at <= self.now());
-        !is_event_due && self.runnable.borrow().len() == 1
+        !self.heap.borrow().is_due(self.now()) && self.runnable.borrow().len() == 1
     }
 
     /// Draws the runnable task that runs next.
@@ -291,17 +297,18 @@ impl Scheduler {
         runnable.swap_remove(place);
     }
 
-    /// Returns the next event if it is due. If no task can run, time jumps to the event.
+    /// Returns the next event if it is due.
     #[inline]
-    pub(crate) fn next_event(&self, is_idle: bool) -> Option<Event> {
+    pub(crate) fn due_event(&self) -> Option<Event> {
+        let mut heap = self.heap.borrow_mut();
+        if heap.is_due(self.now()) { heap.pop() } else { None }
+    }
+
+    /// Returns the next event. If it is not due, time jumps to it.
+    pub(crate) fn next_event(&self) -> Option<Event> {
         let mut heap = self.heap.borrow_mut();
         let at = heap.next_at()?;
-        if at > self.now() {
-            if !is_idle {
-                return None;
-            }
-            self.now.set(at);
-        }
+        self.now.set(self.now().max(at));
         heap.pop()
     }
 }

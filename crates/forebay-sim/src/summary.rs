@@ -41,7 +41,7 @@ pub struct Summary {
     /// The device counts as gone at the end.
     pub is_device_gone: bool,
     /// The layer's statistics.
-    pub stats: QueueStats,
+    pub stats: Box<QueueStats>,
     /// Runs that were left to the holder of the token.
     pub skipped_runs: u64,
     pub(crate) counts: [u64; NR_KINDS],

@@ -107,6 +107,11 @@ struct Event {
     b: u64,
 }
 
+impl Event {
+    /// The place of an event that has not happened.
+    const NONE: Event = Event { step: 0, now: 0, task: DEVICE, kind: Kind::Start, a: 0, b: 0 };
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { step, now, task, kind, a, b } = self;
@@ -125,7 +130,7 @@ pub(crate) const DEVICE: usize = usize::MAX;
 pub(crate) struct Trace {
     hash: u64,
     /// The last events. The event number `n` of the run is at `n % NR_SHOWN`.
-    last: Vec<Event>,
+    last: Box<[Event; NR_SHOWN]>,
     nr_events: usize,
     /// The present step, time and task; set by `World::checks`.
     pub(crate) step: u64,
@@ -139,7 +144,7 @@ impl Trace {
     pub(crate) fn new(seed: u64) -> Trace {
         Trace {
             hash: mix(0, seed),
-            last: Vec::with_capacity(NR_SHOWN),
+            last: Box::new([Event::NONE; NR_SHOWN]),
             nr_events: 0,
             step: 0,
             now: 0,
@@ -151,7 +156,6 @@ impl Trace {
     /// Removes all events, and keeps the allocated memory.
     pub(crate) fn reset(&mut self) {
         self.hash = 0;
-        self.last.clear();
         self.nr_events = 0;
         (self.step, self.now, self.task) = (0, 0, DEVICE);
         self.counts = [0; NR_KINDS];
@@ -169,10 +173,7 @@ impl Trace {
         self.hash = mix(mix(self.hash, head ^ a), self.now ^ b.rotate_left(40));
         self.counts[kind as usize] += 1;
         let event = Event { step: self.step, now: self.now, task, kind, a, b };
-        match self.last.get_mut(self.nr_events % NR_SHOWN) {
-            Some(oldest) => *oldest = event,
-            None => self.last.push(event),
-        }
+        self.last[self.nr_events % NR_SHOWN] = event;
         self.nr_events += 1;
     }
 
@@ -181,9 +182,8 @@ impl Trace {
     }
 
     pub(crate) fn last(&self) -> Vec<String> {
-        let oldest = self.nr_events % NR_SHOWN;
-        let (newer, older) = self.last.split_at(oldest.min(self.last.len()));
-        older.iter().chain(newer).map(Event::to_string).collect()
+        let first = self.nr_events.saturating_sub(NR_SHOWN);
+        (first..self.nr_events).map(|nth| self.last[nth % NR_SHOWN].to_string()).collect()
     }
 }
 

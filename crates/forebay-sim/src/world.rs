@@ -155,8 +155,11 @@ impl World {
     }
 
     /// Records the result of a check.
+    #[inline]
     pub(crate) fn fail(&self, verdict: Verdict) {
-        self.checks().expect(verdict);
+        if verdict.is_err() {
+            self.checks().expect(verdict);
+        }
     }
 
     /// Returns whether this planted bug shows now.
@@ -338,7 +341,8 @@ impl World {
     }
 
     /// Returns the report of a broken rule.
-    pub(crate) fn violation(&self, Broken { rule, what }: Broken) -> Violation {
+    pub(crate) fn violation(&self, broken: Broken) -> Violation {
+        let (rule, what) = broken.into_parts();
         let (step, now_ns) = (self.scheduler.steps(), self.now());
         // After a panic any cell may still be borrowed.
         let last = self.checks.try_borrow().map(|checks| checks.trace.last());
@@ -377,7 +381,7 @@ impl World {
 
     /// Returns the summary of a run that broke no rule.
     pub(crate) fn summary(&self) -> Summary {
-        let mut stats = QueueStats::default();
+        let mut stats = Box::<QueueStats>::default();
         self.plug_counters.borrow().iter().for_each(|counters| stats.add_plugs(counters));
         let mut skipped_runs = 0;
         for hctx in &self.hctxs {

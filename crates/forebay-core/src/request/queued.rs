@@ -56,7 +56,17 @@ impl QueuedBio {
     /// Allocates an empty box. `owner` identifies the receiver of its ends, and `number` identifies
     /// the box among that owner's boxes. The layer interprets neither.
     pub fn new(owner: u64, number: u32) -> Box<QueuedBio> {
-        Box::new(QueuedBio {
+        Box::new(QueuedBio::empty(owner, number))
+    }
+
+    /// Gives a box, whose bio has ended, to an owner as if it were new.
+    pub fn renew(&mut self, owner: u64, number: u32) {
+        assert!(self.next.is_none(), "a box has another owner when its bio has ended");
+        *self = QueuedBio::empty(owner, number);
+    }
+
+    fn empty(owner: u64, number: u32) -> QueuedBio {
+        QueuedBio {
             bio: Bio::flush(),
             next: None,
             rq: Header::new(),
@@ -71,7 +81,7 @@ impl QueuedBio {
             owner,
             number,
             link: AtomicPtr::new(core::ptr::null_mut()),
-        })
+        }
     }
 
     /// Stores a bio in the box. The previous bio must have ended.
@@ -257,5 +267,24 @@ impl Header {
         self.start = bio.start;
         self.len = bio.len;
         self.skip = 0;
+    }
+}
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn renewed_box_equals_a_new_one() {
+        let mut boxed = QueuedBio::new(1, 2);
+        boxed.fill(Bio::flush_up_to(7));
+        boxed.mark_first(BlockStatus::Timeout);
+        (boxed.durable_point, boxed.has_waited, boxed.waited_ns) = (3, true, 4);
+        (boxed.rq.tagged_ns, boxed.rq.nr_bios) = (5, 6);
+        boxed.hold = Some(Arc::new(()));
+        boxed.renew(8, 9);
+        assert_eq!(format!("{boxed:?}"), format!("{:?}", QueuedBio::new(8, 9)));
+        assert_eq!((boxed.owner(), boxed.number(), boxed.has_hold()), (8, 9, false));
     }
 }

@@ -25,6 +25,7 @@ impl Context for Least {
         fn run_state(&self) -> &RunState;
         fn try_take(&mut self) -> Option<()>;
         fn request_run(&mut self) -> Option<()>;
+        fn block(&mut self) -> Option<()>;
         fn turn(&mut self, (): &mut (), _commit: Commit) -> Turned;
         fn commit_requests(&mut self, (): &mut ()) -> bool;
         fn runs_wakers(&self, (): &()) -> bool;
@@ -128,7 +129,6 @@ fn thread_of_the_least_host_makes_no_calls_of_its_own_and_leads_for_its_bios() {
     let mut host = Least;
     assert!(!host.withdraw_own_call(&mut ()) && !host.offer() && !host.make_own_call());
     assert!(!host.begins() && !host.take_back() && host.waits_for_bios());
-    assert!(!host.was_replaced() && host.resigns());
 }
 
 #[test]

@@ -175,13 +175,15 @@ impl Bios {
     pub(crate) fn issue(&mut self, slot: u32, units: std::ops::Range<usize>) -> Verdict {
         let row = &mut self.rows[slot as usize];
         row.is_cut |= units.len() < row.units.len();
-        let is_there = |unit: &Unit| matches!(unit, Unit::Moved | Unit::Issued);
         let is_queued = row.stage == Stage::Queued;
-        let wrong = units.clone().find(|&at| !is_queued || is_there(&row.units[at]));
-        if let Some(at) = wrong {
-            let (name, stage, unit) = (row.name(), row.stage, row.units[at]);
-            let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
-            return broken(rules::ISSUED_ONCE, what);
+        if !is_queued || row.is_sent() {
+            let is_there = |unit: &Unit| matches!(unit, Unit::Moved | Unit::Issued);
+            let wrong = units.clone().find(|&at| !is_queued || is_there(&row.units[at]));
+            if let Some(at) = wrong {
+                let (name, stage, unit) = (row.name(), row.stage, row.units[at]);
+                let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
+                return broken(rules::ISSUED_ONCE, what);
+            }
         }
         row.set(units, Unit::Issued);
         Ok(())

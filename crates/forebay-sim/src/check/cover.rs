@@ -92,7 +92,7 @@ fn of_memory(
 fn piece(bios: &Bios, size: u64, (slot, from, to): (u32, u64, u64)) -> Result<Piece, Broken> {
     if !from.is_multiple_of(size) || !to.is_multiple_of(size) {
         let what = format!("bytes {from} to {to} of box {slot} are not whole blocks");
-        return Err(Broken { rule: COVERS, what });
+        return Err(Broken::new(COVERS, what));
     }
     let first = (from / size) as usize;
     let nr = ((to - from) / size) as usize;

@@ -214,7 +214,7 @@ impl Durable {
     }
 
     /// Returns whether the page cache of the device has something of a block to write back.
-    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+    pub(crate) fn is_dirty(&mut self, block: u64) -> bool {
         self.device.is_dirty(block)
     }
 

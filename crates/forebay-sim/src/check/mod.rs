@@ -58,19 +58,32 @@ use retries::Retries;
 use runs::RunLog;
 use waits::Waits;
 
-/// A broken rule.
+/// A broken rule, and what has broken it. One pointer, so that the result of a check that finds
+/// nothing is one register.
 #[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) rule: &'static str,
-    pub(crate) what: String,
+pub(crate) struct Broken(Box<(&'static str, String)>);
+
+impl Broken {
+    #[cold]
+    pub(crate) fn new(rule: &'static str, what: String) -> Broken {
+        Broken(Box::new((rule, what)))
+    }
+
+    /// Returns the rule, and what has broken it.
+    pub(crate) fn into_parts(self) -> (&'static str, String) {
+        *self.0
+    }
 }
 
 /// The result of a check.
 pub(crate) type Verdict = Result<(), Broken>;
 
 /// Returns the verdict that a rule is broken.
+// Cold, so that the compiler moves the text of a failed check out of the way of the code that runs.
+#[cold]
+#[inline(never)]
 pub(crate) fn broken(rule: &'static str, what: String) -> Verdict {
-    Err(Broken { rule, what })
+    Err(Broken::new(rule, what))
 }
 
 /// All state that the checkers keep during a run.
@@ -142,8 +155,14 @@ impl Checks {
     #[inline]
     pub(crate) fn expect(&mut self, verdict: Verdict) {
         if let Err(broken) = verdict {
-            self.broken.get_or_insert(broken);
+            self.record(broken);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
     }
 }
 

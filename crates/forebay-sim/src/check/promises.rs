@@ -33,13 +33,13 @@ impl Checks {
         self.bios.refuse(slot, &mut self.register);
     }
 
-    /// Records that a command goes to the device. Returns the time of issue, which matters for a
-    /// flush.
-    pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece]) -> u64 {
+    /// Records that a command goes to the device, which may refuse it. Returns the time of issue,
+    /// which matters for a flush.
+    pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece], is_refused: bool) -> u64 {
         let nr_crash_points = self.durable.nr_crash_points;
         for piece in pieces {
             if op.is_write() {
-                let verdict = self.retries.issue(piece, &self.bios);
+                let verdict = self.retries.issue(piece, is_refused, &self.bios);
                 self.expect(verdict);
             }
             let issued = self.bios.issue(piece.slot, piece.units());
@@ -152,8 +152,13 @@ impl Checks {
             let moved = piece.nr.min(left);
             left -= moved;
             let units = piece.units();
-            self.bios.complete(piece.slot, units.start..units.start + moved, Unit::Moved);
-            self.bios.complete(piece.slot, units.start + moved..units.end, rest);
+            let end = units.start + moved;
+            if moved > 0 {
+                self.bios.complete(piece.slot, units.start..end, Unit::Moved);
+            }
+            if moved < piece.nr {
+                self.bios.complete(piece.slot, end..units.end, rest);
+            }
         }
     }
 

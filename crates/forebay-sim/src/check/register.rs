@@ -15,8 +15,11 @@ use super::{Verdict, broken, rules};
 use crate::few::Few;
 use crate::sparse::Sparse;
 
-/// How many values of a block are kept before old ones are dropped.
+/// How many values of a block are kept in place. With so many, old ones are dropped at each write.
 const NR_KEPT: usize = 2;
+
+/// With more values, old ones are dropped once in so many writes: each time costs a visit of all.
+const DROP_OF: usize = 8;
 
 const NEVER: u64 = u64::MAX;
 
@@ -60,6 +63,7 @@ impl Register {
         self.blocks.at(block).map_or(0, |candidates| candidates.len())
     }
 
+    #[inline]
     fn of(&mut self, block: u64) -> &mut Candidates {
         let candidates = self.blocks.at_mut(block);
         if candidates.is_empty() {
@@ -71,7 +75,8 @@ impl Register {
     /// Records that a write begins. `oldest` is when the oldest I/O under way began.
     pub(crate) fn begin_write(&mut self, block: u64, value: u64, now: u64, oldest: u64) {
         let candidates = self.of(block);
-        if candidates.len() >= NR_KEPT {
+        let nr = candidates.len();
+        if nr == NR_KEPT || nr > NR_KEPT && nr.is_multiple_of(DROP_OF) {
             candidates.retain(|other| other.superseded >= oldest);
         }
         candidates.push(Candidate { value, time: now, superseded: UNDER_WAY });
@@ -85,7 +90,7 @@ impl Register {
     /// Records that a write ends. `is_done` if it was certainly done.
     pub(crate) fn end_write(&mut self, block: u64, value: u64, is_done: bool, now: u64) {
         let candidates = self.of(block);
-        let own = candidates.iter_mut().find(|other| other.value == value);
+        let own = candidates.iter_mut().rev().find(|other| other.value == value);
         let own = own.expect("a write that is under way is kept");
         let began = own.time;
         (own.time, own.superseded) = (now, NEVER);
@@ -111,7 +116,8 @@ impl Register {
         }
         let candidates = self.of(block);
         let is_legal = |other: &Candidate| other.value == value && other.superseded > began;
-        if !candidates.iter().any(is_legal) {
+        // It is most often one of the newest.
+        if !candidates.iter().rev().any(is_legal) {
             let what = format!(
                 "bio {serial}, a read from {began} to {now}, brought {value:#x} of block {block}, \
                  whose values are {candidates:x?}"
@@ -123,12 +129,13 @@ impl Register {
     }
 }
 
-/// Supersedes every other value whose write ended before `ended_before`.
+/// Supersedes every other value whose write ended before `ended_before`. Times never go back, so a
+/// value that was superseded earlier stays so, and a value whose write is under way is not yet.
 fn supersede(candidates: &mut [Candidate], value: u64, ended_before: u64, now: u64) {
     for other in candidates {
-        let has_ended = other.superseded != UNDER_WAY && other.time < ended_before;
-        if other.value != value && has_ended {
-            other.superseded = other.superseded.min(now);
+        let is_current = other.superseded == NEVER;
+        if is_current && other.time < ended_before && other.value != value {
+            other.superseded = now;
         }
     }
 }

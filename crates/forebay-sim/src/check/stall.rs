@@ -15,7 +15,7 @@ use forebay_core::wait::WaitState;
 pub(crate) fn why(world: &World, how: &str) -> Broken {
     find(world).err().unwrap_or_else(|| {
         let nr_live = world.checks().bios.nr_live();
-        Broken { rule: rules::NO_STALL, what: format!("{how}; {nr_live} bios are in the layer") }
+        Broken::new(rules::NO_STALL, format!("{how}; {nr_live} bios are in the layer"))
     })
 }
 

@@ -79,13 +79,13 @@ impl DriverState {
             None => Ok(is_early),
             Some(row) => {
                 let what = format!("box {slot}: at the driver since {} ns", row.issued_ns);
-                Err(Broken { rule: rules::H5, what })
+                Err(Broken::new(rules::H5, what))
             }
         }
     }
 
-    /// Records memory in quarantine.
-    pub(crate) fn hold(&mut self, slot: u32, hold: MemoryHold) {
+    /// Records memory in quarantine, and the box that a command has, if one does.
+    pub(crate) fn hold(&mut self, slot: Option<u32>, hold: MemoryHold) {
         self.held.push((slot, hold));
     }
 
@@ -102,11 +102,41 @@ impl DriverState {
         let mut verdict = Ok(());
         self.held.retain(|(slot, hold)| {
             let is_kept = Arc::strong_count(hold) > 1;
-            if !is_kept && has(*slot) {
+            if let Some(slot) = slot.filter(|slot| !is_kept && has(*slot)) {
                 verdict = broken(rules::H5, format!("the memory of box {slot} is not kept"));
             }
             is_kept
         });
         verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::cover::Piece;
+
+    #[test]
+    fn memory_must_be_kept_only_as_long_as_a_command_has_it() {
+        let piece = |slot| Piece { slot, first: 0, nr: 1, block: 0 };
+        for (slot, is_live, is_right) in [
+            (Some(7), true, false),
+            (Some(7), false, true),
+            (Some(8), true, true),
+            (None, true, true),
+        ] {
+            let mut state = DriverState::new(0, 1);
+            state.rows[0].pieces.push(piece(7));
+            if is_live {
+                state.live.insert(0);
+            }
+            let hold: MemoryHold = Arc::new(());
+            let layer = Arc::clone(&hold);
+            let weak = Arc::downgrade(&hold);
+            state.hold(slot, hold);
+            assert!(state.check_holds().is_ok() && weak.strong_count() == 2, "the layer keeps it");
+            drop(layer);
+            assert_eq!((state.check_holds().is_ok(), weak.strong_count()), (is_right, 0));
+        }
     }
 }

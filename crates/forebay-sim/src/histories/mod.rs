@@ -27,7 +27,6 @@ mod rig;
 mod script;
 
 use crate::Plant;
-use crate::check::Broken;
 use crate::trace;
 use choices::Choices;
 use forebay_core::FlushPolicy;
@@ -320,7 +319,8 @@ fn explore_script(
         report.nr_paths += 1;
         report.nr_crash_points += rig.nr_crash_points;
         report.hash = trace::mix(report.hash, rig.hash());
-        if let Err(Broken { rule, what }) = verdict {
+        if let Err(broken) = verdict {
+            let (rule, what) = broken.into_parts();
             let path = rig.events.iter().map(ToString::to_string).collect();
             return Err(Box::new(Fault { rule, what, setting: *setting, path }));
         }

@@ -38,7 +38,6 @@ pub use plant::NbdPlant;
 pub use scenario::NbdClient;
 
 use crate::Violation;
-use crate::check::Broken;
 use context::Context;
 use forebay_model::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,7 +88,8 @@ pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<V
     let trace = &world.cx.trace;
     match outcome {
         Ok(()) => Ok(NbdSummary { seed, hash: trace.hash(), met: trace.counts() }),
-        Err(Broken { rule, what }) => {
+        Err(broken) => {
+            let (rule, what) = broken.into_parts();
             let (now_ns, last) = (world.cx.now, trace.last());
             Err(Box::new(Violation {
                 seed,

@@ -27,7 +27,7 @@ impl Live {
             && reader.u64() == Some(OPTION_MAGIC)
             && reader.u16() == Some(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
         if !is_right {
-            return Err(Broken { rule: N1, what: "the greeting".into() });
+            return Err(Broken::new(N1, "the greeting".into()));
         }
         self.input.drain(..GREETING_LEN);
         let no_zeroes = if self.no_zeroes { FLAG_NO_ZEROES } else { 0 };
@@ -80,7 +80,7 @@ impl Live {
         };
         let Some(header) = header.filter(is_its) else {
             let what = format!("a reply to option {}: {:x?}", ask.option, self.input);
-            return Err(Broken { rule: N1, what });
+            return Err(Broken::new(N1, what));
         };
         let end = OptionReplyHeader::LEN + header.len as usize;
         if self.input.len() < end {
@@ -149,7 +149,7 @@ impl Live {
             && reader.u16() == Some(shared.can.flags(self.framing))
             && reader.rest().iter().all(|&byte| byte == 0);
         if !is_right {
-            return Err(Broken { rule: N4, what: "the answer to EXPORT_NAME".into() });
+            return Err(Broken::new(N4, "the answer to EXPORT_NAME".into()));
         }
         self.input.drain(..len);
         self.asks.pop_front();

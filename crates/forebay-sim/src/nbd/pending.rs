@@ -105,8 +105,7 @@ impl Pending {
 
     /// Checks the complete reply. Returns whether the request was done.
     pub(crate) fn over(&self, may_fail: bool) -> Result<bool, Broken> {
-        let wrong =
-            |what: &str| Err(Broken { rule: N4, what: format!("{what} {}", self.description()) });
+        let wrong = |what: &str| Err(Broken::new(N4, format!("{what} {}", self.description())));
         if let Some(error) = self.error {
             let error = NbdError::from_number(error);
             return match self.expected {
@@ -123,7 +122,7 @@ impl Pending {
         let has_all = self.has_come.len() as u64 == self.len && is_whole;
         if self.is_read && !has_all {
             let what = format!("data are missing {}", self.description());
-            return Err(Broken { rule: N3, what });
+            return Err(Broken::new(N3, what));
         }
         if self.is_status && self.extents.is_empty() {
             return wrong("no extents");

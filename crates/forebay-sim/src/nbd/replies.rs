@@ -16,7 +16,7 @@ use forebay_nbd::wire::{
 const CHUNK_MAX: u64 = 1 << 20;
 
 fn wrong<T>(rule: &'static str, what: String) -> Result<T, Broken> {
-    Err(Broken { rule, what })
+    Err(Broken::new(rule, what))
 }
 
 impl Client {

@@ -222,5 +222,5 @@ impl World {
 fn anomaly(anomaly: &Anomaly) -> Broken {
     let rule = if anomaly.rule == Rule::Durable { P2 } else { P3 };
     let Anomaly { sector, rule: which, what } = anomaly;
-    Broken { rule, what: format!("sector {sector} (byte {}), {which:?}: {what}", sector * SECTOR) }
+    Broken::new(rule, format!("sector {sector} (byte {}), {which:?}: {what}", sector * SECTOR))
 }

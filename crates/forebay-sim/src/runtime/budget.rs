@@ -99,7 +99,7 @@ impl TagHolder for User<'_, '_> {
         &mut self,
         change: impl FnOnce(&mut LockedWaits<'_>, &mut dyn FnMut(WaitId)) -> u32,
     ) -> u32 {
-        let mut woken = Vec::new();
+        let mut woken = std::mem::take(&mut self.thread.woken);
         let budget = self.budget();
         let mut waits = budget.waits.borrow_mut();
         let mut locked = LockedWaits::new(&mut waits, &budget.tags, &budget.count);
@@ -109,7 +109,8 @@ impl TagHolder for User<'_, '_> {
         let world = &self.thread.world;
         let verdict = world.checks().waits.woke(policy, depth, nr_freed, &woken, is_empty);
         world.fail(verdict);
-        self.thread.grant(woken);
+        self.thread.grant(&mut woken);
+        self.thread.woken = woken;
         nr_freed
     }
 
@@ -161,14 +162,15 @@ impl TagSleeper for User<'_, '_> {
 }
 
 impl Thread<'_> {
-    /// Takes `need` tags of the budget, and waits for them if it must.
-    pub(crate) fn charge(&mut self, mut need: u32) -> Vec<Tag> {
+    /// Takes `need` tags of the budget, and waits for them if it must. Adds them to `out`, which is
+    /// empty.
+    pub(crate) fn charge(&mut self, mut need: u32, out: &mut Vec<Tag>) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         if world.plants(Plant::NeedMore) {
             need = 2 * budget.tags.depth();
         }
-        let mut user = User { need, ..User::new(self) };
+        let mut user = User { need, got: std::mem::take(out), ..User::new(self) };
         let nr_sleeps = steps::take(&mut user, need);
         let User { got, wait, .. } = user;
         if wait.is_some() {
@@ -177,11 +179,11 @@ impl Thread<'_> {
             world.fail(verdict);
             world.note(Kind::Charge, need.into(), nr_sleeps.into());
         }
-        got
+        *out = got;
     }
 
     /// Puts tags of the budget, and wakes the tasks for which they suffice.
-    pub(crate) fn refund(&mut self, tags: Vec<Tag>) {
+    pub(crate) fn refund(&mut self, tags: &[Tag]) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         let nr = tags.len() as u32;
@@ -193,7 +195,7 @@ impl Thread<'_> {
             self.step();
         }
         steps::put(&mut User::new(self), |set| {
-            set.put_many(tags.into_iter());
+            set.put_many(tags.iter().copied());
             world.note(Kind::Refund, nr.into(), 0);
             nr
         });
@@ -222,9 +224,9 @@ impl Thread<'_> {
     }
 
     /// Gives the tags to the woken waits. Their tasks are woken when no token is held.
-    fn grant(&mut self, woken: Vec<WaitId>) {
+    fn grant(&mut self, woken: &mut Vec<WaitId>) {
         let world = Rc::clone(&self.world);
-        for wait in woken {
+        for wait in woken.drain(..) {
             self.step();
             let task = task_of(wait);
             let mailbox = &world.mailboxes[task];
@@ -247,9 +249,11 @@ impl Thread<'_> {
     /// Wakes the tasks to be woken, now that no token is held, and runs the shared context if its
     /// leader must be kicked.
     pub(crate) fn settle(&mut self) {
-        self.wake();
-        let hctx = Rc::clone(&self.world.hctxs[0]);
-        if std::mem::take(&mut self.owes_run) && hctx.kick_leader.get() {
+        if !self.wakes.is_empty() {
+            self.wake();
+        }
+        if std::mem::take(&mut self.owes_run) && self.world.hctxs[0].kick_leader.get() {
+            let hctx = Rc::clone(&self.world.hctxs[0]);
             run_turn(&mut self.at(&hctx));
         }
     }

@@ -10,7 +10,8 @@
 //! - [`host`]: the steps of the core's wait protocol, made by tasks;
 //! - [`budget`]: waiting for tags of a set that all tasks share;
 //! - [`tags`]: waiting for the tags of a hardware context, where threads do so;
-//! - [`gate`]: freeze and quiesce.
+//! - [`gate`]: freeze and quiesce;
+//! - [`spare`]: boxes for the next run.
 
 pub(crate) mod budget;
 pub(crate) mod gate;
@@ -19,6 +20,7 @@ pub(crate) mod host;
 pub(crate) mod mailbox;
 mod reap;
 pub(crate) mod run_queue;
+mod spare;
 pub(crate) mod submit;
 pub(crate) mod tags;
 pub(crate) mod thread;

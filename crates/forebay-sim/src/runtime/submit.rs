@@ -4,6 +4,7 @@ use crate::check::bios::{OFFSET_BITS, SLOT_SHIFT};
 use crate::check::{broken, rules};
 use crate::plant::Plant;
 use crate::runtime::mailbox::Goal;
+use crate::runtime::spare;
 use crate::runtime::thread::{Io, Thread};
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
@@ -31,9 +32,15 @@ impl Thread<'_> {
 
     /// Adds a box for the next bio. Returns its number.
     pub(crate) fn add_box(&mut self) -> u32 {
-        let number = self.world.checks().bios.new_row(self.id);
-        self.free.push(QueuedBio::new(self.id as u64, number));
+        let boxed = self.new_box();
+        let number = boxed.number();
+        self.free.push(boxed);
         number
+    }
+
+    fn new_box(&mut self) -> Box<QueuedBio> {
+        let number = self.world.checks().bios.new_row(self.id);
+        spare::new_box(self.id as u64, number)
     }
 
     fn submit_one(&mut self, mut io: Io) -> Option<u64> {
@@ -46,10 +53,7 @@ impl Thread<'_> {
         {
             (io.op, io.flags) = (Op::Read, BioFlags::NONE);
         }
-        let mut boxed = self.free.pop().unwrap_or_else(|| {
-            let number = world.checks().bios.new_row(self.id);
-            QueuedBio::new(self.id as u64, number)
-        });
+        let mut boxed = self.free.pop().unwrap_or_else(|| self.new_box());
         let slot = boxed.number();
         let block_size = u64::from(world.disk.limits.logical_block_size);
         let serial = {
@@ -99,7 +103,7 @@ impl Thread<'_> {
         };
         self.free.push(boxed);
         if let Some(tag) = charge {
-            self.refund(vec![tag]);
+            self.refund(&[tag]);
             self.settle();
         }
         self.nr_in_layer += usize::from(world.plants(Plant::CountRefused));

@@ -65,6 +65,9 @@ impl Thread<'_> {
     /// Wakes the tasks for which tags may be free, and lists those that are awake already. Returns
     /// whether the leader must be kicked.
     pub(super) fn wake_for_tags(&mut self, hctx: &Hctx) -> bool {
+        if !hctx.with_inner(|inner| inner.core.has_tag_calls()) {
+            return false;
+        }
         let world = Rc::clone(&self.world);
         let mut to_leader = false;
         // The lists keep their memory.

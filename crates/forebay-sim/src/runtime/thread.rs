@@ -6,13 +6,14 @@ use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::host::{At, Token};
 use crate::runtime::mailbox::Goal;
+use crate::runtime::spare;
 use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::wait::{self, RESOURCE_DELAY};
 use forebay_core::{
     BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Request, SoftwareQueue, Tag, Turned,
-    UnplugCause,
+    UnplugCause, WaitId,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -74,6 +75,10 @@ pub(crate) struct Thread<'a> {
     /// tags or no longer do, and the tasks to wake.
     pub(super) tag_changes: Vec<(u64, bool)>,
     pub(super) tag_wakes: Vec<u64>,
+    /// Lists of [`Thread::refund`] and its callers, empty between their calls: tags of the budget,
+    /// and the waits that get some.
+    pub(super) charges: Vec<Tag>,
+    pub(super) woken: Vec<WaitId>,
     /// The shared context must run, because its leader must be kicked.
     pub(crate) owes_run: bool,
     /// How many calls the task may still make itself in this wait, and whether it has offered one.
@@ -85,6 +90,12 @@ pub(crate) struct Thread<'a> {
     /// Whether the task is within a turn, or within a submission.
     pub(crate) is_in_turn: bool,
     pub(crate) is_submitting: bool,
+}
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        spare::keep_boxes(&mut self.free);
+    }
 }
 
 impl<'a> Thread<'a> {
@@ -117,6 +128,8 @@ impl<'a> Thread<'a> {
             wakes: Vec::new(),
             tag_changes: Vec::new(),
             tag_wakes: Vec::new(),
+            charges: Vec::new(),
+            woken: Vec::new(),
             owes_run: false,
             nr_offers_left: 0,
             offers: false,

@@ -6,7 +6,7 @@ use crate::runtime::hctx::{Hctx, Inbox};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use forebay_core::wait::{self, Notice, RESOURCE_DELAY, Step, Turning};
-use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Tag, Turned};
+use forebay_core::{Commit, Driver, Gates, Policy, QueuedBio, RunState, Turned};
 use std::rc::Rc;
 
 /// The fewest turns between two checks of the whole structure. There is one more for each bio in
@@ -123,7 +123,6 @@ impl Turning for TaskTurn<'_, '_> {
     fn turn_core(&mut self, gates: Gates, commit: Commit) -> Turned {
         let (world, hctx) = (Rc::clone(&self.thread.world), self.hctx);
         let nr_before = world.count_commands();
-        let cpu = world.cpu;
         if world.makes_own_calls {
             let offered_by = self.thread.offers.then_some(self.thread.id);
             let may_leave = hctx.is_shared && offered_by.is_none();
@@ -141,7 +140,7 @@ impl Turning for TaskTurn<'_, '_> {
             run_queue.turned(&world, (nr_reaped, nr_issued), turned.nr_in_flight());
         }
         // The token is held meanwhile.
-        self.thread.cpu.spend(cpu.turn_of(nr_issued, nr_reaped));
+        self.thread.cpu.spend(world.cpu.turn_of(nr_issued, nr_reaped));
         turned
     }
 
@@ -179,22 +178,25 @@ impl Turning for TaskTurn<'_, '_> {
 
     fn deliver(&mut self) -> bool {
         let TaskTurn { thread, hctx, own, ended, .. } = self;
+        if ended.is_empty() {
+            return hctx.kick_leader.take();
+        }
         let world = Rc::clone(&thread.world);
-        let charges: Vec<Tag> = match world.budget {
-            None => Vec::new(),
-            Some(_) => {
-                let mut checks = world.checks();
-                let numbers = ended.iter().map(|bio| bio.number());
-                numbers.filter_map(|number| checks.bios.row_mut(number).charge.take()).collect()
-            }
-        };
-        if world.plants(Plant::WaitInTurn) && !ended.is_empty() {
+        let mut charges = std::mem::take(&mut thread.charges);
+        if world.budget.is_some() {
+            let mut checks = world.checks();
+            let numbers = ended.iter().map(|bio| bio.number());
+            charges.extend(numbers.filter_map(|nr| checks.bios.row_mut(nr).charge.take()));
+        }
+        if world.plants(Plant::WaitInTurn) {
             thread.check_may_wait();
             thread.cpu.park_for(LATE_NS);
         }
         if !charges.is_empty() {
-            thread.refund(charges);
+            thread.refund(&charges);
+            charges.clear();
         }
+        thread.charges = charges;
         let to_leader = wait::deliver_each(ended, |owner, bios| {
             if *own == Own::Direct && owner == thread.id as u64 {
                 let before = thread.ready.len();
@@ -311,7 +313,9 @@ fn turn_core(
             let verdict = is_early.and_then(|is_early| checks.end_bio(bio, is_early));
             checks.expect(verdict);
             if let Some(hold) = bio.take_hold() {
-                port.state.hold(bio.number(), hold);
+                // A box that no command has may be used again before the memory is free.
+                let is_used = checks.bios.row(bio.number()).is_kept;
+                port.state.hold(is_used.then_some(bio.number()), hold);
             }
         }
         for slot in given_up {

@@ -3,7 +3,7 @@
 use crate::coroutine::Cpu;
 use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
-use forebay_core::{BioFlags, Gate, Op, UnplugCause};
+use forebay_core::{BioFlags, Gate, Op, Tag, UnplugCause};
 use forebay_model::Random;
 use std::rc::Rc;
 
@@ -64,6 +64,7 @@ pub(crate) fn run(cpu: Cpu<'_>, load: Load, mut random: Random) {
         due_ns: world.now(),
         last: LastBio { op: Op::Read, flags: BioFlags::NONE, start: 0, end: 0 },
         ended: Vec::with_capacity(load.nr_bios as usize),
+        charged: Vec::new(),
         load,
         random,
     };
@@ -84,6 +85,8 @@ struct RandomTask<'a> {
     /// When the next bio is due, if the load has a pace.
     due_ns: u64,
     ended: Vec<Ended>,
+    /// Tags of the budget for the next bios of a burst; empty between two bursts.
+    charged: Vec<Tag>,
 }
 
 /// Flags of bios that do not merge.
@@ -178,10 +181,10 @@ impl RandomTask<'_> {
         for _ in 0..nr_plugs {
             self.thread.begin_plug();
         }
-        let mut charged = Vec::new();
+        let mut charged = std::mem::take(&mut self.charged);
         for left in (1..=nr).rev() {
             if self.thread.world.budget.is_some() && charged.is_empty() {
-                charged = self.charge(left);
+                self.charge(left, &mut charged);
             }
             let mut io = self.io();
             io.charge = charged.pop();
@@ -194,15 +197,16 @@ impl RandomTask<'_> {
                 _ => {}
             }
         }
+        self.charged = charged;
         while self.thread.level > 0 && !self.random.chance(self.load.forget, 100) {
             self.thread.end_plug();
         }
     }
 
     /// Takes tags of the budget for at most `nr` of the next bios (T10).
-    fn charge(&mut self, nr: u64) -> Vec<forebay_core::Tag> {
+    fn charge(&mut self, nr: u64, out: &mut Vec<Tag>) {
         let need_max = self.thread.world.budget.as_ref().map_or(1, |budget| budget.need_max());
-        self.thread.charge(nr.min(need_max.into()) as u32)
+        self.thread.charge(nr.min(need_max.into()) as u32, out);
     }
 
     fn io(&mut self) -> Io {

@@ -51,6 +51,16 @@ impl World {
         Ok(())
     }
 
+    /// Returns whether task `id`, which yields, goes on in any case: no other task can run, and no
+    /// event is due. Then the loop would pick the task without a draw.
+    #[inline(always)]
+    pub(crate) fn goes_on_alone(&self, id: usize) -> bool {
+        self.scheduler.is_alone()
+            && !self.scheduler.is_away(id)
+            && !self.is_over()
+            && !self.must_stop()
+    }
+
     /// Picks the task that runs next, in place of task `id`, which yields. Returns whether that is
     /// the same task. If not, the task must suspend itself: [`World::run`] continues.
     #[inline]
@@ -58,16 +68,11 @@ impl World {
         if self.is_over() {
             return false;
         }
-        let is_away = self.scheduler.is_away(id);
-        if is_away {
+        if self.scheduler.is_away(id) {
             self.scheduler.take_off(id);
         }
         if self.must_stop() {
             return false;
-        }
-        // Without an event that is due, the loop would pick the only task without a draw.
-        if !is_away && self.scheduler.is_alone() {
-            return true;
         }
         let picked = self.pick_task();
         if picked == Some(id) {
@@ -82,13 +87,13 @@ impl World {
     /// event. Returns `None` if no event is left.
     fn pick_task(&self) -> Option<usize> {
         loop {
-            while let Some(event) = self.scheduler.next_event(false) {
+            while let Some(event) = self.scheduler.due_event() {
                 self.fire(event);
             }
             if let Some(task) = self.scheduler.pick() {
                 return Some(task);
             }
-            self.fire(self.scheduler.next_event(true)?);
+            self.fire(self.scheduler.next_event()?);
         }
     }
 

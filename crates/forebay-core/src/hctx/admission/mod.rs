@@ -199,6 +199,12 @@ impl HardwareContext {
         self.threads().is_some()
     }
 
+    /// Returns whether [`take_changes`](Self::take_changes) or [`take_woken`](Self::take_woken) has
+    /// owners to pass.
+    pub fn has_tag_calls(&self) -> bool {
+        self.threads().is_some_and(ThreadQueues::has_calls)
+    }
+
     /// Passes to `out` the owners that began (true) or ceased (false) to lack tags since the last
     /// call, in order.
     pub fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {

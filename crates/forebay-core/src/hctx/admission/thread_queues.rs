@@ -186,6 +186,10 @@ impl ThreadQueues {
 
     /// Removes queues that have nothing left. Returns how many wake-ups that makes.
     pub(super) fn remove_empty(&mut self) -> u64 {
+        if self.awake.is_empty() {
+            self.moved = None;
+            return 0;
+        }
         let mut nr_woken = 0;
         let mut awake = core::mem::take(&mut self.awake);
         awake.retain(|&owner| {
@@ -216,6 +220,9 @@ impl ThreadQueues {
     /// Puts the threads of the awake queues to sleep, because no tags are left for them. Returns
     /// how many of them had been woken in vain.
     pub(super) fn sleep_all(&mut self) -> u64 {
+        if self.awake.is_empty() {
+            return 0;
+        }
         let mut awake = core::mem::take(&mut self.awake);
         let wait = |owner| Wait { id: WaitId(owner), need: 1 };
         let mut nr_vain = 0;
@@ -283,6 +290,11 @@ impl ThreadQueues {
             lines.get_mut(id.0).expect("a thread that waits has a queue").state = State::Woken;
         });
         (woken.len() - before) as u64
+    }
+
+    /// Returns whether owners began or ceased to lack tags, or are to be woken.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.changes.is_empty() || !self.woken.is_empty()
     }
 
     /// Passes to `out` the owners that began (true) or ceased (false) to lack tags, in order.

@@ -151,12 +151,21 @@ impl BioRow {
     /// Sets the state of blocks.
     #[inline]
     pub(super) fn set(&mut self, units: std::ops::Range<usize>, to: Unit) {
-        let (nr, units) = (units.len(), &mut self.units[units]);
-        for unit in &*units {
-            self.nr_idle -= usize::from(*unit == Unit::Idle);
-            self.nr_sent -= usize::from(unit.is_sent());
+        let (nr, nr_all) = (units.len(), self.units.len());
+        let units = &mut self.units[units];
+        if nr == nr_all {
+            (self.nr_idle, self.nr_sent) = (0, 0);
+        } else {
+            for unit in &*units {
+                self.nr_idle -= usize::from(*unit == Unit::Idle);
+                self.nr_sent -= usize::from(unit.is_sent());
+            }
         }
-        units.fill(to);
+        match units {
+            // Most bios have one block.
+            [unit] => *unit = to,
+            units => units.fill(to),
+        }
         self.nr_idle += if to == Unit::Idle { nr } else { 0 };
         self.nr_sent += if to.is_sent() { nr } else { 0 };
     }

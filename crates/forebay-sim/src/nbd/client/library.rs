@@ -105,7 +105,7 @@ impl Live {
         shared: &Shared,
         cx: &mut Context,
     ) -> Result<bool, Broken> {
-        let wrong = |error: HandshakeError| Broken { rule: N4, what: error.to_string() };
+        let wrong = |error: HandshakeError| Broken::new(N4, error.to_string());
         let fed = handshake.feed(&self.input, &mut self.out).map_err(wrong)?;
         self.input.drain(..fed.consumed);
         match fed.next {
@@ -119,7 +119,7 @@ impl Live {
                     && export.framing == Framing::Extended
                     && max == Some(shared.payload_max);
                 if !is_right {
-                    return Err(Broken { rule: N4, what: format!("{export:?}") });
+                    return Err(Broken::new(N4, format!("{export:?}")));
                 }
                 (self.framing, self.allocation) = (export.framing, export.allocation);
                 self.ready(shared, cx);
@@ -197,7 +197,7 @@ impl Client {
 type AllPending = std::collections::BTreeMap<u64, Pending>;
 
 fn pending_of(all: &mut AllPending, slot: usize) -> Result<&mut Pending, Broken> {
-    let unknown = || Broken { rule: N2, what: format!("slot {slot} has no request") };
+    let unknown = || Broken::new(N2, format!("slot {slot} has no request"));
     all.get_mut(&(slot as u64)).ok_or_else(unknown)
 }
 
@@ -209,5 +209,5 @@ fn disbelieved(broken: client::Broken) -> Broken {
         Outside { .. } | Twice { .. } | Scattered | Missing(_) => N3,
         _ => N1,
     };
-    Broken { rule, what: format!("the library says: {broken}") }
+    Broken::new(rule, format!("the library says: {broken}"))
 }
