@@ -73,7 +73,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-sim",
-        may_name: &["forebay-core", "forebay-model", "forebay-fio", "forebay-nbd"],
+        may_name: &["forebay-core", "forebay-model", "forebay-fio", "forebay-front", "forebay-nbd"],
         outside: true,
         why: "the simulator drives pure code in virtual time; the library has threads and a clock",
     },

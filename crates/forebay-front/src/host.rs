@@ -7,6 +7,7 @@ use crate::ending::Ending;
 use crate::kinds::{RequestKind, Stage};
 use crate::slots::Key;
 use forebay_core::{BioFlags, BlockStatus, Op, Refusal};
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 
@@ -156,8 +157,8 @@ pub trait Host: Debug + Sized {
     /// Adds the time that a request has spent in a stage, ns.
     fn record(&mut self, export: usize, stage: Stage, ns: u64);
 
-    /// Counts a panic that ended one client.
-    fn panicked(&mut self);
+    /// Counts a panic that ended one client: a bug in the front.
+    fn panicked(&mut self, panic: Box<dyn Any + Send>);
 
     /// Reports a request that has failed.
     fn failed(&mut self, peer: &Self::Peer, failed: &Failed<'_>, now_ns: u64);

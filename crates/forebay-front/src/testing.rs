@@ -4,16 +4,20 @@
 use crate::front::Readiness;
 use crate::host::{Closed, Failed, Host, Interest, Io, Parts, Peer};
 use crate::kinds::{RequestKind, Stage};
-use crate::nbd::{ExportFacts, NbdFront, NbdHost, Opened, Settings, StatusQuery, Stream};
+use crate::nbd::{
+    ExportFacts, MAX_IN_FLIGHT, NbdFront, NbdHost, Opened, Settings, StatusQuery, Stream,
+};
 use crate::slots::Key;
 use crate::stream::{Budget, Capacity};
 use forebay_core::{BlockStatus, Op, Refusal};
 use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::server::TlsPolicy;
 use forebay_nbd::wire::BlockSizes;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -226,8 +230,8 @@ impl Host for TestHost {
 
     fn record(&mut self, _export: usize, _stage: Stage, _ns: u64) {}
 
-    fn panicked(&mut self) {
-        panic!("a panic in a session");
+    fn panicked(&mut self, panic: Box<dyn Any + Send>) {
+        resume_unwind(panic);
     }
 
     fn failed(&mut self, _peer: &TestPeer, _failed: &Failed<'_>, _now_ns: u64) {}
@@ -281,6 +285,7 @@ impl Driven {
             capacity,
             budget: Budget::new(&capacity, block).expect("enough memory"),
             nr_open: Arc::default(),
+            max_in_flight: MAX_IN_FLIGHT,
         };
         let host = TestHost {
             now_ns: 0,

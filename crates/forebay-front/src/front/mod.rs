@@ -190,8 +190,8 @@ impl<S: Session> Front<S> {
     /// is counted and ends this client; the others go on. (Memory that the call held is lost.)
     #[inline]
     fn guard<R: Default>(&mut self, key: Key, look: impl FnOnce(&mut Front<S>) -> R) -> R {
-        catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|_| {
-            self.desk.host.panicked();
+        catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|panic| {
+            self.desk.host.panicked(panic);
             if let Some(session) = self.clients.get_mut(key) {
                 session.link_mut().break_off("internal error while serving this client".to_owned());
             }

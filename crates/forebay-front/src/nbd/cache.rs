@@ -16,7 +16,6 @@ use crate::host::Io;
 use crate::session::Begun;
 use crate::slots::{Key, MARK_SHIFT};
 use crate::stream::Piece;
-use crate::stream::pool::class;
 use forebay_core::{BioFlags, Op, Refusal};
 use std::collections::VecDeque;
 
@@ -49,8 +48,8 @@ enum Turn {
 }
 
 /// Builds the read of one piece.
-fn piece<M: Piece>(buf: M, len: usize, offset: u64, key: Key) -> Io<M> {
-    let mark = (class(buf.len()) as u64) << MARK_SHIFT;
+fn piece<M: Piece>(buf: M, class: usize, (offset, len): (u64, usize), key: Key) -> Io<M> {
+    let mark = (class as u64) << MARK_SHIFT;
     let io = Io::data(Op::Read, buf, offset, len).flag(BioFlags::BACKGROUND);
     io.user_data(key.to_u64() | mark)
 }
@@ -135,7 +134,9 @@ impl<H: NbdHost> NbdDesk<H> {
         let left = (rq.len - done).min(PIECE_BYTES as u64) as usize;
         let Some(buf) = self.common.pool.take(left, conn.held()) else { return Turn::NoRoom };
         let len = left.min(buf.len());
-        if let Err((refusal, buf)) = self.submit(export, piece(buf, len, rq.offset + done, key)) {
+        let class = self.common.pool.class(&buf);
+        let io = piece(buf, class, (rq.offset + done, len), key);
+        if let Err((refusal, buf)) = self.submit(export, io) {
             self.give_back(buf, conn);
             if refusal == Refusal::WouldBlock {
                 return Turn::NoRoom;

@@ -7,7 +7,8 @@ use crate::flight::{Answered, Ended, Failure};
 use crate::host::Failed;
 use crate::session::Settled;
 use crate::slots::Key;
-use crate::stream::pool::{piece_bytes, piece_bytes_of};
+use crate::stream::Piece;
+use crate::stream::pool::Pool;
 use forebay_core::BlockStatus;
 use forebay_nbd::server::{Command, NbdError};
 
@@ -18,7 +19,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let flight = self.flights.get_mut(ended.key).expect("checked by the caller");
         match ended.memory {
             Some(buf) => pool.give_gone(buf),
-            None => pool.lose_gone(held_by(flight, ended.mark)),
+            None => pool.lose_gone(held_by(pool, flight, ended.mark)),
         }
     }
 
@@ -35,7 +36,8 @@ impl<H: NbdHost> NbdDesk<H> {
             if let Err(status) = result {
                 flight.fail(Failure::Status(status));
             }
-            self.common.pool.lose(held_by(flight, mark), conn.held());
+            let bytes = held_by(&self.common.pool, flight, mark);
+            self.common.pool.lose(bytes, conn.held());
             return None;
         };
         let rq = flight.rq.rq;
@@ -135,11 +137,11 @@ fn answer<H: NbdHost>(
 
 /// Returns the size of the piece of an I/O that completed without its piece, because the disk keeps
 /// it (`io_timeout_ms`). Returns 0 if the I/O had none.
-fn held_by<M>(flight: &NbdFlight<M>, mark: usize) -> usize {
+fn held_by<M: Piece>(pool: &Pool<M>, flight: &NbdFlight<M>, mark: usize) -> usize {
     match (&flight.rq.portion, flight.rq.rq.command) {
-        (Some(portion), _) => piece_bytes(portion.len_of(mark)),
-        (None, Ok(Command::Read { .. })) => piece_bytes(flight.rq.rq.len as usize),
-        (None, Ok(Command::Write { .. } | Command::Cache)) => piece_bytes_of(mark),
+        (Some(portion), _) => pool.piece_bytes(portion.len_of(mark)),
+        (None, Ok(Command::Read { .. })) => pool.piece_bytes(flight.rq.rq.len as usize),
+        (None, Ok(Command::Write { .. } | Command::Cache)) => pool.piece_bytes_of(mark),
         _ => 0,
     }
 }

@@ -22,7 +22,7 @@ use std::io::{self, IoSliceMut};
 /// Most requests of one client in flight; more wait in its stream. It is four times the deepest
 /// queue that servers are measured with, so clients do not wait for it, and it bounds what the
 /// server keeps for a client that sends more.
-const MAX_IN_FLIGHT: u32 = 512;
+pub const MAX_IN_FLIGHT: u32 = 512;
 
 /// Most that is received at once, bytes.
 const SCRATCH_LEN: usize = 256 << 10;
@@ -207,7 +207,7 @@ fn consume<H: NbdHost>(desk: &mut NbdDesk<H>, conn: &mut Conn<H>, bytes: &[u8]) 
         if !conn.is_between_messages() || at == bytes.len() {
             return at;
         }
-        if !may_begin(conn) {
+        if !may_begin(desk, conn) {
             conn.set_stalled(true);
             return at;
         }
@@ -241,8 +241,10 @@ fn consume<H: NbdHost>(desk: &mut NbdDesk<H>, conn: &mut Conn<H>, bytes: &[u8]) 
 
 /// Returns whether a client may begin another request.
 #[inline]
-fn may_begin<H: NbdHost>(conn: &Conn<H>) -> bool {
-    conn.link.nr_in_flight() < MAX_IN_FLIGHT && conn.heads_len() < HEADS_MAX && !conn.is_exclusive()
+fn may_begin<H: NbdHost>(desk: &NbdDesk<H>, conn: &Conn<H>) -> bool {
+    conn.link.nr_in_flight() < desk.common.max_in_flight
+        && conn.heads_len() < HEADS_MAX
+        && !conn.is_exclusive()
 }
 
 /// Begins one request: answers it, or submits it to the disk.

@@ -21,7 +21,7 @@ mod writes;
 
 pub use conn::Conn;
 pub use in_flight::InFlight;
-pub use input::Inbound;
+pub use input::{Inbound, MAX_IN_FLIGHT};
 pub use negotiate::Opened;
 pub use session::{Common, ExportFacts, Settings};
 pub use status::{QUESTIONS_MAX, StatusAnswer, StatusQuery};

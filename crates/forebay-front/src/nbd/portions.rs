@@ -12,7 +12,6 @@ use super::{NbdDesk, NbdHost};
 use crate::host::Io;
 use crate::session::Begun;
 use crate::slots::{Key, MARK_SHIFT};
-use crate::stream::pool::PIECE_MAX;
 use forebay_core::{Op, Refusal};
 
 impl<H: NbdHost> NbdDesk<H> {
@@ -23,8 +22,9 @@ impl<H: NbdHost> NbdDesk<H> {
         flight: &NbdFlight<H::Memory>,
     ) -> bool {
         let len = flight.rq.rq.len;
-        let whole = len.next_multiple_of(PIECE_MAX as u64) as usize;
-        len <= (NR_PIECES_MAX * PIECE_MAX) as u64
+        let piece_max = self.common.pool.piece_max();
+        let whole = len.next_multiple_of(piece_max as u64) as usize;
+        len <= (NR_PIECES_MAX * piece_max) as u64
             && self.common.pool.may_have(whole, conn.held())
             && self.host.has_room(flight.export, NR_PIECES_MAX)
     }
@@ -36,7 +36,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let mut at = flight.rq.portion.as_ref().map_or(0, |portion| portion.asked);
         let mut nr = 0;
         while nr < NR_PIECES_MAX && at < rq.len {
-            let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
+            let left = (rq.len - at).min(self.common.pool.piece_max() as u64) as usize;
             let Some(buf) = self.common.pool.take(left, conn.held()) else { break };
             let len = left.min(buf.len());
             let io = Io::data(Op::Read, buf, rq.offset + at, len);

@@ -1,9 +1,9 @@
 //! Disk side of NBD sessions: turns requests of clients into I/O.
 //!
-//! A request of up to [`PIECE_MAX`] bytes is one I/O. A larger one is split into pieces, so that
-//! its memory is bounded: a write is submitted piece by piece as its payload arrives (`writes`), a
-//! read in portions of a few pieces (`portions`). The layer merges the pieces again. `cache` is
-//! read-ahead with the lowest priority; `status` is BLOCK_STATUS.
+//! A request of up to the size of the largest piece is one I/O. A larger one is split into pieces,
+//! so that its memory is bounded: a write is submitted piece by piece as its payload arrives
+//! (`writes`), a read in portions of a few pieces (`portions`). The layer merges the pieces again.
+//! `cache` is read-ahead with the lowest priority; `status` is BLOCK_STATUS.
 
 use super::conn::Conn;
 use super::in_flight::{InFlight, NbdFlight};
@@ -13,7 +13,6 @@ use crate::flight::Flight;
 use crate::host::Io;
 use crate::session::Begun;
 use crate::slots::Key;
-use crate::stream::pool::PIECE_MAX;
 use forebay_core::{Op, Refusal};
 use forebay_nbd::server::{Command, Request};
 
@@ -86,7 +85,7 @@ impl<H: NbdHost> NbdDesk<H> {
     #[inline]
     fn begin_read(&mut self, conn: &mut Conn<H>, flight: NbdFlight<H::Memory>) -> Begun {
         let rq = flight.rq.rq;
-        if rq.len <= PIECE_MAX as u64 {
+        if rq.len <= self.common.pool.piece_max() as u64 {
             let Some(buf) = self.common.pool.take(rq.len as usize, conn.held()) else {
                 return Begun::NoRoom;
             };

@@ -48,6 +48,9 @@ pub struct Settings {
     pub budget: Budget,
     /// Clients of all fronts that have chosen an export.
     pub nr_open: Arc<AtomicUsize>,
+    /// Most requests of one client in flight: [`MAX_IN_FLIGHT`](super::MAX_IN_FLIGHT), except in
+    /// simulations.
+    pub max_in_flight: u32,
 }
 
 /// State that all NBD sessions of a front share.
@@ -58,6 +61,7 @@ pub struct Common<H: NbdHost> {
     pub(super) tls: TlsPolicy,
     pub(super) capacity: Capacity,
     pub(super) nr_open: Arc<AtomicUsize>,
+    pub(super) max_in_flight: u32,
     /// CACHE requests, by export.
     pub(super) caching: Vec<Caching>,
     pub(super) pool: Pool<H::Memory>,
@@ -66,11 +70,11 @@ pub struct Common<H: NbdHost> {
 impl<H: NbdHost> NbdFront<H> {
     /// Returns a front for NBD clients.
     pub fn nbd(host: H, settings: Settings) -> NbdFront<H> {
-        let Settings { infos, facts, tls, capacity, budget, nr_open } = settings;
+        let Settings { infos, facts, tls, capacity, budget, nr_open, max_in_flight } = settings;
         let caching = infos.iter().map(|_| Caching::default()).collect();
         let pool = Pool::new(budget, H::allocate);
         let max = max_without_export(capacity.connections, capacity.threads);
-        let common = Common { infos, facts, tls, capacity, nr_open, caching, pool };
+        let common = Common { infos, facts, tls, capacity, nr_open, max_in_flight, caching, pool };
         NbdFront::new(host, common, Inbound::new(), max)
     }
 

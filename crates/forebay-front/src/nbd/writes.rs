@@ -6,7 +6,6 @@ use super::{NbdDesk, NbdHost};
 use crate::host::Io;
 use crate::session::Begun;
 use crate::slots::MARK_SHIFT;
-use crate::stream::pool::{PIECE_MAX, class};
 use forebay_core::{Op, Refusal};
 use forebay_nbd::server::Command;
 
@@ -16,7 +15,8 @@ impl<H: NbdHost> NbdDesk<H> {
     #[inline]
     pub(super) fn fill(&mut self, conn: &mut Conn<H>, bytes: &[u8]) -> (usize, Begun) {
         let mut taken = 0;
-        while let Some(wanted) = conn.payload().map(|payload| payload.wanted(PIECE_MAX)) {
+        let piece_max = self.common.pool.piece_max();
+        while let Some(wanted) = conn.payload().map(|payload| payload.wanted(piece_max)) {
             if let Some(want) = wanted {
                 let Some(buf) = self.common.pool.take(want, conn.held()) else {
                     return (taken, Begun::NoRoom);
@@ -52,7 +52,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let key = payload.flight();
         let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
         let buf = payload.take_buf().expect("the piece is complete");
-        let mark = (class(buf.len()) as u64) << MARK_SHIFT;
+        let mark = (self.common.pool.class(&buf) as u64) << MARK_SHIFT;
         let (at, len) = payload.range();
         let is_fua = matches!(flight.rq.rq.command, Ok(Command::Write { fua: true }));
         let io = Io::data(Op::Write, buf, at, len).user_data(key.to_u64() | mark).fua_if(is_fua);

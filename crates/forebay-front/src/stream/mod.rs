@@ -5,7 +5,7 @@
 pub(crate) mod output;
 pub(crate) mod pool;
 
-pub use pool::{Budget, Capacity, PIECE_MAX, TooLittleMemory};
+pub use pool::{Budget, Capacity, PIECE_MAX, PieceSizes, TooLittleMemory};
 
 use std::fmt::Debug;
 use std::ops::DerefMut;

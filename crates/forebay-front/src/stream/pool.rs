@@ -58,6 +58,35 @@ pub struct TooLittleMemory {
     pub piece: usize,
 }
 
+/// Sizes of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceSizes {
+    /// Size of the smallest piece, bytes: a power of two.
+    pub min: usize,
+    /// Size of the largest piece, bytes: a power of two, at most 64 times the smallest. Larger
+    /// payloads are split.
+    pub max: usize,
+    /// Most that one client may hold, bytes: at least four of the largest pieces, a portion of a
+    /// large read.
+    pub held_max: usize,
+}
+
+impl PieceSizes {
+    const USUAL: PieceSizes = PieceSizes { min: PIECE_MIN, max: PIECE_MAX, held_max: HELD_MAX };
+
+    /// Returns the size of the piece for `len` bytes.
+    #[inline]
+    fn piece_bytes(&self, len: usize) -> usize {
+        len.next_power_of_two().clamp(self.min, self.max)
+    }
+
+    /// Returns the size class of a piece.
+    #[inline]
+    fn class(&self, piece_bytes: usize) -> usize {
+        (piece_bytes.trailing_zeros() - self.min.trailing_zeros()) as usize
+    }
+}
+
 /// Division of a server's memory among workers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -66,8 +95,9 @@ pub struct Budget {
     /// Clients that one worker may have: all of them, since clients choose which of their
     /// connections they close.
     nr_clients: usize,
-    /// Size of the smallest piece, bytes.
+    /// Size of the smallest piece that is of use, bytes.
     piece_min: usize,
+    sizes: PieceSizes,
 }
 
 impl Budget {
@@ -85,7 +115,21 @@ impl Budget {
         if given < needed {
             return Err(TooLittleMemory { given, needed, piece: piece_min });
         }
-        Ok(Budget { bytes: given / threads, nr_clients: connections, piece_min })
+        let (bytes, nr_clients) = (given / threads, connections);
+        Ok(Budget { bytes, nr_clients, piece_min, sizes: PieceSizes::USUAL })
+    }
+
+    /// Returns a budget of one worker with pieces of other sizes, so that a simulation meets every
+    /// shortage with little memory.
+    ///
+    /// # Panics
+    /// Panics if the memory is too little for a piece per client.
+    pub fn with_sizes(bytes: usize, nr_clients: usize, sizes: PieceSizes) -> Budget {
+        let PieceSizes { min, max, held_max } = sizes;
+        assert!(min.is_power_of_two() && max.is_power_of_two() && min <= max);
+        assert!(max / min < 1 << NR_CLASSES && held_max >= 4 * max);
+        assert!(bytes >= (2 * min * nr_clients).max(4 * max), "{bytes} bytes for {nr_clients}");
+        Budget { bytes, nr_clients, piece_min: min, sizes }
     }
 
     /// Returns the memory of all workers, if it is more than the default.
@@ -116,6 +160,7 @@ pub(crate) struct Pool<P> {
     /// above half of the budget.
     kept_seats: Vec<Seat>,
     piece_min: usize,
+    sizes: PieceSizes,
     /// An empty list, kept for its memory: the slices of one vectored write to a client.
     slices: Vec<IoSlice<'static>>,
     /// Whether a client was refused a piece because others hold the memory, since the last call of
@@ -146,21 +191,6 @@ impl Drop for Seat {
     }
 }
 
-/// Returns the size of the piece for `len` bytes.
-pub(crate) fn piece_bytes(len: usize) -> usize {
-    len.next_power_of_two().clamp(PIECE_MIN, PIECE_MAX)
-}
-
-/// Returns the size class of a piece.
-pub(crate) fn class(piece_bytes: usize) -> usize {
-    (piece_bytes / PIECE_MIN).ilog2() as usize
-}
-
-/// Returns the size of the pieces of a class.
-pub(crate) fn piece_bytes_of(class: usize) -> usize {
-    PIECE_MIN << class
-}
-
 impl<P: Piece> Pool<P> {
     /// Returns a pool with the budget of one worker. `allocate` allocates a piece of this many
     /// bytes.
@@ -175,6 +205,7 @@ impl<P: Piece> Pool<P> {
             beyond_bytes: 0,
             kept_seats: Vec::new(),
             piece_min: budget.piece_min,
+            sizes: budget.sizes,
             slices: Vec::new(),
             is_short: false,
         }
@@ -191,13 +222,35 @@ impl<P: Piece> Pool<P> {
         self.slices = slices.into_iter().map(|_| unreachable!("it was cleared")).collect();
     }
 
+    /// Returns the size of the largest piece, bytes.
+    #[inline]
+    pub(crate) fn piece_max(&self) -> usize {
+        self.sizes.max
+    }
+
+    /// Returns the size class of a piece.
+    #[inline]
+    pub(crate) fn class(&self, piece: &P) -> usize {
+        self.sizes.class(piece.len())
+    }
+
+    /// Returns the size of the pieces of a class.
+    pub(crate) fn piece_bytes_of(&self, class: usize) -> usize {
+        self.sizes.min << class
+    }
+
+    /// Returns the size of the piece for `len` bytes, if a client may have one that large.
+    pub(crate) fn piece_bytes(&self, len: usize) -> usize {
+        self.sizes.piece_bytes(len)
+    }
+
     fn beyond(&self, held_bytes: usize) -> usize {
         held_bytes.saturating_sub(self.share_bytes)
     }
 
     /// Returns whether a client may have a piece of this size.
     pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
-        if held.0 > 0 && held.0 + piece > HELD_MAX {
+        if held.0 > 0 && held.0 + piece > self.sizes.held_max {
             return false;
         }
         let beyond = self.beyond(held.0 + piece);
@@ -210,18 +263,18 @@ impl<P: Piece> Pool<P> {
     /// `None`: the client must wait until memory is returned. The piece contains the data of its
     /// last use.
     pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<P> {
-        let mut piece = piece_bytes(len);
+        let mut piece = self.sizes.piece_bytes(len);
         while !self.may_have(piece, held) {
             piece /= 2;
             if piece < self.piece_min {
-                self.is_short |= held.0 + self.piece_min <= HELD_MAX;
+                self.is_short |= held.0 + self.piece_min <= self.sizes.held_max;
                 return None;
             }
         }
         self.beyond_bytes += self.beyond(held.0 + piece) - self.beyond(held.0);
         held.0 += piece;
         self.lent_bytes += piece;
-        if let Some(buf) = self.free[class(piece)].pop() {
+        if let Some(buf) = self.free[self.sizes.class(piece)].pop() {
             self.kept_bytes -= piece;
             return Some(buf);
         }
@@ -288,7 +341,8 @@ impl<P: Piece> Pool<P> {
     fn take_back(&mut self, buf: P) {
         self.lent_bytes -= buf.len();
         self.kept_bytes += buf.len();
-        self.free[class(buf.len())].push(buf);
+        let class = self.sizes.class(buf.len());
+        self.free[class].push(buf);
     }
 
     /// Frees unused pieces until the budget is met, the largest first.

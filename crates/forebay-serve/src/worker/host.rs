@@ -14,6 +14,7 @@ use forebay::{
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
 use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -232,7 +233,7 @@ impl Host for WorkerHost {
         self.counters.record(export, stage, ns);
     }
 
-    fn panicked(&mut self) {
+    fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
         self.shared.counters.server().panics.count();
     }
 

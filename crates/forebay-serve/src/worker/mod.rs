@@ -21,7 +21,7 @@ use self::inbox::{Inbox, NewConnection};
 use self::status::BlockStatusThreads;
 use self::timer::Timer;
 use crate::shared::Shared;
-use forebay_front::nbd::{NbdFront, Settings};
+use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
 use forebay_front::{Key, MARK_SHIFT, Readiness};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -66,6 +66,7 @@ impl Worker {
             capacity: shared.limits.capacity(),
             budget: shared.budget,
             nr_open: Arc::clone(&shared.nr_open),
+            max_in_flight: MAX_IN_FLIGHT,
         };
         let host = WorkerHost::new(Arc::clone(&shared), (block_status, Arc::clone(&inbox)), epoll);
         let front = NbdFront::nbd(host, settings);

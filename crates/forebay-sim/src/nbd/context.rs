@@ -21,6 +21,10 @@ pub(crate) enum Event {
     Done(usize, usize),
     /// A hardware context runs again after the device was busy.
     Again(usize),
+    /// The timer of a worker expires.
+    Tick(usize),
+    /// A query of the contents of a range is answered.
+    Answer,
 }
 
 /// One of the two pipes of a connection.

@@ -21,7 +21,7 @@ fn nr_reads(driven: &Driven) -> u64 {
 
 #[test]
 fn pieces_are_background_reads() {
-    let piece = piece(vec![0; 4096].into_boxed_slice(), 4096, 0, Slots::new().insert(()));
+    let piece = piece(vec![0; 4096].into_boxed_slice(), 0, (0, 4096), Slots::new().insert(()));
     assert_eq!((piece.op, piece.flags), (Op::Read, BioFlags::BACKGROUND));
 }
 
