@@ -5,6 +5,7 @@
 
 use crate::ending::Ending;
 use crate::kinds::{RequestKind, Stage};
+use crate::plant::plants;
 use crate::slots::Key;
 use forebay_core::{BioFlags, BlockStatus, Op, Refusal};
 use std::any::Any;
@@ -45,7 +46,7 @@ impl<M> Io<M> {
     #[inline]
     #[must_use]
     pub fn fua_if(self, is_fua: bool) -> Io<M> {
-        if is_fua { self.flag(BioFlags::FUA) } else { self }
+        if is_fua && !plants!(ForgetFua) { self.flag(BioFlags::FUA) } else { self }
     }
 
     /// Adds a flag.

@@ -18,6 +18,10 @@ mod host;
 mod kinds;
 mod link;
 pub mod nbd;
+#[cfg(not(forebay_plant))]
+mod plant;
+#[cfg(forebay_plant)]
+pub mod plant;
 mod session;
 mod slots;
 pub mod stream;

@@ -1,5 +1,7 @@
 //! Generational slab: indices are reused, a [`Key`] is not.
 
+use crate::plant::plants;
+
 /// Key of an entry. It is unique: after the entry is removed, it finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -71,9 +73,17 @@ impl<T> Slots<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
-            Some((generation, thing)) if *generation == key.generation => thing.as_mut(),
+            Some((generation, thing)) if *generation == key.generation || plants!(AnswerNext) => {
+                thing.as_mut()
+            }
             _ => None,
         }
+    }
+
+    /// Returns all entries.
+    #[cfg(forebay_plant)]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|(_, thing)| thing.as_mut())
     }
 
     /// Removes and returns an entry.

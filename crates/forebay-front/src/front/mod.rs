@@ -12,6 +12,7 @@ mod lifecycle;
 pub(crate) use lifecycle::max_without_export;
 
 use crate::host::{Host, Interest};
+use crate::plant::plants;
 use crate::session::{Clients, Desk, Progress, Session};
 use crate::slots::{Key, Slots};
 use coalesce::Coalesce;
@@ -223,7 +224,7 @@ impl<S: Session> Front<S> {
     /// Receives from a client, and begins its requests.
     fn receive(&mut self, key: Key) {
         let Some(session) = self.clients.get_mut(key) else { return };
-        if session.receive(&mut self.desk, &mut self.inbound) {
+        if session.receive(&mut self.desk, &mut self.inbound) && !plants!(ForgetUnreported) {
             self.again.push(key);
         }
         self.wait_if_due(key);
@@ -233,7 +234,7 @@ impl<S: Session> Front<S> {
     /// Adds a client to the `waiting` list if it waits.
     pub(crate) fn wait_if_due(&mut self, key: Key) {
         let Some(session) = self.clients.get_mut(key) else { return };
-        let is_due = session.is_waiting();
+        let is_due = session.is_waiting() && !plants!(ForgetWaiting);
         if is_due && !std::mem::replace(&mut session.link_mut().listed.waiting, true) {
             self.waiting.push_back(key);
         }
@@ -268,6 +269,7 @@ impl<S: Session> Front<S> {
     #[inline]
     pub(crate) fn mark_dirty(&mut self, key: Key) {
         if let Some(session) = self.clients.get_mut(key)
+            && !plants!(ForgetFlush)
             && !std::mem::replace(&mut session.link_mut().listed.dirty, true)
         {
             self.dirty.push(key);
@@ -286,7 +288,8 @@ impl<S: Session> Front<S> {
             {
                 session.link_mut().break_off(error);
             }
-            if session.link().is_given_up() || session.is_over() {
+            let is_over = session.link().is_given_up() || session.is_over();
+            if is_over && !plants!(LeakConnection) {
                 self.close(key);
                 continue;
             }

@@ -5,6 +5,7 @@ use super::in_flight::{NbdFlight, is_one_chunk};
 use super::{NbdDesk, NbdHost};
 use crate::flight::{Answered, Ended, Failure};
 use crate::host::Failed;
+use crate::plant::plants;
 use crate::session::Settled;
 use crate::slots::Key;
 use crate::stream::Piece;
@@ -18,6 +19,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let pool = &mut self.common.pool;
         let flight = self.flights.get_mut(ended.key).expect("checked by the caller");
         match ended.memory {
+            Some(buf) if plants!(LeakBuffer) => drop(buf),
             Some(buf) => pool.give_gone(buf),
             None => pool.lose_gone(held_by(pool, flight, ended.mark)),
         }
@@ -44,6 +46,7 @@ impl<H: NbdHost> NbdDesk<H> {
         let is_whole =
             matches!(rq.command, Ok(Command::Read { .. })) && flight.rq.portion.is_none();
         match result {
+            Ok(_) if flight.rq.is_answered() => {}
             // The common case: a single read that is complete.
             Ok(len) if is_whole && len == rq.len => {
                 let answered = flight.answered();
@@ -92,7 +95,9 @@ impl<H: NbdHost> NbdDesk<H> {
             held_back = conn.end_exclusive();
         }
         conn.ended(&flight.rq.rq, flight.failure.is_some());
-        let failure = flight.failure.map(reply_to);
+        #[cfg(forebay_plant)]
+        let flight = self.swap_cookies(flight);
+        let failure = flight.failure.map(reply_to).filter(|_| !plants!(HideFailure));
         if let Some((_, why)) = failure {
             self.report(conn, &flight, why);
         }
@@ -121,6 +126,8 @@ fn answer<H: NbdHost>(
     let sent = flight.rq.portion.as_ref().map_or(0, |portion| portion.sent);
     let can_fail_late = || conn.transmission().can_fail_late() && !is_one_chunk(rq);
     match failure {
+        _ if flight.rq.is_answered() || plants!(AnswerNever) => {}
+        Some(_) if sent > 0 && can_fail_late() && plants!(HideLateFailure) => conn.reply_done(rq),
         None if sent > 0 => {} // the last piece ended the reply
         None => conn.reply_done(rq),
         Some((error, message)) if sent == 0 || can_fail_late() => {

@@ -5,6 +5,7 @@ use super::{NbdHost, Stream};
 use crate::host::Peer;
 use crate::kinds::RequestKind;
 use crate::link::Link;
+use crate::plant::plants;
 use crate::slots::Key;
 use crate::stream::output::Output;
 use crate::stream::pool::{Held, Pool, Seat};
@@ -169,6 +170,7 @@ impl<H: NbdHost> Conn<H> {
 
     /// Begins to skip the payload of a refused request.
     pub(super) fn skip(&mut self, nr: u64) {
+        let nr = if nr > 0 && plants!(OutOfStep) { nr - 1 } else { nr };
         if nr > 0 {
             self.input = Input::Skip(nr);
         }
@@ -225,7 +227,9 @@ impl<H: NbdHost> Conn<H> {
     /// Begins an exclusive read.
     pub(super) fn begin_exclusive(&mut self) {
         debug_assert!(self.is_between_messages(), "a read begins at its header");
-        self.input = Input::Exclusive;
+        if !plants!(Interrupt) {
+            self.input = Input::Exclusive;
+        }
     }
 
     /// Ends the exclusive read, if there is one. Returns the CACHE requests whose replies waited.
@@ -356,8 +360,12 @@ impl<H: NbdHost> Conn<H> {
     /// Replies without data.
     #[inline]
     pub(super) fn reply_done(&mut self, rq: &Request) {
+        let rq = if plants!(OtherCookie) { &other_cookie(rq) } else { rq };
         let head = self.transmission().done(rq);
         self.output.push(head.as_slice());
+        if plants!(AnswerTwice) {
+            self.output.push(head.as_slice());
+        }
     }
 
     /// Replies with the extents of a range.
@@ -375,6 +383,8 @@ impl<H: NbdHost> Conn<H> {
         (at, len): (u64, u64),
         (is_first, is_last): (bool, bool),
     ) {
+        let rq = if plants!(OtherCookie) { &other_cookie(rq) } else { rq };
+        let at = if plants!(WrongPlace) { at ^ 1 } else { at };
         let head = self.transmission().data(rq, at, len as u32, is_first, is_last);
         self.output.push(head.as_slice());
     }
@@ -382,6 +392,7 @@ impl<H: NbdHost> Conn<H> {
     /// Replies with the first `len` bytes of a piece.
     #[inline]
     pub(super) fn reply_data(&mut self, buf: H::Memory, len: usize) {
+        let len = if plants!(ShortData) { len - 1 } else { len };
         self.output.push_data(buf, len);
     }
 
@@ -433,6 +444,11 @@ impl<H: NbdHost> Conn<H> {
         flights.append(&mut self.held_back);
         flights
     }
+}
+
+/// Returns the request with another cookie: a planted bug.
+fn other_cookie(rq: &Request) -> Request {
+    Request { cookie: rq.cookie ^ 1, ..*rq }
 }
 
 /// Returns the kind under which a request is counted. `None`: the client disconnects.

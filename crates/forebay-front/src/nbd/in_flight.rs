@@ -15,6 +15,39 @@ pub struct InFlight<M> {
     pub(super) rq: Request,
     /// State of a read of several pieces.
     pub(super) portion: Option<Box<Portion<M>>>,
+    /// The reply was sent already: a planted bug.
+    #[cfg(forebay_plant)]
+    pub(super) is_answered: bool,
+}
+
+impl<M> InFlight<M> {
+    #[inline]
+    pub(super) fn new(rq: Request, portion: Option<Box<Portion<M>>>) -> InFlight<M> {
+        InFlight {
+            rq,
+            portion,
+            #[cfg(forebay_plant)]
+            is_answered: false,
+        }
+    }
+
+    /// Records that the reply was sent already: a planted bug.
+    pub(super) fn set_answered(&mut self) {
+        #[cfg(forebay_plant)]
+        {
+            self.is_answered = true;
+        }
+    }
+
+    /// Returns whether the reply was sent already.
+    #[inline]
+    pub(super) fn is_answered(&self) -> bool {
+        #[cfg(forebay_plant)]
+        let is_answered = self.is_answered;
+        #[cfg(not(forebay_plant))]
+        let is_answered = false;
+        is_answered
+    }
 }
 
 /// Returns whether the data of a read must be in one chunk, even if it is read in pieces.

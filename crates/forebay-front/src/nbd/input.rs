@@ -13,6 +13,7 @@ use super::negotiate::negotiate;
 use super::{NbdDesk, NbdHost, Stream};
 use crate::ending::Ending;
 use crate::host::Peer;
+use crate::plant::plants;
 use crate::session::Begun;
 use crate::session::Progress;
 use crate::stream::output::HEADS_MAX;
@@ -84,7 +85,9 @@ impl Inbound {
                         true => 0,
                         false => consume(desk, conn, bytes),
                     };
-                    conn.rest.bytes.extend_from_slice(&bytes[taken..]);
+                    if !(conn.is_stalled() && plants!(DropRest)) {
+                        conn.rest.bytes.extend_from_slice(&bytes[taken..]);
+                    }
                     is_drained && !conn.link.peer.has_received()
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -260,7 +263,10 @@ fn take_up<H: NbdHost>(desk: &mut NbdDesk<H>, conn: &mut Conn<H>, rq: Request) -
         Err(refused) => {
             conn.skip(rq.payload_len.into());
             conn.link.peer.fail();
-            conn.reply_error(&rq, refused.error, refused.message);
+            match plants!(Obey) {
+                true => conn.reply_done(&rq),
+                false => conn.reply_error(&rq, refused.error, refused.message),
+            }
             Begun::Yes
         }
     };

@@ -13,6 +13,7 @@ mod in_flight;
 mod input;
 mod negotiate;
 mod payload;
+mod planted;
 mod portions;
 mod requests;
 mod session;

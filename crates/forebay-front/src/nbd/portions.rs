@@ -10,6 +10,7 @@ use super::conn::Conn;
 use super::in_flight::{NR_PIECES_MAX, NbdFlight, Portion, is_one_chunk};
 use super::{NbdDesk, NbdHost};
 use crate::host::Io;
+use crate::plant::plants;
 use crate::session::Begun;
 use crate::slots::{Key, MARK_SHIFT};
 use forebay_core::{Op, Refusal};
@@ -70,6 +71,9 @@ impl<H: NbdHost> NbdDesk<H> {
         let rq = flight.rq.rq;
         let Some(portion) = &mut flight.rq.portion else { return true };
         let Portion { sent, asked, pieces, .. } = &mut **portion;
+        if plants!(MixPieces) && are_alike(pieces) {
+            pieces.swap(0, 1);
+        }
         for slot in pieces {
             let Some((mut buf, len)) = slot.take() else { continue };
             if flight.failure.is_some() {
@@ -107,4 +111,9 @@ impl<H: NbdHost> NbdDesk<H> {
             self.common.pool.give_gone(buf);
         }
     }
+}
+
+/// Returns whether the first two pieces have the same length.
+fn are_alike<M>(pieces: &[Option<(M, usize)>]) -> bool {
+    matches!(pieces, [Some((_, one)), Some((_, other)), ..] if one == other)
 }

@@ -8,9 +8,11 @@
 use super::conn::Conn;
 use super::in_flight::{InFlight, NbdFlight};
 use super::payload::Payload;
+use super::planted::next_block;
 use super::{NbdDesk, NbdHost};
 use crate::flight::Flight;
 use crate::host::Io;
+use crate::plant::plants;
 use crate::session::Begun;
 use crate::slots::Key;
 use forebay_core::{Op, Refusal};
@@ -23,7 +25,7 @@ impl<H: NbdHost> NbdDesk<H> {
     pub(super) fn begin(&mut self, conn: &mut Conn<H>, rq: Request) -> Begun {
         self.nr_begun += 1;
         let export = conn.transmission().export();
-        let flight = self.flight(conn.link.key(), export, InFlight { rq, portion: None });
+        let flight = self.flight(conn.link.key(), export, InFlight::new(rq, None));
         match rq.command {
             Ok(Command::Read { .. }) => self.begin_read(conn, flight),
             Ok(Command::Cache) => {
@@ -34,6 +36,10 @@ impl<H: NbdHost> NbdDesk<H> {
                 let flight = self.flights.insert(Flight { is_all_there: false, ..flight });
                 conn.link.begun();
                 conn.begin_payload(Payload::new(flight, rq.offset, rq.len));
+                Begun::Yes
+            }
+            Ok(Command::Flush) if Self::skips_flush(conn) => {
+                conn.reply_done(&rq);
                 Begun::Yes
             }
             Ok(Command::Flush) => self.begin_whole(conn, flight, Io::range(Op::Flush, 0, 0)),
@@ -52,6 +58,15 @@ impl<H: NbdHost> NbdDesk<H> {
                 unreachable!("answered without the queue of the disk")
             }
         }
+    }
+
+    /// Returns whether a flush is answered at once: two planted bugs.
+    #[inline]
+    fn skips_flush(conn: &Conn<H>) -> bool {
+        if plants!(EarlyFlush) {
+            return true;
+        }
+        plants!(IdleFlush) && conn.link.nr_in_flight() == 0
     }
 
     /// Begins a request without data.
@@ -105,7 +120,7 @@ impl<H: NbdHost> NbdDesk<H> {
         }
         let key = self.flights.insert(Flight {
             is_all_there: false,
-            rq: InFlight { rq, portion: Some(Box::default()) },
+            rq: InFlight::new(rq, Some(Box::default())),
             ..flight
         });
         if self.next_portion(conn, key) == Begun::NoRoom {
@@ -126,12 +141,24 @@ impl<H: NbdHost> NbdDesk<H> {
         buf: H::Memory,
     ) -> Begun {
         let (export, rq) = (flight.export, flight.rq.rq);
+        if plants!(StaleBuffer) {
+            conn.reply_head(&rq, (rq.offset, rq.len), (true, true));
+            conn.reply_data(buf, rq.len as usize);
+            return Begun::Yes;
+        }
         let key = self.flights.insert(Flight { in_disk: 1, ..flight });
-        let io = Io::data(Op::Read, buf, rq.offset, rq.len as usize).user_data(key.to_u64());
+        let at = match plants!(MisplacedRead) {
+            true => next_block(&self.common.infos[export], rq.offset, rq.len),
+            false => rq.offset,
+        };
+        let io = Io::data(Op::Read, buf, at, rq.len as usize).user_data(key.to_u64());
         let submitted = self.submit(export, io).map_err(|(refusal, buf)| {
             self.give_back(buf, conn);
             refusal
         });
+        if submitted.is_ok() && plants!(EarlyRead) {
+            self.answer_early(conn, key);
+        }
         self.begun(conn, key, submitted)
     }
 

@@ -2,8 +2,10 @@
 
 use super::conn::Conn;
 use super::payload::Payload;
+use super::planted::next_block;
 use super::{NbdDesk, NbdHost};
 use crate::host::Io;
+use crate::plant::plants;
 use crate::session::Begun;
 use crate::slots::MARK_SHIFT;
 use forebay_core::{Op, Refusal};
@@ -28,6 +30,13 @@ impl<H: NbdHost> NbdDesk<H> {
             let payload = conn.payload_mut().expect("as above");
             taken += payload.copy(&bytes[taken..]);
             if !payload.is_full() {
+                if plants!(TornPayload) && payload.is_last_piece() {
+                    let missing = payload.missing().len();
+                    payload.received(missing);
+                    let begun = self.submit_piece(conn);
+                    conn.skip(missing as u64);
+                    return (taken, begun);
+                }
                 break;
             }
             if self.submit_piece(conn) == Begun::NoRoom {
@@ -55,13 +64,21 @@ impl<H: NbdHost> NbdDesk<H> {
         let mark = (self.common.pool.class(&buf) as u64) << MARK_SHIFT;
         let (at, len) = payload.range();
         let is_fua = matches!(flight.rq.rq.command, Ok(Command::Write { fua: true }));
-        let io = Io::data(Op::Write, buf, at, len).user_data(key.to_u64() | mark).fua_if(is_fua);
         let is_last = payload.is_last_piece();
         let export = flight.export;
+        let at = match plants!(MisplacedWrite) {
+            true => next_block(&self.common.infos[export], at, len as u64),
+            false => at,
+        };
+        let io = Io::data(Op::Write, buf, at, len).user_data(key.to_u64() | mark).fua_if(is_fua);
         flight.in_disk += 1;
         flight.is_all_there = is_last;
         flight.issued_ns = self.now_ns;
-        if let Err((refusal, buf)) = self.submit(export, io) {
+        if plants!(LostWrite) {
+            flight.in_disk -= 1;
+            self.give_back(io.memory, conn);
+            self.to_settle.push(key);
+        } else if let Err((refusal, buf)) = self.submit(export, io) {
             let flight = self.flights.get_mut(key).expect("as above");
             flight.in_disk -= 1;
             if refusal == Refusal::WouldBlock {
@@ -71,6 +88,8 @@ impl<H: NbdHost> NbdDesk<H> {
             }
             self.give_back(buf, conn);
             self.refused(key, refusal);
+        } else if is_last && plants!(EarlyWrite) {
+            self.answer_early(conn, key);
         }
         if !conn.payload_mut().expect("as above").next_piece() {
             conn.end_payload();

@@ -21,6 +21,8 @@ pub(crate) struct Conn {
     pub(super) interest: Interest,
     /// After a read, no event reports the bytes that are left, as with TLS.
     pub(super) is_unreported: bool,
+    /// Bytes have arrived since the last read.
+    pub(super) has_new: bool,
 }
 
 impl Conn {
@@ -33,15 +35,28 @@ impl Conn {
         is_unreported: bool,
     ) -> Conn {
         let (is_gone, key, interest) = (false, None, Interest::default());
-        Conn { up, down, client, is_gone, piece_max, pipe_ns, key, interest, is_unreported }
+        Conn {
+            up,
+            down,
+            client,
+            is_gone,
+            piece_max,
+            pipe_ns,
+            key,
+            interest,
+            is_unreported,
+            has_new: false,
+        }
     }
 
     /// Returns what an event reports of the connection now.
     pub(super) fn readiness(&self) -> Option<Readiness> {
         self.key?;
+        let is_reported = self.has_new || !self.is_unreported;
+        let is_readable = self.up.is_over() || (self.up.has_arrived() && is_reported);
         if self.is_gone {
             Some(Readiness::Gone)
-        } else if self.interest.receive && (self.up.has_arrived() || self.up.is_over()) {
+        } else if self.interest.receive && is_readable {
             Some(Readiness::Received)
         } else if self.interest.send && self.down.has_room() {
             Some(Readiness::Sendable)

@@ -59,7 +59,9 @@ impl Peer for SimPeer {
 impl Stream for SimPeer {
     fn receive(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let Outside { cx, conns, .. } = &mut *self.outside.borrow_mut();
-        let up = &mut conns[self.conn].up;
+        let conn = &mut conns[self.conn];
+        conn.has_new = false;
+        let up = &mut conn.up;
         if up.is_over() {
             if slices.len() > 1 {
                 cx.note(Met::VanishInPayload, self.conn as u64, slices[0].len() as u64);

@@ -82,8 +82,12 @@ pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<V
     }
     let state = format!("{scenario:?}\n");
     let mut world = World::new(scenario, Context::new(seed, options.plant));
-    // The core's assertions are checkers too.
+    #[cfg(forebay_plant)]
+    choose(seed, options.plant);
+    // The core's assertions are checkers too, and those of the front.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+    #[cfg(forebay_plant)]
+    choose(seed, None);
     let outcome = outcome.unwrap_or_else(|panic| Err(crate::assertion(&*panic)));
     world.with_context(|Context { now: now_ns, trace, .. }| match outcome {
         Ok(()) => Ok(NbdSummary { seed, hash: trace.hash(), met: trace.counts() }),
@@ -97,4 +101,17 @@ pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<V
             last: trace.last(),
         })),
     })
+}
+
+/// Plants a bug in the front. It shows now and then.
+#[cfg(forebay_plant)]
+fn choose(seed: u64, plant: Option<NbdPlant>) {
+    use forebay_front::plant::{FrontPlant, choose};
+    let mut random = Random::new(seed, 3);
+    choose(plant.map(|plant| -> Box<dyn FnMut(_) -> bool> {
+        Box::new(move |bug: FrontPlant| {
+            let shows = bug.is_rare() || random.chance(1, context::PLANT_OF);
+            plant == NbdPlant::Front(bug) && shows
+        })
+    }));
 }

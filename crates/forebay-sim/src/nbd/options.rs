@@ -210,7 +210,7 @@ impl Live {
     /// its data have begun, and its reply has no place for an error.
     fn may_break_off(&self, shared: &Shared) -> bool {
         let is_simple = self.framing == Framing::Simple;
-        let is_ready = matches!(self.phase, Phase::Ready | Phase::Leaving);
+        let is_ready = !matches!(self.phase, Phase::Greeting | Phase::Options);
         let is_read = |pending: &Pending| {
             pending.is_read && pending.expected == Expected::Good && (is_simple || pending.is_one)
         };

@@ -162,6 +162,7 @@ impl World {
             let pipe = conn.pipe(way);
             pipe.is_moving = false;
             let has_more = pipe.advance(&mut cx.random, piece_max);
+            conn.has_new |= way == Way::Up;
             cx.note(Met::Move, at as u64, way as u64);
             if has_more {
                 conn.start(at, way, cx);
