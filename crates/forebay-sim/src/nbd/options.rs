@@ -194,6 +194,9 @@ impl Live {
         if self.library.as_ref().is_some_and(|library| library.is_within_reply()) {
             return broken(N1, "the end within a reply".into());
         }
+        if shared.is_stopping {
+            return Ok(());
+        }
         match self.phase {
             Phase::Doomed => Ok(()),
             Phase::Leaving if self.pending.is_empty() => Ok(()),

@@ -113,6 +113,9 @@ pub(crate) enum Ending {
     PowerCut(u64),
     /// The server dies after so many replies.
     ServerDies(u64),
+    /// The server is stopped after so many replies: it sends the last ones, and closes all
+    /// connections.
+    ServerStops(u64),
 }
 
 /// The scenario of a run.
@@ -154,9 +157,10 @@ pub(crate) fn draw(random: &mut Random, nr_requests: u32) -> Scenario {
     let nr_answers = u64::from(nr_requests) * nr_clients as u64;
     let nr_cuts = random.below(3);
     let mut endings: Vec<Ending> = (0..nr_cuts)
-        .map(|_| match random.chance(3, 4) {
-            true => Ending::PowerCut(random.below(nr_answers)),
-            false => Ending::ServerDies(random.below(nr_answers)),
+        .map(|_| match random.below(6) {
+            0 => Ending::ServerDies(random.below(nr_answers)),
+            1 => Ending::ServerStops(random.below(nr_answers)),
+            _ => Ending::PowerCut(random.below(nr_answers)),
         })
         .collect();
     endings.push(Ending::Quiet);

@@ -91,6 +91,7 @@ met! {
     PowerCutBusy,
     PowerCutLoses,
     ServerDies,
+    ServerStops,
     Drained,
 }
 

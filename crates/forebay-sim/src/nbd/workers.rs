@@ -3,7 +3,7 @@
 //! A worker is an event loop. An event wakes it; it collects the state of its connections, as epoll
 //! does, and makes a round.
 
-use super::context::{Context, Event};
+use super::context::{Context, Event, Way};
 use super::host::{SimHost, SimPeer};
 use super::outside::{Outside, SharedOutside};
 use super::settings::Settings;
@@ -38,6 +38,8 @@ struct Worker {
 pub(crate) struct Workers {
     outside: SharedOutside,
     workers: Vec<Worker>,
+    /// The workers must end all connections.
+    is_stopping: bool,
 }
 
 impl Workers {
@@ -54,14 +56,25 @@ impl Workers {
             sleeps_until: 0,
         };
         let workers = (0..settings.nr_workers).map(worker).collect();
-        Workers { outside: Rc::clone(outside), workers }
+        Workers { outside: Rc::clone(outside), workers, is_stopping: false }
     }
 
     /// Accepts the client of a connection.
     pub(crate) fn accept(&mut self, conn: usize) {
+        if self.is_stopping {
+            let Outside { cx, conns, .. } = &mut *self.outside.borrow_mut();
+            conns[conn].down.close();
+            return conns[conn].start(conn, Way::Down, cx);
+        }
         let worker = conn % self.workers.len();
         self.workers[worker].arriving.push(conn);
         self.wake(conn);
+    }
+
+    /// Makes all workers end their connections.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopping = true;
+        (0..self.workers.len()).for_each(|worker| self.wake_worker(worker));
     }
 
     /// Wakes the worker of a connection.
@@ -97,7 +110,7 @@ impl Workers {
     /// Makes a round of a worker.
     pub(crate) fn work(&mut self, at: usize) {
         let outside = Rc::clone(&self.outside);
-        let nr_workers = self.workers.len();
+        let (nr_workers, is_stopping) = (self.workers.len(), self.is_stopping);
         let worker = &mut self.workers[at];
         worker.is_woken = false;
         let events = events(&mut outside.borrow_mut(), at, nr_workers);
@@ -108,13 +121,17 @@ impl Workers {
             }
             answers.drain(..).for_each(|answer| front.answer(answer));
             front.evict();
+            if is_stopping {
+                front.stop();
+            }
             if std::mem::take(is_tick_due) {
                 front.tick();
             }
             events.into_iter().for_each(|(key, readiness)| front.look_at(key, readiness));
         });
         let pause_ns = front.pause_ns();
-        let (is_unfinished, wants_tick) = (front.is_unfinished(), front.wants_tick());
+        let (is_unfinished, wants_tick) =
+            (front.is_unfinished(), front.wants_tick() && !front.is_over());
         let Outside { cx, conns, .. } = &mut *outside.borrow_mut();
         worker.sleeps_until = cx.now + pause_ns;
         if wants_tick && !std::mem::replace(&mut worker.is_tick_armed, true) {

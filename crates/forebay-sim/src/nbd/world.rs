@@ -85,18 +85,44 @@ impl World {
     fn phase(&mut self, ending: Ending) -> Verdict {
         let nr_answers_max = match ending {
             Ending::Quiet => u64::MAX,
-            Ending::PowerCut(nr) | Ending::ServerDies(nr) => nr,
+            Ending::PowerCut(nr) | Ending::ServerDies(nr) | Ending::ServerStops(nr) => nr,
         };
+        if self.run_until(nr_answers_max)? {
+            return self.check_quiet();
+        }
+        match ending {
+            Ending::ServerStops(_) => self.stop(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs until there were so many replies, or no event is left. Returns whether none is left.
+    fn run_until(&mut self, nr_answers_max: u64) -> Result<bool, Broken> {
         let mut nr_events = 0;
         while self.shared.nr_answers < nr_answers_max {
             let event = self.outside.borrow_mut().cx.next();
-            let Some(event) = event else { return self.check_quiet() };
+            let Some(event) = event else { return Ok(true) };
             self.fire(event)?;
             nr_events += 1;
             if nr_events > NR_EVENTS_MAX {
-                return broken(N6, "events without an end".into());
+                return Err(Broken { rule: N6, what: "events without an end".into() });
             }
         }
+        Ok(false)
+    }
+
+    /// Stops the server. It sends its last replies and closes all connections.
+    fn stop(&mut self) -> Verdict {
+        {
+            let Outside { cx, disk, .. } = &mut *self.outside.borrow_mut();
+            cx.note(Met::ServerStops, disk.is_busy().into(), 0);
+        }
+        self.shared.is_stopping = true;
+        self.clients.iter_mut().for_each(Client::retire);
+        self.server.stop();
+        self.run_until(u64::MAX)?;
+        self.check_quiet()?;
+        self.shared.is_stopping = false;
         Ok(())
     }
 
@@ -224,8 +250,10 @@ impl World {
                 cx.note(Met::Merged, disk.nr_merged(), 0);
             }
             disk.abandon(cx);
-            let crash = if let Ending::ServerDies(_) = ending {
-                cx.note(Met::ServerDies, is_busy.into(), 0);
+            let crash = if let Ending::ServerDies(_) | Ending::ServerStops(_) = ending {
+                if matches!(ending, Ending::ServerDies(_)) {
+                    cx.note(Met::ServerDies, is_busy.into(), 0);
+                }
                 disk.device.store.forget_losses();
                 Crash::Server
             } else {

@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) may_fail: bool,
     pub(crate) log: Vec<sectors::Op>,
     pub(crate) nr_answers: u64,
+    /// The server ends all connections.
+    pub(crate) is_stopping: bool,
 }
 
 impl Shared {
@@ -89,6 +91,7 @@ impl Shared {
             may_fail: scenario.has_faults,
             log: Vec::new(),
             nr_answers: 0,
+            is_stopping: false,
         }
     }
 }
@@ -125,6 +128,11 @@ impl Client {
         (self.live, self.nr_left, self.nr_connects) = (None, nr_requests, 0);
         (self.sleeps_until, self.is_due) = (0, false);
         self.soon(1_000, cx);
+    }
+
+    /// Makes no more requests and connections.
+    pub(crate) fn retire(&mut self) {
+        self.nr_left = 0;
     }
 
     pub(crate) fn soon(&mut self, mean_ns: u64, cx: &mut Context) {
