@@ -134,7 +134,13 @@ impl ServeError {
     pub(crate) fn of_memory(error: TooLittleMemory, limits: &Limits) -> ServeError {
         let TooLittleMemory { given, needed, piece } = error;
         let &Limits { connections, threads, .. } = limits;
-        ServeError::Memory { given, needed, connections, threads: threads.max(1), piece }
+        ServeError::Memory {
+            given,
+            needed,
+            connections: connections.max(1),
+            threads: threads.max(1),
+            piece,
+        }
     }
 }
 

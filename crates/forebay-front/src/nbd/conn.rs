@@ -160,8 +160,6 @@ impl<H: NbdHost> Conn<H> {
         &mut self.held
     }
 
-    // --- input ---
-
     /// Returns whether the bytes that follow begin a message.
     #[inline]
     pub(super) fn is_between_messages(&self) -> bool {
@@ -280,8 +278,6 @@ impl<H: NbdHost> Conn<H> {
         !self.link.is_ending() && !self.is_stalled
     }
 
-    // --- requests ---
-
     /// Counts a CACHE request that begins.
     pub(super) fn begin_cache(&mut self) {
         self.link.begun();
@@ -348,8 +344,6 @@ impl<H: NbdHost> Conn<H> {
             _ => false,
         }
     }
-
-    // --- output ---
 
     /// Replies with an error.
     pub(super) fn reply_error(&mut self, rq: &Request, error: NbdError, message: &str) {

@@ -34,7 +34,7 @@ fn no_seed_of_nbd_breaks_a_rule_and_together_they_meet_everything() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized; every CI run makes it: cargo xtask sessions"]
+#[ignore = "more than a minute, optimized; every CI run makes it: cargo xtask sessions"]
 fn thousands_of_seeds_of_nbd_break_no_rule() {
     run_all(NR_SEEDS..NR_SEEDS_OF_GATE);
 }
