@@ -48,6 +48,12 @@ const ARROWS: &[Row] = &[
         why: "the protocol is bytes and values: the server, the driver and the simulator run it",
     },
     Row {
+        name: "forebay-front",
+        may_name: &["forebay-core", "forebay-nbd"],
+        outside: false,
+        why: "the front has no sockets, threads or clock: the server and the simulator run it",
+    },
+    Row {
         name: "forebay",
         may_name: &["forebay-core", "forebay-model", "forebay-nbd"],
         outside: true,
@@ -61,13 +67,13 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-serve",
-        may_name: &["forebay", "forebay-nbd"],
+        may_name: &["forebay", "forebay-front", "forebay-nbd"],
         outside: true,
         why: "the server is a front end: it reaches the block layer through the library",
     },
     Row {
         name: "forebay-sim",
-        may_name: &["forebay-core", "forebay-model", "forebay-fio", "forebay-nbd"],
+        may_name: &["forebay-core", "forebay-model", "forebay-fio", "forebay-front", "forebay-nbd"],
         outside: true,
         why: "the simulator drives pure code in virtual time; the library has threads and a clock",
     },

@@ -1,6 +1,7 @@
 //! Options of a server.
 
 use crate::listen::Address;
+use forebay_front::stream::Capacity;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -63,10 +64,13 @@ pub struct Limits {
     pub memory_bytes: Option<usize>,
 }
 
-/// Most requests of one connection in flight; more wait in its socket. It is four times the deepest
-/// queue that servers are measured with, so clients do not wait for it, and it bounds what the
-/// server keeps for a client that sends more.
-pub(crate) const MAX_IN_FLIGHT: u32 = 512;
+impl Limits {
+    /// Returns the limits in the front's form.
+    pub(crate) fn capacity(&self) -> Capacity {
+        let &Limits { connections, threads, memory_bytes } = self;
+        Capacity { connections, threads, memory_bytes }
+    }
+}
 
 impl Default for Limits {
     fn default() -> Limits {

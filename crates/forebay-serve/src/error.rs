@@ -1,5 +1,7 @@
 //! Errors of a server.
 
+use crate::config::Limits;
+use forebay_front::stream::TooLittleMemory;
 use std::io;
 use std::time::Duration;
 use thiserror::Error;
@@ -125,6 +127,21 @@ pub enum ServeError {
         /// The cause.
         source: forebay::IoError,
     },
+}
+
+impl ServeError {
+    /// Returns the error for limits whose memory is too little.
+    pub(crate) fn of_memory(error: TooLittleMemory, limits: &Limits) -> ServeError {
+        let TooLittleMemory { given, needed, piece } = error;
+        let &Limits { connections, threads, .. } = limits;
+        ServeError::Memory {
+            given,
+            needed,
+            connections: connections.max(1),
+            threads: threads.max(1),
+            piece,
+        }
+    }
 }
 
 /// Returns a function that names the operation of a failed system call.

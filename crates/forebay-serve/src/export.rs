@@ -2,8 +2,9 @@
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
-use crate::pool::PIECE_MAX;
 use forebay::{Disk, OpenError, Spec};
+use forebay_front::nbd::ExportFacts;
+use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
 use forebay_nbd::wire::BlockSizes;
 
@@ -18,16 +19,11 @@ pub(crate) struct Export {
     pub(crate) disk: Disk,
     /// Description for clients.
     pub(crate) info: ExportInfo,
-    /// Whether a discard implements WRITE_ZEROES without NO_HOLE.
-    pub(crate) discards_to_zeroes: bool,
+    /// Facts for the sessions of clients.
+    pub(crate) facts: ExportFacts,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
-    /// Whether a read fills the whole buffer. If not, the server clears the buffer first, since it
-    /// may contain data of other clients.
-    pub(crate) keeps_data: bool,
-    /// Whether a read fills a cache from which later reads are served.
-    pub(crate) caches_reads: bool,
 }
 
 impl Export {
@@ -68,10 +64,13 @@ impl Export {
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
         info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
-        let discards_to_zeroes = can.trim && facts.discards_to_zeroes;
+        let facts = ExportFacts {
+            discards_to_zeroes: can.trim && facts.discards_to_zeroes,
+            keeps_data: facts.keeps_data,
+            caches_reads: facts.caches_reads,
+        };
         let opened_point = disk.durable_point();
-        let (keeps_data, caches_reads) = (facts.keeps_data, facts.caches_reads);
-        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
+        Ok(Export { disk, info, facts, opened_point })
     }
 
     /// Returns whether a client's write may not be on stable storage: a write has ended and no

@@ -20,7 +20,6 @@ mod listen;
 mod log;
 mod metrics;
 mod observer;
-mod pool;
 mod server;
 mod shared;
 mod threads;

@@ -13,7 +13,7 @@ mod traffic;
 
 pub(crate) use http::Endpoint;
 pub use http::{EndpointError, metrics_address};
-pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
+pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure};
 pub(crate) use label::labels;
 pub use label::last_part;
 pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};

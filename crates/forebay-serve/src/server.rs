@@ -10,11 +10,11 @@ use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint, labels};
 use crate::observer::Observer;
-use crate::pool::Budget;
 use crate::shared::Shared;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
+use forebay_front::stream::Budget;
 use forebay_nbd::server::TlsPolicy;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,9 @@ impl Server {
             exports.push(Export::open(export)?);
         }
         let blocks = exports.iter().map(|export| export.info.block_size.min);
-        let budget = Budget::new(&options.limits, blocks.max().unwrap_or(1))?;
+        let capacity = options.limits.capacity();
+        let budget = Budget::new(&capacity, blocks.max().unwrap_or(1))
+            .map_err(|error| ServeError::of_memory(error, &options.limits))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
             listeners.push(
@@ -165,7 +167,7 @@ impl Server {
         if let Some(metrics) = &metrics {
             self.shared.log.line(now_ns(), format_args!("serving metrics at {}", metrics.place()));
         }
-        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits) {
+        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits.capacity()) {
             let Limits { connections, threads, .. } = self.shared.limits;
             let line = format_args!(
                 "memory for data in flight: {} MiB, as {connections} connections on {threads} \

@@ -4,8 +4,8 @@ use crate::config::Limits;
 use crate::export::Export;
 use crate::log::Log;
 use crate::metrics::Counters;
-use crate::pool::Budget;
 use crate::tls::Tls;
+use forebay_front::stream::Budget;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Arc<[Export]>,
-    pub(crate) infos: Vec<ExportInfo>,
+    pub(crate) infos: Arc<[ExportInfo]>,
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     pub(crate) limits: Limits,

@@ -3,8 +3,8 @@
 use crate::error::{ServeError, system};
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::worker::disks::status::BlockStatusThreads;
 use crate::worker::inbox::{Inbox, NewConnection};
+use crate::worker::status::BlockStatusThreads;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

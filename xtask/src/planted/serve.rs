@@ -2,8 +2,8 @@
 
 use super::{Bug, Edit, Test};
 
-const DISKS: &str = "crates/forebay-serve/src/worker/disks/mod.rs";
-const ROUND: &str = "crates/forebay-serve/src/worker/mod.rs";
+const REQUESTS: &str = "crates/forebay-front/src/nbd/requests.rs";
+const ROUND: &str = "crates/forebay-front/src/front/mod.rs";
 
 const FUA_OF_EACH_COMMAND: &str =
     "flags::fua_of_each_command_is_a_flush_before_the_reply_and_without_it_there_is_none";
@@ -13,9 +13,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-flush-answered-at-once",
         what: "FLUSH is answered without a flush of the disk",
         edits: &[Edit {
-            file: DISKS,
-            from: "self.begin_whole(conn, flight, Io::flush()),",
-            to: "self.begin_whole(conn, flight, Io::flush_up_to(0)),",
+            file: "crates/forebay-serve/src/worker/host.rs",
+            from: "(Op::Flush, None) => forebay::Io::flush(),",
+            to: "(Op::Flush, None) => forebay::Io::flush_up_to(0),",
         }],
         test: Test::unit(
             "forebay-serve",
@@ -27,20 +27,23 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-pool-without-budget",
         what: "a worker lends memory beyond its budget",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/pool.rs",
+            file: "crates/forebay-front/src/stream/pool.rs",
             from: "self.lent_bytes + piece <= self.budget_bytes && (more == 0 ||",
             to: "(more <= left || left < more ||",
         }],
-        test: Test::unit("forebay-serve", "pool::tests::greedy_clients_leave_every_client_a_share"),
+        test: Test::unit(
+            "forebay-front",
+            "stream::pool::tests::greedy_clients_leave_every_client_a_share",
+        ),
         says: "",
     },
     Bug {
         name: "serve-handshake-never-cut-off",
         what: "a client may stay in its handshake forever",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/lifecycle.rs",
-            from: "conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);",
-            to: "conn.deadline_ns = Some(self.disks.now_ns + 1000 * HANDSHAKE_NS);",
+            file: "crates/forebay-front/src/front/lifecycle.rs",
+            from: "link.deadline_ns = Some(now_ns + HANDSHAKE_NS);",
+            to: "link.deadline_ns = Some(now_ns + 1000 * HANDSHAKE_NS);",
         }],
         test: Test::it(
             "forebay-cli",
@@ -94,7 +97,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-holes-reported-as-data",
         what: "BLOCK_STATUS reports holes as data",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/disks/status.rs",
+            file: "crates/forebay-serve/src/worker/status.rs",
             from: "ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),",
             to: "ExtentKind::Hole => (extent.len, (STATE_HOLE | STATE_ZERO) & 0),",
         }],
@@ -135,12 +138,12 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[
             Edit {
                 file: ROUND,
-                from: "            let _plug = forebay::plug();\n            let events",
-                to: "            let events",
+                from: "            let _plug = self.desk.host.plug();\n            look",
+                to: "            look",
             },
             Edit {
                 file: ROUND,
-                from: "                let _plug = forebay::plug();\n                moved",
+                from: "                let _plug = self.desk.host.plug();\n                moved",
                 to: "                moved",
             },
         ],
@@ -154,9 +157,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-write-fua-dropped",
         what: "FUA of WRITE has no effect",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/disks/writes.rs",
-            from: "let io = if is_fua { io.fua() } else { io };",
-            to: "let _ = is_fua;",
+            file: "crates/forebay-front/src/nbd/writes.rs",
+            from: ".fua_if(is_fua);",
+            to: ".fua_if(is_fua && mark > u64::MAX - 1);",
         }],
         test: Test::clients(FUA_OF_EACH_COMMAND),
         says: "command 1 of 4096 bytes asked for no flush",
@@ -165,11 +168,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-trim-fua-dropped",
         what: "FUA of TRIM has no effect",
         edits: &[Edit {
-            file: DISKS,
-            from: "let io = Io::discard(rq.offset, rq.len);\n                \
-                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
-            to: "let io = Io::discard(rq.offset, rq.len);\n                \
-                 self.begin_whole(conn, flight, if fua { io } else { io })",
+            file: REQUESTS,
+            from: "self.begin_whole(conn, flight, io.fua_if(fua))",
+            to: "self.begin_whole(conn, flight, io.fua_if(fua && rq.len == 0))",
         }],
         test: Test::clients(FUA_OF_EACH_COMMAND),
         says: "command 4 of 65536 bytes asked for no flush",
@@ -178,11 +179,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-write-zeroes-fua-dropped",
         what: "FUA of WRITE_ZEROES has no effect",
         edits: &[Edit {
-            file: DISKS,
-            from: "};\n                \
-                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
-            to: "};\n                \
-                 self.begin_whole(conn, flight, if fua { io } else { io })",
+            file: REQUESTS,
+            from: "Io::range(op, rq.offset, rq.len).fua_if(fua))",
+            to: "Io::range(op, rq.offset, rq.len).fua_if(fua && rq.len == 0))",
         }],
         test: Test::clients(FUA_OF_EACH_COMMAND),
         says: "command 6 of 65536 bytes asked for no flush",
@@ -191,9 +190,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "serve-no-hole-ignored",
         what: "NO_HOLE has no effect",
         edits: &[Edit {
-            file: DISKS,
-            from: "let io = match !no_hole && self.exports[export].discards_to_zeroes {",
-            to: "let io = match (no_hole, self.exports[export].discards_to_zeroes).1 {",
+            file: REQUESTS,
+            from: "let op = match !no_hole && self.common.facts[export].discards_to_zeroes {",
+            to: "let op = match (no_hole, self.common.facts[export].discards_to_zeroes).1 {",
         }],
         test: Test::clients("flags::no_hole_keeps_the_space_and_without_it_the_range_is_discarded"),
         says: "",

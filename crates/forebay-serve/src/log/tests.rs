@@ -3,7 +3,8 @@
 use std::io::{PipeReader, Read, pipe};
 
 use super::*;
-use crate::metrics::{RequestKind, Traffic};
+use crate::metrics::Traffic;
+use forebay_front::RequestKind;
 
 /// Returns a log, and the pipe with its lines.
 fn log() -> (Log, PipeReader) {

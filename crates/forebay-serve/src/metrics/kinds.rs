@@ -1,54 +1,6 @@
 //! Kinds of counted events, each with its label.
 
-/// Command of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
-    /// READ.
-    Read,
-    /// WRITE.
-    Write,
-    /// FLUSH.
-    Flush,
-    /// TRIM.
-    Trim,
-    /// WRITE_ZEROES.
-    WriteZeroes,
-    /// CACHE.
-    Cache,
-    /// BLOCK_STATUS.
-    BlockStatus,
-    /// A request that was refused.
-    Refused,
-}
-
-impl RequestKind {
-    pub(super) const ALL: [(RequestKind, &'static str); 8] = [
-        (RequestKind::Read, "read"),
-        (RequestKind::Write, "write"),
-        (RequestKind::Flush, "flush"),
-        (RequestKind::Trim, "trim"),
-        (RequestKind::WriteZeroes, "write_zeroes"),
-        (RequestKind::Cache, "cache"),
-        (RequestKind::BlockStatus, "block_status"),
-        (RequestKind::Refused, "refused"),
-    ];
-}
-
-/// Stage of a request in the server. The disk measures its own stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// From the arrival of the header to the submission of the last part: includes waits for the
-    /// payload, for memory, and for the rest of the batch.
-    Receive,
-    /// From there until the worker has reaped its completion. The reply leaves at once, if the
-    /// client reads it.
-    Disk,
-}
-
-impl Stage {
-    pub(super) const ALL: [(Stage, &'static str); 2] =
-        [(Stage::Receive, "receive"), (Stage::Disk, "disk")];
-}
+use forebay_front::Ending;
 
 /// Reason why a connection was closed immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,4 +38,17 @@ impl HandshakeFailure {
         (HandshakeFailure::Tls, "tls"),
         (HandshakeFailure::Gone, "gone"),
     ];
+
+    /// Returns the failure of a connection that ends for this reason before it has chosen an
+    /// export. `None`: the handshake has not failed, or counts as refused.
+    pub(crate) fn of(ending: &Ending, is_tls: bool) -> Option<HandshakeFailure> {
+        match ending {
+            Ending::Late(_) => Some(HandshakeFailure::Timeout),
+            Ending::WithoutTls(_) => Some(HandshakeFailure::Tls),
+            Ending::Broken(_) if is_tls => Some(HandshakeFailure::Tls),
+            Ending::Broken(_) | Ending::Eof => Some(HandshakeFailure::Gone),
+            Ending::Nonsense(_) => Some(HandshakeFailure::Protocol),
+            Ending::Bye | Ending::Aborted(_) | Ending::TooMany(_) | Ending::ServerEnds => None,
+        }
+    }
 }

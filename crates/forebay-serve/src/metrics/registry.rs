@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::Disk;
+use forebay_front::Stage;
 
 use super::counter::{SharedCounter, Times, TimesSum};
-use super::kinds::{ConnectionRefusal, HandshakeFailure, Stage};
+use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::traffic::{Traffic, TrafficSum};
 
 /// Number, export and counters of a connection. Only its worker writes them.
@@ -258,7 +259,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::kinds::RequestKind;
+    use forebay_front::RequestKind;
 
     fn counters() -> Arc<Counters> {
         let disk = Disk::open("null:1M").unwrap();

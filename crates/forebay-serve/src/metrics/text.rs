@@ -9,10 +9,11 @@ use prometheus_client::registry::Registry;
 
 use super::disks;
 use super::families::{Families, Name, Value};
-use super::kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
+use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::process::Process;
 use super::registry::{Counters, Snapshot};
 use super::traffic::TrafficSum;
+use forebay_front::{RequestKind, Stage};
 
 /// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,7 +1,7 @@
 //! Traffic counters: requests and bytes, written by one worker, read by any thread.
 
 use super::counter::Counter;
-use super::kinds::RequestKind;
+use forebay_front::RequestKind;
 
 /// Traffic of an export or a connection.
 #[derive(Debug, Default)]

@@ -1,16 +1,16 @@
 //! A worker that a test runs round by round, on its own thread.
 
 use super::Worker;
-use super::disks::status::BlockStatusThreads;
 use super::inbox::{Inbox, NewConnection};
+use super::status::BlockStatusThreads;
 use crate::config::{ExportOptions, Limits};
 use crate::export::Export;
 use crate::listen::Peer;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
-use crate::pool::Budget;
 use crate::shared::Shared;
 use forebay::Disk;
+use forebay_front::stream::Budget;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::{ErrorKind, Read, Write};
@@ -34,9 +34,9 @@ impl Driven {
         change(&mut export);
         let disk = export.disk.clone();
         let counted = CountedExport { name: export.info.name.clone(), disk: disk.clone() };
-        let budget = Budget::new(&limits, export.info.block_size.min).unwrap();
+        let budget = Budget::new(&limits.capacity(), export.info.block_size.min).unwrap();
         let shared = Arc::new(Shared {
-            infos: vec![export.info.clone()],
+            infos: [export.info.clone()].into(),
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,
@@ -56,8 +56,7 @@ impl Driven {
 
     /// Runs one round, which handles all events and waits for nothing.
     pub(super) fn round(&mut self) {
-        self.worker.is_unfinished = true;
-        self.worker.wait();
+        self.worker.wait(true);
         self.worker.round();
     }
 

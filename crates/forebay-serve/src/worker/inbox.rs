@@ -1,9 +1,7 @@
 //! Inbox of a worker: new connections, the order to stop, and answers of the BLOCK_STATUS thread.
 
-use super::slots::Key;
 use crate::listen::Peer;
-use forebay::Extent;
-use forebay_nbd::server::Request;
+use forebay_front::nbd::StatusAnswer;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct NewConnection {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
-}
-
-/// Result of a BLOCK_STATUS query on a disk.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(super) conn: Key,
-    pub(super) rq: Request,
-    pub(super) extents: Result<Vec<Extent>, String>,
 }
 
 /// Content of the inbox.
@@ -36,7 +26,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
-    answers: Mutex<Vec<Answer>>,
+    answers: Mutex<Vec<StatusAnswer>>,
     /// Open connections, including those in the inbox. Relaxed: it is only used to balance the
     /// load.
     nr_conns: AtomicUsize,
@@ -74,13 +64,13 @@ impl Inbox {
     }
 
     /// Adds an answer, and wakes the worker.
-    pub(super) fn answer(&self, answer: Answer) {
+    pub(super) fn answer(&self, answer: StatusAnswer) {
         self.answers.lock().expect("no panic under this lock").push(answer);
         self.ring();
     }
 
     /// Takes all answers. Call it after [`Inbox::take`], which resets the eventfd.
-    pub(super) fn take_answers(&self) -> Vec<Answer> {
+    pub(super) fn take_answers(&self) -> Vec<StatusAnswer> {
         std::mem::take(&mut *self.answers.lock().expect("no panic under this lock"))
     }
 

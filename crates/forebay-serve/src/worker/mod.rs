@@ -1,106 +1,41 @@
 //! Worker: one thread that serves its share of the connections, on all exports.
 //!
-//! It works in rounds. A round reads all readable connections and submits their requests within one
-//! plug, so that requests that arrive together are merged and reach the disk together. Then it
-//! reaps completions, and sends the replies of each connection in one vectored write. A round never
-//! waits for a client; replies that a client has not read yet hold memory, but no tag.
+//! Its rounds, its requests in flight and its sessions are a [`forebay_front::Front`]; this is the
+//! outside of one:
 //!
-//! - `input`: parses bytes to requests; `negotiate`: the handshake;
-//! - `disks`: turns requests into bios, large ones in pieces; read-ahead, with the lowest priority;
-//!   threads that answer BLOCK_STATUS;
-//! - `payload`: progress of a write whose data are being received;
-//! - `completions`: turns completions into replies;
-//! - `output`: queues replies; `flush`: sends them, and closes connections that are over;
-//! - `coalesce`: coalesces requests of deep clients;
-//! - `inbox`: new connections and answers; `lifecycle`: accepts, evicts and closes them; `timer`:
-//!   deadlines.
+//! - `host`: the library's queues, epoll, the log and the metrics; `client`: sockets and TLS;
+//! - `inbox`: new connections and answers; `status`: the threads that answer BLOCK_STATUS;
+//! - `timer`: ticks for deadlines.
 
-mod coalesce;
-mod completions;
-mod conn;
-pub(crate) mod disks;
+mod client;
 #[cfg(test)]
 mod driven;
-mod ending;
-mod flush;
+mod host;
 pub(crate) mod inbox;
-mod input;
-mod lifecycle;
-mod negotiate;
-mod output;
-mod payload;
-mod slots;
+pub(crate) mod status;
 mod timer;
 
-use self::coalesce::Coalesce;
-use self::conn::Conn;
-use self::disks::Disks;
-use self::disks::status::BlockStatusThreads;
-use self::inbox::Inbox;
-use self::slots::{Key, MARK_SHIFT, Slots};
+use self::client::Client;
+use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
+use self::inbox::{Inbox, NewConnection};
+use self::status::BlockStatusThreads;
 use self::timer::Timer;
-use crate::metrics::WorkerCounters;
 use crate::shared::Shared;
-use forebay::{Completion, now_ns};
+use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
+use forebay_front::{Key, MARK_SHIFT, Readiness};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// Event data of descriptors other than those of connections.
-const OF_INBOX: u64 = u64::MAX;
-const OF_TIMER: u64 = u64::MAX - 1;
-const OF_QUEUE: u64 = 1 << MARK_SHIFT;
-
-/// Number of times that one round reaps, replies, and resumes waiting requests. If more is left,
-/// the worker polls all sockets before it continues: a client with thousands of requests must not
-/// delay the others.
-const TURNS_IN_A_ROUND: u32 = 4;
-
-/// After this many ticks without a request, the worker frees unused memory.
-const IDLE_TICKS: u32 = 4;
-
-/// Capacity of the list of completions, before it grows.
-const NR_DONE_USUAL: usize = 256;
 
 /// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    conns: Slots<Box<Conn>>,
-    disks: Disks,
-    counters: Arc<WorkerCounters>,
-    /// Receive buffer of all connections.
-    scratch: Vec<u8>,
-    /// Sum of the bytes in the `rest` of all connections.
-    rest_bytes: usize,
-    /// Completions that are not turned into replies yet.
-    done: Vec<Completion>,
-    /// Connections that have to be flushed in this round.
-    dirty: Vec<Key>,
-    /// Connections that wait for memory, for the disk, or for their client, the oldest first.
-    waiting: VecDeque<Key>,
-    /// Connections with decrypted bytes left, which no descriptor reports.
-    again: Vec<Key>,
-    /// The round has ended although more could be done.
-    is_unfinished: bool,
-    /// Connections in their handshake, the oldest first; some may have left it, or be closed.
-    in_handshake: VecDeque<Key>,
-    /// Upper bound of the number of connections with a deadline.
-    nr_deadlines: usize,
-    /// Timer for deadlines and for freeing memory: waits for events have no timeout.
-    timer: Timer,
-    nr_idle_ticks: u32,
-    coalesce: Coalesce,
-    /// Time of the last reap, ns.
-    ended_ns: u64,
-    is_stopping: bool,
+    front: NbdFront<WorkerHost>,
 }
 
 impl Worker {
@@ -122,156 +57,109 @@ impl Worker {
         shared: Arc<Shared>,
         inbox: Arc<Inbox>,
         block_status: Arc<BlockStatusThreads>,
-        (epoll, timer): (OwnedFd, Timer),
+        epoll: (OwnedFd, Timer),
     ) -> Worker {
-        let asks = (block_status, Arc::clone(&inbox));
-        Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), asks, shared.budget),
-            counters: shared.counters.worker(),
-            shared,
-            inbox,
-            epoll,
-            events: Vec::with_capacity(256),
-            conns: Slots::new(),
-            scratch: vec![0; input::SCRATCH_LEN],
-            rest_bytes: 0,
-            done: Vec::with_capacity(NR_DONE_USUAL),
-            dirty: Vec::new(),
-            waiting: VecDeque::new(),
-            again: Vec::new(),
-            is_unfinished: false,
-            in_handshake: VecDeque::new(),
-            nr_deadlines: 0,
-            timer,
-            nr_idle_ticks: 0,
-            coalesce: Coalesce::new(),
-            ended_ns: 0,
-            is_stopping: false,
-        }
+        let settings = Settings {
+            infos: Arc::clone(&shared.infos),
+            facts: shared.exports.iter().map(|export| export.facts).collect(),
+            tls: shared.tls_policy,
+            capacity: shared.limits.capacity(),
+            budget: shared.budget,
+            nr_open: Arc::clone(&shared.nr_open),
+            max_in_flight: MAX_IN_FLIGHT,
+        };
+        let host = WorkerHost::new(Arc::clone(&shared), (block_status, Arc::clone(&inbox)), epoll);
+        let front = NbdFront::nbd(host, settings);
+        Worker { shared, inbox, events: Vec::with_capacity(256), front }
     }
 
     /// Runs until the worker must stop and all connections are closed.
     pub(crate) fn run(mut self) {
         // With the default timer slack, a sleep of a few microseconds takes more than fifty.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        while !(self.is_stopping && self.conns.len() == 0) {
-            self.wait();
+        while !self.front.is_over() {
+            self.wait(self.front.is_unfinished());
             self.round();
         }
     }
 
-    /// Waits for events.
-    fn wait(&mut self) {
-        let pool = &self.disks.pool;
-        let is_timed = self.nr_deadlines > 0 || pool.keeps_any() || pool.is_short();
-        if is_timed || self.is_stopping {
-            self.timer.arm();
+    /// Waits for events. `at_once`: looks at them and does not wait.
+    fn wait(&mut self, at_once: bool) {
+        let wants_tick = self.front.wants_tick();
+        let host = self.front.host_mut();
+        host.watch_queues();
+        if wants_tick {
+            host.timer().arm();
         }
-        self.let_gather();
-        let at_once = Timespec::default();
-        let timeout = (self.is_unfinished || !self.again.is_empty()).then_some(&at_once);
-        self.events.clear();
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.epoll, into, timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
-        }
-        self.disks.now_ns = now_ns();
-    }
-
-    /// Sleeps for a moment, so that clients can send more requests, unless there is work to do.
-    #[inline]
-    fn let_gather(&mut self) {
-        let nr = self.disks.take_nr_begun();
-        let is_quiet = self.again.is_empty()
-            && self.waiting.is_empty()
-            && !self.is_stopping
-            && !self.disks.is_busy();
-        let pause_ns = if is_quiet && nr > 0 { self.coalesce.pause_ns(nr) } else { 0 };
+        let pause_ns = self.front.pause_ns();
         if pause_ns > 0 {
             // A signal ends the sleep early, which does no harm.
             let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
             let _ = rustix::thread::nanosleep(&pause);
         }
+        let no_time = Timespec::default();
+        let timeout = at_once.then_some(&no_time);
+        self.events.clear();
+        let into = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(self.front.host().epoll(), into, timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
+        }
     }
 
     /// Handles all events.
     fn round(&mut self) {
-        {
-            let _plug = forebay::plug();
-            let events = std::mem::take(&mut self.events);
-            for event in &events {
+        let Worker { shared, inbox, events, front } = self;
+        front.round(|front| {
+            for event in events.iter() {
                 match event.data.u64() {
-                    OF_INBOX => self.open_door(),
-                    OF_TIMER => self.tick(),
+                    OF_INBOX => take_inbox(front, shared, inbox),
+                    OF_TIMER => {
+                        front.host_mut().timer().disarm();
+                        front.tick();
+                    }
                     queue if queue >> MARK_SHIFT != 0 => {
-                        self.disks.note_readable((queue & !OF_QUEUE) as usize);
+                        front.host_mut().note_readable((queue & !OF_QUEUE) as usize);
                     }
-                    conn => {
-                        let key = Key::of_u64(conn);
-                        self.guard(key, |worker| worker.look_at(key, event.flags));
-                    }
+                    conn => front.look_at(Key::of_u64(conn), readiness(event.flags)),
                 }
             }
-            self.events = events;
-            for key in std::mem::take(&mut self.again) {
-                self.guard(key, |worker| worker.receive(key));
-            }
-        }
-        self.is_unfinished = true;
-        for _ in 0..TURNS_IN_A_ROUND {
-            let mut moved = self.reap();
-            self.flush();
-            if !self.waiting.is_empty() {
-                let _plug = forebay::plug();
-                moved |= self.resume();
-            }
-            let may_go_on = moved && !self.waiting.is_empty();
-            if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
-                self.is_unfinished = false;
-                break;
-            }
-        }
-        self.read_ahead();
+        });
     }
+}
 
-    /// Calls `look` for a connection and catches a panic, which would be a bug in the server. The
-    /// panic is counted and ends this connection; the others go on. (Pool memory that the call held
-    /// is lost.)
-    #[inline]
-    fn guard<R: Default>(&mut self, key: Key, look: impl FnOnce(&mut Worker) -> R) -> R {
-        catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|_| {
-            self.shared.counters.server().panics.count();
-            if let Some(conn) = self.conns.get_mut(key) {
-                conn.break_off("internal error while serving this client".to_owned());
-            }
-            // Close at once: its counters may be wrong, so nothing more of it may be counted.
-            self.close(key);
-            R::default()
-        })
+/// Returns what an event of a connection reports.
+fn readiness(flags: EventFlags) -> Readiness {
+    if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+        Readiness::Gone
+    } else if flags.contains(EventFlags::IN) {
+        Readiness::Received
+    } else {
+        Readiness::Sendable
     }
+}
 
-    /// Handles an event of a connection: its socket is readable or writable, or has an error.
-    fn look_at(&mut self, key: Key, flags: EventFlags) {
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            let Some(conn) = self.conns.get_mut(key) else { return };
-            if conn.may_read() {
-                return self.receive(key);
-            }
-            if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                conn.break_off("the client has gone".to_owned());
-            }
-        }
-        self.mark_dirty(key);
+/// Handles the inbox: new connections, answers, and the order to stop.
+fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &Inbox) {
+    let waiting = inbox.take();
+    for NewConnection { fd, peer } in waiting.new_connections {
+        front.accept(Client::new(fd, peer, shared.counters.open_connection()));
     }
+    for answer in inbox.take_answers() {
+        front.answer(answer);
+    }
+    front.evict();
+    if waiting.is_closing {
+        front.stop();
+    }
+}
 
-    /// Adds a connection to the `dirty` list, which is flushed before the round ends.
-    #[inline]
-    fn mark_dirty(&mut self, key: Key) {
-        if let Some(conn) = self.conns.get_mut(key)
-            && !std::mem::replace(&mut conn.is_dirty, true)
-        {
-            self.dirty.push(key);
+/// Signals a panic before the queues are dropped: their drop waits for I/O in flight, and a disk
+/// may never complete it.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.inbox.report_panic();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::context::{Context, Event, Way};
 use super::pipe::Pipe;
+use forebay_front::{Interest, Key, Readiness};
 
 /// A connection.
 #[derive(Debug)]
@@ -13,6 +14,15 @@ pub(crate) struct Conn {
     pub(crate) is_gone: bool,
     pub(super) piece_max: u64,
     pipe_ns: u64,
+    /// Key of the client in its front; `None`: the server has closed the connection, or has not
+    /// accepted it.
+    pub(super) key: Option<Key>,
+    /// Events for which the front watches the connection.
+    pub(super) interest: Interest,
+    /// After a read, no event reports the bytes that are left, as with TLS.
+    pub(super) is_unreported: bool,
+    /// Bytes have arrived since the last read.
+    pub(super) has_new: bool,
 }
 
 impl Conn {
@@ -22,8 +32,37 @@ impl Conn {
         (up, down): (Pipe, Pipe),
         client: usize,
         (piece_max, pipe_ns): (u64, u64),
+        is_unreported: bool,
     ) -> Conn {
-        Conn { up, down, client, is_gone: false, piece_max, pipe_ns }
+        let (is_gone, key, interest) = (false, None, Interest::default());
+        Conn {
+            up,
+            down,
+            client,
+            is_gone,
+            piece_max,
+            pipe_ns,
+            key,
+            interest,
+            is_unreported,
+            has_new: false,
+        }
+    }
+
+    /// Returns what an event reports of the connection now.
+    pub(super) fn readiness(&self) -> Option<Readiness> {
+        self.key?;
+        let is_reported = self.has_new || !self.is_unreported;
+        let is_readable = self.up.is_over() || (self.up.has_arrived() && is_reported);
+        if self.is_gone {
+            Some(Readiness::Gone)
+        } else if self.interest.receive && is_readable {
+            Some(Readiness::Received)
+        } else if self.interest.send && self.down.has_room() {
+            Some(Readiness::Sendable)
+        } else {
+            None
+        }
     }
 
     pub(super) fn pipe(&mut self, way: Way) -> &mut Pipe {

@@ -6,7 +6,7 @@ use crate::heap::EventHeap;
 use forebay_model::Random;
 
 /// How often a planted bug shows: once in so many chances.
-const PLANT_OF: u32 = 6;
+pub(super) const PLANT_OF: u32 = 6;
 
 /// A future event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub(crate) enum Event {
     Done(usize, usize),
     /// A hardware context runs again after the device was busy.
     Again(usize),
+    /// The timer of a worker expires.
+    Tick(usize),
+    /// A query of the contents of a range is answered.
+    Answer,
 }
 
 /// One of the two pipes of a connection.
@@ -97,7 +101,7 @@ impl Context {
     pub(crate) fn plants(&mut self, plant: NbdPlant) -> bool {
         let shows = self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF);
         if shows {
-            self.note(Met::Plant, plant as u64, 0);
+            self.note(Met::Plant, 0, 0);
         }
         shows
     }

@@ -7,7 +7,7 @@
 //! back.
 
 use super::context::{Context, Event};
-use super::memory::Memory;
+use super::pieces::Pieces;
 use super::plant::NbdPlant;
 use super::store::{SECTOR, Store};
 use super::trace::Met;
@@ -83,11 +83,11 @@ impl Device {
     }
 
     /// Drops every command under way; some of them are done before.
-    pub(crate) fn abandon(&mut self, memory: &mut Memory, context: &mut Context) {
+    pub(crate) fn abandon(&mut self, pieces: &mut Pieces, context: &mut Context) {
         for at in 0..self.parts.len() {
             for tag in 0..self.parts[at].running.len() {
                 if context.random.chance(1, 2) {
-                    self.apply(at, tag, memory, context);
+                    self.apply(at, tag, pieces, context);
                 }
             }
         }
@@ -100,14 +100,14 @@ impl Device {
     }
 
     /// Completes a command.
-    pub(crate) fn done(&mut self, at: usize, tag: usize, memory: &mut Memory, cx: &mut Context) {
-        self.apply(at, tag, memory, cx);
+    pub(crate) fn done(&mut self, at: usize, tag: usize, pieces: &mut Pieces, cx: &mut Context) {
+        self.apply(at, tag, pieces, cx);
         cx.note(Met::DeviceDone, at as u64, tag as u64);
         self.parts[at].done.push_back(tag);
     }
 
     /// Transfers the data of a command, once.
-    fn apply(&mut self, at: usize, tag: usize, memory: &mut Memory, cx: &mut Context) {
+    fn apply(&mut self, at: usize, tag: usize, pieces: &mut Pieces, cx: &mut Context) {
         let Some(running) = &mut self.parts[at].running[tag] else { return };
         if std::mem::replace(&mut running.is_applied, true) || running.op == Op::Flush {
             return;
@@ -130,14 +130,14 @@ impl Device {
             }
             if running.op == Op::Read {
                 let place = place.expect("a read has memory");
-                memory.at(place, SECTOR as usize).copy_from_slice(self.store.read(sector));
+                pieces.at(place, SECTOR as usize).copy_from_slice(self.store.read(sector));
                 continue;
             }
             if running.op == Op::Discard && cx.random.chance(1, 2) {
                 continue;
             }
             let bytes = match place {
-                Some(place) => memory.at(place, SECTOR as usize).to_vec(),
+                Some(place) => pieces.at(place, SECTOR as usize).to_vec(),
                 None => vec![0; SECTOR as usize],
             };
             running.written.push((sector, self.store.write(sector, bytes)));
@@ -190,7 +190,7 @@ fn is_within(ranges: &[(u64, u64)], nr_sectors: usize, sector: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Port<'a> {
     pub(crate) device: &'a mut Device,
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) pieces: &'a mut Pieces,
     pub(crate) context: &'a mut Context,
     pub(crate) hctx: usize,
 }
@@ -240,7 +240,7 @@ impl Driver for Port<'_> {
             let Service { done_at_ns, result } = served;
             running.result = result;
             if cx.random.chance(1, 2) {
-                self.device.apply(self.hctx, tag, self.memory, cx);
+                self.device.apply(self.hctx, tag, self.pieces, cx);
             }
             cx.after(done_at_ns - cx.now, Event::Done(self.hctx, tag));
         }

@@ -1,5 +1,6 @@
-//! The third simulated world: NBD. A few clients connect to sessions of the protocol's server half.
-//! Pipes between them cut the streams at any byte. Requests become bios of the core, on a device
+//! The third simulated world: NBD. A few clients connect to the front of the server that ships,
+//! `forebay-front`, whose host is this world. Pipes between them cut the streams at any byte.
+//! Requests become bios of the core, on a device
 //! with faults and a volatile cache. Now and then a client vanishes, the server dies, or the power
 //! fails. Some clients have a parser of their own and also send illegal requests; others use the
 //! protocol's client half.
@@ -14,24 +15,22 @@ mod conn;
 mod context;
 mod device;
 mod disk;
-mod ends;
-mod flight;
-mod flights;
-mod memory;
+mod host;
 mod options;
+mod outside;
 mod pending;
+mod pieces;
 mod pipe;
 mod plant;
+mod recut;
 mod replies;
-mod reply;
 mod requests;
 mod rules;
 mod scenario;
-mod server;
-mod session;
 mod settings;
 mod store;
 mod trace;
+mod workers;
 mod world;
 
 pub use plant::NbdPlant;
@@ -82,24 +81,32 @@ pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<V
     }
     let state = format!("{scenario:?}\n");
     let mut world = World::new(scenario, Context::new(seed, options.plant));
-    // The core's assertions are checkers too.
+    #[cfg(forebay_plant)]
+    choose(seed, options.plant);
+    // The core's assertions are checkers too, and those of the front.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+    #[cfg(forebay_plant)]
+    choose(seed, None);
     let outcome = outcome.unwrap_or_else(|panic| Err(crate::assertion(&*panic)));
-    let trace = &world.cx.trace;
-    match outcome {
+    world.with_context(|Context { now: now_ns, trace, .. }| match outcome {
         Ok(()) => Ok(NbdSummary { seed, hash: trace.hash(), met: trace.counts() }),
         Err(broken) => {
             let (rule, what) = broken.into_parts();
-            let (now_ns, last) = (world.cx.now, trace.last());
-            Err(Box::new(Violation {
-                seed,
-                step: trace.nr_events(),
-                now_ns,
-                rule,
-                what,
-                state,
-                last,
-            }))
+            let (step, last) = (trace.nr_events(), trace.last());
+            Err(Box::new(Violation { seed, step, now_ns: *now_ns, rule, what, state, last }))
         }
-    }
+    })
+}
+
+/// Plants a bug in the front. It shows now and then.
+#[cfg(forebay_plant)]
+fn choose(seed: u64, plant: Option<NbdPlant>) {
+    use forebay_front::plant::{FrontPlant, choose};
+    let mut random = Random::new(seed, 3);
+    choose(plant.map(|plant| -> Box<dyn FnMut(_) -> bool> {
+        Box::new(move |bug: FrontPlant| {
+            let shows = bug.is_rare() || random.chance(1, context::PLANT_OF);
+            plant == NbdPlant::Front(bug) && shows
+        })
+    }));
 }

@@ -4,6 +4,8 @@ use super::ask::{Answer, Ask};
 use super::client::library::Library;
 use super::client::{Live, Phase, Shared};
 use super::context::Context;
+use super::pending::{Expected, Pending};
+use super::recut::Recut;
 
 use super::rules::{N1, N4, N5};
 use super::trace::Met;
@@ -168,6 +170,10 @@ impl Live {
         if self.allocation.is_some() {
             cx.note(Met::Contexts, self.conn as u64, 0);
         }
+        if self.framing != Framing::Simple && cx.random.chance(shared.load.recuts, 100) {
+            cx.note(Met::Recut, self.conn as u64, 0);
+            self.recut = Some(Recut::new(self.framing));
+        }
         if self.has_library {
             let library = Library::new(self.framing, self.allocation, shared, cx);
             self.library = Some(Box::new(library));
@@ -176,12 +182,20 @@ impl Live {
     }
 
     /// Checks the end of the connection: the server has closed it, and all its data was read.
-    pub(super) fn check_end(&self) -> Verdict {
-        if !self.input.is_empty() {
-            return broken(N1, format!("{} bytes before the end", self.input.len()));
+    pub(super) fn check_end(&self, shared: &Shared, cx: &mut Context) -> Verdict {
+        if self.may_break_off(shared) {
+            cx.note(Met::BrokenOff, self.conn as u64, self.pending.len() as u64);
+            return Ok(());
+        }
+        let nr_left = self.input.len() + self.recut.as_ref().map_or(0, |recut| recut.raw().len());
+        if nr_left > 0 {
+            return broken(N1, format!("{nr_left} bytes before the end"));
         }
         if self.library.as_ref().is_some_and(|library| library.is_within_reply()) {
             return broken(N1, "the end within a reply".into());
+        }
+        if shared.is_stopping {
+            return Ok(());
         }
         match self.phase {
             Phase::Doomed => Ok(()),
@@ -191,6 +205,19 @@ impl Live {
                 broken(N5, format!("while {phase:?}, with {nr} requests in flight"))
             }
         }
+    }
+}
+
+impl Live {
+    /// Returns whether the server may close the connection within a reply: a read has failed after
+    /// its data have begun, and its reply has no place for an error.
+    fn may_break_off(&self, shared: &Shared) -> bool {
+        let is_simple = self.framing == Framing::Simple;
+        let is_ready = !matches!(self.phase, Phase::Greeting | Phase::Options);
+        let is_read = |pending: &Pending| {
+            pending.is_read && pending.expected == Expected::Good && (is_simple || pending.is_one)
+        };
+        shared.may_fail && is_ready && self.pending.values().any(is_read)
     }
 }
 

@@ -67,6 +67,20 @@ impl Pipe {
         nr
     }
 
+    /// Reads bytes that have arrived, and returns how many.
+    pub(crate) fn read_into(&mut self, place: &mut [u8]) -> usize {
+        let nr = place.len().min(self.here.len());
+        for (place, byte) in place.iter_mut().zip(self.here.drain(..nr)) {
+            *place = byte;
+        }
+        nr
+    }
+
+    /// Returns whether a write would take something.
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_closed || self.wire.len() + self.here.len() < self.room
+    }
+
     /// Returns whether all was read, and no more will arrive.
     pub(crate) fn is_over(&self) -> bool {
         self.is_closed && self.wire.is_empty() && self.here.is_empty()

@@ -9,7 +9,7 @@ use crate::check::Broken;
 use crate::sectors::{End, Kind};
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
-    ChunkHeader, ErrorChunk, Framing, Hole, NbdError, SimpleReply, StatusChunk, reply_magic,
+    ChunkHeader, ErrorChunk, Framing, Hole, SimpleReply, StatusChunk, reply_magic,
 };
 
 /// The server sends no longer chunk than this.
@@ -66,10 +66,16 @@ impl Client {
         let met = match (is_done, pending.expected) {
             (true, _) => Met::Good,
             (false, Expected::Refused(_)) => Met::Refused,
-            (false, _) if error == NbdError::NotSup.number() => Met::NotFast,
             (false, _) => Met::Failed,
         };
         cx.note(met, pending.cookie, error.into());
+        let parses_itself = self.live.as_ref().is_some_and(|live| live.library.is_none());
+        if is_done && parses_itself && pending.nr_chunks() > 1 {
+            cx.note(Met::Chunks, pending.offset, pending.nr_chunks().into());
+        }
+        if met == Met::Failed && pending.nr_chunks() > 0 {
+            cx.note(Met::FailedLate, pending.offset, pending.nr_chunks().into());
+        }
         cx.trace.bytes(&pending.data);
         let Some(op) = pending.op else { return Ok(()) };
         let op = &mut shared.log[op];
@@ -78,8 +84,6 @@ impl Client {
                 *values = pending.values();
             }
             op.end = End::Ok(cx.mark());
-        } else if met == Met::NotFast {
-            op.end = End::Refused;
         }
         Ok(())
     }

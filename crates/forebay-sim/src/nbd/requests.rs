@@ -170,9 +170,6 @@ impl Client {
         pending.is_read = command == CMD_READ;
         pending.is_status = command == CMD_BLOCK_STATUS;
         pending.is_one = flags & (CMD_FLAG_DF | CMD_FLAG_REQ_ONE) != 0;
-        if wish == Wish::ZeroFast {
-            pending.expected = Expected::GoodOrNotFast;
-        }
         if writes && shared.can.read_only {
             cx.note(Met::ReadOnlyRefused, self.id as u64, cookie);
             pending.expected = Expected::Refused(NbdError::Perm);

@@ -6,9 +6,17 @@ use super::store::SECTOR;
 use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT,
 };
+use forebay_front::nbd::{self, ExportFacts};
+use forebay_front::stream::{Budget, Capacity, PieceSizes};
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 use forebay_nbd::export::{Abilities, ExportInfo};
+use forebay_nbd::server::TlsPolicy;
 use forebay_nbd::wire::BlockSizes;
+use std::sync::Arc;
+
+/// The limit of connections. Clients never reach it, although the server may not have noticed the
+/// end of earlier connections.
+const NR_CONNS_MAX: usize = 150;
 
 /// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +92,8 @@ pub(crate) struct ClientLoad {
     /// How often a client uses the library: percent of connections for the requests, and half as
     /// many for the handshake.
     pub(crate) library: u32,
+    /// How often a proxy changes the form of the replies: percent of connections.
+    pub(crate) recuts: u32,
     /// How often a client vanishes: percent of connections. How often it leaves with requests in
     /// flight, or sends a message that ends its connection: per mille of requests.
     pub(crate) vanishes: u32,
@@ -103,6 +113,9 @@ pub(crate) enum Ending {
     PowerCut(u64),
     /// The server dies after so many replies.
     ServerDies(u64),
+    /// The server is stopped after so many replies: it sends the last ones, and closes all
+    /// connections.
+    ServerStops(u64),
 }
 
 /// The scenario of a run.
@@ -122,6 +135,8 @@ pub(crate) struct Scenario {
     pub(crate) pipe_bytes: usize,
     pub(crate) piece_max: u64,
     pub(crate) pipe_ns: u64,
+    /// How many percent of the connections report no event for bytes that a read has left.
+    pub(crate) unreported: u32,
 }
 
 pub(crate) fn draw(random: &mut Random, nr_requests: u32) -> Scenario {
@@ -136,15 +151,16 @@ pub(crate) fn draw(random: &mut Random, nr_requests: u32) -> Scenario {
         true => Box::new(Flaky::new(block, 100, latency_ns, faults)),
         false => Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64]))),
     };
-    let settings = settings(random, &limits, nr_workers);
+    let settings = settings(random, &limits, nr_workers, has_faults);
     let nr_requests = nr_requests.div_ceil(nr_clients as u32);
-    let load = load(random, &settings.exports[0], nr_requests);
+    let load = load(random, &settings.front.infos[0], nr_requests);
     let nr_answers = u64::from(nr_requests) * nr_clients as u64;
     let nr_cuts = random.below(3);
     let mut endings: Vec<Ending> = (0..nr_cuts)
-        .map(|_| match random.chance(3, 4) {
-            true => Ending::PowerCut(random.below(nr_answers)),
-            false => Ending::ServerDies(random.below(nr_answers)),
+        .map(|_| match random.below(6) {
+            0 => Ending::ServerDies(random.below(nr_answers)),
+            1 => Ending::ServerStops(random.below(nr_answers)),
+            _ => Ending::PowerCut(random.below(nr_answers)),
         })
         .collect();
     endings.push(Ending::Quiet);
@@ -160,6 +176,7 @@ pub(crate) fn draw(random: &mut Random, nr_requests: u32) -> Scenario {
         pipe_bytes: random.pick(&[64, 1000, 10_000, 100_000]),
         piece_max: random.pick(&[7, 100, 3_000, 100_000]),
         pipe_ns: random.pick(&[50, 1_000, 20_000]),
+        unreported: random.pick(&[0, 50]),
         limits,
     }
 }
@@ -214,7 +231,12 @@ fn faults(random: &mut Random) -> Faults {
     }
 }
 
-fn settings(random: &mut Random, limits: &QueueLimits, nr_workers: usize) -> Settings {
+fn settings(
+    random: &mut Random,
+    limits: &QueueLimits,
+    nr_workers: usize,
+    may_fail: bool,
+) -> Settings {
     let block = limits.logical_block_size;
     let size_bytes = limits.capacity_bytes.unwrap_or(0);
     let payload_max = (block * random.pick(&[1, 4, 16])).max(4096);
@@ -238,14 +260,31 @@ fn settings(random: &mut Random, limits: &QueueLimits, nr_workers: usize) -> Set
         block_size: BlockSizes { min: block, preferred: 4096, max: payload_max },
     };
     let other = Abilities { read_only: true, ..Abilities::default() };
-    Settings {
-        exports: vec![export("main", size_bytes, can), export("other", SECTOR, other)],
-        nr_workers,
-        piece_bytes: u64::from(block) * random.pick(&[1, 3, 64]),
-        nr_flights_max: random.pick(&[1, 4, 64]),
-        nr_bufs: random.pick(&[1, 4, 64]),
-        is_zeroing_fast: random.chance(1, 2),
-    }
+    let infos = [export("main", size_bytes, can), export("other", SECTOR, other)];
+    let facts = ExportFacts {
+        discards_to_zeroes: false,
+        keeps_data: true,
+        caches_reads: random.chance(1, 2),
+    };
+    let capacity = Capacity { connections: NR_CONNS_MAX, threads: nr_workers, memory_bytes: None };
+    let front = nbd::Settings {
+        infos: infos.into(),
+        facts: vec![facts; 2],
+        tls: TlsPolicy::Off,
+        capacity,
+        budget: budget(random, block as usize),
+        nr_open: Arc::default(),
+        max_in_flight: random.pick(&[1, 4, 512]),
+    };
+    Settings { front, nr_workers, nr_bios: random.pick(&[1, 4, 64, 1024]), may_fail }
+}
+
+/// Returns the memory of a worker: little, so that clients meet every shortage.
+fn budget(random: &mut Random, block: usize) -> Budget {
+    let max = block * random.pick(&[1, 2, 16]);
+    let sizes = PieceSizes { min: block, max, held_max: max * random.pick(&[4, 8, 64]) };
+    let least = (2 * block * NR_CONNS_MAX).max(4 * max);
+    Budget::with_sizes(least * random.pick(&[1, 1, 16]), NR_CONNS_MAX, sizes)
 }
 
 fn load(random: &mut Random, export: &ExportInfo, nr_requests: u32) -> ClientLoad {
@@ -279,6 +318,7 @@ fn load(random: &mut Random, export: &ExportInfo, nr_requests: u32) -> ClientLoa
         asks_much: random.chance(1, 2),
         gives_up: random.chance(1, 4),
         library: random.pick(&[0, 30, 60]),
+        recuts: random.pick(&[0, 50]),
         vanishes,
         leaves_busy,
         breaks,

@@ -1,17 +1,15 @@
 //! Settings of the server.
 
-use forebay_nbd::export::ExportInfo;
+use forebay_front::nbd;
 
 /// Settings of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) exports: Vec<ExportInfo>,
+    /// Settings of the fronts. Each server has its own count of clients.
+    pub(crate) front: nbd::Settings,
     pub(crate) nr_workers: usize,
-    /// The maximum length of a bio.
-    pub(crate) piece_bytes: u64,
-    /// The maximum number of requests of a connection in flight.
-    pub(crate) nr_flights_max: usize,
-    pub(crate) nr_bufs: usize,
-    /// Zeroes can be written fast.
-    pub(crate) is_zeroing_fast: bool,
+    /// The maximum number of bios of a worker in the layer.
+    pub(crate) nr_bios: usize,
+    /// A query of the contents of a range may fail.
+    pub(crate) may_fail: bool,
 }

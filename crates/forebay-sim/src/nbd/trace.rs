@@ -33,6 +33,8 @@ met! {
     ExportName,
     NoZeroes,
     Contexts,
+    /// A proxy changes the form of the replies.
+    Recut,
     OptionRefused,
     OptionSkipped,
     OptionsPipelined,
@@ -58,8 +60,9 @@ met! {
     Good,
     Failed,
     FailedLate,
+    /// The server has ended a connection, because a read has failed within its reply.
+    BrokenOff,
     Refused,
-    NotFast,
     Chunks,
     Hole,
     ChunksInterleaved,
@@ -88,6 +91,7 @@ met! {
     PowerCutBusy,
     PowerCutLoses,
     ServerDies,
+    ServerStops,
     Drained,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::Limits;
 use crate::worker::driven::{Driven, REPLY_LEN, request, send};
+use forebay_front::Host;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -59,11 +60,11 @@ fn memory_that_the_disk_keeps_is_no_longer_counted() {
     for reply in replies.chunks(REPLY_LEN) {
         assert_ne!(reply[4..8], [0; 4], "each request has failed");
     }
-    assert!(driven.worker.disks.pool.is_whole());
+    assert!(driven.worker.front.has_all_memory());
     assert!(driven.disk.is_failed());
     send(&mut client, READ, 0, 512);
     await_bytes(&mut driven, &mut client, REPLY_LEN);
-    assert!(driven.worker.disks.pool.is_whole());
+    assert!(driven.worker.front.has_all_memory());
 }
 
 #[test]
@@ -74,10 +75,10 @@ fn memory_of_a_client_that_is_gone_is_no_longer_counted() {
     send(&mut client, READ, 1 << 20, 600 << 10);
     driven.round();
     drop(client);
-    while driven.disk.stats().queue.early_ends == 0 || driven.worker.disks.is_busy() {
+    while driven.disk.stats().queue.early_ends == 0 || driven.worker.front.host().is_busy() {
         driven.round();
         thread::sleep(Duration::from_millis(1));
     }
     driven.round();
-    assert!(driven.worker.disks.pool.is_whole());
+    assert!(driven.worker.front.has_all_memory());
 }

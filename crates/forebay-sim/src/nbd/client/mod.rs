@@ -11,6 +11,7 @@ use super::ask::{self, Ask};
 use super::conn::Conn;
 use super::context::{Context, Event, Way};
 use super::pending::Pending;
+use super::recut::Recut;
 use super::scenario::{ClientLoad, Scenario};
 use super::trace::Met;
 use crate::check::Verdict;
@@ -54,6 +55,8 @@ pub(crate) struct Live {
     /// After the handshake the library makes the requests and parses the replies.
     pub(crate) has_library: bool,
     pub(crate) library: Option<Box<Library>>,
+    /// A proxy that changes the form of the replies.
+    pub(crate) recut: Option<Recut>,
     /// By their cookies, or the library's slots.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// The client vanishes when it has sent, or received, so many bytes.
@@ -72,20 +75,23 @@ pub(crate) struct Shared {
     pub(crate) may_fail: bool,
     pub(crate) log: Vec<sectors::Op>,
     pub(crate) nr_answers: u64,
+    /// The server ends all connections.
+    pub(crate) is_stopping: bool,
 }
 
 impl Shared {
     pub(crate) fn new(scenario: &Scenario) -> Shared {
-        let export = &scenario.settings.exports[0];
+        let export = &scenario.settings.front.infos[0];
         Shared {
             load: scenario.load.clone(),
             can: export.can,
-            nr_exports: scenario.settings.exports.len(),
+            nr_exports: scenario.settings.front.infos.len(),
             payload_max: export.block_size.max.into(),
             size_bytes: export.size_bytes,
             may_fail: scenario.has_faults,
             log: Vec::new(),
             nr_answers: 0,
+            is_stopping: false,
         }
     }
 }
@@ -122,6 +128,11 @@ impl Client {
         (self.live, self.nr_left, self.nr_connects) = (None, nr_requests, 0);
         (self.sleeps_until, self.is_due) = (0, false);
         self.soon(1_000, cx);
+    }
+
+    /// Makes no more requests and connections.
+    pub(crate) fn retire(&mut self) {
+        self.nr_left = 0;
     }
 
     pub(crate) fn soon(&mut self, mean_ns: u64, cx: &mut Context) {
@@ -228,6 +239,7 @@ impl Client {
             handshake,
             has_library: cx.random.chance(load.library, 100),
             library: None,
+            recut: None,
             pending: BTreeMap::new(),
             sends_max,
             gets_max,
@@ -256,7 +268,15 @@ impl Client {
     fn get(&mut self, conn: &mut Conn, shared: &mut Shared, cx: &mut Context) -> Verdict {
         let Some(live) = &mut self.live else { return Ok(()) };
         let max = live.gets_max.min(usize::MAX as u64) as usize;
-        let nr = conn.down.read(max, &mut live.input) as u64;
+        let nr = match &mut live.recut {
+            None => conn.down.read(max, &mut live.input) as u64,
+            Some(recut) => {
+                let mut bytes = Vec::new();
+                conn.down.read(max, &mut bytes);
+                recut.feed(&bytes, &live.pending, &mut live.input, cx);
+                bytes.len() as u64
+            }
+        };
         if live.gets_max != u64::MAX {
             live.gets_max -= nr;
             if live.gets_max == 0 {
@@ -273,7 +293,7 @@ impl Client {
         while self.take(shared, cx)? {}
         let Some(live) = &self.live else { return Ok(()) };
         if conn.down.is_over() {
-            self.ended(conn, cx)?;
+            self.ended(conn, shared, cx)?;
         } else if live.phase == Phase::Ready {
             self.soon(shared.load.think_ns, cx);
         }
@@ -310,9 +330,9 @@ impl Client {
     }
 
     /// Checks the end of a connection that the server has closed.
-    fn ended(&mut self, conn: &mut Conn, cx: &mut Context) -> Verdict {
+    fn ended(&mut self, conn: &mut Conn, shared: &Shared, cx: &mut Context) -> Verdict {
         let Some(live) = self.live.take() else { return Ok(()) };
-        live.check_end()?;
+        live.check_end(shared, cx)?;
         conn.up.close();
         conn.hang_up(live.conn, cx);
         self.soon(10_000, cx);

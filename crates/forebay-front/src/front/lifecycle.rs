@@ -1,0 +1,177 @@
+//! Lifecycle of clients: accept, evict, close, deadlines, and the shutdown.
+
+use super::Front;
+use crate::ending::Ending;
+use crate::host::{Closed, Host, Interest, Peer};
+use crate::link::Link;
+use crate::session::Session;
+use crate::slots::Key;
+
+/// Time limit for a client to choose an export, ns. It usually takes milliseconds; over a bad line
+/// and with TLS, a second or two.
+const HANDSHAKE_NS: u64 = 10_000_000_000;
+/// Time limit for the last replies of a client, ns. A client that reads at all takes what fits into
+/// a socket in less. It is a small part of the time limit of the shutdown.
+const DRAIN_NS: u64 = 5_000_000_000;
+/// After this many ticks without a request, the sessions free unused memory.
+const IDLE_TICKS: u32 = 4;
+/// Least number of clients without an export that are allowed: enough for a client that opens
+/// several connections at once, and for slow clients beside it.
+const MIN_WITHOUT_EXPORT: usize = 100;
+
+/// Returns how many clients without an export one thread may have.
+///
+/// All threads together allow as many as may choose an export, so a burst of all allowed clients is
+/// accepted, and each has its full time. The limit per thread evicts none of them early if a new
+/// client goes to the thread with the fewest. If one thread then exceeds the limit, every other
+/// thread has at least as many, and the sum, rounded up, exceeds the limit of the server.
+pub(crate) fn max_without_export(connections: usize, threads: usize) -> usize {
+    connections.max(MIN_WITHOUT_EXPORT).div_ceil(threads.max(1))
+}
+
+impl<S: Session> Front<S> {
+    /// Accepts a client, and begins its session.
+    pub fn accept(&mut self, peer: <S::Host as Host>::Peer) {
+        let now_ns = self.desk.now_ns;
+        let desk = &mut self.desk;
+        let key =
+            self.clients.insert_with(|key| Box::new(S::open(desk, Link::new(key, peer, now_ns))));
+        let session = self.clients.get_mut(key).expect("inserted above");
+        let has_export = session.export().is_some();
+        let link = session.link_mut();
+        link.interest = Interest { receive: true, send: false };
+        if let Err(error) = self.desk.host.watch(&mut link.peer, key, link.interest) {
+            link.break_off(error.to_string());
+        }
+        if !has_export {
+            link.deadline_ns = Some(now_ns + HANDSHAKE_NS);
+            self.nr_deadlines += 1;
+            self.without_export.push_back(key);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Evicts the oldest clients without an export if there are too many: a client that opens
+    /// connections and sends nothing must not keep other clients out. Called after new clients were
+    /// accepted.
+    pub fn evict(&mut self) {
+        let max = self.max_without_export;
+        let clients = &mut self.clients;
+        if self.without_export.len() > max {
+            let mut is_one =
+                |key: &Key| clients.get_mut(*key).is_some_and(|session| session.export().is_none());
+            self.without_export.retain(&mut is_one);
+        }
+        while self.without_export.len() > max {
+            let Some(key) = self.without_export.pop_front() else { break };
+            let session = self.clients.get_mut(key).expect("retained above");
+            let why = "no export chosen, and other clients need the place";
+            session.link_mut().end(Ending::Late(why));
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Ends all clients, after their last replies. None may be accepted afterwards.
+    pub fn stop(&mut self) {
+        if std::mem::replace(&mut self.is_stopping, true) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            session.link_mut().end_if_open(Ending::ServerEnds);
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Closes clients whose deadline has passed, and frees unused memory after some idle ticks.
+    /// Called a while after [`Front::wants_tick`] was true.
+    pub fn tick(&mut self) {
+        self.nr_idle_ticks = if self.desk.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
+        if S::tick(&mut self.desk, self.nr_idle_ticks >= IDLE_TICKS) {
+            self.end_stuck();
+        }
+        let now = self.desk.now_ns;
+        if self.nr_deadlines == 0 {
+            return;
+        }
+        self.nr_deadlines = 0;
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            let what = match session.export() {
+                None => "no export chosen in time",
+                Some(_) => "last replies not read in time",
+            };
+            let link = session.link_mut();
+            match link.deadline_ns {
+                Some(deadline) if deadline <= now => {
+                    link.end(Ending::Late(what));
+                    self.mark_dirty(key);
+                }
+                Some(_) => self.nr_deadlines += 1,
+                None => {}
+            }
+        }
+    }
+
+    /// Ends clients that have held for too long what others need.
+    fn end_stuck(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            session.end_if_stuck(self.desk.now_ns);
+            if session.link().is_ending() {
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    /// Closes a client. Its I/O in flight completes without it.
+    pub(crate) fn close(&mut self, key: Key) {
+        let Some(mut session) = self.clients.remove(key) else { return };
+        if !session.link().is_given_up() {
+            session.link_mut().peer.say_goodbye();
+        }
+        let (now_ns, export) = (self.desk.now_ns, session.export());
+        let link = session.link_mut();
+        let ending = link.ending().cloned();
+        let closed = Closed { export, ending: ending.as_ref(), opened_ns: link.opened_ns() };
+        self.desk.host.closed(&mut link.peer, &closed, now_ns);
+        for flight in session.close(&mut self.desk, &mut self.inbound) {
+            self.settle(flight);
+        }
+    }
+}
+
+/// Gives a client that ends a deadline for its last replies. A client that did not end the
+/// connection gets its replies however long its disk takes: the time limit of the shutdown bounds
+/// it. Returns whether the deadline is new.
+pub(crate) fn set_deadline<S: Session>(session: &mut S, now_ns: u64) -> bool {
+    let is_given_time =
+        matches!(session.link().ending(), Some(Ending::ServerEnds)) && session.waits_for_disk();
+    let link = session.link_mut();
+    if is_given_time {
+        link.deadline_ns = None;
+        return false;
+    }
+    let is_new = link.deadline_ns.is_none();
+    link.deadline_ns.get_or_insert(now_ns + DRAIN_NS);
+    is_new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_together_have_room_for_all_clients_that_may_choose_an_export() {
+        for threads in 0..300 {
+            for (connections, at_least) in [(1, 100), (100, 100), (101, 101), (1000, 1000)] {
+                let room = max_without_export(connections, threads) * threads.max(1);
+                assert!(room >= at_least, "{threads} threads have room for {room}");
+                assert!(room < at_least + threads.max(1), "{room} for {connections}");
+            }
+        }
+    }
+}

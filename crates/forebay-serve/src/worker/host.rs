@@ -1,0 +1,299 @@
+//! The outside of a front: the library's queues, epoll, the log and the metrics.
+
+use super::client::Client;
+use super::inbox::Inbox;
+use super::status::BlockStatusThreads;
+use super::timer::Timer;
+use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
+use crate::metrics::{ConnectionRefusal, HandshakeFailure, WorkerCounters};
+use crate::shared::Shared;
+use crate::tls::TlsStream;
+use forebay::{
+    BioFlags, BioQueue, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind,
+};
+use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
+use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Event data of descriptors other than those of connections.
+pub(super) const OF_INBOX: u64 = u64::MAX;
+pub(super) const OF_TIMER: u64 = u64::MAX - 1;
+pub(super) const OF_QUEUE: u64 = 1 << MARK_SHIFT;
+
+/// The outside of a worker's front.
+pub(super) struct WorkerHost {
+    shared: Arc<Shared>,
+    block_status: Arc<BlockStatusThreads>,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    /// Timer for deadlines and for freeing memory: waits for events have no timeout.
+    timer: Timer,
+    /// This thread's queue for each export. They are opened before clients are served: a disk on an
+    /// NBD server connects to it, and no client must wait for that.
+    queues: Vec<BioQueue>,
+    /// Whether the descriptor of a queue was reported since its last reap.
+    is_readable: Vec<bool>,
+    /// Queues whose descriptors are not registered at epoll yet.
+    unwatched: Vec<usize>,
+    counters: Arc<WorkerCounters>,
+}
+
+impl fmt::Debug for WorkerHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerHost").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+impl WorkerHost {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<Inbox>),
+        (epoll, timer): (OwnedFd, Timer),
+    ) -> WorkerHost {
+        let queues: Vec<_> = shared.exports.iter().map(|export| export.disk.queue()).collect();
+        WorkerHost {
+            is_readable: vec![false; queues.len()],
+            unwatched: (0..queues.len()).collect(),
+            queues,
+            counters: shared.counters.worker(),
+            shared,
+            block_status,
+            inbox,
+            epoll,
+            timer,
+        }
+    }
+
+    pub(super) fn epoll(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    pub(super) fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+
+    /// Records that the descriptor of a queue was reported: it must be reaped, even if it is empty.
+    pub(super) fn note_readable(&mut self, export: usize) {
+        self.is_readable[export] = true;
+    }
+
+    /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If
+    /// the process has no descriptor left, as when clients have used all, ticks replace these
+    /// events until there is one again.
+    pub(super) fn watch_queues(&mut self) {
+        while let Some(export) = self.unwatched.pop() {
+            let data = EventData::new_u64(OF_QUEUE | export as u64);
+            // A wait begins only when all completions were reaped.
+            let watched = self.queues[export].poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            if watched.is_err() {
+                self.unwatched.push(export);
+                return self.timer.arm();
+            }
+        }
+    }
+
+    /// Logs each request of the disks that exceeded its time limit.
+    fn log_late(&self, now_ns: u64) {
+        for (export, info) in self.shared.exports.iter().zip(&*self.shared.infos) {
+            for late in export.disk.take_late_requests() {
+                let LateRequest { op, start, len, stage } = late;
+                let policy = &export.disk.info().policy;
+                let limit_ms = policy.io_timeout_ns / 1_000_000;
+                let grace_ms = policy.io_timeout_grace_ns / 1_000_000;
+                let (name, op) = (&info.name, op.name());
+                let done = match stage {
+                    LateStage::Cancelled => {
+                        format!("exceeded the time limit of {limit_ms} ms: cancelling it")
+                    }
+                    LateStage::Awaited => {
+                        format!(
+                            "exceeded the time limit of {limit_ms} ms: waiting, because the disk \
+                             cannot cancel it"
+                        )
+                    }
+                    LateStage::GivenUp => {
+                        format!(
+                            "did not complete within {grace_ms} ms after its time limit: the disk \
+                             counts as gone and fails all requests; check it and restart the server"
+                        )
+                    }
+                };
+                let log = |line| self.shared.log.line(now_ns, line);
+                match len {
+                    // A flush has no range.
+                    0 => log(format_args!("export {name:?}: {op} {done}")),
+                    _ => {
+                        log(format_args!("export {name:?}: {op} of {len} bytes at {start} {done}"))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the library's form of an I/O.
+#[inline(always)]
+fn io_of(io: Io<Buf>) -> forebay::Io {
+    let Io { op, offset, len, flags, user_data, memory } = io;
+    let io = match (op, memory) {
+        (Op::Read, Some(buf)) => forebay::Io::read_part(buf, len as usize, offset),
+        (Op::Write, Some(buf)) => forebay::Io::write_part(buf, len as usize, offset),
+        (Op::Flush, None) => forebay::Io::flush(),
+        (Op::Discard, None) => forebay::Io::discard(offset, len),
+        (Op::WriteZeroes, None) => forebay::Io::write_zeroes(offset, len),
+        (op, _) => unreachable!("{op:?} with or without memory"),
+    };
+    let io = if flags.contains(BioFlags::FUA) { io.fua() } else { io };
+    let io = if flags.contains(BioFlags::BACKGROUND) { io.background() } else { io };
+    io.user_data(user_data)
+}
+
+impl Host for WorkerHost {
+    type Memory = Buf;
+    type Peer = Client;
+    type Completion = Completion;
+    type Plug = PlugGuard;
+
+    #[inline]
+    fn plug(&mut self) -> PlugGuard {
+        forebay::plug()
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        forebay::now_ns()
+    }
+
+    #[inline]
+    fn submit(
+        &mut self,
+        export: usize,
+        io: Io<Buf>,
+        now_ns: u64,
+    ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
+        let submitted = self.queues[export].submit_at(io_of(io), now_ns);
+        submitted.map_err(|error| (error.kind, error.io.into_buf()))
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>, now_ns: u64) {
+        for (queue, is_readable) in self.queues.iter_mut().zip(&mut self.is_readable) {
+            if std::mem::take(is_readable) {
+                queue.reap(0, usize::MAX, done);
+            } else if !queue.is_empty() {
+                queue.reap_untold(usize::MAX, done);
+            }
+        }
+        self.log_late(now_ns);
+    }
+
+    #[inline]
+    fn parts(completion: Completion) -> Parts<Buf> {
+        (completion.user_data, completion.result, completion.buf)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.queues.iter().any(BioQueue::has_ended)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    fn is_busy_with(&self, export: usize) -> bool {
+        !self.queues[export].is_empty()
+    }
+
+    fn has_room(&self, export: usize, nr: usize) -> bool {
+        let policy = &self.shared.exports[export].disk.info().policy;
+        self.queues[export].len() + nr <= policy.nr_bios as usize
+    }
+
+    fn watch(&mut self, client: &mut Client, key: Key, interest: Interest) -> io::Result<()> {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, interest.receive);
+        flags.set(EventFlags::OUT, interest.send);
+        let data = EventData::new_u64(key.to_u64());
+        match client.interest.replace(flags) {
+            None => epoll::add(&self.epoll, client.fd(), data, flags)?,
+            Some(_) => epoll::modify(&self.epoll, client.fd(), data, flags)?,
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn record(&mut self, export: usize, stage: Stage, ns: u64) {
+        self.counters.record(export, stage, ns);
+    }
+
+    fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
+        self.shared.counters.server().panics.count();
+    }
+
+    fn failed(&mut self, client: &Client, failed: &Failed<'_>, now_ns: u64) {
+        let &Failed { export, kind, offset, len, why } = failed;
+        let (id, export) = (client.counters().id(), &self.shared.infos[export].name);
+        let line = format_args!(
+            "connection {id}: export {export:?}: {kind:?} of {len} bytes at {offset} failed: {why}"
+        );
+        self.shared.log.line(now_ns, line);
+    }
+
+    fn closed(&mut self, client: &mut Client, closed: &Closed<'_>, now_ns: u64) {
+        let &Closed { export, ending, opened_ns } = closed;
+        let failure = ending.and_then(|why| HandshakeFailure::of(why, client.tls().is_some()));
+        if let (None, Some(failure)) = (export, failure) {
+            self.shared.counters.server().fail_handshake(failure);
+        }
+        let line = ClosedLine {
+            id: client.counters().id(),
+            peer: client.peer(),
+            export: export.map(|export| self.shared.infos[export].name.as_str()),
+            why: ending.map_or("closed", Ending::why),
+            traffic: client.counters().sum(),
+            open_ns: now_ns.saturating_sub(opened_ns),
+        };
+        self.shared.log.line(now_ns, line);
+        self.inbox.closed();
+    }
+}
+
+impl NbdHost for WorkerHost {
+    fn allocate(len: usize) -> Buf {
+        Buf::new(len)
+    }
+
+    fn start_tls(&mut self, client: &mut Client) -> Result<(), String> {
+        let tls = self.shared.tls.as_ref().expect("TLS is offered only if it is configured");
+        client.set_tls(TlsStream::new(tls.config()).map_err(|error| format!("TLS: {error}"))?);
+        Ok(())
+    }
+
+    fn opened(&mut self, client: &Client, opened: &Opened, now_ns: u64) {
+        let &Opened { export, mode } = opened;
+        let tls = client.tls().map(TlsStream::description);
+        let line = OpenedLine {
+            id: client.counters().id(),
+            peer: client.peer(),
+            export: &self.shared.infos[export].name,
+            tls: tls.as_deref(),
+            mode,
+        };
+        self.shared.log.line(now_ns, line);
+    }
+
+    fn refused(&mut self) {
+        self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
+    }
+
+    fn query_status(&mut self, query: StatusQuery) -> bool {
+        self.block_status.query(query, &self.inbox)
+    }
+}

@@ -1,0 +1,93 @@
+//! BLOCK_STATUS: which parts of a range are data, zeroes or holes.
+//!
+//! The query may take long: a file may have many extents, another process may hold its lock while
+//! it punches a hole, and a disk may be on an NBD server. So each export has a thread for queries,
+//! and no worker waits for it. The answer arrives in the worker's inbox.
+
+use super::inbox::Inbox;
+use crate::export::Export;
+use forebay::{Extent, ExtentKind};
+use forebay_front::nbd::{QUESTIONS_MAX, StatusAnswer, StatusQuery};
+use forebay_nbd::server::Command;
+use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+
+/// Most extents of one reply.
+const EXTENTS_MAX: usize = 1024;
+
+/// Most clients whose queries can be queued; queries of more are refused.
+const CLIENTS_MAX: usize = 1024;
+
+/// A query of a client.
+#[derive(Debug)]
+struct Question {
+    inbox: Arc<Inbox>,
+    query: StatusQuery,
+}
+
+/// Queues of the query threads, one for each export. A thread ends when this is dropped, or with
+/// the process: a thread that waits for another server is not joined.
+#[derive(Debug)]
+pub(crate) struct BlockStatusThreads(Vec<SyncSender<Question>>);
+
+impl BlockStatusThreads {
+    /// Starts the threads, for at most `nr_clients` at once.
+    ///
+    /// # Errors
+    /// Returns an error if a thread cannot be started.
+    pub(crate) fn start(
+        exports: &Arc<[Export]>,
+        nr_clients: usize,
+    ) -> io::Result<Arc<BlockStatusThreads>> {
+        let start_one = |export| {
+            let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
+            let (sender, questions) = sync_channel(nr);
+            let exports = Arc::downgrade(exports);
+            let builder = std::thread::Builder::new().name(format!("status-{export}"));
+            builder.spawn(move || answer_all((&exports, export), &questions))?;
+            Ok(sender)
+        };
+        let senders: io::Result<Vec<_>> = (0..exports.len()).map(start_one).collect();
+        Ok(Arc::new(BlockStatusThreads(senders?)))
+    }
+
+    /// Queues a query; its answer goes to `inbox`. Returns whether there was room. Queries of
+    /// closed connections may fill the queue.
+    pub(super) fn query(&self, query: StatusQuery, inbox: &Arc<Inbox>) -> bool {
+        let question = Question { inbox: Arc::clone(inbox), query };
+        self.0[query.export].try_send(question).is_ok()
+    }
+}
+
+/// Answers all queries about an export. Does not keep the disk open.
+fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<Question>) {
+    for Question { inbox, query } in questions {
+        let StatusQuery { client, rq, .. } = query;
+        let Some(exports) = exports.upgrade() else { return };
+        let is_one = matches!(rq.command, Ok(Command::BlockStatus { one: true }));
+        let max = if is_one { 1 } else { EXTENTS_MAX };
+        let mut extents: Vec<Extent> = Vec::new();
+        let disk = &exports[export].disk;
+        let ask = AssertUnwindSafe(|| disk.block_status(rq.offset, rq.len, max, &mut extents));
+        let extents = match catch_unwind(ask) {
+            Ok(found) => found.map(|()| states(&extents)).map_err(|error| error.to_string()),
+            Err(_) => Err("internal error in the server".to_owned()),
+        };
+        inbox.answer(StatusAnswer { client, rq, extents });
+    }
+}
+
+/// Returns the extents of a range as NBD describes them.
+fn states(extents: &[Extent]) -> Vec<(u64, u32)> {
+    extents
+        .iter()
+        .map(|extent| match extent.kind {
+            ExtentKind::Data => (extent.len, 0),
+            ExtentKind::Zero => (extent.len, STATE_ZERO),
+            ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),
+        })
+        .collect()
+}
