@@ -85,7 +85,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "freeze returns while I/O is in flight",
         edits: &[Edit {
             file: "crates/forebay/src/runtime/hctx.rs",
-            from: "self.left.load(Ordering::Relaxed) & DRAINED != 0",
+            from: "self.last_turn().is_drained()",
             to: "true",
         }],
         test: Test::it("forebay", "holds::a_freeze_waits_for_entered_bios_and_admits_no_more"),
@@ -97,6 +97,7 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit {
             file: "crates/forebay/src/queue.rs",
             from: "if self.shared.is_after_fork() {\n            \
+                   cold_path();\n            \
                    return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));",
             to: "if self.shared.is_after_fork() && buf.is_none() {\n            \
                  return Err((SubmitErrorKind::Forked, bio, ManuallyDrop::into_inner(buf)));",
