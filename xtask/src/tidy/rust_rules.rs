@@ -10,6 +10,10 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// outgrow a file move to `module/tests.rs`.
 const FILE_LINES_MAX: usize = 700;
 
+/// Unit tests at the end of a file have at most this many lines. Longer ones are in `tests.rs`, in
+/// the folder of the module, so that a reader of the module need not pass them.
+const INLINE_TESTS_MAX: usize = 100;
+
 /// Notes to self. The words are split, so that this file does not break its own rule.
 const LEFTOVER_NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
@@ -40,6 +44,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(module_doc(&file.path, text));
     findings.extend(file_length(&file.path, text));
+    findings.extend(inline_tests(&file.path, text));
     findings.extend(text.lines().enumerate().flat_map(|(at, line)| {
         let columns = line_length(&file.path, at, line);
         let notes = leftover(&file.path, at, line);
@@ -64,6 +69,14 @@ fn file_length(path: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().count();
     let advice = || format!("{lines} lines, more than {FILE_LINES_MAX}; split it by concept");
     (lines > FILE_LINES_MAX).then(|| Finding::new(path, 0, "file-length", advice()))
+}
+
+fn inline_tests(path: &str, text: &str) -> Option<Finding> {
+    let at = text.lines().position(|line| line == "mod tests {")?;
+    let lines = text.lines().skip(at + 1).take_while(|line| *line != "}").count();
+    let advice =
+        || format!("unit tests of {lines} lines, more than {INLINE_TESTS_MAX}; move to `tests.rs`");
+    (lines > INLINE_TESTS_MAX).then(|| Finding::new(path, at, "inline-tests", advice()))
 }
 
 fn line_length(path: &str, at: usize, line: &str) -> Option<Finding> {
@@ -155,6 +168,9 @@ mod tests {
         check_rules("a/src/b.rs", &long, &["line-length"]);
         let many = format!("//! Many.\n{}", "\n".repeat(FILE_LINES_MAX));
         check_rules("a/src/b.rs", &many, &["file-length"]);
+        let tests = format!("//! Tested.\nmod tests {{\n{}}}\n", "\n".repeat(INLINE_TESTS_MAX + 1));
+        check_rules("a/src/b.rs", &tests, &["inline-tests"]);
+        check_rules("a/src/b.rs", &tests.replacen("{\n\n", "{\n", 1), &[]);
         let note = format!("//! A note.\n// {}: later\n", LEFTOVER_NOTES[0]);
         check_rules("a/src/b.rs", &note, &["leftover"]);
     }
