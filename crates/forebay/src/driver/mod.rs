@@ -13,7 +13,7 @@
 //! file of each queue; [`holes`], the data and holes of a file; [`vectors`], memory in the kernel's
 //! format; [`zeroing`], the ways to zero a range; [`kick_cost`], the simulated cost of a kick;
 //! [`deadline`], [`timer`], [`due_fd`] and [`timer_slack`], timed waits; [`memory`], the bytes of
-//! a disk in memory.
+//! a disk in memory; [`socket`], connections to servers.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.
@@ -45,6 +45,7 @@ mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
+mod socket;
 mod syscall;
 #[cfg(test)]
 mod testing;
