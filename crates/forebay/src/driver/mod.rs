@@ -7,6 +7,7 @@
 //! - [`aio`]: a file or block device, through the kernel's AIO;
 //! - [`psync`]: a file or block device, through blocking system calls on threads;
 //! - [`nbd`]: an export of an NBD server;
+//! - [`vhost_user`]: the disk of a vhost-user-blk server;
 //! - [`fault`]: wraps another device and makes chosen requests fail.
 //!
 //! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open
@@ -46,6 +47,9 @@ mod ram;
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
 mod socket;
+#[cfg(all(test, feature = "vhost-user"))]
+#[path = "../../tests/support/storage_daemon.rs"]
+mod storage_daemon;
 mod syscall;
 #[cfg(test)]
 mod testing;
@@ -54,6 +58,7 @@ mod tests;
 mod timer;
 mod timer_slack;
 mod vectors;
+mod vhost_user;
 mod zeroing;
 
 use crate::arena::Arena;
@@ -217,6 +222,7 @@ const DRIVERS: [(&str, Open); driver_names::ALL.len()] = [
     ("aio", file::open_aio),
     ("psync", file::open_psync),
     ("nbd", nbd::open),
+    ("vhost-user", vhost_user::open),
     ("fault", fault::open),
 ];
 

@@ -20,6 +20,11 @@ fn nbd_uris() {
          nbd://HOST/NAME",
     );
     check_open(
+        "vhost-user:/nowhere/s.sock?exclusive=on",
+        "exclusive=on: expected off: a vhost-user server has one client, and decides who else uses \
+         the disk",
+    );
+    check_open(
         "nbd+unix:///disk?socket=/nowhere/nbd.sock",
         "nbd+unix:///disk?socket=/nowhere/nbd.sock: cannot connect: No such file or directory \
          (os error 2); there is no such socket: start the server",
@@ -32,7 +37,7 @@ fn specs() {
     check_open(
         "rbd:image",
         "driver `rbd` is not in this version; available: null, ram, model, file, aio, psync, nbd, \
-         fault",
+         vhost-user, fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value; in a path, write `?` as %3F");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -174,7 +179,7 @@ fn files() {
     check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver, use one of null, ram, model, file, \
-         aio, psync, nbd, fault",
+         aio, psync, nbd, vhost-user, fault",
     );
     check_open(
         &folder,
