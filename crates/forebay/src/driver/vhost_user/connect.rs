@@ -141,15 +141,16 @@ impl Greeted {
         let len = geometry.queue_len();
         let region = len.checked_mul(nr as usize).ok_or(io::ErrorKind::OutOfMemory.into());
         let region = region.and_then(Region::new);
-        let region = Arc::new(region.map_err(|error| format!("no memory to share: {error}"))?);
+        let (region, file) = region.map_err(|error| format!("no memory to share: {error}"))?;
         let table = VhostUserMemoryRegionInfo {
             guest_phys_addr: BASE,
             memory_size: region.len() as u64,
             userspace_addr: BASE,
             mmap_offset: 0,
-            mmap_handle: region.file().as_raw_fd(),
+            mmap_handle: file.as_raw_fd(),
         };
         self.frontend.set_mem_table(&[table]).map_err(failed("SET_MEM_TABLE"))?;
+        let region = Arc::new(region);
         let place = |nth| Area::new(geometry, nth as usize * len);
         (0..nr).map(|nth| self.set_up_ring(nth as usize, &region, place(nth))).collect()
     }

@@ -3,7 +3,8 @@
 //! The server can write to all of it at any time, and it is not trusted. So code here never makes a
 //! reference to its bytes. Single values are atomic, and blocks of data are copied in and out. Each
 //! access is checked against the length of the mapping. The file cannot shrink (`F_SEAL_SHRINK`),
-//! so an access never meets a page that is gone.
+//! so an access never meets a page that is gone. This side closes it once the server has it: the
+//! mapping stays, and Landlock has no rule for such files, which `forebay serve` would need.
 //!
 //! No address of this process reaches the server: an address in a ring is [`BASE`] plus an offset.
 // It maps memory, and copies from and to the addresses of segments.
@@ -12,7 +13,7 @@
 use crate::driver::vectors::Vector;
 use forebay_core::Segment;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -27,7 +28,6 @@ const UNIT: usize = 2 << 20;
 pub(super) struct Region {
     ptr: NonNull<u8>,
     len: usize,
-    file: OwnedFd,
 }
 
 // SAFETY: the region owns its mapping, and all accesses are atomic or made by the owner of a part.
@@ -36,11 +36,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `len` zero bytes, rounded up to the unit. Pages take memory once they are used.
+    /// Maps `len` zero bytes, rounded up to the unit. Pages take memory once they are used. Returns
+    /// the memory file too, for the server.
     ///
     /// # Errors
     /// The OS error of the call that failed.
-    pub(super) fn new(len: usize) -> io::Result<Region> {
+    pub(super) fn new(len: usize) -> io::Result<(Region, OwnedFd)> {
         let len = len.next_multiple_of(UNIT);
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a constant string that ends with a zero byte, and a number.
@@ -63,16 +64,11 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         let ptr = NonNull::new(ptr.cast()).expect("a mapping is not at address 0");
-        Ok(Region { ptr, len, file })
+        Ok((Region { ptr, len }, file))
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Returns the memory file, for the server.
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 
     /// Returns a pointer to `len` bytes at an offset.
@@ -174,8 +170,8 @@ mod tests {
 
     #[test]
     fn file_cannot_shrink_under_the_mapping() {
-        let region = Region::new(1).expect("memory");
-        let file = File::from(region.file().try_clone_to_owned().expect("a descriptor"));
+        let (region, file) = Region::new(1).expect("memory");
+        let file = File::from(file);
         assert!(file.set_len(0).is_err() && file.set_len(region.len() as u64 * 2).is_err());
         region.u64_at(region.len() - 8).store(7, Ordering::Relaxed);
         assert_eq!(region.u8_at(region.len() - 8).load(Ordering::Relaxed), 7u64.to_ne_bytes()[0]);
@@ -184,13 +180,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "within the region")]
     fn access_beyond_the_end_panics() {
-        let region = Region::new(1).expect("memory");
+        let (region, _) = Region::new(1).expect("memory");
         region.u32_at(region.len() - 2);
     }
 
     #[test]
     fn copies_stay_within_their_lengths() {
-        let region = Region::new(1).expect("memory");
+        let (region, _) = Region::new(1).expect("memory");
         let (from, mut to) = (*b"abcdef", *b"......");
         let segment = |from: &[u8]| Segment {
             addr: from.as_ptr().expose_provenance(),

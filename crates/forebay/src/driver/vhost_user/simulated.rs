@@ -85,7 +85,8 @@ pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
         is_read_only: false,
     };
     let geometry = Geometry::new(&config, kind.is_indirect, NR_TAGS, None).expect("a shape");
-    let region = Arc::new(Region::new(geometry.queue_len()).expect("memory"));
+    let (region, _) = Region::new(geometry.queue_len()).expect("memory");
+    let region = Arc::new(region);
     let area = Area::new(geometry, 0);
     let queue = Queue::new(Arc::clone(&region), area, kind.has_event_idx);
     let event = || Arc::new(Event::new().expect("a descriptor"));
