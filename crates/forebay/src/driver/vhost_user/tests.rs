@@ -152,7 +152,7 @@ fn assert_given_up(kind: Kind, lie: impl FnOnce(&mut Device, Vec<Chain>), expect
     // A wait must not miss the end of the device, before or after it was found.
     driver.wait(1, None);
     let mut done = reap(&mut driver);
-    driver.wait(2, None);
+    driver.wait(2, Some(Duration::from_secs(10)));
     done.extend(reap(&mut driver));
     done.sort_by_key(|done| done.tag.index());
     let offline = Err(BlockStatus::Offline);
