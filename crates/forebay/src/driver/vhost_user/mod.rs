@@ -24,6 +24,8 @@ mod connect;
 mod device;
 #[cfg(feature = "vhost-user")]
 mod geometry;
+#[cfg(all(test, feature = "vhost-user"))]
+mod handshakes;
 #[cfg(feature = "vhost-user")]
 mod link;
 #[cfg(feature = "vhost-user")]

@@ -149,3 +149,37 @@ fn describe(
         Feature::missing("block_status", "the protocol does not report where data is"),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::LEN;
+    use super::*;
+    use crate::driver::testing::Numbers;
+
+    #[test]
+    fn limits_of_any_accepted_configuration_are_valid() {
+        let mut numbers = Numbers(11);
+        let (mut nr_accepted, mut nr_discards) = (0, 0);
+        for _ in 0..20_000 {
+            let mut space = [0; LEN];
+            for byte in &mut space {
+                *byte = if numbers.below(2) == 0 { 0 } else { numbers.below(256) as u8 };
+            }
+            // Most values of these two would be refused: capacity and block size.
+            space[7] = 0;
+            space[20..24].copy_from_slice(&(512_u32 << numbers.below(5)).to_le_bytes());
+            let features = Features::negotiate(numbers.below(1 << 31) | 1 << 32).expect("modern");
+            let Ok(config) = Config::parse(&space, features) else { continue };
+            let nr_tags = 1 + numbers.below(1024) as u32;
+            let Ok(geometry) = Geometry::new(&config, features.has_indirect(), nr_tags, None)
+            else {
+                continue;
+            };
+            let limits = limits(&config, &geometry);
+            assert_eq!(limits.validate(), Ok(()), "{config:?} {geometry:?}");
+            nr_accepted += 1;
+            nr_discards += u32::from(limits.max_discard_sectors > 0);
+        }
+        assert!(nr_accepted > 1000 && nr_discards > 100, "{nr_accepted} {nr_discards}");
+    }
+}
