@@ -404,6 +404,8 @@ impl Drop for VhostUserDriver {
             "a driver is drained before it is dropped"
         );
         if nr_in_flight == 0 && !self.shared.link.is_lost() && !self.origin.is_elsewhere() {
+            // An event loop of this queue may have asked for interrupts.
+            self.shared.watch.suppress();
             self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
         }
     }
