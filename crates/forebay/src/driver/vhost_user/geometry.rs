@@ -5,8 +5,9 @@
 //! of the ring, which refers to a table of the tag. Without it, a request takes as many descriptors
 //! of the ring as it needs at most, at places that depend only on its tag.
 //!
-//! A queue in memory: the ring; for each tag 16 bytes of header, the status byte, and the table
-//! (on 64-byte boundaries); then the data areas, each on a page boundary.
+//! A queue in memory: the ring; for each tag a cache line with the header and the status byte,
+//! which change with each request, and the table, which seldom changes; then the data areas, each
+//! on a page boundary.
 
 use super::config::Config;
 use super::ring::{DESCRIPTOR, Layout, SIZE_MAX};
@@ -22,7 +23,7 @@ const NR_OTHERS: u32 = 2;
 
 /// The offset of the status byte, and of the table, behind the header of a tag.
 const STATUS: usize = 16;
-const TABLE: usize = 32;
+const TABLE: usize = 64;
 
 /// The shape of every queue of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,12 @@ impl Geometry {
     /// Returns the number of ring descriptors of each tag.
     pub(super) fn descriptors_per_tag(&self) -> u16 {
         if self.is_indirect { 1 } else { (self.nr_pieces + NR_OTHERS) as u16 }
+    }
+
+    /// Returns the first ring descriptor of a tag.
+    #[inline]
+    pub(super) fn head(&self, tag: usize) -> u16 {
+        tag as u16 * self.descriptors_per_tag()
     }
 
     fn control_len(&self) -> usize {

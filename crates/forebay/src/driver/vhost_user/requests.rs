@@ -49,6 +49,8 @@ struct Slot {
     /// The bytes of data descriptors.
     data_len: u32,
     is_in_flight: bool,
+    /// The shape of the chain in the shared memory: whether it is a read's, and the length of data.
+    described: Option<(bool, u32)>,
 }
 
 /// A virtqueue and its requests.
@@ -70,6 +72,7 @@ impl Queue {
             len: 0,
             data_len: 0,
             is_in_flight: false,
+            described: None,
         };
         let ring = Ring::new(Arc::clone(&region), area.layout, has_event_idx);
         let slots = (0..area.geometry.nr_tags).map(|_| slot()).collect();
@@ -106,7 +109,12 @@ impl Queue {
         self.region.u64_at(header).store(u64::from(kind).to_le(), Ordering::Relaxed);
         self.region.u64_at(header + 8).store(sector.to_le(), Ordering::Relaxed);
         self.region.u8_at(self.area.status(tag)).store(NO_STATUS, Ordering::Relaxed);
-        self.describe(tag, rq.op == Op::Read, data_len);
+        let shape = Some((rq.op == Op::Read, data_len));
+        // An equal chain is there already. Not written again, its cache lines stay with both sides.
+        if std::mem::replace(&mut slot.described, shape) != shape {
+            self.describe(tag, rq.op == Op::Read, data_len);
+        }
+        self.ring.push(self.area.geometry.head(tag));
     }
 
     /// Stores the data that the device reads. Returns the number of bytes of data descriptors.
@@ -142,10 +150,10 @@ impl Queue {
         }
     }
 
-    /// Writes the chain of a request and makes it available.
+    /// Writes the chain of a request.
     fn describe(&mut self, tag: usize, is_read: bool, data_len: u32) {
         let Area { geometry, .. } = self.area;
-        let first = (tag as u16) * geometry.descriptors_per_tag();
+        let first = geometry.head(tag);
         let table = self.area.table(tag);
         let mut nr = 0;
         let mut put = |offset: usize, len: u32, flags: u16| {
@@ -175,7 +183,6 @@ impl Queue {
             let addr = BASE + table as u64;
             self.ring.describe(first, Descriptor { addr, len, flags: INDIRECT, next: 0 });
         }
-        self.ring.push(first);
     }
 
     /// Makes all queued requests visible to the device. Returns whether it wants a kick.

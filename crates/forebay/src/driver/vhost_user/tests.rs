@@ -49,6 +49,31 @@ fn requests_reach_the_device_and_come_back() {
 }
 
 #[test]
+fn tag_serves_requests_of_any_shape_in_turn() {
+    for kind in Kind::ALL {
+        let (mut driver, mut device) = pair(kind, Mode::Owned);
+        let mut numbers = Numbers(3);
+        for round in 0..300_u64 {
+            let op = [Op::Read, Op::Write, Op::Flush][numbers.below(3) as usize];
+            let len = [512, 512, 4096, 20_480][numbers.below(4) as usize];
+            let mut bytes = vec![round as u8; len];
+            let start = numbers.below(1000) * 512;
+            let bio = match op {
+                Op::Flush => Bio::range(Op::Flush, 0, 0),
+                _ => data(op, start, &mut bytes, 4096),
+            };
+            let result = Ok(bio.len);
+            issue(&mut driver, 9, bio);
+            driver.commit_rqs();
+            assert_eq!(device.serve(), 1);
+            assert_eq!(reap(&mut driver), [ended(9, result)]);
+            let on_disk = &device.disk[start as usize..][..len];
+            assert!(op == Op::Flush || on_disk == bytes, "{kind:?} {round} {op:?} {len}");
+        }
+    }
+}
+
+#[test]
 fn indices_wrap_and_chains_complete_in_any_order() {
     for kind in Kind::ALL {
         let (mut driver, mut device) = pair(kind, Mode::Owned);
