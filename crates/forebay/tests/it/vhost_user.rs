@@ -1,6 +1,7 @@
 //! The `vhost-user` driver with qemu-storage-daemon, and with programs that are no such server.
 
 use crate::common::{Scratch, feature, open, reap_all, submit};
+use crate::holds::in_child;
 use crate::skip::{skip, skip_always};
 use crate::storage_daemon::StorageDaemon;
 use forebay::{BlockStatus, Buf, Disk, FeatureState, Io, IoError};
@@ -134,6 +135,23 @@ fn idle_disk_finds_the_death_of_the_server_at_its_next_request() {
         let read = disk.read_at(&mut [0; 512], 0);
         assert_eq!(read, Err(IoError::Ended(BlockStatus::Offline)));
     }
+}
+
+#[test]
+fn child_of_a_fork_leaves_the_connection_to_its_parent() {
+    let scratch = Scratch::new(1 << 20);
+    let Some(daemon) = daemon(&scratch) else { return };
+    let mut disk = Some(open(&daemon.spec()));
+    let ok = in_child(|| {
+        let disk = disk.take().expect("the child's copy");
+        let is_refused = disk.read_at(&mut [0; 512], 0).is_err();
+        drop(disk);
+        is_refused
+    });
+    assert!(ok, "the child can drop its copy");
+    let disk = disk.expect("the parent's");
+    assert_eq!(disk.read_at(&mut [0; 512], 0), Ok(512));
+    assert_eq!(disk.failure(), None);
 }
 
 #[test]
