@@ -20,11 +20,6 @@ fn nbd_uris() {
          nbd://HOST/NAME",
     );
     check_open(
-        "vhost-user:/nowhere/s.sock?exclusive=on",
-        "exclusive=on: expected off: a vhost-user server has one client, and decides who else uses \
-         the disk",
-    );
-    check_open(
         "nbd+unix:///disk?socket=/nowhere/nbd.sock",
         "nbd+unix:///disk?socket=/nowhere/nbd.sock: cannot connect: No such file or directory \
          (os error 2); there is no such socket: start the server",

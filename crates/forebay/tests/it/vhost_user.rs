@@ -179,4 +179,15 @@ fn peer_that_is_no_vhost_user_server_is_refused() {
     assert!(error.starts_with("vhost-user:/nowhere/s: cannot connect: No such file"), "{error}");
     let error = Disk::open(&format!("{spec}?queue_size=3")).expect_err("a bad size").to_string();
     assert_eq!(error, "queue_size=3: expected a power of two, 4 to 1024");
+    let error = Disk::open(&format!("{spec}?exclusive=on")).expect_err("one client").to_string();
+    let expected = "exclusive=on: expected off: a vhost-user server has one client";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+#[cfg(not(feature = "vhost-user"))]
+fn build_without_the_feature_names_it() {
+    let error = Disk::open("vhost-user:/run/s").expect_err("no driver").to_string();
+    let expected = "vhost-user:/run/s: build the crate forebay with its feature `vhost-user`";
+    assert_eq!(error, expected);
 }
