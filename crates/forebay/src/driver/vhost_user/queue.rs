@@ -13,7 +13,7 @@ use super::requests::Queue;
 use super::ring::Watch;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
-use crate::sys::event::{AnyOf, Event, await_readable};
+use crate::sys::event::{AnyOf, Edges, Event, await_readable};
 use crate::sys::fork::Origin;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Reap};
 use std::io;
@@ -29,6 +29,9 @@ const NR_EMPTY_REAPS: u32 = 64;
 /// The longest wait beside a device that is gone. A request that was issued at that moment has no
 /// other event, and its next turn ends it.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// The bit of the connection in the result of a wait.
+const OF_LINK: u64 = 1 << 2;
 
 /// The state that a driver and the waits beside it share.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Shared {
     /// Held while an interrupt is asked for. A wait must not replace the request of a later reap by
     /// that for an element which is taken: then no interrupt would follow.
     arming: Mutex<()>,
+    /// The call eventfd, the event, and the connection ([`OF_LINK`]), for waits.
+    edges: Edges,
     watched: OnceLock<Watched>,
     nr_syscalls: AtomicU64,
 }
@@ -66,15 +71,18 @@ struct Watched {
 
 impl Shared {
     fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>) -> io::Result<Shared> {
+        let event = Event::new()?;
+        let edges = Edges::new([call.fd(), event.fd(), link.fd()])?;
         Ok(Shared {
             link,
             watch: queue.ring().watch().clone(),
             taken: AtomicU16::new(queue.ring().taken()),
             nr_in_flight: AtomicUsize::new(0),
             call,
-            event: Event::new()?,
+            event,
             has_signalled: AtomicBool::new(false),
             arming: Mutex::new(()),
+            edges,
             watched: OnceLock::new(),
             nr_syscalls: AtomicU64::new(0),
         })
@@ -156,19 +164,8 @@ impl Shared {
         };
         if !has_used {
             self.count_syscalls(1);
-            let fds = [self.call.fd(), self.event.fd(), self.link.fd()];
-            if let Some([has_used, has_kick, has_ended]) = await_readable(fds, timeout) {
-                if has_used {
-                    self.count_syscalls(1);
-                    self.call.clear_shared();
-                }
-                if has_kick {
-                    self.count_syscalls(1);
-                    self.event.clear();
-                }
-                if has_ended {
-                    self.link.look();
-                }
+            if self.edges.wait(timeout).is_some_and(|ended| ended & OF_LINK != 0) {
+                self.link.look();
             }
         }
         self.suppress();
@@ -368,13 +365,8 @@ impl Driver for VhostUserDriver {
                 break;
             }
             self.nr_syscalls += 1;
-            let fds = [shared.call.fd(), shared.link.fd()];
-            let Some([has_used, has_ended]) = await_readable(fds, until.left()) else { break };
-            if has_used {
-                self.nr_syscalls += 1;
-                shared.call.clear_shared();
-            }
-            if has_ended {
+            let Some(ended) = shared.edges.wait(until.left()) else { break };
+            if ended & OF_LINK != 0 {
                 shared.link.look();
             }
             has_polled = true;
