@@ -13,6 +13,7 @@ mod drivers;
 mod flush;
 mod runtime;
 mod serve;
+mod vhost_user;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -83,6 +84,12 @@ impl Test {
         Test { package, target: "--lib", name, is_model: false }
     }
 
+    /// Returns a unit test of the `vhost-user` driver, which is a feature.
+    const fn vhost_user(name: &'static str) -> Test {
+        let target = "--features vhost-user --lib";
+        Test { package: "forebay", target, name, is_model: false }
+    }
+
     /// Returns a model in the runtime of the `forebay` crate.
     const fn model(name: &'static str) -> Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }
@@ -113,7 +120,10 @@ impl Test {
 
 /// Returns every planted bug.
 fn table() -> Vec<&'static Bug> {
-    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS].into_iter().flatten().collect()
+    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS, vhost_user::BUGS]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Runs one part of the table, selected by the hash of the commit.

@@ -243,6 +243,14 @@ pub enum OpenError {
         /// Why, and what to do.
         why: String,
     },
+    /// The disk of a vhost-user server cannot be opened.
+    #[error("vhost-user:{}: {why}", path.display())]
+    VhostUser {
+        /// The server's socket.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The settings result in contradictory limits.
     #[error("{spec}: {source}")]
     Limits {

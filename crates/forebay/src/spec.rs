@@ -21,6 +21,7 @@ use std::str::FromStr;
 /// | `model` | a device or file | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `nbd` | an NBD URI, which names the driver itself | `socket`, `tls-hostname`, and others |
+/// | `vhost-user` | the path of a server's socket | `queue_size` |
 /// | `fault` | another spec, without keys | `rule` (repeatable), `seed`, the keys of the other |
 ///
 /// A path names a file or a block device. `capacity` is `fixed` or `growing`. `engine` chooses how
@@ -96,8 +97,11 @@ pub struct Spec {
 /// Names of future drivers, so that they are not taken for paths.
 const RESERVED: [&str; 3] = ["rbd", "nvme", "trace"];
 
+/// Drivers with a path to a file or block device as their target.
+const OF_FILES: [&str; 3] = ["file", "aio", "psync"];
+
 /// Drivers with a path as their target.
-const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
+const OF_PATHS: [&str; 4] = ["file", "aio", "psync", "vhost-user"];
 
 /// The only key that may be given more than once.
 const REPEATED: &str = "rule";
@@ -170,7 +174,7 @@ impl Spec {
     pub fn file(&self) -> Option<PathBuf> {
         match self.driver {
             "fault" => Spec::parse(&self.target).ok()?.file(),
-            driver => OF_PATHS.contains(&driver).then(|| PathBuf::from(&self.target)),
+            driver => OF_FILES.contains(&driver).then(|| PathBuf::from(&self.target)),
         }
     }
 
@@ -247,6 +251,13 @@ mod tests {
         check("aio:x?direct=on", "aio", "x", "aio:x?direct=on");
         check("psync:what%3Fnow", "psync", "what?now", "psync:what%3Fnow");
         check("file:aio:x", "file", "aio:x", "file:aio:x");
+        check(
+            "vhost-user:/a%3Fb?queue_size=8",
+            "vhost-user",
+            "/a?b",
+            "vhost-user:/a%3Fb?queue_size=8",
+        );
+        check("file:vhost-user:x", "file", "vhost-user:x", "file:vhost-user:x");
         check("100%", "file", "100%", "100%");
         check("ram:1M?plug=none&plug=outermost", "ram", "1M", "ram:1M?plug=outermost");
     }
@@ -262,6 +273,7 @@ mod tests {
             ("fault:ram:1M", None),
             ("fault:rbd:x", None),
             ("nbd://host/disk.img", None),
+            ("vhost-user:disk.sock", None),
         ] {
             let file = Spec::parse(text).unwrap().file();
             assert_eq!(file, expected.map(PathBuf::from), "{text}");

@@ -3,8 +3,17 @@
 #[path = "support/allocations.rs"]
 mod allocations;
 
+#[cfg(feature = "vhost-user")]
+#[path = "support/skip.rs"]
+mod skip;
+#[cfg(feature = "vhost-user")]
+#[path = "support/storage_daemon.rs"]
+mod storage_daemon;
+
 use allocations::check;
 use forebay::Disk;
+#[cfg(feature = "vhost-user")]
+use storage_daemon::StorageDaemon;
 
 #[test]
 fn no_io_allocates_once_the_layer_is_warm() {
@@ -44,4 +53,20 @@ fn no_io_allocates_once_the_layer_is_warm() {
     }
     let spec = "ram:1M?tag_set=no_alloc&queue_depth=8&req_ns=300";
     check(spec, &[Disk::open(spec).expect("a disk"), Disk::open(spec).expect("a disk")], 4);
+    #[cfg(feature = "vhost-user")]
+    check_vhost_user(&path);
+}
+
+/// Checks a disk of qemu-storage-daemon on a file. This is no test of its own: the allocations of a
+/// test that runs beside it would count.
+#[cfg(feature = "vhost-user")]
+fn check_vhost_user(file: &std::path::Path) {
+    let daemon = match StorageDaemon::new(file) {
+        Ok(daemon) => daemon,
+        Err(why) => return skip::skip("no_io_allocates_once_the_layer_is_warm", &why),
+    };
+    for nr_threads in [1, 4] {
+        let spec = daemon.spec();
+        check(&spec, &[Disk::open(&spec).expect("a disk")], nr_threads);
+    }
 }

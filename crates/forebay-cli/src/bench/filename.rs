@@ -11,8 +11,8 @@ use forebay::Spec;
 use forebay_fio::options::nearest;
 
 /// The names of the drivers, for suggestions.
-pub(super) const DRIVERS: [&str; 8] =
-    ["null", "ram", "model", "file", "aio", "psync", "nbd", "fault"];
+pub(super) const DRIVERS: [&str; 9] =
+    ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "fault"];
 
 /// Returns the spec of the disk that `filename` names, with colons as in specs.
 ///
@@ -31,7 +31,9 @@ fn one_place(place: &str) -> Result<String, String> {
     let Ok(spec) = Spec::parse(place) else { return Ok(place.to_owned()) };
     match spec.driver() {
         "fault" => Ok(format!("fault:{}", one_place(spec.target())?)),
-        driver @ ("aio" | "psync") => Ok(format!("{driver}:{}", unescaped(spec.target()))),
+        driver @ ("aio" | "psync" | "vhost-user") => {
+            Ok(format!("{driver}:{}", unescaped(spec.target())))
+        }
         "file" => match place.strip_prefix("file:") {
             Some(path) => Ok(format!("file:{}", unescaped(path))),
             None if !place.contains(':') => Ok(place.to_owned()),
@@ -87,6 +89,7 @@ mod tests {
         check(r"fault:a\:b?rule=read:io", "fault:file:a:b?rule=read:io");
         check("fault:ram:1M?rule=read:io", "fault:ram:1M?rule=read:io");
         check("nbd:x", "nbd:x");
+        check(r"vhost-user:a\:b?queue_size=8", "vhost-user:a:b?queue_size=8");
     }
 
     #[test]

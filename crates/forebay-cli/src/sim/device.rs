@@ -1,12 +1,24 @@
 //! The device of a simulation: a name with constants, or the model file of `forebay calibrate`.
 
+use forebay::Spec;
 use forebay_sim::DeviceSpec;
 
 /// Returns the device. `hdd` is a name, `./hdd` and `my.model` are files.
 ///
 /// # Errors
-/// The name or a constant is wrong, or the file cannot be read or is wrong.
+/// The name or a constant is wrong, the file cannot be read or is wrong, or the text is the spec of
+/// a disk that is not modelled.
 pub(super) fn parse(text: &str) -> Result<DeviceSpec, String> {
+    if let Ok(spec) = Spec::parse(text)
+        && !["file", "model"].contains(&spec.driver())
+    {
+        let names: Vec<_> = DeviceSpec::names().collect();
+        return Err(format!(
+            "a disk of the driver `{}` is not simulated; expected one of {}, or a model file",
+            spec.driver(),
+            names.join(", ")
+        ));
+    }
     let read = match DeviceSpec::is_model_file(text) {
         true => Some(std::fs::read_to_string(text)),
         false => None,
@@ -40,6 +52,13 @@ mod tests {
         let path = path.display().to_string();
         assert_eq!(parse(&path), "nvme:latency_ns=7".parse());
         assert_eq!(parse("hdd"), "hdd".parse());
+        for spec in ["vhost-user:/run/s.sock", "vhost-user:s", "nbd://host/x", "ram:1M"] {
+            let refused = parse(spec).expect_err(spec);
+            let driver = spec.split(':').next().expect("a driver");
+            let expected =
+                format!("a disk of the driver `{driver}` is not simulated; expected one");
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
         let missing = parse("none.model").expect_err("no such file");
         assert!(missing.starts_with("cannot read the model file: No such file"), "{missing}");
         for name in [format!("{path}:latency_ns=8"), "my.model:latency_ns=8,size=2g".to_owned()] {

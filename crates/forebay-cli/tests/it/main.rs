@@ -23,3 +23,6 @@ mod sim_reports;
 mod sim_scenarios;
 #[path = "../../../forebay/tests/support/skip.rs"]
 mod skip_support;
+#[path = "../../../forebay/tests/support/storage_daemon.rs"]
+mod storage_daemon;
+mod vhost_user;

@@ -7,13 +7,14 @@
 //! - [`aio`]: a file or block device, through the kernel's AIO;
 //! - [`psync`]: a file or block device, through blocking system calls on threads;
 //! - [`nbd`]: an export of an NBD server;
+//! - [`vhost_user`]: the disk of a vhost-user-blk server;
 //! - [`fault`]: wraps another device and makes chosen requests fail.
 //!
 //! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open
 //! file of each queue; [`holes`], the data and holes of a file; [`vectors`], memory in the kernel's
 //! format; [`zeroing`], the ways to zero a range; [`kick_cost`], the simulated cost of a kick;
 //! [`deadline`], [`timer`], [`due_fd`] and [`timer_slack`], timed waits; [`memory`], the bytes of
-//! a disk in memory.
+//! a disk in memory; [`socket`], connections to servers.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.
@@ -45,6 +46,10 @@ mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;
+mod socket;
+#[cfg(all(test, feature = "vhost-user"))]
+#[path = "../../tests/support/storage_daemon.rs"]
+mod storage_daemon;
 mod syscall;
 #[cfg(test)]
 mod testing;
@@ -53,6 +58,7 @@ mod tests;
 mod timer;
 mod timer_slack;
 mod vectors;
+mod vhost_user;
 mod zeroing;
 
 use crate::arena::Arena;
@@ -216,6 +222,7 @@ const DRIVERS: [(&str, Open); driver_names::ALL.len()] = [
     ("aio", file::open_aio),
     ("psync", file::open_psync),
     ("nbd", nbd::open),
+    ("vhost-user", vhost_user::open),
     ("fault", fault::open),
 ];
 

@@ -49,6 +49,8 @@ pub(crate) struct Defaults {
     pub(crate) elide: bool,
     /// The reason if the device can have only one hardware context.
     pub(crate) one_hw_queue: Option<&'static str>,
+    /// The maximum number of hardware contexts, if the device has one.
+    pub(crate) hw_queues_max: Option<u32>,
 }
 
 /// The settings of every disk, with any driver.
@@ -120,6 +122,8 @@ impl Settings {
                 // One context for a thread of each processor, and one shared by all others.
                 false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
             };
+            policy.nr_hw_queues =
+                policy.nr_hw_queues.min(defaults.hw_queues_max.unwrap_or(u32::MAX));
         }
         if let Some(queue_depth) = defaults.queue_depth.filter(|_| !is_given("queue_depth")) {
             policy.queue_depth = queue_depth;
@@ -132,6 +136,10 @@ impl Settings {
             .check()
             .map_err(|BadKnob { knob, value, expected }| bad(knob.key, value, expected))?;
         if let Some(expected) = defaults.one_hw_queue.filter(|_| nr_hw_queues != 1) {
+            return Err(bad("nr_hw_queues", nr_hw_queues, expected));
+        }
+        if let Some(max) = defaults.hw_queues_max.filter(|max| nr_hw_queues > *max) {
+            let expected = format!("1 to {max}, the number of queues that the server has");
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
         if self.tag_set.is_some() && nr_hw_queues != 1 {

@@ -33,6 +33,14 @@ impl Event {
         assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
     }
 
+    /// Makes it blocking, as a process that shares it may do.
+    #[cfg(all(test, feature = "vhost-user"))]
+    pub(crate) fn set_blocking(&self) {
+        // SAFETY: integer arguments only.
+        let answer = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFL, 0) };
+        assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
+    }
+
     /// Waits for a signal and clears it, or until the timeout. May return early on a POSIX signal.
     /// One thread at a time may call this.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
@@ -69,6 +77,97 @@ impl Event {
         // Fails only if it is clear already.
         let _ = (&self.0).read(&mut [0; 8]);
     }
+
+    /// Clears an event that another process shares. That process can make the descriptor blocking,
+    /// or clear it first. Neither makes this call wait (before Linux 5.8 both together do). Returns
+    /// whether the event was signalled.
+    #[cfg(feature = "vhost-user")]
+    pub(crate) fn clear_shared(&self) -> bool {
+        let mut value = [0_u8; 8];
+        let vector = libc::iovec { iov_base: value.as_mut_ptr().cast(), iov_len: value.len() };
+        let (fd, at_position) = (self.0.as_raw_fd(), -1);
+        // SAFETY: the kernel writes to eight bytes of this frame.
+        let answer =
+            unsafe { libc::preadv2(fd, &raw const vector, 1, at_position, libc::RWF_NOWAIT) };
+        let is_unknown = || {
+            let error = io::Error::last_os_error().raw_os_error();
+            matches!(error, Some(libc::EOPNOTSUPP | libc::ENOSYS))
+        };
+        answer > 0 || answer < 0 && is_unknown() && (&self.0).read(&mut value).is_ok()
+    }
+}
+
+/// Several descriptors, for waits that end when one of them becomes readable (`EPOLLET`). A signal
+/// ends one wait, now or the next one, and need not be cleared.
+#[cfg(feature = "vhost-user")]
+#[derive(Debug)]
+pub(crate) struct Edges {
+    epoll: OwnedFd,
+}
+
+#[cfg(feature = "vhost-user")]
+impl Edges {
+    /// Watches these descriptors, which must stay open as long as the result.
+    ///
+    /// # Errors
+    /// The OS error if the epoll descriptor or a watch cannot be created.
+    pub(crate) fn new<const N: usize>(fds: [BorrowedFd<'_>; N]) -> io::Result<Edges> {
+        // SAFETY: integer arguments only.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        for (nth, fd) in fds.into_iter().enumerate() {
+            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            let mut what = libc::epoll_event { events, u64: 1 << nth };
+            let (epoll, add) = (epoll.as_raw_fd(), libc::EPOLL_CTL_ADD);
+            // SAFETY: open descriptors, and a structure that the kernel reads.
+            if unsafe { libc::epoll_ctl(epoll, add, fd.as_raw_fd(), &raw mut what) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Edges { epoll })
+    }
+
+    /// Waits until one of the descriptors was signalled. Returns a bit for each of these: none
+    /// after the timeout. Returns `None` on a signal of POSIX. One thread at a time may call this.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<u64> {
+        const NR: usize = 4;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; NR];
+        let limit = timeout.map(timespec);
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (fd, list) = (self.epoll.as_raw_fd(), events.as_mut_ptr());
+        let no_mask = std::ptr::null::<libc::sigset_t>();
+        // SAFETY: the kernel writes to at most `NR` structures, and reads a time, if any.
+        let mut nr =
+            unsafe { libc::syscall(libc::SYS_epoll_pwait2, fd, list, NR, limit, no_mask, 0_usize) };
+        if nr < 0 {
+            // Before Linux 5.11 there is no such call; a filter may refuse it.
+            if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+                return None;
+            }
+            await_readable([self.epoll.as_fd()], timeout)?;
+            // SAFETY: as above, without a time.
+            nr = unsafe { libc::epoll_wait(fd, list, NR as i32, 0) }.into();
+        }
+        let nr = usize::try_from(nr).unwrap_or(0);
+        Some(events[..nr].iter().fold(0, |bits, event| bits | event.u64))
+    }
+}
+
+/// Waits until one of these descriptors is readable. Returns which of them are: none of them after
+/// the timeout. Returns `None` on a signal.
+#[cfg(feature = "vhost-user")]
+pub(crate) fn await_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> Option<[bool; N]> {
+    let entry =
+        |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut polls = fds.map(entry);
+    let limit = timeout.map(timespec);
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `N` structures that the kernel writes to, and a time that it reads, if any.
+    let answer =
+        unsafe { libc::ppoll(polls.as_mut_ptr(), N as libc::nfds_t, limit, std::ptr::null()) };
+    (answer >= 0).then(|| polls.map(|poll| poll.revents != 0))
 }
 
 /// A timerfd: readable from the time that it was started for until it is started or stopped.

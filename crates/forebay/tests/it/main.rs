@@ -42,10 +42,13 @@ mod signals;
 mod skip;
 mod skips;
 mod soak;
+#[path = "../support/storage_daemon.rs"]
+mod storage_daemon;
 mod tags;
 #[path = "../support/thin_device.rs"]
 mod thin_device;
 mod threads;
 mod timeouts;
+mod vhost_user;
 mod wakeups;
 mod write_back;

@@ -32,7 +32,7 @@ fn specs() {
     check_open(
         "rbd:image",
         "driver `rbd` is not in this version; available: null, ram, model, file, aio, psync, nbd, \
-         fault",
+         vhost-user, fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value; in a path, write `?` as %3F");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -173,7 +173,7 @@ fn files() {
     check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver, use one of null, ram, model, file, \
-         aio, psync, nbd, fault",
+         aio, psync, nbd, vhost-user, fault",
     );
     check_open(
         &folder,

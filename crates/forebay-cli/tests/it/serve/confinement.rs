@@ -4,7 +4,8 @@
 
 use super::client::Client;
 use super::server::Server;
-use crate::common::{folder, skip, skip_unless_required};
+use crate::common::{data_file, folder, skip, skip_unless_required};
+use crate::storage_daemon::StorageDaemon;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -52,6 +53,25 @@ fn a_server_is_confined_by_the_landlock_of_the_kernel() {
     let (version, kernel): (i64, _) = (version.parse().expect("a version"), landlock_version());
     assert!((kernel.min(KNOWN)..=kernel).contains(&version), "the kernel has {kernel}: {log}");
     assert!(rest.starts_with(" no access to other files"), "{log}");
+}
+
+/// Landlock has no rule for some kinds of open files. One of these would end the confinement.
+#[test]
+fn server_of_a_vhost_user_disk_is_confined() {
+    let test = "server_of_a_vhost_user_disk_is_confined";
+    if !has_landlock(test) {
+        return;
+    }
+    let folder = folder();
+    let path = data_file(&folder, "disk.img", 1 << 20);
+    let daemon = match StorageDaemon::new(&path) {
+        Ok(daemon) => daemon,
+        Err(why) => return skip_unless_required(test, &why),
+    };
+    let server = Server::start(&folder, &daemon.spec());
+    drop(Client::connect(server.socket(), "").expect("a connection"));
+    let log = server.log();
+    assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
 }
 
 /// Tests the confinement itself, not the server's report of it. The server tries to open a file

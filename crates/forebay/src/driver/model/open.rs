@@ -59,6 +59,7 @@ pub(in crate::driver) fn open(
         // Off, though it would be correct: a device of the experiments had no such function.
         elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
+        hw_queues_max: None,
     };
     let [flush, fua] = features_of_cache(preset);
     // Without a cache, nothing is published about operations that move no data.

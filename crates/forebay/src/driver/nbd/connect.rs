@@ -2,9 +2,9 @@
 // It passes its own buffers to system calls.
 #![allow(unsafe_code)]
 
-use super::socket::Socket;
 use super::stream::{Credentials, Stream};
 use crate::driver::deadline::Deadline;
+use crate::driver::socket::Socket;
 use crate::driver::vectors::Vector;
 use forebay_nbd::client::{Handshake, Negotiated, Next};
 use forebay_nbd::uri::{Address, Uri};

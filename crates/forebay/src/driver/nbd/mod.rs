@@ -2,7 +2,7 @@
 //!
 //! - [`open`]: opens the device of an NBD URI, with limits and features that the server reports;
 //! - [`connect`]: a connection, including its handshake;
-//! - [`socket`]: system calls; [`stream`]: bytes to and from a peer, under TLS or not;
+//! - [`stream`]: bytes to and from a peer, under TLS or not;
 //! - [`link`]: a connection in use: requests, memory, replies; [`outgoing`] and [`incoming`]: data
 //!   not sent yet, and data not parsed yet;
 //! - [`device`], [`queue`], [`waiter`]: the interface to the layer;
@@ -21,7 +21,6 @@ mod outgoing;
 mod query;
 mod queue;
 mod recv_limit;
-mod socket;
 mod status;
 mod stream;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! request is sent when the total of bytes sent reaches the total queued when the request was
 //! added.
 
-use super::socket::NR_VECTORS_MAX;
+use crate::driver::socket::NR_VECTORS_MAX;
 use crate::driver::vectors::Vector;
 
 /// Memory to be sent.

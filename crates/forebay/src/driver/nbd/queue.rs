@@ -5,9 +5,9 @@
 //! receives takes the data for all.
 
 use super::link::{Blocked, Link};
-use super::socket::Socket;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
+use crate::driver::socket::Socket;
 use crate::sys::event::{AnyOf, Event};
 use crate::sys::fork::Origin;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap};

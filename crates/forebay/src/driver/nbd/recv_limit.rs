@@ -9,7 +9,7 @@
 //! It is set to half of what would be possible, so that it also serves the next waits, which may be
 //! shorter.
 
-use super::socket::Socket;
+use crate::driver::socket::Socket;
 use std::time::Duration;
 
 /// The minimum wait that begins with a blocking receive. Several ticks, which take 1 to 10 ms each.

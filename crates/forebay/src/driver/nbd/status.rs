@@ -6,7 +6,7 @@
 //! threads treat the reply to its query in the same way.
 
 use super::queue::{Role, Shared};
-use super::socket::Socket;
+use crate::driver::socket::Socket;
 use crate::extent::{ExtentKind, Extents};
 use forebay_core::BlockStatus;
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};

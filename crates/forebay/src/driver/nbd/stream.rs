@@ -5,12 +5,12 @@
 // It passes addresses on to system calls.
 #![allow(unsafe_code)]
 
-use super::socket::Socket;
 #[cfg(feature = "tls")]
 pub(super) use super::tls::Credentials;
 #[cfg(feature = "tls")]
 use super::tls::TlsStream;
 use crate::driver::deadline::Deadline;
+use crate::driver::socket::Socket;
 use crate::driver::vectors::Vector;
 #[cfg(not(feature = "tls"))]
 use forebay_nbd::uri::Uri;

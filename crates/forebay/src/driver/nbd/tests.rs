@@ -2,11 +2,11 @@
 
 use super::connect;
 use super::link::{Failure, Link};
-use super::socket::Socket;
 use super::stream::Stream;
 use crate::buf::Buf;
 use crate::driver::deadline::Deadline;
 use crate::driver::nbd_server::{NbdServer, export};
+use crate::driver::socket::Socket;
 use crate::driver::testing::{DEPTH, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
 use forebay_core::{Bio, BlockStatus, Op, Segment, Tag};

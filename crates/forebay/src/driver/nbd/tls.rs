@@ -14,8 +14,8 @@ mod config;
 
 pub(super) use config::Credentials;
 
-use super::socket::Socket;
 use crate::driver::deadline::Deadline;
+use crate::driver::socket::Socket;
 use crate::driver::vectors::Vector;
 use rustls::ClientConnection;
 use std::io::{self, Read, Write};

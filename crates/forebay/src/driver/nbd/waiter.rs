@@ -7,8 +7,8 @@
 //! There the waiter receives by itself, because the input can only be the end of the connection.
 
 use super::queue::Shared;
-use super::socket::Socket;
 use crate::driver::Waiter;
+use crate::driver::socket::Socket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

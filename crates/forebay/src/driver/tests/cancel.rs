@@ -1,7 +1,7 @@
 //! Tests of cancellations, for all drivers: a cancelled request completes exactly once, whether the
 //! device gives it up or not.
 
-use super::wait::{LONG, scratch};
+use super::wait::{LONG, scratch, with_vhost_user};
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, Numbers, data, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
@@ -24,7 +24,7 @@ fn bio_of(tag: usize, round: u64, buf: &mut [u8]) -> (Bio, u64) {
 
 #[test]
 fn cancelled_requests_complete_once() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         for mode in [Mode::Owned, Mode::Shared] {
             let (spec, _place) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&spec, mode);
@@ -73,7 +73,7 @@ fn cancelled_requests_complete_once() {
 
 #[test]
 fn hung_request_completes_only_when_it_is_cancelled() {
-    for inner in ["file", "aio", "psync", "nbd", "model", "ram", "null"] {
+    for inner in with_vhost_user(["file", "aio", "psync", "nbd", "model", "ram", "null"]) {
         let (spec, _place) = scratch(inner);
         let rules = "rule=read:hang:range=0+4k&rule=write:delay=100us";
         let spec = format!("fault:{spec}{}{rules}", if spec.contains('?') { "&" } else { "?" });

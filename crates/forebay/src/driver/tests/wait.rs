@@ -3,12 +3,16 @@
 
 use crate::buf::Buf;
 use crate::driver::nbd_server::{NbdServer, export};
+use crate::driver::skip::{skip, skip_always};
+#[cfg(feature = "vhost-user")]
+use crate::driver::storage_daemon::StorageDaemon;
 use crate::driver::testing::{
     DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap,
 };
 use crate::driver::{DriverQueue, Mode};
 use crate::sys::clock;
 use forebay_core::{Bio, BlockStatus, Op};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,6 +33,34 @@ const ALL: [&str; 5] = ["file", "aio", "psync", "model", "nbd"];
 pub(super) struct Place {
     folder: tempfile::TempDir,
     _server: Option<NbdServer>,
+    #[cfg(feature = "vhost-user")]
+    _daemon: Option<StorageDaemon>,
+}
+
+impl Place {
+    fn of(folder: tempfile::TempDir) -> Place {
+        Place {
+            folder,
+            _server: None,
+            #[cfg(feature = "vhost-user")]
+            _daemon: None,
+        }
+    }
+}
+
+/// Returns these drivers, and `vhost-user` if this build and this machine can serve it.
+pub(super) fn with_vhost_user<const N: usize>(drivers: [&'static str; N]) -> Vec<&'static str> {
+    let can_serve = Command::new("qemu-storage-daemon").arg("--version").output();
+    let test = thread::current().name().unwrap_or_default().to_owned();
+    let mut drivers = drivers.to_vec();
+    match can_serve {
+        _ if !cfg!(feature = "vhost-user") => {
+            skip_always(&test, "vhost-user: this build lacks the feature");
+        }
+        Err(error) => skip(&test, &format!("vhost-user: qemu-storage-daemon: {error}")),
+        Ok(_) => drivers.push("vhost-user"),
+    }
+    drivers
 }
 
 /// Returns the spec of a new disk of 1 MiB on a driver, which may have keys, and the disk's
@@ -37,9 +69,17 @@ pub(super) fn scratch(driver: &str) -> (String, Place) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     if driver == "nbd" {
         let server = NbdServer::new(export(1 << 20), &[]);
-        return (server.uri(), Place { folder, _server: Some(server) });
+        return (server.uri(), Place { _server: Some(server), ..Place::of(folder) });
     }
-    let folder = Place { folder, _server: None };
+    #[cfg(feature = "vhost-user")]
+    if driver == "vhost-user" {
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
+        let daemon = StorageDaemon::new(&path).expect("it was there before");
+        let spec = format!("{}?nr_hw_queues=5", daemon.spec());
+        return (spec, Place { _daemon: Some(daemon), ..Place::of(folder) });
+    }
+    let folder = Place::of(folder);
     let without_file = match driver {
         "model" => "model:nvme?size=1M&latency_ns=20000",
         "ram" => "ram:1M?req_ns=20000",
@@ -71,7 +111,7 @@ fn any_bio(kind: u64, tag: usize, buf: &mut [u8]) -> Bio {
 #[test]
 fn one_waits_while_others_submit_and_reap() {
     const NR: u64 = 3000;
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { driver, waiter } = queue(&spec, Mode::Shared);
         let driver = Mutex::new(driver);
@@ -112,7 +152,7 @@ fn one_waits_while_others_submit_and_reap() {
 
 #[test]
 fn a_wait_returns_earlier_completions() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let begin = clock::now_ns();
@@ -130,7 +170,7 @@ fn a_wait_returns_earlier_completions() {
 
 #[test]
 fn a_wait_ends_with_requests_issued_meanwhile() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let mut buf = Buf::new(4096);
@@ -158,7 +198,7 @@ fn a_wait_ends_with_requests_issued_meanwhile() {
 
 #[test]
 fn no_kick_is_missed() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let mut numbers = Numbers(3);
@@ -199,7 +239,7 @@ fn no_kick_is_missed() {
 
 #[test]
 fn several_kicks_are_one_and_a_wait_without_a_reason_lasts() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         driver.kick();
@@ -217,7 +257,7 @@ fn several_kicks_are_one_and_a_wait_without_a_reason_lasts() {
 
 #[test]
 fn an_owner_waits_for_as_many_as_it_asks_for() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let mut driver = queue(&spec, Mode::Owned).driver;
         let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
@@ -241,7 +281,7 @@ fn an_owner_waits_for_as_many_as_it_asks_for() {
 
 #[test]
 fn descriptor_signals_every_completion() {
-    for driver in POLLED {
+    for driver in with_vhost_user(POLLED) {
         for mode in [Mode::Owned, Mode::Shared] {
             let (spec, _folder) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&spec, mode);
@@ -323,7 +363,7 @@ fn requests_of_an_ended_thread_complete() {
 
 #[test]
 fn queues_of_one_device_do_not_starve_each_other() {
-    for driver in ALL {
+    for driver in with_vhost_user(ALL) {
         let (spec, _folder) = scratch(driver);
         let keys = if driver == "psync" { "&nr_threads=1" } else { "" };
         let device = device(&(spec + keys));

@@ -58,7 +58,7 @@ fn two_send(how: How, nr: u32) {
     let token = wait::release(&mut At::new(shared.hctx(SHARED)), token);
     assert!(token.is_none());
     for Sent { mailbox, pages } in sents {
-        assert_eq!(mailbox.cell.nr_delivered(), nr.into());
+        assert_eq!(mailbox.cell.nr_delivered(), u64::from(nr));
         let bios: Vec<_> = mailbox.take().into_iter().flatten().collect();
         assert_eq!(bios.len(), nr as usize);
         assert!(bios.iter().all(|bio| bio.result() == Ok(512)));

@@ -14,6 +14,8 @@ mod trace;
 
 use crate::common::{Scratch, open};
 use crate::nbd_server::{NbdServer, export};
+use crate::storage_daemon::StorageDaemon;
+use crate::vhost_user;
 use forebay::{Buf, Disk};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 
@@ -26,6 +28,7 @@ pub(crate) struct Subject {
     rules: &'static str,
     scratch: Scratch,
     server: Option<NbdServer>,
+    daemon: Option<StorageDaemon>,
 }
 
 /// `fault` rules that may not change any result: they only delay completions.
@@ -40,8 +43,9 @@ const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=
 impl Subject {
     /// Returns the driver with this name. `fault_x` is `x` behind `fault` with harmless rules,
     /// `late_x` is `x` behind `fault` with delays, `model_x` is the device `x` of the driver
-    /// `model`, and `nbd_x` is an NBD server that lacks a feature.
-    fn of(name: &str) -> Subject {
+    /// `model`, and `nbd_x` is an NBD server that lacks a feature. Returns `None`, and says so, if
+    /// the driver cannot be tested here.
+    fn of(name: &str) -> Option<Subject> {
         let rules = match name.split_once('_') {
             Some(("fault", _)) => HARMLESS,
             Some(("late", "ram")) => LATE_RAM,
@@ -51,7 +55,12 @@ impl Subject {
         let driver = name.replace("late_", "fault:").replace("fault_", "fault:");
         let driver = driver.replace("model_", "model:");
         let server = driver.split_once("nbd").map(|(_, kind)| server(kind));
-        Subject { driver, rules, scratch: Scratch::new(LEN), server }
+        let scratch = Scratch::new(LEN);
+        let daemon = match driver.ends_with("vhost_user") {
+            true => Some(vhost_user::daemon(&scratch)?),
+            false => None,
+        };
+        Some(Subject { driver, rules, scratch, server, daemon })
     }
 
     /// Returns whether a read returns the data that was written.
@@ -81,9 +90,12 @@ impl Subject {
             };
             return format!("{}?size={LEN}&{constants}&{keys}&{rules}", self.driver);
         }
+        let fault = if self.is_faulty() { "fault:" } else { "" };
         if let Some(server) = &self.server {
-            let fault = if self.is_faulty() { "fault:" } else { "" };
             return format!("{fault}{}&{keys}&{rules}", server.uri());
+        }
+        if let Some(daemon) = &self.daemon {
+            return format!("{fault}{}?{keys}&{rules}", daemon.spec());
         }
         let target = match self.is_file() {
             true => self.scratch.path.display().to_string(),
@@ -159,7 +171,9 @@ macro_rules! tests {
         mod $property {
             $(#[test]
             fn $driver() {
-                super::$module::$property(&super::Subject::of(stringify!($driver)));
+                if let Some(subject) = super::Subject::of(stringify!($driver)) {
+                    super::$module::$property(&subject);
+                }
             })+
         }
     };
@@ -190,6 +204,7 @@ tests! {
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata
         nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
+        vhost_user fault_vhost_user late_vhost_user
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
 }

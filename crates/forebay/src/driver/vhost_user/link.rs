@@ -1,0 +1,85 @@
+//! The connection to a server in use, and its end.
+//!
+//! After the handshake neither side sends anything. So input is the end of the stream, or it breaks
+//! the protocol. Either fails the device, and so does a ring that breaks the standard. The first
+//! reason is kept. The stream is then shut down, which ends every wait for it, on any queue.
+
+use crate::sys::fork::Origin;
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: UnixStream,
+    failure: OnceLock<String>,
+    /// Set after the reason. Release, with the acquire of a load: requests that the device has
+    /// completed before its end are taken first.
+    is_lost: AtomicBool,
+    origin: Origin,
+}
+
+impl Link {
+    /// Returns the link of a connection whose handshake is over.
+    ///
+    /// # Errors
+    /// The OS error if the stream cannot be made non-blocking.
+    pub(super) fn new(stream: UnixStream) -> io::Result<Link> {
+        stream.set_nonblocking(true)?;
+        let (failure, is_lost) = (OnceLock::new(), AtomicBool::new(false));
+        Ok(Link { stream, failure, is_lost, origin: Origin::here() })
+    }
+
+    #[inline]
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Returns why the device is gone, if it is gone.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.get().cloned()
+    }
+
+    /// Fails the device.
+    #[cold]
+    pub(super) fn lose(&self, why: &str) {
+        let _ = self.failure.set(why.to_owned());
+        self.is_lost.store(true, Ordering::Release);
+        // Fails only if the peer has closed it: then it ends waits as well.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Reads from the stream and fails the device if it has ended. Does not block.
+    pub(super) fn look(&self) {
+        if self.is_lost() {
+            return;
+        }
+        match (&self.stream).read(&mut [0]) {
+            Ok(0) => self.lose("the server has closed the connection"),
+            Ok(_) => self.lose("the server breaks the protocol: it has sent an unexpected message"),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                io::ErrorKind::ConnectionReset => self.lose("the server has closed the connection"),
+                _ => self.lose(&format!("the connection is lost: {error}")),
+            },
+        }
+    }
+
+    /// Returns the stream's descriptor, readable once the device is gone or should be.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Drop for Link {
+    /// Ends the connection, even if a child of a fork has it open. The server then stops the rings.
+    fn drop(&mut self) {
+        // In such a child the connection belongs to the parent.
+        if !self.origin.is_elsewhere() {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
