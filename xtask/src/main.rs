@@ -56,7 +56,7 @@ cargo xtask <command>
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
-  mutants              memory orderings of nine files of core, each weakened, must fail a loom model
+  mutants              memory orderings of ten files of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   sessions             NBD clients, good and bad ones, and a server, from many seeds
   differential         scripts by the library's threads and by the simulator, compared

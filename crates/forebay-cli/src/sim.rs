@@ -48,7 +48,7 @@ const NOTES: &str = "\
 A job file describes the load. It may also set keys of the disk (queue_depth=8) and name a modelled
 device (filename=model:nvme?wake=batch). --device, --set, --wake and --queue-depth override these;
 --device replaces the device of the filename with its constants, and keeps the other keys.
-An option or key that would have no effect is an error. To see what another setting would change:
+An option or key without effect on the disk is an error. To see what another setting would change:
   forebay sim JOB.fio --device nvme --set queue_depth=8 --compare wake=batch --compare plug=none
   forebay sim JOB.fio --sweep queue_depth=1,8,64,512 --seeds 5 --svg depth.svg
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme

@@ -77,7 +77,7 @@ mod chosen {
         SkipWake: "W2:",
         /// A leader leaves without passing the baton.
         DropBaton: "W3:",
-        /// A leader is not kicked, for whatever reason.
+        /// No kick reaches a leader.
         SkipKick: "W7:",
         /// A leader whose own bios have ended is not kicked.
         SkipOwnKick: "W4:",

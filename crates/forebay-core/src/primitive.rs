@@ -13,13 +13,15 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(blk_shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Loads a word, as a guess at the value that the caller is about to change by an exchange.
+/// Loads a word whose value is the first guess for an exchange.
 ///
-/// Under loom it is an exchange that changes nothing, with the same ordering. Loom keeps the last
+/// Under loom this is an exchange that changes nothing, with the same ordering. Loom keeps the last
 /// access of each word only, and two loads do not conflict. So if a thread loads the word before it
 /// changes it, loom never runs that change before an earlier load by another thread. An exchange
-/// conflicts with that load, so loom tries both orders. It tries no guess that is older than the
-/// last change, so nothing may be concluded from a guess.
+/// conflicts with that load, so loom tries both orders.
+///
+/// Loom then tries no guess that is older than the last change. So the caller must conclude nothing
+/// from the guess; only the exchange decides.
 macro_rules! guess {
     ($word:expr, $order:expr) => {{
         #[cfg(not(blk_loom))]

@@ -1,4 +1,4 @@
-//! Outside of a front: its disks, its clients, its clock, its counters and its log.
+//! Host of a front: disks, transport of clients, clock, counters and log.
 //!
 //! The server implements these traits with the library's queues, sockets and epoll. The simulator
 //! implements them with virtual time, pipes and a simulated disk, and so runs the front that ships.
@@ -103,7 +103,7 @@ pub struct Closed<'a> {
     pub opened_ns: u64,
 }
 
-/// The outside of one front: the disks of one worker thread, its clients, and its clock.
+/// The host of a front: the disks of one worker thread, its clients, and its clock.
 pub trait Host: Debug + Sized {
     /// Memory of a read or a write. The disk owns it from the submission to the completion.
     type Memory: Debug;

@@ -1,11 +1,12 @@
-//! Front of a server: everything between the clients' bytes and the disks, without the outside.
+//! Front of a server: everything between its clients and its disks, without sockets.
 //!
 //! A worker thread has one [`Front`]. It works in rounds: requests that arrive together are
 //! submitted under one plug, then completions are reaped, then replies are sent. The protocol of
-//! the clients is a [`Session`]; [`nbd`] is the one that ships. The front reaches the outside only
-//! through a [`Host`]: the server implements it with sockets, epoll and the library's
-//! queues, the simulator with pipes, virtual time and a simulated disk. So the simulator tests this
-//! code, and not a copy of it.
+//! the clients is a [`Session`]; [`nbd`] is the one that ships.
+//!
+//! The front reaches clients, disks and the clock only through a [`Host`]. The server implements it
+//! with sockets, epoll and the library's queues, the simulator with pipes, virtual time and a
+//! simulated disk. So the simulator tests this code, and not a copy of it.
 //!
 //! There are no sockets, threads, clocks or random numbers here.
 #![forbid(unsafe_code)]

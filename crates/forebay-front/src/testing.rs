@@ -143,7 +143,7 @@ struct Watched {
     interest: Interest,
 }
 
-/// The outside of the front.
+/// The host of the front.
 #[derive(Debug)]
 pub(crate) struct TestHost {
     pub(crate) now_ns: u64,

@@ -11,9 +11,9 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
-//! [`nbd`] has NBD clients and a server of their sessions over the core. Some clients send illegal
-//! requests, vanish, or do not read. It checks what the clients see, and that no resource is
-//! leaked.
+//! [`nbd`] runs the server's rounds and sessions (`forebay-front`) over the core, with simulated
+//! NBD clients. Some of them send illegal requests, vanish, or do not read. The checkers compare
+//! the replies with the rules, and detect leaked resources.
 //!
 //! [`differential`] runs scripts whose outcomes are compared with those of the library's threads.
 //!

@@ -8,7 +8,7 @@ use forebay_fio::job::Job;
 
 use super::plan::{Target, distinct, file_below};
 
-/// Keys that have no effect, or another one than their name says, in any job of `bench`.
+/// Keys that have no effect in any job of `bench`, or not the one that their name suggests.
 const NEVER_USED: [(&str, &str); 3] = [
     ("async_depth", "has no effect: bench jobs do no background I/O"),
     ("fua", "has no effect: bench jobs write without FUA"),

@@ -85,7 +85,7 @@ impl<S: Session> Front<S> {
     }
 
     /// Closes clients whose deadline has passed, and frees unused memory after some idle ticks.
-    /// Called a while after [`Front::wants_tick`] was true.
+    /// Called some time after [`Front::wants_tick`] returned true.
     pub fn tick(&mut self) {
         self.nr_idle_ticks = if self.desk.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
         if S::tick(&mut self.desk, self.nr_idle_ticks >= IDLE_TICKS) {
@@ -115,7 +115,7 @@ impl<S: Session> Front<S> {
         }
     }
 
-    /// Ends clients that have held for too long what others need.
+    /// Ends clients that hold resources for too long while other clients wait for them.
     fn end_stuck(&mut self) {
         let mut at = 0;
         while let Some(key) = self.clients.next_key(&mut at) {
@@ -144,9 +144,9 @@ impl<S: Session> Front<S> {
     }
 }
 
-/// Gives a client that ends a deadline for its last replies. A client that did not end the
-/// connection gets its replies however long its disk takes: the time limit of the shutdown bounds
-/// it. Returns whether the deadline is new.
+/// Sets the deadline for the last replies of a client that ends. If the server ends it, it has no
+/// deadline until its disks have completed its I/O; the time limit of the shutdown bounds that.
+/// Returns whether the deadline is new.
 pub(crate) fn set_deadline<S: Session>(session: &mut S, now_ns: u64) -> bool {
     let is_given_time =
         matches!(session.link().ending(), Some(Ending::ServerEnds)) && session.waits_for_disk();

@@ -105,13 +105,13 @@ impl<S: Session> Front<S> {
         }
     }
 
-    /// Returns the outside.
+    /// Returns the host.
     #[inline]
     pub fn host(&self) -> &S::Host {
         &self.desk.host
     }
 
-    /// Returns the outside.
+    /// Returns the host.
     #[inline]
     pub fn host_mut(&mut self) -> &mut S::Host {
         &mut self.desk.host

@@ -78,7 +78,9 @@ impl<H: NbdHost> NbdDesk<H> {
         let flight = newest.and_then(|key| self.flights.get_mut(key));
         flight.is_some_and(|flight| flight.in_disk > 0)
     }
-    /// Submits the next pieces of CACHE requests to the self. Called at the end of a round.
+
+    /// Submits the next pieces of CACHE requests. Called at the end of a round. Returns whether
+    /// there is work that no event reports.
     #[inline]
     pub(super) fn read_ahead(&mut self, clients: &mut NbdClients<H>) -> bool {
         let mut is_unfinished = false;

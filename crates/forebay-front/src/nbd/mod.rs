@@ -39,7 +39,7 @@ pub type NbdFront<H> = Front<Conn<H>>;
 type NbdDesk<H> = Desk<Conn<H>>;
 type NbdClients<H> = Clients<Conn<H>>;
 
-/// The outside of NBD sessions.
+/// The host of NBD sessions.
 pub trait NbdHost: Host<Memory: Piece, Peer: Stream> {
     /// Allocates a piece of memory of this many bytes.
     fn allocate(len: usize) -> Self::Memory;

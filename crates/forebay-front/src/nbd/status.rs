@@ -10,7 +10,7 @@ use crate::session::Begun;
 use crate::slots::Key;
 use forebay_nbd::server::{NbdError, Request};
 
-/// Most queries of one client at once: their answers are not part of the pool.
+/// Maximum number of queries of one client at once. The pool does not count their answers.
 pub const QUESTIONS_MAX: u32 = 4;
 
 /// A query of a client.

@@ -1,5 +1,5 @@
-//! Desk: the host, the table of requests in flight, and the state that sessions share. Sessions use
-//! it to work on their requests.
+//! Desk: the host, the table of requests in flight, and the state that sessions share. The front
+//! passes it to a session that works on its requests.
 
 use super::{MemoryOf, Session};
 use crate::flight::{Failure, Flight};
@@ -17,7 +17,7 @@ pub(crate) enum Begun {
     NoRoom,
 }
 
-/// The work place of the sessions of one front.
+/// The host, the requests in flight and the shared state of the sessions of one front.
 pub struct Desk<S: Session> {
     pub(crate) host: S::Host,
     pub(crate) common: S::Common,

@@ -16,11 +16,11 @@ pub use desk::Desk;
 /// Progress of a session that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// None.
+    /// It made no progress.
     Stuck,
-    /// Some.
+    /// It made progress.
     Moved,
-    /// Some, and input is left that no event reports.
+    /// It made progress, and input is left that no event reports.
     HasMore,
 }
 
@@ -38,7 +38,7 @@ pub enum Settled {
 
 /// The protocol of one client.
 pub trait Session: Sized {
-    /// The outside.
+    /// The host of the front.
     type Host: Host;
     /// State that all sessions of a front share, such as their memory.
     type Common;
@@ -98,14 +98,14 @@ pub trait Session: Sized {
     /// Answers or continues a request without I/O in flight.
     fn settle(&mut self, desk: &mut Desk<Self>, key: Key) -> Settled;
 
-    /// Releases what a request held whose client is gone.
+    /// Releases the resources of a request whose client is gone.
     fn drop_request(desk: &mut Desk<Self>, flight: Flight<Self::Request>);
 
-    /// Releases what the session holds, except for I/O in flight. Returns the requests to settle
+    /// Releases the resources of the session, except I/O in flight. Returns the requests to settle
     /// after that.
     fn close(&mut self, desk: &mut Desk<Self>, inbound: &mut Self::Inbound) -> Vec<Key>;
 
-    /// Works in the time that requests leave. Called at the end of each round. Returns whether
+    /// Does background work, such as read-ahead. Called at the end of each round. Returns whether
     /// there is work that no event reports.
     fn end_round(desk: &mut Desk<Self>, clients: &mut Clients<Self>) -> bool;
 
@@ -113,10 +113,11 @@ pub trait Session: Sized {
     fn wants_tick(desk: &Desk<Self>) -> bool;
 
     /// Handles a tick of the front. `is_idle`: no request has begun for a while. Returns whether
-    /// clients lack what others hold, so that each is checked by [`Session::end_if_stuck`].
+    /// clients wait for resources that others hold. If so, the front calls
+    /// [`Session::end_if_stuck`] for each client.
     fn tick(desk: &mut Desk<Self>, is_idle: bool) -> bool;
 
-    /// Ends the client if it has held for too long what others need.
+    /// Ends the client if it holds resources for too long while other clients wait for them.
     fn end_if_stuck(&mut self, now_ns: u64);
 }
 

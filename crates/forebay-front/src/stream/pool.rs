@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PIECE_MIN: usize = 4 << 10;
 /// Size of the largest piece, bytes: larger payloads are split.
 pub const PIECE_MAX: usize = 256 << 10;
-/// Most that one client may hold, bytes. More would only push the data out of the processor's
+/// Maximum memory of one client, bytes. More would only push the data out of the processor's
 /// caches between disk and socket: with 4 connections of 64 requests of 256 KiB (`nbdcopy`), this
 /// saves a sixth of the processor time.
 const HELD_MAX: usize = 2 << 20;
@@ -66,7 +66,7 @@ pub struct PieceSizes {
     /// Size of the largest piece, bytes: a power of two, at most 64 times the smallest. Larger
     /// payloads are split.
     pub max: usize,
-    /// Most that one client may hold, bytes: at least four of the largest pieces, a portion of a
+    /// Maximum memory of one client, bytes: at least four of the largest pieces, a portion of a
     /// large read.
     pub held_max: usize,
 }

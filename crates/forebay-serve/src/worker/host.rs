@@ -1,4 +1,4 @@
-//! The outside of a front: the library's queues, epoll, the log and the metrics.
+//! Host of a front: the library's queues, epoll, the log and the metrics.
 
 use super::client::Client;
 use super::inbox::Inbox;
@@ -25,7 +25,7 @@ pub(super) const OF_INBOX: u64 = u64::MAX;
 pub(super) const OF_TIMER: u64 = u64::MAX - 1;
 pub(super) const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
-/// The outside of a worker's front.
+/// The host of a worker's front.
 pub(super) struct WorkerHost {
     shared: Arc<Shared>,
     block_status: Arc<BlockStatusThreads>,

@@ -1,7 +1,7 @@
 //! Worker: one thread that serves its share of the connections, on all exports.
 //!
-//! Its rounds, its requests in flight and its sessions are a [`forebay_front::Front`]; this is the
-//! outside of one:
+//! A [`forebay_front::Front`] makes its rounds, and has its sessions and requests in flight. This
+//! module has the host of that front:
 //!
 //! - `host`: the library's queues, epoll, the log and the metrics; `client`: sockets and TLS;
 //! - `inbox`: new connections and answers; `status`: the threads that answer BLOCK_STATUS;

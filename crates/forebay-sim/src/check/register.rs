@@ -15,10 +15,11 @@ use super::{Verdict, broken, rules};
 use crate::few::Few;
 use crate::sparse::Sparse;
 
-/// How many values of a block are kept in place. With so many, old ones are dropped at each write.
+/// How many values of a block are kept in place. At this number, a write drops old values.
 const NR_KEPT: usize = 2;
 
-/// With more values, old ones are dropped once in so many writes: each time costs a visit of all.
+/// Above `NR_KEPT`, a write drops old values only if their number is a multiple of this, because it
+/// visits all values.
 const DROP_OF: usize = 8;
 
 const NEVER: u64 = u64::MAX;

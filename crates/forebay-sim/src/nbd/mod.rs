@@ -1,9 +1,8 @@
 //! The third simulated world: NBD. A few clients connect to the front of the server that ships,
 //! `forebay-front`, whose host is this world. Pipes between them cut the streams at any byte.
-//! Requests become bios of the core, on a device
-//! with faults and a volatile cache. Now and then a client vanishes, the server dies, or the power
-//! fails. Some clients have a parser of their own and also send illegal requests; others use the
-//! protocol's client half.
+//! Requests become bios of the core, on a device with faults and a volatile cache. Now and then a
+//! client vanishes, the server dies, or the power fails. Some clients have a parser of their own
+//! and also send illegal requests; others use the protocol's client half.
 //!
 //! One thread and one seed, as in the main simulator: every run can be repeated, byte for byte.
 //! `rules.rs` has the rules of what a client sees (N1 to N7). [`sectors`](crate::sectors) checks

@@ -1,5 +1,5 @@
-//! The outside of the server, which its fronts and the world share: connections, the disk, and
-//! queries that wait for an answer.
+//! State behind the hosts of all fronts, which the world shares: connections, the disk, and queries
+//! that wait for an answer.
 
 use super::conn::Conn;
 use super::context::{Context, Event};
@@ -15,10 +15,10 @@ use std::rc::Rc;
 const ANSWER_NS: u64 = 2_000;
 /// Most extents of an answer.
 const EXTENTS_MAX: usize = 1024;
-/// One query in so many fails, on a device that may fail.
+/// On a device that may fail, one query in `FAILS_OF` fails.
 const FAILS_OF: u32 = 20;
 
-/// The outside of the server.
+/// The connections, the disk and the queries of the server.
 #[derive(Debug)]
 pub(crate) struct Outside {
     pub(crate) cx: Context,
@@ -29,7 +29,7 @@ pub(crate) struct Outside {
     may_fail: bool,
 }
 
-/// The outside, as its users share it.
+/// An [`Outside`], as the fronts' hosts and the world share it.
 pub(crate) type SharedOutside = Rc<RefCell<Outside>>;
 
 impl Outside {

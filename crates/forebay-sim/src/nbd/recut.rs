@@ -1,8 +1,9 @@
 //! A proxy before a client: it sends the replies to reads in every form that the protocol allows.
 //!
-//! The server that ships sends the data of a read in order, and no holes. Other servers do, and a
-//! client must handle them. So on some connections this cuts chunks into smaller ones, in any
-//! order, sends zeroes as holes, and interleaves the chunks of different replies.
+//! The server that ships sends the data of a read in order, and no holes. Other servers send holes,
+//! and data in any order, and a client must handle both. So on some connections the proxy cuts
+//! chunks into smaller ones, in any order, sends zeroes as holes, and interleaves the chunks of
+//! different replies.
 
 use super::context::Context;
 use super::pending::Pending;
@@ -76,7 +77,7 @@ impl Recut {
                 let header = self.header(&self.raw)?;
                 self.header_len() + header.len as usize
             }
-            // Bytes that are no message go to the client, which complains.
+            // Bytes that are no message go to the client, which reports them.
             _ => self.raw.len(),
         };
         (self.raw.len() >= len).then_some(len)

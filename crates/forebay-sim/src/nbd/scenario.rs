@@ -113,7 +113,7 @@ pub(crate) enum Ending {
     PowerCut(u64),
     /// The server dies after so many replies.
     ServerDies(u64),
-    /// The server is stopped after so many replies: it sends the last ones, and closes all
+    /// The server is stopped after this many replies. It sends the last ones, and closes all
     /// connections.
     ServerStops(u64),
 }

@@ -26,8 +26,9 @@ struct Worker {
     arriving: Vec<usize>,
     answers: Vec<StatusAnswer>,
     is_woken: bool,
-    /// A tick is scheduled; it has come.
+    /// A tick is scheduled.
     is_tick_armed: bool,
+    /// The time of the scheduled tick has come.
     is_tick_due: bool,
     /// The worker sleeps until this time, so that clients can send more.
     sleeps_until: u64,

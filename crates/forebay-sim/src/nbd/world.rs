@@ -96,7 +96,8 @@ impl World {
         }
     }
 
-    /// Runs until there were so many replies, or no event is left. Returns whether none is left.
+    /// Runs until the clients have received `nr_answers_max` replies, or no event is left. Returns
+    /// whether no event is left.
     fn run_until(&mut self, nr_answers_max: u64) -> Result<bool, Broken> {
         let mut nr_events = 0;
         while self.shared.nr_answers < nr_answers_max {

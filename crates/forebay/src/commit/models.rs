@@ -189,7 +189,7 @@ fn a_thread_that_ends_leaves_no_future_behind() {
     });
 }
 
-/// Whichever thread makes the sync of a future.
+/// The thread of the handle or another one may make the sync of the future.
 #[test]
 fn futures_are_ready_once_their_thread_is_dropped() {
     check_within(2, || {

@@ -69,8 +69,8 @@ impl Origin {
 /// A child of a fork starts with a value of its own. In its copy of the parent's value, another
 /// thread of the parent may have held the lock, and would never release it in the child.
 pub(crate) struct PerProcess<T: 'static> {
-    /// Null until the first use. Values are never freed: a program has few, one for each process
-    /// on the way to it that has used it.
+    /// Null until the first use. Values are never freed. There are few: one for this process, and
+    /// one for each ancestor that used the value before it forked.
     latest: AtomicPtr<OfProcess<T>>,
 }
 

@@ -158,10 +158,12 @@ impl Sleeper {
     }
 }
 
-/// Loads a word, as a guess at the value that the caller is about to change by an exchange. The
-/// word never has the value `$never`. Under loom it is an exchange that changes nothing and orders
-/// nothing: loom never runs a change before an earlier load by another thread if the changing
-/// thread has loaded the word first.
+/// Loads a word whose value is the first guess for an exchange. The word never has the value
+/// `$never`.
+///
+/// Under loom this is an exchange that changes nothing and orders nothing. After a plain load, loom
+/// would never run the caller's exchange before an earlier load by another thread. `guess!` in
+/// `forebay-core` has the reason.
 macro_rules! guess {
     ($word:expr, $never:expr) => {{
         use $crate::sys::primitive::Ordering::Relaxed;

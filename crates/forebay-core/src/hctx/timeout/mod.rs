@@ -17,9 +17,9 @@
 //! - H6 such a request may still change the device. Until the driver completes it, overlapping
 //!   requests are not issued, and end with `Offline` (`crate::retry`). Its writes count as
 //!   lost;
-//! - H7 the device may be declared to work again while it still has a request that was given up. If
-//!   requests then wait and none is issued for the limit and the grace period, the device is marked
-//!   as gone again ([`stalled`]).
+//! - H7 after a revive, the device may still have a request that was given up. If requests then
+//!   wait, and none is issued for the limit and the grace period together, the device is marked as
+//!   gone again ([`stalled`]).
 //!
 //! Bios end after the grace period and not at the limit. A driver that cancels a request in time
 //! returns the request's own result and memory, and the device stays usable. A bio of H5 ends at

@@ -1,8 +1,8 @@
 //! Requests that wait behind one that was given up (H7).
 //!
-//! A device that was declared to work again may still have a request that was given up. It has a
-//! tag, and may keep the driver busy. A request that waits for either is not at the driver, so it
-//! has no time limit of its own.
+//! After a revive, the device may still have a request that was given up. That request holds a tag,
+//! and may keep the driver busy. A request that waits for either is not at the driver, so it has no
+//! time limit of its own.
 
 use crate::hctx::turned::NO_DEADLINE;
 use crate::hctx::{Gates, HardwareContext, Turn};
