@@ -64,7 +64,9 @@ fn with_hint(path: &Path, error: io::Error) -> io::Error {
     match error.kind() == io::ErrorKind::NotFound && is_disk {
         true => {
             let disk = path.display();
-            let hint = format!("this argument is a job file; for a disk use --filename={disk}");
+            let hint = format!(
+                "this argument is a job file; for a disk, use forebay bench --filename={disk}"
+            );
             io::Error::new(error.kind(), format!("{error}; {hint}"))
         }
         false => error,

@@ -211,7 +211,8 @@ fn refuse_beside_seeds(args: &Args) -> Result<(), Failure> {
         let why = match option {
             "--json" => "the report has only sums; leave it out".to_owned(),
             _ => format!(
-                "the seed decides about {what}; leave it out, or give a job file or a scenario file"
+                "the seed chooses {what}; leave the option out, or give a job file or a scenario \
+                 file"
             ),
         };
         format!("{option} has no effect with {with}: {why}")

@@ -105,11 +105,11 @@ fn of_scenario(summary: &Summary) -> [(String, Value); 2] {
     reached.add(summary);
     let events = events(&reached).map(|(name, nr)| (name.replace([' ', '-'], "_"), nr.into()));
     let points = summary.tally.crash_points.iter().map(|point| {
-        json!({ "at_ns": point.at_ns, "written": point.nr_written, "unsure": point.nr_unsure })
+        json!({ "at_ns": point.at_ns, "written": point.nr_written, "at_risk": point.nr_unsure })
     });
     [
         ("events".to_owned(), Value::Object(events.collect())),
-        ("at_risk".to_owned(), points.collect::<Vec<_>>().into()),
+        ("crash_points".to_owned(), points.collect::<Vec<_>>().into()),
     ]
 }
 

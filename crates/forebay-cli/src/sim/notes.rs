@@ -51,7 +51,9 @@ pub(super) fn of(disk: &JobDisk, kinds: Kinds, events: &Events) -> Vec<String> {
     }
     let (kib, max_kib) = (disk.max_sectors.map(|max| max / 2), disk.largest_request() / 2);
     notes.extend(kib.filter(|&kib| kib > max_kib).map(|kib| {
-        format!("max_sectors_kb={kib} is limited to {max_kib}, the max_hw_sectors_kb of the device")
+        format!(
+            "max_sectors_kb={kib} is limited to {max_kib} KiB, the max_hw_sectors_kb of the device"
+        )
     }));
     let unmatched = disk.faults.iter().zip(&events.faults).filter(|(_, nr)| **nr == 0);
     notes.extend(unmatched.map(|(rule, _)| {

@@ -170,7 +170,7 @@ fn options_and_keys_without_effect_are_noted() {
     );
     check_noted(
         "--filename=ram:1M --max_sectors_kb=1m",
-        &["ram:1M: max_sectors_kb=1m is limited to 1280, the max_hw_sectors_kb of the device"],
+        &["ram:1M: max_sectors_kb=1m is limited to 1280 KiB, the max_hw_sectors_kb of the device"],
     );
     check_noted("--filename=disk.img --direct=1 --queue_depth=8", &[]);
 }
@@ -206,7 +206,7 @@ fn side_of_a_comparison_that_does_not_exist_is_not_created() {
 }
 
 #[test]
-fn disk_image_is_no_job_file() {
+fn disk_image_as_job_file_is_refused_with_the_option() {
     let folder = folder();
     std::fs::write(folder.path().join("disk.img"), [0; 1 << 16]).expect("a file");
     let random = data_file(&folder, "random.img", 1 << 16);
@@ -214,8 +214,8 @@ fn disk_image_is_no_job_file() {
     for (command, name) in [("bench", "disk.img"), ("bench", "random.img"), ("sim", "disk.img")] {
         let output = forebay(&folder).args([command, name]).output().expect("it runs");
         let message = format!(
-            "forebay: {name}: this is binary data and not a job file; to measure a disk image, \
-             give --filename=PATH in a job, as in forebay bench --name=a --filename=disk.img\n"
+            "forebay: {name}: this is binary data and not a job file; to measure a disk image, use \
+             forebay bench --filename={name}\n"
         );
         assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{command}");
     }
@@ -226,7 +226,7 @@ fn disk_in_the_place_of_a_job_file_gets_the_option_for_it() {
     for name in ["ram:1G", "missing.img"] {
         let message = format!(
             "{name}: cannot read the file: No such file or directory (os error 2); this argument \
-             is a job file; for a disk use --filename={name}"
+             is a job file; for a disk, use forebay bench --filename={name}"
         );
         check(name, 1, &message);
     }

@@ -51,7 +51,7 @@ fn settings_without_effect_on_the_load_are_noted_and_change_no_figure() {
         (
             READS,
             &["--set", "max_sectors_kb=1m"],
-            "max_sectors_kb=1048576 is limited to 1280, the max_hw_sectors_kb of the device",
+            "max_sectors_kb=1048576 is limited to 1280 KiB, the max_hw_sectors_kb of the device",
         ),
         (
             READS,
@@ -125,7 +125,7 @@ fn scenario_has_json_with_its_events_and_no_jobs() {
     };
     assert_eq!((&first["seed"], &second["seed"]), (&3.into(), &4.into()));
     assert_eq!(first["checked"]["bios"], 150);
-    assert_eq!(first["at_risk"][0]["at_ns"], 100_000);
+    assert_eq!(first["crash_points"][0]["at_ns"], 100_000);
     assert_eq!(first["events"]["resizes"], 0);
     assert!(first["latency_ns"]["p99"].as_u64() > Some(0), "{first}");
     let again = sim(SCENARIO, &["--json", "--seeds", "2"]);
@@ -185,10 +185,10 @@ fn options_that_the_seed_overrides_are_refused_with_the_reason() {
     for (args, expected) in [
         (
             &["--random", "--compare", "wake=batch", "--set", "plug=none"][..],
-            "forebay: --set has no effect with --random: the seed decides about the disk and its \
-             faults; leave it out, or give a job file or a scenario file\n\
-             forebay: --compare has no effect with --random: the seed decides about the disk and \
-             its faults; leave it out, or give a job file or a scenario file\n",
+            "forebay: --set has no effect with --random: the seed chooses the disk and its \
+             faults; leave the option out, or give a job file or a scenario file\n\
+             forebay: --compare has no effect with --random: the seed chooses the disk and \
+             its faults; leave the option out, or give a job file or a scenario file\n",
         ),
         (
             &["--nbd", "--json"],
@@ -196,8 +196,8 @@ fn options_that_the_seed_overrides_are_refused_with_the_reason() {
         ),
         (
             &["--nbd", "--queue-depth", "4"],
-            "forebay: --queue-depth has no effect with --nbd: the seed decides about the sessions \
-             and the server; leave it out, or give a job file or a scenario file\n",
+            "forebay: --queue-depth has no effect with --nbd: the seed chooses the sessions \
+             and the server; leave the option out, or give a job file or a scenario file\n",
         ),
     ] {
         let output = forebay(&folder()).arg("sim").args(args).output().expect("it runs");

@@ -72,10 +72,10 @@ pub enum Problem {
     Read(String),
     /// A disk image or another file that is no text.
     #[error(
-        "this is binary data and not a job file; to measure a disk image, give --filename=PATH in \
-         a job, as in forebay bench --name=a --filename=disk.img"
+        "this is binary data and not a job file; to measure a disk image, use forebay bench \
+         --filename={0}"
     )]
-    Binary,
+    Binary(String),
     /// A line that is not valid UTF-8.
     #[error("not valid UTF-8")]
     NotUtf8,

@@ -62,7 +62,9 @@ pub(crate) fn read_into(assembly: &mut Assembly, file: &Path, host: &mut dyn Hos
     let contents = reader.host.read(file).map_err(|error| error.to_string());
     reader.chain.push(Link { path: file.to_owned(), name, line: 0 });
     match contents {
-        Ok(contents) if is_binary(&contents) => reader.fail_outside(None, Problem::Binary),
+        Ok(contents) if is_binary(&contents) => {
+            reader.fail_outside(None, Problem::Binary(file.display().to_string()))
+        }
         // The error that ended the reading has been recorded.
         Ok(contents) => drop(reader.lines(&contents)),
         Err(error) => reader.fail_outside(None, Problem::Read(error)),

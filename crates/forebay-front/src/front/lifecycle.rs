@@ -65,7 +65,7 @@ impl<S: Session> Front<S> {
         while self.without_export.len() > max {
             let Some(key) = self.without_export.pop_front() else { break };
             let session = self.clients.get_mut(key).expect("retained above");
-            let why = "no export chosen, and other clients need the place";
+            let why = "no export chosen, and the limit of clients without an export is reached";
             session.link_mut().end(Ending::Late(why));
             self.mark_dirty(key);
         }

@@ -81,7 +81,10 @@ fn gathering(hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };
     match inner.driver.is_idle() && hctx.run.gates().dispatch && inner.core.gathers_more_tags() {
-        true => broken(rules::T10, format!("context {}: a split bio does", hctx.at)),
+        true => broken(
+            rules::T10,
+            format!("context {}: a split bio waits for more tags than there are", hctx.at),
+        ),
         false => Ok(()),
     }
 }

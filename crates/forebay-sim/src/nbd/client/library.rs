@@ -209,5 +209,5 @@ fn disbelieved(broken: client::Broken) -> Broken {
         Outside { .. } | Twice { .. } | Scattered | Missing(_) => N3,
         _ => N1,
     };
-    Broken::new(rule, format!("the library says: {broken}"))
+    Broken::new(rule, format!("the client half of forebay-nbd reports: {broken}"))
 }

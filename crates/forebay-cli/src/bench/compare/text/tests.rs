@@ -10,8 +10,8 @@ const TERMINAL: &str = "\
   A: forebay, disk.img?direct=on
   B: fio-3.33, io_uring, x
 
-                        medians of runs            A/B, pair by pair
-                             A       B  median   interval      range  better    limit  verdict
+                            medians of runs            A/B, pair by pair
+                                 A       B  median   interval      range  better    limit  verdict
   IOPS                      102.0k  100.0k    1.02  0.90-1.10  0.90-1.10  higher  >= 0.97  undecided
   bandwidth, MiB/s           398.4   390.6    1.02  0.90-1.10  0.90-1.10  higher  >= 0.97  undecided
   latency mean, us            9.80   10.00    0.98  0.91-1.11  0.91-1.11   lower
