@@ -61,7 +61,7 @@ impl HardwareContext {
         let mut turn = self.turn_at(now, gates, ended);
         turn.reap(driver);
         if gates.reap {
-            turn.check_timeouts(driver);
+            turn.check_timeouts(driver, nr_ended_before);
         }
         turn.go_on(driver, commit, nr_ended_before)
     }

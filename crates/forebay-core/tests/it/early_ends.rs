@@ -1,7 +1,9 @@
 //! Bios that end before the driver is done with their request (H5, H6).
 
 use crate::common::{Bench, limits};
-use forebay_core::{Bio, BioFlags, BlockStatus, Commit, Gates, Issue, Op, Policy, QueueLimits};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Commit, Gates, Issue, Op, Policy, QueueLimits, QueuedBio,
+};
 
 const LIMIT_NS: u64 = 10_000;
 const GRACE_NS: u64 = 5_000;
@@ -143,6 +145,47 @@ fn requests_that_wait_behind_a_late_one_end_after_a_revive() {
         bench.complete(last, Ok(PAGE));
         assert_eq!(bench.ends(), [(10, Ok(PAGE))]);
     }
+}
+
+/// The owner of a context passes the list of all its results, with those of earlier turns.
+#[test]
+fn results_that_are_not_reaped_are_no_progress() {
+    let mut bench = bench(limits());
+    (0..4).for_each(|page| bench.issue(Op::Read, BioFlags::OWNED, 2 * page * PAGE, PAGE, page));
+    give_up(&mut bench);
+    bench.queue.device.revive();
+    bench.issue(Op::Read, BioFlags::NONE, 20 * PAGE, PAGE, 9);
+    let now = 10 * (LIMIT_NS + GRACE_NS);
+    let mut results = vec![QueuedBio::new(0, 0)];
+    bench.queue.hctx.turn(&mut bench.toy, now, Gates::OPEN, Commit::Now, &mut results);
+    assert_eq!(results.last().map(|queued| queued.result()), Some(GONE));
+    assert_eq!((results.len(), bench.queue.device.is_given_up()), (2, true));
+}
+
+#[test]
+fn requests_behind_a_late_one_wait_for_a_closed_gate_and_for_the_time_of_a_flush() {
+    let mut bench = bench(limits());
+    (0..4).for_each(|page| bench.issue(Op::Read, BioFlags::OWNED, 2 * page * PAGE, PAGE, page));
+    give_up(&mut bench);
+    bench.ends();
+    bench.queue.device.revive();
+    bench.issue(Op::Read, BioFlags::NONE, 20 * PAGE, PAGE, 9);
+    bench.queue.gates = Gates { dispatch: false, ..Gates::OPEN };
+    bench.turn_after(LIMIT_NS + GRACE_NS);
+    bench.queue.gates = Gates::OPEN;
+    bench.turn_after(LIMIT_NS);
+    assert_eq!((bench.ends(), bench.queue.device.is_failed()), (Vec::new(), false));
+
+    let mut bench = self::bench(limits().volatile_cache(true));
+    bench.issue(Op::Write, BioFlags::FUA, 0, PAGE, 1);
+    give_up(&mut bench);
+    bench.queue.device.revive();
+    bench.issue(Op::Flush, BioFlags::NONE, 0, 0, 2);
+    bench.turn_after(2 * (LIMIT_NS + GRACE_NS));
+    bench.turn_after(2 * (LIMIT_NS + GRACE_NS));
+    assert_eq!((bench.ends(), bench.queue.device.is_failed()), (Vec::new(), false));
+    bench.turn_after(5_000_000_000);
+    assert_eq!(bench.toy.seen.last().map(|seen| seen.op), Some(Op::Flush));
 }
 
 #[test]

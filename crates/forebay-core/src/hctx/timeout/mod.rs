@@ -159,15 +159,19 @@ impl Turn<'_> {
     /// Cancels overdue requests (H1), and gives up those whose grace period is over (H3, H5), if a
     /// check is due.
     #[inline]
-    pub(super) fn check_timeouts<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+    pub(super) fn check_timeouts<D: Driver + ?Sized>(
+        &mut self,
+        driver: &mut D,
+        nr_ended_before: usize,
+    ) {
         if self.now >= self.hctx.timeouts.next_ns && !plants!(SkipTimeout) {
-            self.expire(driver);
+            self.expire(driver, nr_ended_before);
         }
     }
 
     #[cold]
-    fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D) {
-        self.end_stalled();
+    fn expire<D: Driver + ?Sized>(&mut self, driver: &mut D, nr_ended_before: usize) {
+        self.end_stalled(nr_ended_before);
         let (now, hctx) = (self.now, &mut *self.hctx);
         let Timeouts { limit_ns, grace_ns, next_ns, stalled_ns, overdue, late, .. } =
             &mut hctx.timeouts;

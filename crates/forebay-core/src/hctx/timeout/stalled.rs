@@ -21,10 +21,11 @@ impl HardwareContext {
 
     #[cold]
     fn watch_behind_stuck(&mut self, now: u64, has_issued: bool, gates: Gates) {
-        // A held request waits for another one, which has a time limit.
+        // A held request waits for another one, which has a time limit. A flush that waits for
+        // writes has a deadline of its own (F6).
         let is_waiting = !self.backlog.is_empty()
             || !self.dispatch.is_empty()
-            || self.flush.is_pending()
+            || self.flush.is_pending() && self.flush.due_ns() == NO_DEADLINE
             || self.admission.as_ref().is_some_and(|admission| !admission.is_empty());
         let timeouts = &mut self.timeouts;
         if !is_waiting || !gates.dispatch {
@@ -39,16 +40,19 @@ impl HardwareContext {
 
 impl Turn<'_> {
     /// Marks the device as gone if requests have waited for too long behind one that was given up.
-    /// This turn then ends them.
-    pub(super) fn end_stalled(&mut self) {
+    /// This turn then ends them. `nr_ended_before` is the length of the list of ended bios when the
+    /// turn began.
+    pub(super) fn end_stalled(&mut self, nr_ended_before: usize) {
         let hctx = &mut *self.hctx;
         let timeouts = &mut hctx.timeouts;
         if self.now < timeouts.stalled_ns {
             return;
         }
-        // It begins again if this turn issues nothing although bios have just ended.
+        // It begins again if this turn issues nothing although bios have just ended, or if a gate
+        // was closed meanwhile.
         timeouts.stalled_ns = NO_DEADLINE;
-        if timeouts.has_stuck() && self.ended.is_empty() {
+        let has_ended = self.ended.len() > nr_ended_before;
+        if timeouts.has_stuck() && !has_ended && self.gates.dispatch {
             hctx.device.give_up();
             hctx.awake_all();
         }
