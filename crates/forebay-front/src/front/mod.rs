@@ -42,9 +42,11 @@ pub enum Readiness {
 
 /// The rounds of one worker.
 pub struct Front<S: Session> {
+    // Dropped before the queues of the host, which wait for I/O in flight: after a panic, clients
+    // learn at once that their connections are closed.
+    pub(crate) clients: Clients<S>,
     pub(crate) desk: Desk<S>,
     pub(crate) inbound: S::Inbound,
-    pub(crate) clients: Clients<S>,
     /// Completions that are not turned into replies yet.
     pub(crate) done: Vec<<S::Host as Host>::Completion>,
     /// Clients that have to be flushed in this round.

@@ -5,7 +5,7 @@ use crate::config::ExportOptions;
 use crate::listen::Address;
 use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use tempfile::TempDir;
 
@@ -76,13 +76,15 @@ fn panic_is_reported_before_the_disk_has_answered() {
     std::thread::scope(|scope| {
         let inbox = Arc::clone(threads.inbox(0));
         let ended = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut at_stop));
-        let _client = ask_for_a_block(&folder.path().join("s"));
+        let mut client = ask_for_a_block(&folder.path().join("s"));
         while disk.stats().queue.issued == 0 {
             std::thread::yield_now();
         }
         inbox.poison();
         let ended = ended.join().unwrap();
         assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+        // The connection is closed before the queues wait for their I/O.
+        let _ = client.read_to_end(&mut Vec::new());
     });
     drop(stop);
     assert_eq!((at_stop.1, nr_reads(&disk)), (Some(0), 1));
