@@ -72,7 +72,8 @@ fn limited(info: &DiskInfo, spec: &Result<Spec, SpecError>) -> Option<String> {
     let max_kib = info.limits.max_hw_sectors / 2;
     (kib > max_kib.into()).then(|| {
         format!(
-            "max_sectors_kb={asked} is limited to {max_kib} KiB, the max_hw_sectors_kb of the device"
+            "max_sectors_kb={asked} is limited to {max_kib} KiB, the max_hw_sectors_kb of the \
+             device"
         )
     })
 }
