@@ -5,6 +5,7 @@
 use super::psync::call::Target;
 use super::zeroing::{self, Ranges, Way};
 use super::{Device, DriverQueue, Mode};
+use crate::claim::QueueFile;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
@@ -47,7 +48,7 @@ pub(super) fn target() -> (Target, QueueLimits) {
     let file = tempfile::tempfile().expect("a scratch file");
     file.set_len(1 << 20).expect("room for it");
     let limits = QueueLimits::default().capacity_bytes(Some(1 << 20)).volatile_cache(true);
-    (Target::new(Arc::new(file), ranges()), limits)
+    (Target::new(Arc::new(QueueFile::new(file, false)), ranges()), limits)
 }
 
 /// Returns a bio that reads or writes `buf`, in segments of at most `segment` bytes.

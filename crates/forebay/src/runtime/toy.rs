@@ -255,6 +255,7 @@ impl Toy {
             policy,
             exclusive: false,
             lock: None,
+            takeover_wait_ms: None,
             service: false,
             tag_set: None,
             facts: DiskFacts::default(),
