@@ -16,6 +16,11 @@ impl GuestMemory {
         GuestMemory(Arc::new(GuestMemoryMmap::new()))
     }
 
+    /// Returns a table of these regions.
+    pub fn new(regions: GuestMemoryMmap) -> GuestMemory {
+        GuestMemory(Arc::new(regions))
+    }
+
     /// Returns the regions.
     pub fn regions(&self) -> &GuestMemoryMmap {
         &self.0

@@ -1,4 +1,4 @@
-//! Setup of a ring: what the message channel passes to the thread of a ring.
+//! Setup of a ring: commands of the message channel to the thread of a ring.
 
 use crate::memory::GuestMemory;
 use std::os::fd::OwnedFd;
