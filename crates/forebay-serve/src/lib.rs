@@ -7,7 +7,7 @@
 //!
 //! The process belongs to the caller: the server changes no signal handler, resource limit or
 //! privilege, and a process may have several servers. `forebay serve` is the program around one.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
 mod accept;

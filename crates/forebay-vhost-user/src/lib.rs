@@ -1,17 +1,27 @@
-//! vhost-user-blk device: guest memory and rings, between a front end (QEMU) and the front of the
-//! server.
+//! vhost-user-blk device: the layer between a front end (QEMU) and the front of the server.
 //!
+//! - `channel`: the messages of a front end; `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
+//! - `ring`: the rings in that memory;
 //! - `inflight`: the requests in flight, in memory that outlives this process;
-//! - `setup`: the messages from the message channel to the thread of a ring.
+//! - `setup`: commands of the message channel to the thread of a ring.
 //!
 //! Sources: VIRTIO 1.2 (split rings, block device), and QEMU's "Vhost-user Protocol".
 #![deny(missing_docs)]
 
+mod channel;
+mod config;
 mod inflight;
 mod memory;
+mod ring;
 mod setup;
 
-pub use inflight::{Inflight, InflightMemory, RecoverError, Recovered, Shape};
-pub use memory::GuestMemory;
+pub use channel::{Rings, serve};
+pub use config::{
+    Can, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES, MAX_SEGMENT_BYTES,
+    MAX_SEGMENTS, MIN_QUEUE_SIZE, Shape, WriteCache,
+};
+pub use inflight::{InflightMemory, InflightShape, RecoverError};
+pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
+pub use ring::{Ring, RingError};
 pub use setup::{RingCommand, RingSetup};

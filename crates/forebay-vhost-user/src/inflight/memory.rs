@@ -21,16 +21,16 @@ const AT_USED_IDX: usize = 14;
 const OF_NEXT: usize = 6;
 const OF_COUNTER: usize = 8;
 
-/// Shape of an in-flight region.
+/// InflightShape of an in-flight region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct InflightShape {
     /// Number of queues.
     pub nr_queues: u16,
     /// Number of descriptors of each queue.
     pub queue_size: u16,
 }
 
-impl Shape {
+impl InflightShape {
     /// Returns the length of a queue's record, bytes.
     fn stride(self) -> usize {
         (HEAD + ENTRY * usize::from(self.queue_size)).next_multiple_of(ALIGN)
@@ -46,7 +46,7 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub struct InflightMemory {
     region: Arc<MmapRegion>,
-    shape: Shape,
+    shape: InflightShape,
 }
 
 impl InflightMemory {
@@ -55,7 +55,7 @@ impl InflightMemory {
     ///
     /// # Errors
     /// Returns the error of the system, such as a lack of memory.
-    pub fn create(shape: Shape) -> io::Result<(InflightMemory, File)> {
+    pub fn create(shape: InflightShape) -> io::Result<(InflightMemory, File)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(memfd_create("forebay in flight", flags)?);
         file.set_len(shape.len_bytes())?;
@@ -70,11 +70,16 @@ impl InflightMemory {
     /// Returns an error if the file is too short for the shape, or may become so: a region must be
     /// sealed against shrinking, as those of [`create`](InflightMemory::create) are. Otherwise an
     /// access could raise SIGBUS.
-    pub fn open(file: File, offset: u64, len: u64, shape: Shape) -> io::Result<InflightMemory> {
+    pub fn open(
+        file: File,
+        offset: u64,
+        len: u64,
+        shape: InflightShape,
+    ) -> io::Result<InflightMemory> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let needed = shape.len_bytes();
         if len < needed {
-            let Shape { nr_queues, queue_size } = shape;
+            let InflightShape { nr_queues, queue_size } = shape;
             return Err(invalid(format!(
                 "an in-flight region of {len} bytes is too short: {nr_queues} queues of \
                  {queue_size} descriptors need {needed}"
@@ -94,7 +99,7 @@ impl InflightMemory {
         InflightMemory::map(file, offset, shape)
     }
 
-    fn map(file: File, offset: u64, shape: Shape) -> io::Result<InflightMemory> {
+    fn map(file: File, offset: u64, shape: InflightShape) -> io::Result<InflightMemory> {
         let file = FileOffset::new(file, offset);
         let region = MmapRegion::from_file(file, shape.len_bytes() as usize);
         let region = region.map_err(io::Error::other)?;
@@ -102,13 +107,13 @@ impl InflightMemory {
     }
 
     /// Returns the shape.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> InflightShape {
         self.shape
     }
 
     /// Returns the record of a queue, or `None` if there is no such queue.
     pub(super) fn record(&self, queue: u16) -> Option<Record> {
-        let Shape { nr_queues, queue_size } = self.shape;
+        let InflightShape { nr_queues, queue_size } = self.shape;
         let start = usize::from(queue) * self.shape.stride();
         let region = Arc::clone(&self.region);
         (queue < nr_queues).then_some(Record { region, start, size: queue_size })

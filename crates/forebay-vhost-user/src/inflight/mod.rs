@@ -31,8 +31,8 @@
 mod memory;
 mod recover;
 
-pub use memory::{InflightMemory, Shape};
-pub use recover::{RecoverError, Recovered};
+pub use memory::{InflightMemory, InflightShape};
+pub use recover::RecoverError;
 
 use memory::Record;
 use std::fmt;

@@ -2,12 +2,12 @@
 
 use super::memory::Record;
 use super::recover::{RecoverError, Recovered};
-use super::{InflightMemory, Shape};
+use super::{InflightMemory, InflightShape};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 const SIZE: u16 = 8;
-const SHAPE: Shape = Shape { nr_queues: 2, queue_size: SIZE };
+const SHAPE: InflightShape = InflightShape { nr_queues: 2, queue_size: SIZE };
 
 thread_local! {
     /// The bytes of the record after each store.
