@@ -3,9 +3,9 @@
 use crate::common::folder;
 use crate::serve::server::Server;
 use crate::storage_daemon::StorageDaemon;
-use std::fs::{File, read};
+use std::fs::{File, read, remove_file};
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// The server under test: `forebay` or `qemu-storage-daemon`. After a failure, the other one shows
 /// whether the server is the reason, or QEMU and the guest are.
 const VARIABLE: &str = "FOREBAY_GUEST_SERVER";
+
+/// The name of the disk's socket in its folder.
+const SOCKET: &str = "guest.sock";
 
 /// Properties of a disk.
 #[derive(Clone, Copy)]
@@ -39,15 +42,17 @@ impl Default for Disk<'_> {
 
 enum Program {
     Forebay(Server),
-    StorageDaemon(StorageDaemon),
+    StorageDaemon(#[expect(dead_code, reason = "its drop kills it")] StorageDaemon),
 }
 
 /// A server of one disk, which is a file in a folder of its own. Dropping this value kills the
 /// server.
 pub(super) struct Export {
-    program: Program,
+    /// `None` only between two programs.
+    program: Option<Program>,
     folder: TempDir,
     nr_queues: u32,
+    args: String,
 }
 
 impl Export {
@@ -61,30 +66,25 @@ impl Export {
     #[track_caller]
     pub(super) fn of_file(disk: &Disk<'_>, fill: impl FnOnce(&mut File)) -> Export {
         let folder = folder();
-        let path = folder.path().join("disk.img");
-        let mut file = File::create(&path).expect("a file");
+        let mut file = File::create(folder.path().join("disk.img")).expect("a file");
         file.set_len(disk.len_bytes).expect("room for it");
         fill(&mut file);
-        drop(file);
-        let program = if is_forebay() {
-            Program::Forebay(Server::start(&folder, &args(disk)))
-        } else {
-            let writable = if disk.is_read_only { "off" } else { "on" };
-            let options = format!(
-                "writable={writable},num-queues={},logical-block-size={}",
-                disk.nr_queues, disk.block_size
-            );
-            Program::StorageDaemon(
-                StorageDaemon::with_options(&path, &options).expect("it is installed"),
-            )
-        };
-        Export { program, folder, nr_queues: disk.nr_queues }
+        let args = if is_forebay() { args(disk) } else { daemon_options(disk) };
+        let program = Some(start(&folder, &args));
+        Export { program, folder, nr_queues: disk.nr_queues, args }
+    }
+
+    /// Kills the server, whatever it is doing, and starts it again on the same socket.
+    #[track_caller]
+    pub(super) fn restart(&mut self) {
+        self.program = None;
+        self.program = Some(start(&self.folder, &self.args));
     }
 
     /// Ends the server, which must still be in order.
     #[track_caller]
     pub(super) fn end(self) {
-        if let Program::Forebay(server) = self.program {
+        if let Some(Program::Forebay(server)) = self.program {
             let status = server.terminate();
             assert!(status.success(), "{status}");
         }
@@ -112,13 +112,10 @@ impl Export {
 
     /// Returns QEMU's arguments for this disk, with these properties of the device besides.
     pub(super) fn device(&self, id: &str, properties: &str) -> Vec<String> {
-        let socket = match &self.program {
-            Program::Forebay(_) => self.folder.path().join("guest.sock").display().to_string(),
-            Program::StorageDaemon(daemon) => daemon.spec().replace("vhost-user:", ""),
-        };
+        let socket = self.folder.path().join(SOCKET);
         vec![
             "-chardev".to_owned(),
-            format!("socket,id={id},path={socket},reconnect=1"),
+            format!("socket,id={id},path={},reconnect=1", socket.display()),
             "-device".to_owned(),
             format!("vhost-user-blk-pci,chardev={id},num-queues={}{properties}", self.nr_queues),
         ]
@@ -146,11 +143,33 @@ pub(super) fn is_forebay() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| value == "forebay")
 }
 
+/// Starts the program that the variable names.
+#[track_caller]
+fn start(folder: &TempDir, args: &str) -> Program {
+    if is_forebay() {
+        return Program::Forebay(Server::start(folder, args));
+    }
+    let daemon = StorageDaemon::with_options(&folder.path().join("disk.img"), args);
+    let daemon = daemon.expect("it is installed");
+    let at = folder.path().join(SOCKET);
+    let _ = remove_file(&at);
+    symlink(daemon.spec().replace("vhost-user:", ""), at).expect("a link to its socket");
+    Program::StorageDaemon(daemon)
+}
+
 fn args(disk: &Disk<'_>) -> String {
     let read_only = if disk.is_read_only { " --read-only" } else { "" };
     format!(
-        "disk.img --vhost-user-blk=unix:guest.sock --metrics=unix:metrics.sock --num-queues={} \
+        "disk.img --vhost-user-blk=unix:{SOCKET} --metrics=unix:metrics.sock --num-queues={} \
          --block-size={} --serial={}{read_only}",
         disk.nr_queues, disk.block_size, disk.serial
+    )
+}
+
+fn daemon_options(disk: &Disk<'_>) -> String {
+    let writable = if disk.is_read_only { "off" } else { "on" };
+    format!(
+        "writable={writable},num-queues={},logical-block-size={}",
+        disk.nr_queues, disk.block_size
     )
 }

@@ -23,6 +23,10 @@ const MACHINE: &str = "-accel tcg -smp 4 -m 512 \
                        -machine memory-backend=m -nodefaults -no-reboot -display none \
                        -serial stdio -qmp unix:qmp,server=on,wait=off";
 
+/// The kernel's parameters. On a busy machine its check of the timer may fail, as QEMU's processors
+/// do not run all the time, and the boot then hangs.
+const KERNEL: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
+
 /// Returns the packages of a guest's system. Without them, or without one of these tools, skips
 /// the test by name.
 #[track_caller]
@@ -53,8 +57,7 @@ impl Machine {
         let folder = crate::common::folder();
         distribution.pack(&folder, script, tools);
         let kernel = distribution.kernel().display().to_string();
-        let append = "console=ttyS0 quiet panic=-1";
-        let args = ["-initrd", "initrd.cpio", "-kernel", &kernel, "-append", append];
+        let args = ["-initrd", "initrd.cpio", "-kernel", &kernel, "-append", KERNEL];
         let child = start_qemu(&folder, devices, &args);
         Machine { child, folder }
     }
