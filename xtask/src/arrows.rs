@@ -66,8 +66,14 @@ const ARROWS: &[Row] = &[
         why: "the drop-in is a front end: it reaches the block layer through the library",
     },
     Row {
+        name: "forebay-vhost-user",
+        may_name: &["forebay-core", "forebay-front"],
+        outside: true,
+        why: "the device is memory, rings and messages: the server and the simulator run it",
+    },
+    Row {
         name: "forebay-serve",
-        may_name: &["forebay", "forebay-front", "forebay-nbd"],
+        may_name: &["forebay", "forebay-front", "forebay-nbd", "forebay-vhost-user"],
         outside: true,
         why: "the server is a front end: it reaches the block layer through the library",
     },

@@ -1,6 +1,6 @@
 //! The bio: one I/O request of a caller.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// The operation of a bio or a request.
 ///
@@ -127,8 +127,9 @@ pub enum Segments {
     None,
     /// One segment.
     One(Segment),
-    /// Several segments, in the order of the bytes on the device.
-    Many(Box<[Segment]>),
+    /// Several segments, in the order of the bytes on the device. The list keeps its capacity, so
+    /// a caller that gets it back can fill it again without an allocation.
+    Many(Vec<Segment>),
 }
 
 impl Segments {

@@ -15,6 +15,8 @@ pub enum Ending {
     WithoutTls(String),
     /// The client broke the protocol. The last replies are sent first.
     Nonsense(String),
+    /// The front end has stopped the ring. Requests in flight are answered first.
+    RingStopped,
     /// The server shuts down. The last replies are sent first.
     ServerEnds,
     /// A deadline has passed. Nothing more is sent.
@@ -34,6 +36,7 @@ impl Ending {
         match self {
             Ending::Bye => "closed by the client",
             Ending::Eof => "closed by the client without DISC",
+            Ending::RingStopped => "the front end has stopped the ring",
             Ending::ServerEnds => "the server shuts down",
             Ending::Late(why) => why,
             Ending::Aborted(why)

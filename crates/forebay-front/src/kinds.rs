@@ -19,11 +19,13 @@ pub enum RequestKind {
     BlockStatus,
     /// A request that was refused.
     Refused,
+    /// GET_ID: the serial number of a virtio disk.
+    GetId,
 }
 
 impl RequestKind {
     /// All kinds, each with its label.
-    pub const ALL: [(RequestKind, &'static str); 8] = [
+    pub const ALL: [(RequestKind, &'static str); 9] = [
         (RequestKind::Read, "read"),
         (RequestKind::Write, "write"),
         (RequestKind::Flush, "flush"),
@@ -32,6 +34,7 @@ impl RequestKind {
         (RequestKind::Cache, "cache"),
         (RequestKind::BlockStatus, "block_status"),
         (RequestKind::Refused, "refused"),
+        (RequestKind::GetId, "get_id"),
     ];
 }
 

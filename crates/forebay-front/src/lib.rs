@@ -2,7 +2,7 @@
 //!
 //! A worker thread has one [`Front`]. It works in rounds: requests that arrive together are
 //! submitted under one plug, then completions are reaped, then replies are sent. The protocol of
-//! the clients is a [`Session`]; [`nbd`] is the one that ships.
+//! the clients is a [`Session`]: [`nbd`] for byte streams, [`blk`] for rings in shared memory.
 //!
 //! The front reaches clients, disks and the clock only through a [`Host`]. The server implements it
 //! with sockets, epoll and the library's queues, the simulator with pipes, virtual time and a
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod blk;
 mod ending;
 mod flight;
 mod front;

@@ -211,7 +211,7 @@ pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
 // Returns only the list. A function that returned `Segments` would write it to memory, and each
 // I/O would then be read back from there.
 #[cold]
-fn several_segments(addr: usize, len: usize) -> Box<[Segment]> {
+fn several_segments(addr: usize, len: usize) -> Vec<Segment> {
     let cut = |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
     (0..len).step_by(SEGMENT_MAX).map(cut).collect()
 }

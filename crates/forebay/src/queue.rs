@@ -16,7 +16,7 @@ use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use crate::sys::event::{AnyOf, Event};
 use forebay_core::wait;
-use forebay_core::{Bio, BioFlags, QueuedBio, SubmitErrorKind};
+use forebay_core::{Bio, BioFlags, QueuedBio, Segments, SubmitErrorKind};
 use reap::QueueReaper;
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -151,6 +151,24 @@ impl BioQueue {
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (SubmitErrorKind, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
+        // SAFETY: the caller keeps the conditions.
+        unsafe { self.submit_raw_at(bio, now) }
+    }
+
+    /// Submits a bio as [`submit_raw`](BioQueue::submit_raw) does, without reading the clock again.
+    /// `now` is as for [`submit_at`](BioQueue::submit_at).
+    ///
+    /// # Errors
+    /// Same as `submit_raw`.
+    ///
+    /// # Safety
+    /// Same as `submit_raw`.
+    #[inline]
+    pub unsafe fn submit_raw_at(
+        &mut self,
+        bio: Bio,
+        now: u64,
+    ) -> Result<(), (SubmitErrorKind, Bio)> {
         // The caller may use its memory again when the bio ends, so it must not end early (H2).
         let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
         // SAFETY: the caller keeps the conditions; dropping the queue waits.
@@ -247,6 +265,32 @@ impl BioQueue {
             *len -= 1;
             let completion = pop(&mut ready.borrow_mut(), free, bufs);
             each(completion);
+        }
+        nr
+    }
+
+    /// Reaps as [`reap_with`](BioQueue::reap_with) does, and passes each bio's segments too. So a
+    /// caller of [`submit_raw`](BioQueue::submit_raw) gets its list back, and can fill it again.
+    ///
+    /// # Panics
+    /// Same as `reap_with`.
+    #[inline(always)]
+    pub fn reap_raw_with(
+        &mut self,
+        min: usize,
+        max: usize,
+        mut each: impl FnMut(Completion, Segments),
+    ) -> usize {
+        self.clear_poll();
+        let nr = self.prepare_reap(min, max);
+        let reaping = Reaping { queue: self };
+        for _ in 0..nr {
+            let BioQueue { ready, free, bufs, len, .. } = &mut *reaping.queue;
+            *len -= 1;
+            let completion = pop(&mut ready.borrow_mut(), free, bufs);
+            // `pop` has put the box there.
+            let segments = free.last_mut().map(|boxed| boxed.take_segments());
+            each(completion, segments.unwrap_or_default());
         }
         nr
     }

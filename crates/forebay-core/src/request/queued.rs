@@ -5,7 +5,7 @@
 //! a hardware context, or a list of ended bios. So the compiler rejects code that loses a bio or
 //! ends it twice. The owner allocates each box once and reuses it, so no I/O allocates.
 
-use crate::bio::{Bio, BioFlags, Op};
+use crate::bio::{Bio, BioFlags, Op, Segments};
 use crate::request::Steps;
 use crate::retry::{Moment, RetrySlot};
 use crate::status::BlockStatus;
@@ -105,6 +105,13 @@ impl QueuedBio {
     /// Takes the bio out of a box that was refused.
     pub fn take_bio(&mut self) -> Bio {
         core::mem::replace(&mut self.bio, Bio::flush())
+    }
+
+    /// Takes the list of segments of a bio that has ended, so that its submitter can use the list
+    /// again.
+    #[inline]
+    pub fn take_segments(&mut self) -> Segments {
+        core::mem::take(&mut self.bio.segments)
     }
 
     /// Returns the receiver of the bio's end.

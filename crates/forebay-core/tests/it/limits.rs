@@ -238,7 +238,7 @@ fn bio_of_which_no_block_fits_a_request_is_refused() {
     let mut ctx = SoftwareQueue::new(limits, Policy::default(), Arc::default());
     let halves = [1 << 20, 1 << 21].map(|addr| segment(addr, 256));
     let mut queued = QueuedBio::new(0, 0);
-    queued.fill(Bio { segments: Segments::Many(Box::new(halves)), ..Bio::range(Op::Read, 0, 512) });
+    queued.fill(Bio { segments: Segments::Many(halves.into()), ..Bio::range(Op::Read, 0, 512) });
     let refused = ctx.queue_bio(queued, 0, 0).map_err(|(refusal, _)| refusal);
     assert_eq!(refused, Err(SubmitErrorKind::Unsplittable { max_segments: 1 }));
     assert!(!ctx.has_outgoing());

@@ -237,7 +237,7 @@ fn empty_segments_make_no_gap() {
     for nth in 0..2 {
         let segment = Segment { addr: page + nth * 8192, len: K4 as u32 };
         let mut bio = Bio::data(Op::Read, nth as u64 * K4, segment);
-        bio.segments = Segments::Many(Box::new([empty, segment, empty]));
+        bio.segments = Segments::Many(vec![empty, segment, empty]);
         bench.queue_bio(bio, 1);
     }
     bench.unplug();
@@ -251,7 +251,7 @@ fn bio_with_a_gap_in_its_memory_stays_apart() {
     let mut bench = Bench::new(limits, Policy::default());
     let mut bio = bench.bio(Op::Read, 0, 1024, 1);
     let halves = [1 << 20, 1 << 21].map(|addr| Segment { addr, len: 512 });
-    bio.segments = Segments::Many(Box::new(halves));
+    bio.segments = Segments::Many(halves.into());
     bench.queue_bio(bio, 1);
     let next = bench.bio(Op::Read, 1024, 512, 2);
     bench.queue_bio(next, 1);

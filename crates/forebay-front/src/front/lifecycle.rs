@@ -144,12 +144,14 @@ impl<S: Session> Front<S> {
     }
 }
 
-/// Sets the deadline for the last replies of a client that ends. If the server ends it, it has no
-/// deadline until its disks have completed its I/O; the time limit of the shutdown bounds that.
+/// Sets the deadline for the last replies of a client that ends. If the server ends it, or its ring
+/// stops, it has no deadline until its disks have completed its I/O; the time limit of the shutdown
+/// bounds that.
 /// Returns whether the deadline is new.
 pub(crate) fn set_deadline<S: Session>(session: &mut S, now_ns: u64) -> bool {
-    let is_given_time =
-        matches!(session.link().ending(), Some(Ending::ServerEnds)) && session.waits_for_disk();
+    let may_wait =
+        matches!(session.link().ending(), Some(Ending::ServerEnds | Ending::RingStopped));
+    let is_given_time = may_wait && session.waits_for_disk();
     let link = session.link_mut();
     if is_given_time {
         link.deadline_ns = None;

@@ -48,7 +48,11 @@ impl HandshakeFailure {
             Ending::Broken(_) if is_tls => Some(HandshakeFailure::Tls),
             Ending::Broken(_) | Ending::Eof => Some(HandshakeFailure::Gone),
             Ending::Nonsense(_) => Some(HandshakeFailure::Protocol),
-            Ending::Bye | Ending::Aborted(_) | Ending::TooMany(_) | Ending::ServerEnds => None,
+            Ending::Bye
+            | Ending::Aborted(_)
+            | Ending::TooMany(_)
+            | Ending::ServerEnds
+            | Ending::RingStopped => None,
         }
     }
 }

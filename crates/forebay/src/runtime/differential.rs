@@ -107,7 +107,7 @@ impl Scripted<'_> {
         let page = |unit| Page::of(script::value(self.nth, number, unit));
         let pages: Box<[Page]> = (0..bio.nr).map(page).collect();
         let len = SECTOR as u32;
-        let segments: Box<[_]> =
+        let segments: Vec<_> =
             pages.iter().map(|page| Segment { addr: page.addr(), len }).collect();
         let mut submitted = match bio.op {
             Op::Flush => Bio::flush(),

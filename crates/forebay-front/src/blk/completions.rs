@@ -1,0 +1,77 @@
+//! Completion path: turns ends of I/O into used entries.
+
+use super::requests::InFlight;
+use super::ring::Ring;
+use super::session::BlkSession;
+use super::wire::Status;
+use super::{BlkDesk, BlkHost};
+use crate::flight::{Answered, Ended, Failure, Flight};
+use crate::host::Failed;
+use crate::kinds::RequestKind;
+use crate::slots::Key;
+use forebay_core::BlockStatus;
+
+impl<H: BlkHost> BlkSession<H> {
+    /// Handles the end of one I/O. Returns the request if that answers it.
+    #[inline]
+    pub(super) fn complete_one(
+        &mut self,
+        desk: &mut BlkDesk<H>,
+        ended: Ended<H::Memory>,
+    ) -> Option<Answered> {
+        let Ended { key, result, memory, .. } = ended;
+        if let Some(memory) = memory {
+            self.link.peer.recycle(memory);
+        }
+        let flight = desk.flights.get_mut(key).expect("checked by the caller");
+        let moves_data = matches!(flight.rq.kind, RequestKind::Read | RequestKind::Write);
+        match result {
+            // The end of the file: it was truncated.
+            Ok(len) if moves_data && len < flight.rq.len => {
+                flight.fail(Failure::Status(BlockStatus::Io));
+            }
+            Ok(_) => {}
+            Err(status) => flight.fail(Failure::Status(status)),
+        }
+        (flight.in_disk == 0).then(|| self.answer(desk, key))
+    }
+
+    /// Answers a request whose I/O has ended.
+    #[inline]
+    pub(super) fn answer(&mut self, desk: &mut BlkDesk<H>, key: Key) -> Answered {
+        let flight = desk.flights.remove(key).expect("checked by the caller");
+        let InFlight { head, kind, len, .. } = flight.rq;
+        let status = match flight.failure {
+            None => Status::Ok,
+            Some(Failure::NotSupported | Failure::Status(BlockStatus::NotSupported)) => {
+                Status::Unsupported
+            }
+            Some(_) => Status::IoError,
+        };
+        if let Some(failure) = flight.failure {
+            self.report(desk, &flight, failure);
+        }
+        let is_read = kind == RequestKind::Read;
+        let written = if is_read && status == Status::Ok { len as u32 + 1 } else { 1 };
+        self.link.ended((status == Status::Ok).then_some(kind), len);
+        self.note_used(desk);
+        if let Err(why) = self.link.peer.put(head, status as u8, written) {
+            self.break_ring(desk, &why);
+        }
+        flight.answered()
+    }
+
+    /// Reports a request that has failed.
+    #[cold]
+    fn report(&self, desk: &mut BlkDesk<H>, flight: &Flight<InFlight>, failure: Failure) {
+        let why = match failure {
+            Failure::Status(status) => &status.to_string(),
+            Failure::ReadOnly => "the disk is read-only",
+            Failure::NotSupported => "the disk does not support this",
+            Failure::Rejected => "the disk does not accept this request",
+        };
+        let InFlight { kind, offset, len, .. } = flight.rq;
+        let failed = Failed { export: flight.export, kind, offset, len, why };
+        desk.host.failed(&self.link.peer, &failed, desk.now_ns);
+    }
+}

@@ -1,0 +1,111 @@
+//! virtio-blk sessions: requests of a ring in, I/O out, completions in, used entries out.
+//!
+//! One client of the front is one ring (virtqueue). The ring itself, in memory that it shares with
+//! its driver, is behind the trait [`Ring`]: the server has one in the memory of a guest.
+//!
+//! - `ring`: the interface to a ring; `wire`: the numbers of the protocol;
+//! - `session`: the session of one ring, and its notifications in both directions;
+//! - `requests`: parses requests and begins their I/O; `completions`: answers them.
+//!
+//! Rules:
+//!
+//! - V1: A request that cannot be answered stops its ring: the host reports it, requests that were
+//!   accepted complete, and nothing more is taken. Any other bad request gets an error status.
+//! - V2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
+//! - V3: The session takes all available requests under the plug of a round, while the driver's
+//!   notifications are off. It enables them at the end of the round, and looks again.
+//! - V4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
+//!   after its first used entry notifies it after each reap from then on.
+//!
+//! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.
+
+mod completions;
+mod requests;
+mod ring;
+mod session;
+mod wire;
+
+pub use requests::InFlight;
+pub use ring::{Chain, GuestBytes, Ring};
+pub use session::BlkSession;
+pub use wire::{ID_LEN, RANGES_MAX, SECTOR};
+
+use crate::ending::Ending;
+use crate::front::{Front, Readiness};
+use crate::host::Host;
+use crate::session::{Desk, Session};
+
+/// Front of a virtio-blk device.
+pub type BlkFront<H> = Front<BlkSession<H>>;
+
+type BlkDesk<H> = Desk<BlkSession<H>>;
+
+/// The host of virtio-blk sessions.
+pub trait BlkHost: Host<Memory: GuestBytes, Peer: Ring<Memory = <Self as Host>::Memory>> {
+    /// Reports a ring that stops because its driver has broken it, or its memory is gone (V1).
+    fn broken(&mut self, ring: &mut Self::Peer, why: &str, now_ns: u64);
+}
+
+/// The disk of a virtio-blk device, as its rings serve it.
+#[derive(Clone, Debug)]
+pub struct BlkDisk {
+    /// Index of the export.
+    pub export: usize,
+    /// Size in sectors of 512 bytes.
+    pub nr_sectors: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether a discard implements WRITE_ZEROES with unmap.
+    pub discards_to_zeroes: bool,
+    /// Largest range of a DISCARD, sectors.
+    pub max_discard_sectors: u32,
+    /// Largest range of a WRITE_ZEROES, sectors.
+    pub max_write_zeroes_sectors: u32,
+    /// Serial number, padded with zeroes.
+    pub serial: [u8; ID_LEN],
+}
+
+impl<H: BlkHost> BlkFront<H> {
+    /// Returns a front for rings of one device.
+    pub fn blk(host: H, disk: BlkDisk) -> BlkFront<H> {
+        // Each ring has an export from the beginning.
+        BlkFront::new(host, disk, (), 0)
+    }
+
+    /// Takes requests from all rings. Called in each round, under its plug: while a front works,
+    /// drivers do not notify it.
+    pub fn look_at_rings(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            self.look_at(key, Readiness::Received);
+        }
+    }
+
+    /// Changes the transport of all rings: enables them, or replaces their memory. After an error
+    /// the ring stops (V1).
+    pub fn change_rings(&mut self, mut change: impl FnMut(&mut H::Peer) -> Result<(), String>) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            session.change(&mut self.desk, &mut change);
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Stops all rings: they take no more requests, and are closed when their last request is
+    /// answered.
+    pub fn stop_rings(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            session.link_mut().end_if_open(Ending::RingStopped);
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Returns whether all rings are closed and the disk has completed all of their I/O, that of
+    /// rings that were closed early included.
+    pub fn has_drained(&self) -> bool {
+        self.nr_clients() == 0 && self.nr_flights() == 0
+    }
+}

@@ -1,0 +1,288 @@
+//! Request path: parses requests, and turns them into I/O.
+
+use super::ring::{Chain, GuestBytes, Ring};
+use super::session::BlkSession;
+use super::wire::{
+    F_DISCARD, F_FLUSH, F_WRITE_ZEROES, HEADER_LEN, Header, ID_LEN, RANGE_LEN, RANGES_MAX, Range,
+    SECTOR, Status, Type,
+};
+use super::{BlkDesk, BlkDisk, BlkHost};
+use crate::flight::Flight;
+use crate::host::{Io, Peer};
+use crate::kinds::RequestKind;
+use forebay_core::{Op, SubmitErrorKind};
+
+/// The protocol's part of a request in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct InFlight {
+    pub(super) head: u16,
+    pub(super) kind: RequestKind,
+    /// First byte on the disk.
+    pub(super) offset: u64,
+    /// Bytes of data.
+    pub(super) len: u64,
+}
+
+/// A request that was taken, and not submitted yet.
+#[derive(Debug)]
+pub(super) struct HeldBack<M> {
+    rq: InFlight,
+    work: Work<M>,
+}
+
+/// The I/O of a request.
+#[derive(Debug)]
+enum Work<M> {
+    /// A single I/O.
+    One(Io<M>),
+    /// An I/O for each range of the session's list.
+    Ranges { op: Op },
+}
+
+/// A request as parsed.
+enum Parsed<M> {
+    Work(HeldBack<M>),
+    /// It is answered at once, with this number of bytes written before the status.
+    Answer(RequestKind, Status, u32),
+}
+
+impl<H: BlkHost> BlkSession<H> {
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// Fails if the request cannot be answered.
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        desk: &mut BlkDesk<H>,
+        chain: Chain<H::Memory>,
+    ) -> Result<(), String> {
+        let head = chain.head;
+        if !chain.has_status {
+            return Err(format!("request {head} has no writable byte for its status"));
+        }
+        desk.nr_begun += 1;
+        match self.parse(&desk.common, chain) {
+            Parsed::Work(held_back) => {
+                self.link.begun();
+                self.link.peer.begin(held_back.rq.kind);
+                self.submit_again(desk, held_back);
+                Ok(())
+            }
+            Parsed::Answer(kind, status, written) => {
+                self.link.begun();
+                self.link.peer.begin(kind);
+                self.link.ended((status == Status::Ok).then_some(kind), 0);
+                self.note_used(desk);
+                self.link.peer.put(head, status as u8, written + 1)
+            }
+        }
+    }
+
+    /// Parses a request, and recycles memory that its I/O does not need.
+    #[inline]
+    fn parse(&mut self, disk: &BlkDisk, chain: Chain<H::Memory>) -> Parsed<H::Memory> {
+        let Chain { head, mut readable, writable, .. } = chain;
+        let mut header = [0; HEADER_LEN];
+        if readable.len() < HEADER_LEN as u64 {
+            self.link.peer.recycle(readable);
+            self.link.peer.recycle(writable);
+            return Parsed::Answer(RequestKind::Refused, Status::IoError, 0);
+        }
+        readable.take_front(&mut header);
+        let header = Header::parse(header);
+        match header.kind {
+            Some(Type::In) => {
+                let is_good = readable.is_empty();
+                self.link.peer.recycle(readable);
+                self.parse_data(disk, (head, header.sector), (Op::Read, writable), is_good)
+            }
+            Some(Type::Out) => {
+                let is_good = writable.is_empty() && !disk.read_only;
+                self.link.peer.recycle(writable);
+                self.parse_data(disk, (head, header.sector), (Op::Write, readable), is_good)
+            }
+            kind => self.parse_other(disk, head, kind, (readable, writable)),
+        }
+    }
+
+    #[inline]
+    fn parse_data(
+        &mut self,
+        disk: &BlkDisk,
+        (head, sector): (u16, u64),
+        (op, memory): (Op, H::Memory),
+        is_good: bool,
+    ) -> Parsed<H::Memory> {
+        let kind = if op == Op::Read { RequestKind::Read } else { RequestKind::Write };
+        let len = memory.len();
+        let end = sector.checked_add(len / SECTOR);
+        if !is_good || len % SECTOR != 0 || end.is_none_or(|end| end > disk.nr_sectors) {
+            self.link.peer.recycle(memory);
+            return Parsed::Answer(kind, Status::IoError, 0);
+        }
+        if len == 0 {
+            self.link.peer.recycle(memory);
+            return Parsed::Answer(kind, Status::Ok, 0);
+        }
+        let offset = sector * SECTOR;
+        let io = Io::data(op, memory, offset, len as usize);
+        let io = io.fua_if(op == Op::Write && self.is_write_through());
+        Parsed::Work(HeldBack { rq: InFlight { head, kind, offset, len }, work: Work::One(io) })
+    }
+
+    /// Parses a request that moves no data of the disk.
+    fn parse_other(
+        &mut self,
+        disk: &BlkDisk,
+        head: u16,
+        kind: Option<Type>,
+        (mut readable, mut writable): (H::Memory, H::Memory),
+    ) -> Parsed<H::Memory> {
+        let work = |kind, work| {
+            Parsed::Work(HeldBack { rq: InFlight { head, kind, offset: 0, len: 0 }, work })
+        };
+        let parsed = match kind {
+            Some(Type::Flush) => work(RequestKind::Flush, Work::One(Io::range(Op::Flush, 0, 0))),
+            Some(Type::GetId) => {
+                let nr = writable.len().min(ID_LEN as u64) as usize;
+                writable.fill_front(&disk.serial[..nr]);
+                Parsed::Answer(RequestKind::GetId, Status::Ok, nr as u32)
+            }
+            Some(kind @ (Type::Discard | Type::WriteZeroes)) => {
+                let (label, found) = match kind {
+                    Type::Discard => (RequestKind::Trim, self.parse_discard(disk, &mut readable)),
+                    _ => (RequestKind::WriteZeroes, self.parse_zeroes(disk, &mut readable)),
+                };
+                match found {
+                    Ok(_) if self.ranges.is_empty() => Parsed::Answer(label, Status::Ok, 0),
+                    Ok(op) => work(label, Work::Ranges { op }),
+                    Err(status) => Parsed::Answer(label, status, 0),
+                }
+            }
+            Some(Type::In | Type::Out) | None => {
+                Parsed::Answer(RequestKind::Refused, Status::Unsupported, 0)
+            }
+        };
+        self.link.peer.recycle(readable);
+        self.link.peer.recycle(writable);
+        parsed
+    }
+
+    fn parse_discard(&mut self, disk: &BlkDisk, bytes: &mut H::Memory) -> Result<Op, Status> {
+        if self.link.peer.features() & F_DISCARD == 0 {
+            return Err(Status::Unsupported);
+        }
+        self.parse_ranges(disk, bytes, disk.max_discard_sectors)?;
+        // The standard allows no flag here.
+        match self.ranges.iter().any(|range| range.unmap) {
+            true => Err(Status::Unsupported),
+            false => Ok(Op::Discard),
+        }
+    }
+
+    fn parse_zeroes(&mut self, disk: &BlkDisk, bytes: &mut H::Memory) -> Result<Op, Status> {
+        if self.link.peer.features() & F_WRITE_ZEROES == 0 {
+            return Err(Status::Unsupported);
+        }
+        self.parse_ranges(disk, bytes, disk.max_write_zeroes_sectors)?;
+        // `unmap` is a permission, so it counts only if all ranges have it.
+        let unmap = self.ranges.iter().all(|range| range.unmap);
+        Ok(if unmap && disk.discards_to_zeroes { Op::Discard } else { Op::WriteZeroes })
+    }
+
+    /// Parses the ranges of a request into the list of the session, without empty ones.
+    fn parse_ranges(
+        &mut self,
+        disk: &BlkDisk,
+        bytes: &mut H::Memory,
+        max_sectors: u32,
+    ) -> Result<(), Status> {
+        self.ranges.clear();
+        let is_whole = bytes.len() % RANGE_LEN as u64 == 0;
+        let nr = bytes.len() / RANGE_LEN as u64;
+        if disk.read_only || !is_whole || nr == 0 || nr > RANGES_MAX as u64 {
+            return Err(Status::IoError);
+        }
+        for _ in 0..nr {
+            let mut one = [0; RANGE_LEN];
+            bytes.take_front(&mut one);
+            let range = Range::parse(one);
+            if range.has_unknown_flags {
+                return Err(Status::Unsupported);
+            }
+            let end = range.sector.checked_add(u64::from(range.nr_sectors));
+            if range.nr_sectors > max_sectors || end.is_none_or(|end| end > disk.nr_sectors) {
+                return Err(Status::IoError);
+            }
+            if range.nr_sectors > 0 {
+                self.ranges.push(range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a write must be durable before its status (V2).
+    #[inline]
+    fn is_write_through(&self) -> bool {
+        let ring = &self.link.peer;
+        ring.features() & F_FLUSH == 0 || !ring.write_cache()
+    }
+
+    /// Submits a request, or holds it back if the disk has no room.
+    #[inline]
+    pub(super) fn submit_again(&mut self, desk: &mut BlkDesk<H>, held_back: HeldBack<H::Memory>) {
+        let HeldBack { rq, work } = held_back;
+        match work {
+            Work::One(io) => self.submit_one(desk, rq, io),
+            Work::Ranges { op } => self.submit_ranges(desk, rq, op),
+        }
+    }
+
+    #[inline]
+    fn submit_one(&mut self, desk: &mut BlkDesk<H>, rq: InFlight, io: Io<H::Memory>) {
+        let export = desk.common.export;
+        let flight = Flight { in_disk: 1, ..desk.flight(self.link.key(), export, rq) };
+        let key = desk.flights.insert(flight);
+        let (op, offset, len, flags) = (io.op, io.offset, io.len, io.flags);
+        match desk.submit(export, io.user_data(key.to_u64())) {
+            Ok(()) => {}
+            Err((SubmitErrorKind::WouldBlock, memory)) => {
+                desk.flights.remove(key);
+                let work = Work::One(Io { op, offset, len, flags, user_data: 0, memory });
+                self.held_back = Some(HeldBack { rq, work });
+            }
+            Err((refusal, memory)) => {
+                if let Some(memory) = memory {
+                    self.link.peer.recycle(memory);
+                }
+                desk.flights.get_mut(key).expect("just inserted").in_disk = 0;
+                desk.refused(key, refusal);
+            }
+        }
+    }
+
+    fn submit_ranges(&mut self, desk: &mut BlkDesk<H>, rq: InFlight, op: Op) {
+        let export = desk.common.export;
+        if !desk.host.has_room(export, self.ranges.len()) {
+            self.held_back = Some(HeldBack { rq, work: Work::Ranges { op } });
+            return;
+        }
+        let is_write_through = self.is_write_through();
+        let flight = desk.flight(self.link.key(), export, rq);
+        let key = desk.flights.insert(flight);
+        for range in &self.ranges {
+            let (offset, len) = (range.sector * SECTOR, u64::from(range.nr_sectors) * SECTOR);
+            let io = Io::range(op, offset, len).fua_if(is_write_through);
+            let submitted = desk.submit(export, io.user_data(key.to_u64()));
+            let flight = desk.flights.get_mut(key).expect("just inserted");
+            match submitted {
+                Ok(()) => flight.in_disk += 1,
+                Err((refusal, _)) => flight.fail(refusal.into()),
+            }
+        }
+        if desk.flights.get_mut(key).is_some_and(|flight| flight.in_disk == 0) {
+            desk.to_settle.push(key);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Ring of a virtio-blk session: the interface to a virtqueue.
+
+use crate::host::Peer;
+use std::fmt::Debug;
+
+/// Bytes of the guest: one direction of a request. The driver may change them at any time, so a
+/// session copies what it reads, once.
+pub trait GuestBytes: Debug {
+    /// Returns the number of bytes left.
+    fn len(&self) -> u64;
+
+    /// Returns whether no bytes are left.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the first bytes and removes them.
+    ///
+    /// # Panics
+    /// Panics if fewer are left.
+    fn take_front(&mut self, into: &mut [u8]);
+
+    /// Overwrites the first bytes and removes them.
+    ///
+    /// # Panics
+    /// Panics if fewer are left.
+    fn fill_front(&mut self, from: &[u8]);
+}
+
+/// A request that a ring returns.
+#[derive(Debug)]
+pub struct Chain<M> {
+    /// Number of the request: its first descriptor. No other request in flight has the same.
+    pub head: u16,
+    /// Bytes that the driver has written, in order.
+    pub readable: M,
+    /// Bytes that the device may write, in order, without the last one, which is the status.
+    pub writable: M,
+    /// Whether there is a byte for the status. If not, the request cannot be answered.
+    pub has_status: bool,
+}
+
+/// A ring, as the host's part of a client. After an error it must not be used any more, except to
+/// answer requests in flight.
+///
+/// Errors are texts for the log: the driver's mistake, or the memory that is gone.
+pub trait Ring: Peer {
+    /// Bytes of the guest.
+    type Memory: GuestBytes;
+
+    /// Returns the VIRTIO features that the driver has accepted.
+    fn features(&self) -> u64;
+
+    /// Returns whether the write cache is on. It may change at any time.
+    fn write_cache(&self) -> bool;
+
+    /// Returns whether the ring may take requests.
+    fn is_enabled(&self) -> bool;
+
+    /// Takes the next available request.
+    ///
+    /// # Errors
+    /// Fails if the ring is malformed or its memory is gone.
+    fn take(&mut self) -> Result<Option<Chain<Self::Memory>>, String>;
+
+    /// Writes the status of a request that was taken, and its used entry. `written` is the number
+    /// of bytes that were written to its memory, the status included.
+    ///
+    /// # Errors
+    /// Fails if the memory of the ring is gone.
+    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String>;
+
+    /// Takes back the memory of a request, for the next ones.
+    fn recycle(&mut self, memory: Self::Memory);
+
+    /// Asks the driver not to notify the device. The driver may do so nevertheless.
+    ///
+    /// # Errors
+    /// Fails if the memory of the ring is gone.
+    fn disable_notifications(&mut self) -> Result<(), String>;
+
+    /// Asks the driver to notify the device of new requests. Returns whether requests are available
+    /// already, of which it will not notify the device.
+    ///
+    /// # Errors
+    /// Fails if the memory of the ring is gone.
+    fn enable_notifications(&mut self) -> Result<bool, String>;
+
+    /// Notifies the driver of new used entries, unless it has asked not to be.
+    ///
+    /// # Errors
+    /// Fails if the memory of the ring is gone.
+    fn notify(&mut self) -> Result<(), String>;
+}

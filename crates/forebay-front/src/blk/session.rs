@@ -1,0 +1,226 @@
+//! Session of one ring: takes its requests, and notifies its driver.
+
+use super::requests::{HeldBack, InFlight};
+use super::ring::Ring;
+use super::wire::Range;
+use super::{BlkDesk, BlkDisk, BlkHost};
+use crate::flight::{Answered, Flight};
+use crate::host::Peer;
+use crate::link::Link;
+use crate::session::{Clients, EndedOf, Progress, Session, Settled};
+use crate::slots::Key;
+
+/// Most requests that are taken at once: the largest ring. Requests that need no I/O are answered
+/// at once, so a driver could otherwise keep a round busy forever.
+const TAKES_MAX: u32 = 1024;
+/// Longest time from a used entry to the notification of the driver, ns (V4).
+const NOTIFY_NS: u64 = 50_000;
+
+/// The session of one ring.
+#[derive(Debug)]
+pub struct BlkSession<H: BlkHost> {
+    pub(super) link: Link<H>,
+    export: usize,
+    /// The ring is malformed, or its memory is gone (V1).
+    is_broken: bool,
+    /// A request that was taken, and waits until the disk has room.
+    pub(super) held_back: Option<HeldBack<H::Memory>>,
+    /// Ranges of the DISCARD or WRITE_ZEROES that begins.
+    pub(super) ranges: Vec<Range>,
+    /// Time of the first used entry of which the driver is not notified.
+    used_ns: Option<u64>,
+}
+
+impl<H: BlkHost> BlkSession<H> {
+    /// Records a used entry.
+    #[inline]
+    pub(super) fn note_used(&mut self, desk: &BlkDesk<H>) {
+        if self.used_ns.is_none() {
+            self.used_ns = Some(desk.host.now_ns());
+        }
+    }
+
+    /// Stops the ring (V1).
+    #[cold]
+    pub(super) fn break_ring(&mut self, desk: &mut BlkDesk<H>, why: &str) {
+        self.used_ns = None;
+        if !std::mem::replace(&mut self.is_broken, true) {
+            desk.host.broken(&mut self.link.peer, why, desk.now_ns);
+        }
+    }
+
+    /// Changes the ring.
+    pub(super) fn change(
+        &mut self,
+        desk: &mut BlkDesk<H>,
+        change: impl FnOnce(&mut H::Peer) -> Result<(), String>,
+    ) {
+        if let Err(why) = change(&mut self.link.peer) {
+            self.break_ring(desk, &why);
+        }
+    }
+
+    /// Takes requests (V3). Returns whether there may be more.
+    fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
+        self.link.peer.disable_notifications()?;
+        for _ in 0..TAKES_MAX {
+            if self.held_back.is_some() {
+                return Ok(false);
+            }
+            let Some(chain) = self.link.peer.take()? else { return Ok(false) };
+            self.begin(desk, chain)?;
+        }
+        Ok(true)
+    }
+
+    /// Notifies the driver of used entries.
+    fn notify(&mut self, desk: &mut BlkDesk<H>) {
+        if self.used_ns.take().is_some()
+            && let Err(why) = self.link.peer.notify()
+        {
+            self.break_ring(desk, &why);
+        }
+    }
+
+    /// Ends a round: notifies the driver, and has it notify the device from now on. Returns whether
+    /// requests are available.
+    #[inline]
+    fn end_of_round(&mut self, desk: &mut BlkDesk<H>) -> bool {
+        self.notify(desk);
+        if !self.may_receive() {
+            return false;
+        }
+        match self.link.peer.enable_notifications() {
+            Ok(has_more) => has_more,
+            Err(why) => {
+                self.break_ring(desk, &why);
+                false
+            }
+        }
+    }
+}
+
+impl<H: BlkHost> Session for BlkSession<H> {
+    type Host = H;
+    type Common = BlkDisk;
+    type Inbound = ();
+    type Request = InFlight;
+
+    fn open(desk: &mut BlkDesk<H>, mut link: Link<H>) -> BlkSession<H> {
+        let export = desk.common.export;
+        link.peer.set_export(export);
+        let (held_back, ranges, used_ns) = (None, Vec::new(), None);
+        BlkSession { link, export, is_broken: false, held_back, ranges, used_ns }
+    }
+
+    #[inline]
+    fn link(&self) -> &Link<H> {
+        &self.link
+    }
+
+    #[inline]
+    fn link_mut(&mut self) -> &mut Link<H> {
+        &mut self.link
+    }
+
+    fn export(&self) -> Option<usize> {
+        Some(self.export)
+    }
+
+    #[inline]
+    fn may_receive(&self) -> bool {
+        !self.is_broken
+            && !self.link.is_ending()
+            && self.held_back.is_none()
+            && self.link.peer.is_enabled()
+    }
+
+    #[inline]
+    fn wants_send(&self) -> bool {
+        self.used_ns.is_some()
+    }
+
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        self.held_back.is_some()
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.link.is_ending() && !self.waits_for_disk() && self.used_ns.is_none()
+    }
+
+    fn waits_for_disk(&self) -> bool {
+        self.link.nr_in_flight() > 0
+    }
+
+    fn receive(&mut self, desk: &mut BlkDesk<H>, _: &mut ()) -> bool {
+        self.take_all(desk).unwrap_or_else(|why| {
+            self.break_ring(desk, &why);
+            false
+        })
+    }
+
+    fn resume(&mut self, desk: &mut BlkDesk<H>, _: &mut ()) -> Progress {
+        if let Some(held_back) = self.held_back.take() {
+            self.submit_again(desk, held_back);
+        }
+        if self.held_back.is_some() {
+            return Progress::Stuck;
+        }
+        match self.may_receive() && self.receive(desk, &mut ()) {
+            true => Progress::HasMore,
+            false => Progress::Moved,
+        }
+    }
+
+    /// Notifies the driver if it must not wait for the end of the round (V4).
+    #[inline]
+    fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
+        let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;
+        if self.link.is_ending() || self.used_ns.is_some_and(is_due) {
+            self.notify(desk);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn complete(&mut self, desk: &mut BlkDesk<H>, ended: EndedOf<Self>) -> Option<Answered> {
+        self.complete_one(desk, ended)
+    }
+
+    fn complete_gone(_: &mut BlkDesk<H>, ended: EndedOf<Self>) {
+        drop(ended.memory);
+    }
+
+    fn settle(&mut self, desk: &mut BlkDesk<H>, key: Key) -> Settled {
+        Settled::Answered(self.answer(desk, key), Vec::new())
+    }
+
+    fn drop_request(_: &mut BlkDesk<H>, _: Flight<InFlight>) {}
+
+    fn close(&mut self, _: &mut BlkDesk<H>, _: &mut ()) -> Vec<Key> {
+        self.held_back = None;
+        Vec::new()
+    }
+
+    #[inline]
+    fn end_round(desk: &mut BlkDesk<H>, clients: &mut Clients<Self>) -> bool {
+        let (mut at, mut has_more) = (0, false);
+        while let Some(key) = clients.next_key(&mut at) {
+            let session = clients.get_mut(key).expect("just found");
+            has_more |= session.end_of_round(desk);
+        }
+        has_more
+    }
+
+    fn wants_tick(_: &BlkDesk<H>) -> bool {
+        false
+    }
+
+    fn tick(_: &mut BlkDesk<H>, _: bool) -> bool {
+        false
+    }
+
+    fn end_if_stuck(&mut self, _: u64) {}
+}

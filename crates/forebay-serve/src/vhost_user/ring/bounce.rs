@@ -1,0 +1,102 @@
+//! Bounce buffers: copies of data whose memory the disk does not accept.
+//!
+//! A disk that bypasses the page cache takes only memory of a certain alignment. Guests with a file
+//! system send whole pages. A firmware, or a program that reads the disk directly, may not.
+
+use forebay::{Buf, QueueLimits, Segment, SubmitErrorKind};
+
+/// Most bytes of copies in flight, of one ring. A longer request is refused.
+const BOUNCE_MAX: u64 = 16 << 20;
+/// Most bytes that are kept for the next copies.
+const KEPT_MAX: usize = 1 << 20;
+
+/// The buffers of one ring.
+#[derive(Debug)]
+pub(super) struct Bounce {
+    limits: QueueLimits,
+    /// Buffers for the next copies, and their sum.
+    kept: Vec<Buf>,
+    kept_bytes: usize,
+    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) counts for ever.
+    lent_bytes: u64,
+}
+
+impl Bounce {
+    pub(super) fn new(limits: &QueueLimits) -> Bounce {
+        Bounce { limits: *limits, kept: Vec::new(), kept_bytes: 0, lent_bytes: 0 }
+    }
+
+    /// Returns whether the disk does not accept these segments.
+    #[inline]
+    pub(super) fn is_needed(&self, segments: &[Segment]) -> bool {
+        let dma = self.limits.dma_alignment as usize;
+        if dma == 0 {
+            return false;
+        }
+        let unit = dma | (self.limits.logical_block_size as usize - 1);
+        segments.iter().any(|one| one.addr & dma != 0 || one.len as usize & unit != 0)
+    }
+
+    /// Takes a buffer of at least `len` bytes.
+    ///
+    /// # Errors
+    /// Returns `WouldBlock` if too many bytes are in flight, and refuses a request that is too long.
+    pub(super) fn take(&mut self, len: u64) -> Result<Buf, SubmitErrorKind> {
+        if len > BOUNCE_MAX {
+            return Err(SubmitErrorKind::Memory { op: forebay::Op::Read, len });
+        }
+        if self.lent_bytes > 0 && self.lent_bytes + len > BOUNCE_MAX {
+            return Err(SubmitErrorKind::WouldBlock);
+        }
+        let len = (len as usize).next_power_of_two();
+        let buf = match self.kept.iter().position(|buf| buf.len() == len) {
+            Some(index) => {
+                self.kept_bytes -= len;
+                self.kept.swap_remove(index)
+            }
+            None => Buf::new(len),
+        };
+        self.lent_bytes += len as u64;
+        Ok(buf)
+    }
+
+    /// Takes back a buffer.
+    pub(super) fn give(&mut self, buf: Buf) {
+        self.lent_bytes -= buf.len() as u64;
+        if self.kept_bytes + buf.len() <= KEPT_MAX {
+            self.kept_bytes += buf.len();
+            self.kept.push(buf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounce(dma_alignment: u32) -> Bounce {
+        Bounce::new(&QueueLimits::default().dma_alignment(dma_alignment))
+    }
+
+    #[test]
+    fn only_memory_that_the_disk_refuses_is_copied() {
+        let one = |addr, len| Segment { addr, len };
+        assert!(!bounce(0).is_needed(&[one(1, 3)]));
+        let bounce = bounce(3);
+        assert!(!bounce.is_needed(&[one(4096, 512), one(8196, 1024)]));
+        assert!(bounce.is_needed(&[one(4096, 512), one(8194, 512)]));
+        assert!(bounce.is_needed(&[one(4096, 256), one(8192, 256)]));
+    }
+
+    #[test]
+    fn copies_in_flight_are_bounded() {
+        let mut bounce = bounce(511);
+        assert!(matches!(bounce.take(BOUNCE_MAX + 1), Err(SubmitErrorKind::Memory { .. })));
+        let mut bufs: Vec<_> = (0..16).map(|_| bounce.take(1 << 20).unwrap()).collect();
+        assert!(matches!(bounce.take(512), Err(SubmitErrorKind::WouldBlock)));
+        bounce.give(bufs.pop().unwrap());
+        assert_eq!(bounce.take(512).unwrap().len(), 512);
+        bufs.into_iter().for_each(|buf| bounce.give(buf));
+        assert_eq!((bounce.lent_bytes, bounce.kept_bytes), (512, 1 << 20));
+    }
+}

@@ -1,0 +1,211 @@
+//! Host of a ring's front: the disk's queue, epoll, the log and the metrics.
+
+use super::RingPlace;
+use super::peer::RingPeer;
+use super::queue::GuestQueue;
+use crate::metrics::WorkerCounters;
+use crate::shared::Shared;
+use forebay::{PlugGuard, SubmitErrorKind};
+use forebay_front::blk::BlkHost;
+use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, Stage};
+use forebay_vhost_user::{GuestData, RingError};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Event data of descriptors. That of a kick is the key of its client.
+pub(super) const OF_INBOX: u64 = u64::MAX;
+pub(super) const OF_QUEUE: u64 = u64::MAX - 1;
+
+/// The host of a ring's front.
+pub(super) struct RingHost {
+    queue: GuestQueue,
+    /// Whether the descriptor of the queue was reported since the last reap.
+    is_readable: bool,
+    /// Whether the descriptor of the queue is registered at epoll.
+    is_watched: bool,
+    /// Index of the next available entry when the ring stopped.
+    base: u16,
+    shared: Arc<Shared>,
+    place: Arc<RingPlace>,
+    epoll: OwnedFd,
+    counters: Arc<WorkerCounters>,
+}
+
+impl fmt::Debug for RingHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingHost").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl RingHost {
+    pub(super) fn new(shared: Arc<Shared>, place: Arc<RingPlace>, epoll: OwnedFd) -> RingHost {
+        RingHost {
+            queue: GuestQueue::new(&shared.exports[place.export].disk),
+            is_readable: false,
+            is_watched: false,
+            base: 0,
+            counters: shared.counters.worker(),
+            shared,
+            place,
+            epoll,
+        }
+    }
+
+    pub(super) fn epoll(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    /// Records that the descriptor of the queue was reported: it must be reaped, even if it is
+    /// empty.
+    pub(super) fn note_readable(&mut self) {
+        self.is_readable = true;
+    }
+
+    /// Registers the descriptor of the queue at epoll, if it is not. Returns whether it is now.
+    pub(super) fn watch_queue(&mut self) -> bool {
+        if !self.is_watched {
+            let data = EventData::new_u64(OF_QUEUE);
+            // A wait begins only when all completions were reaped.
+            let watched = self.queue.poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            self.is_watched = watched.is_ok();
+        }
+        self.is_watched
+    }
+
+    /// Returns the index of the next available entry of the ring that was closed last.
+    pub(super) fn base(&self) -> u16 {
+        self.base
+    }
+
+    pub(super) fn set_base(&mut self, base: u16) {
+        self.base = base;
+    }
+
+    /// Reports a ring that could not be started.
+    pub(super) fn refused(&self, error: &RingError, err: Option<OwnedFd>) {
+        if let Some(err) = err {
+            // The write fails only if the counter is full: then it is signalled already.
+            let _ = rustix::io::write(&err, &1_u64.to_ne_bytes());
+        }
+        self.log_stop(&error.to_string(), forebay::now_ns());
+    }
+
+    fn log_stop(&self, why: &str, now_ns: u64) {
+        let (ring, export) = (self.place.ring, &self.shared.infos[self.place.export].name);
+        let line = format_args!(
+            "export {export:?}: ring {ring} stops: {why}: restart the driver or the guest"
+        );
+        self.shared.log.line(now_ns, line);
+    }
+}
+
+impl Host for RingHost {
+    type Memory = GuestData;
+    type Peer = RingPeer;
+    type Completion = Parts<GuestData>;
+    type Plug = PlugGuard;
+
+    #[inline]
+    fn plug(&mut self) -> PlugGuard {
+        forebay::plug()
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        forebay::now_ns()
+    }
+
+    #[inline]
+    fn submit(
+        &mut self,
+        _export: usize,
+        io: Io<GuestData>,
+        now_ns: u64,
+    ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
+        self.queue.submit(io, now_ns)
+    }
+
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, _now_ns: u64) {
+        if !self.queue.is_empty() || std::mem::take(&mut self.is_readable) {
+            self.queue.reap(done);
+        }
+    }
+
+    #[inline]
+    fn parts(completion: Parts<GuestData>) -> Parts<GuestData> {
+        completion
+    }
+
+    #[inline]
+    fn has_ended(&self) -> bool {
+        self.queue.has_ended()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn is_busy_with(&self, _export: usize) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn has_room(&self, _export: usize, nr: usize) -> bool {
+        self.queue.has_room(nr)
+    }
+
+    /// Registers the ring's eventfd. Edge-triggered, so it need not be read: each signal is an
+    /// event, and the counter stays as it is.
+    fn watch(&mut self, peer: &mut RingPeer, key: Key, _interest: Interest) -> io::Result<()> {
+        if !peer.is_watched {
+            let data = EventData::new_u64(key.to_u64());
+            epoll::add(&self.epoll, peer.ring.kick(), data, EventFlags::IN | EventFlags::ET)?;
+            peer.is_watched = true;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn record(&mut self, export: usize, stage: Stage, ns: u64) {
+        self.counters.record(export, stage, ns);
+    }
+
+    fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
+        self.shared.counters.server().panics.count();
+    }
+
+    fn failed(&mut self, _peer: &RingPeer, failed: &Failed<'_>, now_ns: u64) {
+        let &Failed { export, kind, offset, len, why } = failed;
+        let (ring, export) = (self.place.ring, &self.shared.infos[export].name);
+        let line = format_args!(
+            "export {export:?}: ring {ring}: {kind:?} of {len} bytes at {offset} failed: {why}"
+        );
+        self.shared.log.line(now_ns, line);
+    }
+
+    fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {
+        self.base = peer.ring.next_available();
+        if peer.is_watched {
+            // Its other owners keep the eventfd open, so closing it here would not remove it.
+            let _ = epoll::delete(&self.epoll, peer.ring.kick());
+        }
+        if let Some(ending) = closed.ending.filter(|ending| ending.is_at_once()) {
+            peer.ring.report_error();
+            self.log_stop(ending.why(), now_ns);
+        }
+    }
+}
+
+impl BlkHost for RingHost {
+    fn broken(&mut self, peer: &mut RingPeer, why: &str, now_ns: u64) {
+        peer.ring.report_error();
+        self.log_stop(why, now_ns);
+    }
+}

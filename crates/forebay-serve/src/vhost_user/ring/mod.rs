@@ -1,0 +1,227 @@
+//! Thread of one request queue (ring) of a device.
+//!
+//! A ring has a thread, a front and a hardware context of the disk of its own, so rings share no
+//! lock. The thread sleeps in epoll until the driver kicks the ring, the disk completes I/O, or the
+//! message channel sends a command. Then it runs a round of its front ([`forebay_front::blk`]).
+//!
+//! - `host`: the host of the front: the disk's queue, epoll, the log; `peer`: the ring with its
+//!   counters;
+//! - `queue`: submits requests to the disk straight from the memory of the guest; `bounce`: copies
+//!   of memory that the disk does not accept.
+
+mod bounce;
+mod host;
+mod peer;
+mod queue;
+
+use self::host::{OF_INBOX, OF_QUEUE, RingHost};
+use self::peer::RingPeer;
+use super::inbox::RingInbox;
+use crate::metrics::RingCounters;
+use crate::shared::Shared;
+use forebay::QueueLimits;
+use forebay_front::blk::{BlkDisk, BlkFront, SECTOR};
+use forebay_vhost_user::{MAX_RANGE_SECTORS, Ring, RingCommand, RingSetup, WriteCache};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+/// Interval of a tick. Ticks are needed only while the server ends, or if the process had no
+/// descriptor left for the queue.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+/// A ring of a device.
+#[derive(Debug)]
+pub(crate) struct RingPlace {
+    /// Index of the export.
+    pub(crate) export: usize,
+    /// Index of the ring in its device.
+    pub(crate) ring: u16,
+    /// Serial number of the device, padded with zeroes.
+    pub(crate) serial: [u8; 20],
+    /// The write cache of the device.
+    pub(crate) write_cache: Arc<WriteCache>,
+    /// Counters of this ring.
+    pub(crate) counters: Arc<RingCounters>,
+}
+
+/// The thread of a ring.
+pub(crate) struct RingWorker {
+    inbox: Arc<RingInbox>,
+    place: Arc<RingPlace>,
+    events: Vec<epoll::Event>,
+    front: BlkFront<RingHost>,
+    /// Receiver of the base of a ring that stops, until its last request is answered.
+    stopping: Option<SyncSender<u16>>,
+    is_closing: bool,
+}
+
+impl RingWorker {
+    /// Creates the epoll descriptor of a ring, before its thread.
+    ///
+    /// # Errors
+    /// Returns the error of the system call, such as a lack of descriptors.
+    pub(crate) fn epoll(inbox: &RingInbox) -> std::io::Result<OwnedFd> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
+        Ok(epoll)
+    }
+
+    /// Creates the worker of a ring. It must stay on this thread.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        place: RingPlace,
+        inbox: Arc<RingInbox>,
+        epoll: OwnedFd,
+    ) -> RingWorker {
+        let export = &shared.exports[place.export];
+        let disk = BlkDisk {
+            export: place.export,
+            nr_sectors: export.info.size_bytes / SECTOR,
+            read_only: export.info.can.read_only,
+            discards_to_zeroes: export.facts.discards_to_zeroes,
+            serial: place.serial,
+            ..ranges_of(export.disk.limits())
+        };
+        let place = Arc::new(place);
+        let host = RingHost::new(shared, Arc::clone(&place), epoll);
+        let front = BlkFront::blk(host, disk);
+        let events = Vec::with_capacity(8);
+        RingWorker { inbox, place, events, front, stopping: None, is_closing: false }
+    }
+
+    /// Runs until the worker must end and its ring has stopped.
+    pub(crate) fn run(mut self) {
+        // With the default timer slack, a short sleep of a disk's driver takes too long.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        while !(self.is_closing && self.front.has_drained()) {
+            self.wait();
+            self.round();
+            self.answer_stop();
+        }
+    }
+
+    /// Waits for events.
+    fn wait(&mut self) {
+        let is_unfinished = self.front.is_unfinished();
+        let wants_tick = self.front.wants_tick();
+        // The front waits for more requests itself if clients are deep; a ring is polled instead.
+        self.front.pause_ns();
+        let host = self.front.host_mut();
+        let is_watched = host.watch_queue();
+        let no_time = Timespec::default();
+        let timeout = match is_unfinished {
+            true => Some(&no_time),
+            false if wants_tick || !is_watched => Some(&TICK),
+            false => None,
+        };
+        self.events.clear();
+        let into = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(host.epoll(), into, timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
+        }
+    }
+
+    /// Handles all events, and takes the requests that are available.
+    fn round(&mut self) {
+        let (mut has_commands, mut was_kicked) = (false, false);
+        for event in &self.events {
+            match event.data.u64() {
+                OF_INBOX => has_commands = true,
+                OF_QUEUE => self.front.host_mut().note_readable(),
+                _ => was_kicked = true,
+            }
+        }
+        if was_kicked {
+            self.place.counters.kicked();
+        }
+        let RingWorker { inbox, place, front, stopping, is_closing, .. } = self;
+        front.round(|front| {
+            if front.wants_tick() {
+                front.tick();
+            }
+            if has_commands {
+                let (commands, must_close) = inbox.take();
+                for command in commands {
+                    obey(front, (place, stopping), command);
+                }
+                if must_close {
+                    *is_closing = true;
+                    front.stop();
+                }
+            }
+            front.look_at_rings();
+        });
+    }
+
+    /// Answers the order to stop, when the last request is answered.
+    fn answer_stop(&mut self) {
+        if self.stopping.is_some() && self.front.has_drained() {
+            let answer = self.stopping.take().expect("just seen");
+            // The message channel may have given up.
+            let _ = answer.send(self.front.host().base());
+        }
+    }
+}
+
+/// Carries out a command.
+fn obey(
+    front: &mut BlkFront<RingHost>,
+    (place, stopping): (&Arc<RingPlace>, &mut Option<SyncSender<u16>>),
+    command: RingCommand,
+) {
+    let texts = |result: Result<(), forebay_vhost_user::RingError>| {
+        result.map_err(|error| error.to_string())
+    };
+    match command {
+        RingCommand::Start(setup) => start(front, place, *setup),
+        RingCommand::Enable(is_enabled) => front.change_rings(|peer| {
+            peer.ring.set_enabled(is_enabled);
+            Ok(())
+        }),
+        RingCommand::Memory(memory) => {
+            front.change_rings(|peer| texts(peer.ring.set_memory(memory.clone())));
+        }
+        RingCommand::Call(mut call) => front.change_rings(|peer| {
+            peer.ring.set_call(call.take());
+            Ok(())
+        }),
+        RingCommand::Err(mut err) => front.change_rings(|peer| {
+            peer.ring.set_err(err.take());
+            Ok(())
+        }),
+        RingCommand::Stop(answer) => {
+            front.stop_rings();
+            *stopping = Some(answer);
+        }
+    }
+}
+
+/// Starts the ring.
+fn start(front: &mut BlkFront<RingHost>, place: &Arc<RingPlace>, setup: RingSetup) {
+    front.host_mut().set_base(setup.base);
+    match Ring::start(setup) {
+        Ok(ring) => front.accept(RingPeer::new(ring, Arc::clone(place))),
+        Err((error, err)) => front.host_mut().refused(&error, err),
+    }
+}
+
+/// Returns a disk with the largest ranges of a discard and of a write-zeroes.
+fn ranges_of(limits: &QueueLimits) -> BlkDisk {
+    // The library splits a longer range; the configuration space has the same numbers.
+    let most = |sectors: u32| if sectors > 0 { MAX_RANGE_SECTORS } else { 0 };
+    BlkDisk {
+        export: 0,
+        nr_sectors: 0,
+        read_only: false,
+        discards_to_zeroes: false,
+        max_discard_sectors: most(limits.max_discard_sectors),
+        max_write_zeroes_sectors: most(limits.max_write_zeroes_sectors),
+        serial: [0; 20],
+    }
+}

@@ -1,0 +1,204 @@
+//! Queue of a ring at its disk: requests whose data are in the memory of the guest.
+//!
+//! The guest, and rings on other threads, may change that memory while the disk reads or writes it.
+//! [`BioQueue::submit_raw`] asks that no code does. These are the reasons why a change is harmless
+//! here, which is the contract that this file fulfils in its place:
+//!
+//! - No reference to the memory exists. The library passes addresses (`Segment`) to its drivers.
+//! - Most drivers pass them to the kernel (`file`, `aio`, `psync`, `nbd` without TLS). The kernel
+//!   copies, or a device does, and both expect changes.
+//! - `ram`, `model` and `fault` copy through raw pointers (memcpy). They read each byte once and do
+//!   not inspect it. So a change only makes the data a mixture of both, which the guest has asked
+//!   for. `null` does not touch the memory.
+//! - `nbd` with TLS encrypts data after it has copied them.
+//!
+//! The memory stays mapped: each request in flight holds its [`GuestData`], which holds the table.
+// It vouches for addresses that go to the disk.
+#![allow(unsafe_code)]
+
+use super::bounce::Bounce;
+use forebay::{Bio, BioQueue, Completion, Disk, Op, Segments, SubmitErrorKind};
+use forebay_front::blk::GuestBytes;
+use forebay_front::{Io, Parts};
+use forebay_vhost_user::{GuestData, Lent};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A request at the disk.
+#[derive(Debug)]
+struct Flying {
+    user_data: u64,
+    op: Op,
+    /// Keeps the memory mapped.
+    data: Option<GuestData>,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct GuestQueue {
+    // Dropped first: that waits until the disk does not use the memory any more.
+    queue: BioQueue,
+    /// Requests at the disk. Their bios have the index as their number.
+    flying: Vec<Option<Flying>>,
+    free: Vec<u32>,
+    bounce: Bounce,
+    nr_bios: usize,
+}
+
+impl GuestQueue {
+    pub(super) fn new(disk: &Disk) -> GuestQueue {
+        GuestQueue {
+            queue: disk.queue(),
+            flying: Vec::new(),
+            free: Vec::new(),
+            bounce: Bounce::new(disk.limits()),
+            nr_bios: disk.info().policy.nr_bios as usize,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.queue.has_ended()
+    }
+
+    /// Returns whether the disk accepts `nr` more requests.
+    pub(super) fn has_room(&self, nr: usize) -> bool {
+        self.queue.len() + nr <= self.nr_bios
+    }
+
+    /// Returns the descriptor of the queue, for a thread that never waits while completions are
+    /// left.
+    pub(super) fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
+        self.queue.poll_fd_after_reap()
+    }
+
+    /// Submits a request.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, and the memory.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        io: Io<GuestData>,
+        now_ns: u64,
+    ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
+        let Io { op, offset, len, flags, user_data, memory } = io;
+        if !self.has_room(1) {
+            return Err((SubmitErrorKind::WouldBlock, memory));
+        }
+        let bio = Bio { flags, ..Bio::range(op, offset, len) };
+        let Some(mut data) = memory else {
+            return self.fly(Flying { user_data, op, data: None }, bio, now_ns);
+        };
+        if self.bounce.is_needed(data.segments()) {
+            return self.submit_bounced((op, user_data), data, bio, now_ns);
+        }
+        let segments = match data.lend() {
+            Lent::One(segment) => Segments::One(segment),
+            Lent::Many(list) => Segments::Many(list),
+        };
+        self.fly(Flying { user_data, op, data: Some(data) }, Bio { segments, ..bio }, now_ns)
+    }
+
+    /// Submits a bio with the memory of a request.
+    #[inline]
+    fn fly(
+        &mut self,
+        flying: Flying,
+        bio: Bio,
+        now_ns: u64,
+    ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.flying.push(None);
+            (self.flying.len() - 1) as u32
+        });
+        self.flying[index as usize] = Some(flying);
+        let bio = Bio { user_data: index.into(), ..bio };
+        // SAFETY: the segments were lent by the request's data, which `flying` keeps until the
+        // completion is reaped, and after the queue is dropped. The module says why changes by the
+        // guest are harmless. Addresses of guest memory are exposed.
+        let submitted = unsafe { self.queue.submit_raw_at(bio, now_ns) };
+        submitted.map_err(|(refusal, bio)| {
+            let flying = self.land(index.into(), bio.segments);
+            (refusal, flying.data)
+        })
+    }
+
+    /// Submits a copy of a request's memory.
+    #[cold]
+    fn submit_bounced(
+        &mut self,
+        (op, user_data): (Op, u64),
+        mut data: GuestData,
+        bio: Bio,
+        now_ns: u64,
+    ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
+        let mut buf = match self.bounce.take(bio.len) {
+            Ok(buf) => buf,
+            Err(refusal) => return Err((refusal, Some(data))),
+        };
+        let (len, offset) = (bio.len as usize, bio.start);
+        let io = match op {
+            Op::Write => {
+                data.take_front(&mut buf[..len]);
+                forebay::Io::write_part(buf, len, offset)
+            }
+            _ => forebay::Io::read_part(buf, len, offset),
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.flying.push(None);
+            (self.flying.len() - 1) as u32
+        });
+        self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data) });
+        let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
+        let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
+        submitted.map_err(|error| {
+            if let Some(buf) = error.io.into_buf() {
+                self.bounce.give(buf);
+            }
+            (error.kind, self.land(index.into(), Segments::None).data)
+        })
+    }
+
+    /// Removes a request from those at the disk.
+    #[inline]
+    fn land(&mut self, index: u64, segments: Segments) -> Flying {
+        land(&mut self.flying, &mut self.free, index, segments)
+    }
+
+    /// Appends the completions.
+    #[inline]
+    pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>) {
+        let GuestQueue { queue, flying, free, bounce, .. } = self;
+        queue.reap_raw_with(0, usize::MAX, |completion, segments| {
+            let Completion { user_data: index, result, buf, .. } = completion;
+            let Flying { user_data, op, mut data } = land(flying, free, index, segments);
+            if let Some(buf) = buf {
+                if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
+                    data.fill_front(&buf[..len as usize]);
+                }
+                bounce.give(buf);
+            }
+            done.push((user_data, result, data));
+        });
+    }
+}
+
+/// Removes a request from those at the disk, and returns its list of segments to its memory.
+#[inline]
+fn land(
+    flying: &mut [Option<Flying>],
+    free: &mut Vec<u32>,
+    index: u64,
+    segments: Segments,
+) -> Flying {
+    let mut landed = flying[index as usize].take().expect("a request ends once");
+    free.push(index as u32);
+    if let (Some(data), Segments::Many(list)) = (&mut landed.data, segments) {
+        data.give_back(list);
+    }
+    landed
+}

@@ -1,0 +1,27 @@
+//! Refusal of a message, with its reason for the log.
+
+use std::fmt;
+use std::io;
+use vhost::vhost_user::Error;
+
+/// A message that breaks the protocol, or that cannot be obeyed.
+#[derive(Debug)]
+pub(super) struct Refusal(String);
+
+/// Returns a refusal for this reason.
+pub(super) fn refuse(why: impl fmt::Display) -> Refusal {
+    Refusal(why.to_string())
+}
+
+impl Refusal {
+    /// Adds the name of the message.
+    pub(super) fn of(self, message: &str) -> Refusal {
+        Refusal(format!("{message}: {}", self.0))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error::ReqHandlerError(io::Error::other(refusal.0))
+    }
+}

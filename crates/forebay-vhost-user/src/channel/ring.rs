@@ -1,0 +1,92 @@
+//! State of one ring in the message channel, and the checks before it starts.
+
+use super::refusal::{Refusal, refuse};
+use super::regions::Regions;
+use crate::setup::RingSetup;
+use std::os::fd::OwnedFd;
+
+/// Addresses of a ring in the address space of the front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) descriptors: u64,
+    pub(super) available: u64,
+    pub(super) used: u64,
+}
+
+/// State of a ring.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    pub(super) size: Option<u16>,
+    pub(super) places: Option<Places>,
+    pub(super) base: u16,
+    pub(super) is_enabled: bool,
+    /// Whether its thread uses it.
+    pub(super) is_started: bool,
+    pub(super) kick: Option<OwnedFd>,
+    pub(super) call: Option<OwnedFd>,
+    pub(super) err: Option<OwnedFd>,
+}
+
+impl Ring {
+    /// Returns whether the ring has all that it needs to start.
+    pub(super) fn is_complete(&self) -> bool {
+        self.size.is_some() && self.places.is_some() && self.kick.is_some()
+    }
+
+    /// Returns the guest addresses of the ring.
+    ///
+    /// # Errors
+    /// Returns an error if a part of the ring is not inside one memory region.
+    pub(super) fn guest_places(&self, regions: &Regions) -> Result<Places, Refusal> {
+        let (Some(size), Some(places)) = (self.size, self.places) else {
+            return Err(refuse("the ring has no size or no addresses"));
+        };
+        let size = u64::from(size);
+        // A descriptor has 16 bytes. Flags and an index are in front of the entries, and an event
+        // index is behind them.
+        let place = |what, user: u64, len, alignment| {
+            let found = regions.guest_addr(user, len);
+            match found {
+                Some(guest) if guest % alignment == 0 => Ok(guest),
+                Some(guest) => Err(refuse(format_args!(
+                    "the {what} at {guest:#x} is not aligned to {alignment} bytes"
+                ))),
+                None => Err(refuse(format_args!(
+                    "the {what} of {len} bytes at {user:#x} is outside of the memory regions"
+                ))),
+            }
+        };
+        Ok(Places {
+            descriptors: place("descriptor table", places.descriptors, 16 * size, 16)?,
+            available: place("available ring", places.available, 6 + 2 * size, 2)?,
+            used: place("used ring", places.used, 6 + 8 * size, 4)?,
+        })
+    }
+
+    /// Returns the setup for the thread of the ring, which must be complete. The call and error
+    /// descriptors are duplicated, because they outlive a stop.
+    ///
+    /// # Errors
+    /// Returns an error if the ring is outside of the memory, or the process has no descriptor
+    /// left.
+    pub(super) fn setup(&self, regions: &Regions, features: u64) -> Result<RingSetup, Refusal> {
+        let Places { descriptors, available, used } = self.guest_places(regions)?;
+        let duplicate = |fd: &OwnedFd| {
+            fd.try_clone().map_err(|error| refuse(format_args!("no descriptor left: {error}")))
+        };
+        let kick = self.kick.as_ref().map(duplicate).transpose()?;
+        Ok(RingSetup {
+            size: self.size.unwrap_or_default(),
+            descriptors,
+            available,
+            used,
+            base: self.base,
+            features,
+            memory: regions.table(),
+            kick: kick.ok_or_else(|| refuse("the ring has no kick descriptor"))?,
+            call: self.call.as_ref().map(duplicate).transpose()?,
+            err: self.err.as_ref().map(duplicate).transpose()?,
+            is_enabled: self.is_enabled,
+        })
+    }
+}

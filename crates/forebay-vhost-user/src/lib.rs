@@ -1,0 +1,24 @@
+//! vhost-user-blk device: the layer between a front end (QEMU) and the front of the server.
+//!
+//! - `channel`: the messages of a front end; `config`: features and configuration space;
+//! - `memory`: the memory of the guest, mapped into this process;
+//! - `ring`: the rings in that memory;
+//! - `setup`: commands of the message channel to the thread of a ring.
+//!
+//! Sources: VIRTIO 1.2 (split rings, block device), and QEMU's "Vhost-user Protocol".
+#![deny(missing_docs)]
+
+mod channel;
+mod config;
+mod memory;
+mod ring;
+mod setup;
+
+pub use channel::{Rings, serve};
+pub use config::{
+    Can, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES, MAX_SEGMENT_BYTES,
+    MAX_SEGMENTS, MIN_QUEUE_SIZE, Shape, WriteCache,
+};
+pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
+pub use ring::{Ring, RingError};
+pub use setup::{RingCommand, RingSetup};

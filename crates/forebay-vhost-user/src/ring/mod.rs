@@ -1,0 +1,277 @@
+//! Device's side of a split virtqueue in the memory of a guest.
+//!
+//! The driver may write anything there at any time. Each value is read once, and checked before it
+//! is used. A ring that breaks the standard returns a [`RingError`], and its owner stops it.
+//!
+//! - `chain`: the descriptors of a request.
+//!
+//! The indices, the used ring and the suppression of notifications are those of
+//! [`virtio_queue::Queue`]. The available ring and chains are read here. The iterators of that
+//! crate do not distinguish the end of a chain from an error, and follow indirect descriptors that
+//! were not negotiated.
+//!
+//! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 2.7.
+
+mod chain;
+mod error;
+
+pub use error::RingError;
+
+use crate::memory::{GuestByte, GuestData, GuestMemory};
+use crate::setup::RingSetup;
+use chain::Chains;
+use forebay_core::Segment;
+use forebay_front::blk::Chain;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
+use virtio_bindings::virtio_ring::{
+    VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC, VRING_AVAIL_F_NO_INTERRUPT,
+};
+use virtio_queue::{Queue, QueueT};
+use vm_memory::{Bytes, GuestAddress};
+
+/// State of a descriptor that may be the head of a request.
+#[derive(Debug)]
+enum Slot {
+    /// No request with this head is in flight.
+    Free,
+    /// A request is in flight, and its status goes to this byte. `None`: it has none.
+    Taken(Option<GuestByte>),
+}
+
+/// A ring that was started. It stays on its thread.
+#[derive(Debug)]
+pub struct Ring {
+    queue: Queue,
+    memory: Rc<GuestMemory>,
+    chains: Chains,
+    features: u64,
+    has_event_idx: bool,
+    is_enabled: bool,
+    /// By head.
+    slots: Vec<Slot>,
+    /// Lists of requests that have ended.
+    lists: Vec<Vec<Segment>>,
+    kick: OwnedFd,
+    call: Option<OwnedFd>,
+    err: Option<OwnedFd>,
+}
+
+impl Ring {
+    /// Starts a ring.
+    ///
+    /// # Errors
+    /// Fails if the ring is not valid. The error has the setup's eventfd for errors.
+    pub fn start(setup: RingSetup) -> Result<Ring, (RingError, Option<OwnedFd>)> {
+        let RingSetup { size, base, features, memory, kick, call, err, is_enabled, .. } = setup;
+        let has = |bit: u32| features & (1 << bit) != 0;
+        let has_event_idx = has(VIRTIO_RING_F_EVENT_IDX);
+        let addrs = [setup.descriptors, setup.available, setup.used];
+        let queue = match queue(&memory, (size, base), addrs, has_event_idx) {
+            Ok(queue) => queue,
+            Err(error) => return Err((error, err)),
+        };
+        Ok(Ring {
+            queue,
+            memory: Rc::new(memory),
+            chains: Chains {
+                table: setup.descriptors,
+                size,
+                has_indirect: has(VIRTIO_RING_F_INDIRECT_DESC),
+            },
+            features,
+            has_event_idx,
+            is_enabled,
+            slots: (0..size).map(|_| Slot::Free).collect(),
+            lists: Vec::new(),
+            kick,
+            call,
+            err,
+        })
+    }
+
+    /// Returns the eventfd that the driver signals.
+    pub fn kick(&self) -> BorrowedFd<'_> {
+        self.kick.as_fd()
+    }
+
+    /// Returns the negotiated features.
+    #[inline]
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// Returns whether the ring is enabled.
+    #[inline]
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// Enables or disables the ring.
+    pub fn set_enabled(&mut self, is_enabled: bool) {
+        self.is_enabled = is_enabled;
+    }
+
+    /// Replaces the eventfd that notifies the driver.
+    pub fn set_call(&mut self, call: Option<OwnedFd>) {
+        self.call = call;
+    }
+
+    /// Replaces the eventfd that reports errors.
+    pub fn set_err(&mut self, err: Option<OwnedFd>) {
+        self.err = err;
+    }
+
+    /// Replaces the memory of the guest. Requests in flight keep the former one.
+    ///
+    /// # Errors
+    /// Fails if the ring is not in the new memory.
+    pub fn set_memory(&mut self, memory: GuestMemory) -> Result<(), RingError> {
+        let is_valid = self.queue.is_valid(memory.regions());
+        self.memory = Rc::new(memory);
+        if is_valid { Ok(()) } else { Err(RingError::NotInMemory) }
+    }
+
+    /// Returns the index of the next available entry: the base from which the ring goes on.
+    pub fn next_available(&self) -> u16 {
+        self.queue.next_avail()
+    }
+
+    /// Signals the eventfd that reports errors.
+    pub fn report_error(&self) {
+        if let Some(err) = &self.err {
+            signal(err);
+        }
+    }
+
+    /// Takes the next available request.
+    ///
+    /// # Errors
+    /// Fails if the driver has broken the ring.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
+        let memory = self.memory.regions();
+        // Acquire pairs with the driver's release of the index, after the entries and descriptors.
+        let index = self.queue.avail_idx(memory, Ordering::Acquire)?.0;
+        let next = self.queue.next_avail();
+        let nr = index.wrapping_sub(next);
+        if nr == 0 {
+            return Ok(None);
+        }
+        if nr > self.chains.size {
+            return Err(RingError::IndexJump { nr, size: self.chains.size });
+        }
+        let entry = u64::from(next & (self.chains.size - 1));
+        let entry = GuestAddress(self.queue.avail_ring() + 4 + 2 * entry);
+        // Relaxed: the index was loaded with acquire.
+        let head = u16::from_le(memory.load(entry, Ordering::Relaxed)?);
+        let size = self.chains.size;
+        let slot =
+            self.slots.get_mut(usize::from(head)).ok_or(RingError::BadHead { head, size })?;
+        if matches!(slot, Slot::Taken(_)) {
+            return Err(RingError::HeadInFlight(head));
+        }
+        let mut list = || GuestData::empty(self.lists.pop().unwrap_or_default(), &self.memory);
+        let (mut readable, mut writable) = (list(), list());
+        self.chains.walk(&self.memory, head, (&mut readable, &mut writable))?;
+        let status = writable.take_last_byte();
+        let has_status = status.is_some();
+        *slot = Slot::Taken(status);
+        self.queue.set_next_avail(next.wrapping_add(1));
+        Ok(Some(Chain { head, readable, writable, has_status }))
+    }
+
+    /// Answers a request that was taken: writes its status, then its used entry.
+    ///
+    /// # Errors
+    /// Fails if the used ring is gone.
+    ///
+    /// # Panics
+    /// Panics if no request with this head is in flight.
+    #[inline]
+    pub fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), RingError> {
+        let slot = std::mem::replace(&mut self.slots[usize::from(head)], Slot::Free);
+        let Slot::Taken(byte) = slot else { panic!("request {head} is answered once") };
+        if let Some(byte) = byte {
+            byte.set(status);
+        }
+        // It stores the index with release, after the status and the entry.
+        Ok(self.queue.add_used(self.memory.regions(), head, written)?)
+    }
+
+    /// Takes back the memory of a request.
+    #[inline]
+    pub fn recycle(&mut self, data: GuestData) {
+        // Each request has two lists at most.
+        if self.lists.len() < 2 * self.slots.len() {
+            self.lists.push(data.into_list());
+        }
+    }
+
+    /// Asks the driver not to signal `kick`.
+    ///
+    /// # Errors
+    /// Fails if the used ring is gone.
+    #[inline]
+    pub fn disable_notifications(&mut self) -> Result<(), RingError> {
+        Ok(self.queue.disable_notification(self.memory.regions())?)
+    }
+
+    /// Asks the driver to signal `kick` for new requests. Returns whether some are available.
+    ///
+    /// # Errors
+    /// Fails if the ring is gone.
+    #[inline]
+    pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
+        Ok(self.queue.enable_notification(self.memory.regions())?)
+    }
+
+    /// Signals `call` for the used entries since the last time, unless the driver has asked not to
+    /// be interrupted. Returns whether it was signalled.
+    ///
+    /// # Errors
+    /// Fails if the ring is gone.
+    #[inline]
+    pub fn notify(&mut self) -> Result<bool, RingError> {
+        let memory = self.memory.regions();
+        let is_wanted = if self.has_event_idx {
+            self.queue.needs_notification(memory)?
+        } else {
+            // The used index must be visible before the flag is read: a driver sets the index at
+            // which it sleeps, or clears the flag, and then checks the used index.
+            fence(Ordering::SeqCst);
+            let flags = GuestAddress(self.queue.avail_ring());
+            let flags = u16::from_le(memory.load(flags, Ordering::Relaxed)?);
+            u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0
+        };
+        if is_wanted && let Some(call) = &self.call {
+            signal(call);
+        }
+        Ok(is_wanted)
+    }
+}
+
+/// Signals an eventfd. The write fails only if its counter is full: then it is signalled already.
+#[inline]
+fn signal(eventfd: &OwnedFd) {
+    let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
+}
+
+/// Returns a queue with these addresses of the descriptor table, the available and the used ring.
+fn queue(
+    memory: &GuestMemory,
+    (size, base): (u16, u16),
+    [descriptors, available, used]: [u64; 3],
+    has_event_idx: bool,
+) -> Result<Queue, RingError> {
+    let mut queue = Queue::new(size)?;
+    queue.try_set_desc_table_address(GuestAddress(descriptors))?;
+    queue.try_set_avail_ring_address(GuestAddress(available))?;
+    queue.try_set_used_ring_address(GuestAddress(used))?;
+    queue.set_event_idx(has_event_idx);
+    queue.set_next_avail(base);
+    queue.set_next_used(base);
+    queue.set_ready(true);
+    if queue.is_valid(memory.regions()) { Ok(queue) } else { Err(RingError::NotInMemory) }
+}

@@ -1,0 +1,50 @@
+//! Setup of a ring: commands of the message channel to the thread of a ring.
+
+use crate::memory::GuestMemory;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::SyncSender;
+
+/// A ring that starts.
+#[derive(Debug)]
+pub struct RingSetup {
+    /// Number of descriptors: a power of two.
+    pub size: u16,
+    /// Guest-physical address of the descriptor table.
+    pub descriptors: u64,
+    /// Guest-physical address of the available ring.
+    pub available: u64,
+    /// Guest-physical address of the used ring.
+    pub used: u64,
+    /// Index of the first available entry to take, and of the first used entry to write.
+    pub base: u16,
+    /// The negotiated VIRTIO features.
+    pub features: u64,
+    /// The memory of the guest.
+    pub memory: GuestMemory,
+    /// Eventfd that the driver signals.
+    pub kick: OwnedFd,
+    /// Eventfd that notifies the driver. `None`: the driver polls.
+    pub call: Option<OwnedFd>,
+    /// Eventfd that reports an error of the ring.
+    pub err: Option<OwnedFd>,
+    /// Whether the ring is enabled. A ring that is not takes no requests.
+    pub is_enabled: bool,
+}
+
+/// Message of the message channel to the thread of a ring.
+#[derive(Debug)]
+pub enum RingCommand {
+    /// Starts the ring.
+    Start(Box<RingSetup>),
+    /// Enables or disables the ring.
+    Enable(bool),
+    /// Replaces the memory of the guest. Requests in flight keep their regions.
+    Memory(GuestMemory),
+    /// Replaces the eventfd that notifies the driver.
+    Call(Option<OwnedFd>),
+    /// Replaces the eventfd that reports an error of the ring.
+    Err(Option<OwnedFd>),
+    /// Stops the ring: it takes no more requests. Once its last request is answered, its thread
+    /// sends the index of the next available entry.
+    Stop(SyncSender<u16>),
+}
