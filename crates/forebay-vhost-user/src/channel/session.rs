@@ -96,10 +96,8 @@ impl<'a, R: Rings> Session<'a, R> {
         state.is_enabled |= features & 1 << PROTOCOL_FEATURES == 0;
         let inflight = self.inflight.clone().map(|region| (region, ring as u16));
         let setup = Box::new(state.setup(&self.regions, features, inflight)?);
-        let size = setup.size;
         self.send(ring, RingCommand::Start(setup))?;
         self.rings[ring].is_started = true;
-        self.threads.started(ring as u16, size);
         Ok(())
     }
 
