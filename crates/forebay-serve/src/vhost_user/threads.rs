@@ -171,6 +171,13 @@ impl DeviceThreads {
     }
 }
 
+#[cfg(test)]
+impl DeviceThreads {
+    pub(crate) fn poison_ring(&self, nr: usize) {
+        self.inboxes[nr].poison();
+    }
+}
+
 fn nr_died(threads: &mut Vec<JoinHandle<()>>) -> usize {
     threads.drain(..).filter_map(|thread| thread.join().err()).count()
 }
