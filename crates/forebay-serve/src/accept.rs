@@ -1,7 +1,7 @@
 //! Accept loop: hands new connections to the workers.
 
 use crate::error::{ServeError, system};
-use crate::listen::{Listener, is_exhausted};
+use crate::listen::{Listener, Peer, is_exhausted};
 use crate::metrics::ConnectionRefusal;
 use crate::observer::Observer;
 use crate::shared::Shared;
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Pause after the process has run out of descriptors.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -43,7 +43,9 @@ pub(crate) fn accept_until(
             ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::IN)).collect();
         let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { interval };
         if !is_exhausted {
-            polled.extend(listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+            let of_devices = shared.devices.iter().map(|device| &device.listener);
+            let all = listeners.iter().chain(of_devices);
+            polled.extend(all.map(|l| PollFd::new(l, PollFlags::IN)));
         }
         match poll(&mut polled, pause.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -59,7 +61,12 @@ pub(crate) fn accept_until(
         }
         is_exhausted = false;
         for listener in listeners {
-            is_exhausted |= accept_from(listener, threads, shared)?;
+            let push = |fd, peer| threads.push(NewConnection { fd, peer });
+            is_exhausted |= accept_from(listener, shared, push)?;
+        }
+        for (nr, device) in shared.devices.iter().enumerate() {
+            let push = |fd, _| threads.push_to_device(nr, fd);
+            is_exhausted |= accept_from(&device.listener, shared, push)?;
         }
     }
 }
@@ -67,12 +74,12 @@ pub(crate) fn accept_until(
 /// Accepts the connections that wait at one socket. Returns whether descriptors have run out.
 fn accept_from(
     listener: &Listener,
-    threads: &Threads,
     shared: &Shared,
+    mut push: impl FnMut(OwnedFd, Peer),
 ) -> Result<bool, ServeError> {
     for _ in 0..ACCEPTS_IN_A_ROW {
         match listener.accept() {
-            Ok(Some((fd, peer))) => threads.push(NewConnection { fd, peer }),
+            Ok(Some((fd, peer))) => push(fd, peer),
             Ok(None) => return Ok(false),
             Err(error) if is_exhausted(&error) => {
                 let counters = shared.counters.server();

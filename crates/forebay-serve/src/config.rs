@@ -29,6 +29,42 @@ pub struct TlsOptions {
     pub verify_peer: bool,
 }
 
+/// Socket at which a device listens.
+#[derive(Debug)]
+pub enum DeviceSocket {
+    /// A path. The server creates the socket there, and removes it at its end.
+    Path(PathBuf),
+    /// A unix socket that listens already.
+    Passed(OwnedFd),
+}
+
+/// A device for one virtual machine at a time: an export that is served as vhost-user-blk.
+#[derive(Debug)]
+pub struct DeviceOptions {
+    /// Index of the export.
+    pub export: usize,
+    /// Socket of the device.
+    pub socket: DeviceSocket,
+    /// Number of request queues, 1 to [`DeviceOptions::MAX_QUEUES`]. Each has a thread.
+    pub nr_queues: u16,
+    /// Largest queue, in descriptors: a power of two, [`DeviceOptions::MIN_QUEUE_SIZE`] to
+    /// [`DeviceOptions::MAX_QUEUE_SIZE`].
+    pub queue_size: u16,
+    /// Serial number, at most [`DeviceOptions::MAX_SERIAL`] bytes.
+    pub serial: String,
+}
+
+impl DeviceOptions {
+    /// Most request queues.
+    pub const MAX_QUEUES: u16 = forebay_vhost_user::MAX_QUEUES;
+    /// Smallest limit of the queue size.
+    pub const MIN_QUEUE_SIZE: u16 = forebay_vhost_user::MIN_QUEUE_SIZE;
+    /// Largest limit of the queue size.
+    pub const MAX_QUEUE_SIZE: u16 = forebay_vhost_user::MAX_QUEUE_SIZE;
+    /// Length of the longest serial number, bytes.
+    pub const MAX_SERIAL: usize = 20;
+}
+
 /// Options of a server.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -37,8 +73,10 @@ pub struct Options {
     /// Addresses to listen at.
     pub listen: Vec<Address>,
     /// Further sockets, unix or TCP, that listen already. The server neither shuts them down nor
-    /// unlinks them. It needs one of these or an address.
+    /// unlinks them. It needs one of these, an address, or a device for each export.
     pub sockets: Vec<OwnedFd>,
+    /// Devices for virtual machines. An export may have several.
+    pub devices: Vec<DeviceOptions>,
     /// TLS. `None`: the server refuses TLS to clients that ask for it.
     pub tls: Option<TlsOptions>,
     /// Limits on what clients may use.

@@ -138,7 +138,7 @@ mod tests {
 
     fn export(name: &str, spec: &str) -> Export {
         let (name, spec) = (name.to_owned(), spec.to_owned());
-        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }).unwrap()
+        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }, None).unwrap()
     }
 
     /// A worker that waits for the first disk does not delay the flush of the second one either.

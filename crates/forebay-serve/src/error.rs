@@ -72,6 +72,20 @@ pub enum ServeError {
         /// Smallest share of a connection, bytes.
         piece: usize,
     },
+    /// An export that no client can reach.
+    #[error("{spec}: no address and no device for this disk: name one, or leave out the disk")]
+    NoDoor {
+        /// Spec of the disk.
+        spec: String,
+    },
+    /// A device with options that no driver could use.
+    #[error("{spec}: cannot serve this disk as vhost-user-blk: {why}")]
+    Device {
+        /// Spec of the disk.
+        spec: String,
+        /// The reason.
+        why: String,
+    },
     /// Two exports with the same name.
     #[error("two exports have the name `{0}`")]
     SameName(String),

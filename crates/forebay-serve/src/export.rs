@@ -2,7 +2,7 @@
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
-use forebay::{Disk, OpenError, Spec};
+use forebay::{Disk, OpenError, Spec, SpecError};
 use forebay_front::nbd::ExportFacts;
 use forebay_front::stream::PIECE_MAX;
 use forebay_nbd::export::{Abilities, ExportInfo};
@@ -28,8 +28,12 @@ pub(crate) struct Export {
 
 impl Export {
     /// Opens the disk of an export.
-    pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
-        let (disk, size_bytes) = open_disk(options)?;
+    /// `nr_hw_queues`: number of hardware contexts, unless the spec chooses it.
+    pub(crate) fn open(
+        options: &ExportOptions,
+        nr_hw_queues: Option<u32>,
+    ) -> Result<Export, ServeError> {
+        let (disk, size_bytes) = open_disk(options, nr_hw_queues)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
         // A client that copies such an export would miss the end of the file.
         if facts.out_of_reach_bytes > 0 {
@@ -85,10 +89,28 @@ impl Export {
 }
 
 /// Opens the disk of an export, and returns it with its size in bytes.
-fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
+fn open_disk(
+    options: &ExportOptions,
+    nr_hw_queues: Option<u32>,
+) -> Result<(Disk, u64), ServeError> {
     let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
     let mut spec = spec(options)?;
-    let disk = match Disk::open_spec(&spec) {
+    let opened = match nr_hw_queues.filter(|_| !chooses_hw_queues(&spec)) {
+        None => Disk::open_spec(&spec),
+        Some(nr) => {
+            let plain = spec.clone();
+            spec.set(HW_QUEUES, &nr.to_string());
+            match Disk::open_spec(&spec) {
+                // The disk has not so many. Then threads share a hardware context.
+                Err(OpenError::Spec(SpecError::BadValue { key, .. })) if key == HW_QUEUES => {
+                    spec = plain;
+                    Disk::open_spec(&spec)
+                }
+                opened => opened,
+            }
+        }
+    };
+    let disk = match opened {
         // The library refuses a disk of size 0, which is usually a mistake. NBD servers export it.
         // A disk with capacity=growing has no fixed size, and clients never access it beyond the
         // size of the export.
@@ -103,6 +125,14 @@ fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
         return Err(ServeError::Grows { spec: options.spec.clone() });
     };
     Ok((disk, size_bytes))
+}
+
+/// Key of a spec: the number of hardware contexts.
+const HW_QUEUES: &str = "nr_hw_queues";
+
+/// Returns whether a spec decides how many hardware contexts there are.
+fn chooses_hw_queues(spec: &Spec) -> bool {
+    [HW_QUEUES, "service", "run_queue", "tag_set"].iter().any(|key| spec.get(key).is_some())
 }
 
 /// Returns the spec of the disk. A disk that is served read-only is opened read-only.
@@ -136,8 +166,9 @@ mod tests {
             description: String::new(),
             read_only: true,
         };
-        assert!(Export::open(&export("direct=off")).is_ok());
-        let refused = Export::open(&export("direct=on")).expect_err("it is refused").to_string();
+        assert!(Export::open(&export("direct=off"), None).is_ok());
+        let refused =
+            Export::open(&export("direct=on"), None).expect_err("it is refused").to_string();
         assert!(
             refused.contains("the last 272 bytes are not a whole block of 512 bytes"),
             "{refused}"
@@ -146,7 +177,8 @@ mod tests {
 
     fn opened_read_only(spec: &str) -> Result<Export, ServeError> {
         let (name, description) = (String::new(), String::new());
-        Export::open(&ExportOptions { spec: spec.to_owned(), name, description, read_only: true })
+        let spec = spec.to_owned();
+        Export::open(&ExportOptions { spec, name, description, read_only: true }, None)
     }
 
     #[test]
@@ -179,8 +211,8 @@ mod tests {
             description: String::new(),
             read_only: false,
         };
-        assert!(Export::open(&export(4096)).is_ok());
-        let refused = Export::open(&export(4097));
+        assert!(Export::open(&export(4096), None).is_ok());
+        let refused = Export::open(&export(4097), None);
         assert!(matches!(refused, Err(ServeError::NotOffered { .. })), "{refused:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! NBD server: exports disks of the block layer to the network.
+//! Server: exports disks of the block layer, by NBD to the network and by vhost-user-blk to virtual
+//! machines.
 //!
 //! [`Server::open`] opens disks and sockets; [`Server::run`] serves them until the caller stops it.
 //! A few threads share the connections. Each thread reads everything that its clients have sent and
@@ -12,6 +13,7 @@
 
 mod accept;
 mod config;
+mod device;
 mod end;
 mod error;
 mod export;
@@ -24,9 +26,10 @@ mod server;
 mod shared;
 mod threads;
 mod tls;
+mod vhost_user;
 mod worker;
 
-pub use config::{ExportOptions, Limits, Options, TlsOptions};
+pub use config::{DeviceOptions, DeviceSocket, ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
 pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};

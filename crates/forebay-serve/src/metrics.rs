@@ -8,6 +8,7 @@ mod kinds;
 mod label;
 mod process;
 mod registry;
+mod rings;
 mod text;
 mod traffic;
 
@@ -17,6 +18,7 @@ pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure};
 pub(crate) use label::labels;
 pub use label::last_part;
 pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
+pub(crate) use rings::RingCounters;
 #[cfg(test)]
 pub(crate) use traffic::Traffic;
 pub(crate) use traffic::TrafficSum;

@@ -1,7 +1,8 @@
 //! The server: its disks and sockets, and how it runs from start to shutdown.
 
 use crate::accept::accept_until;
-use crate::config::{Limits, Options};
+use crate::config::{DeviceOptions, Limits, Options};
+use crate::device::Device;
 use crate::end::{self, END};
 use crate::error::{ServeError, system};
 use crate::export::Export;
@@ -72,12 +73,21 @@ impl Server {
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
+        let has_nbd = !options.listen.is_empty() || !options.sockets.is_empty();
+        let nr_workers = if has_nbd { options.limits.threads.max(1) } else { 0 };
         let mut exports: Vec<Export> = Vec::new();
-        for export in &options.exports {
+        for (nr, export) in options.exports.iter().enumerate() {
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
-            exports.push(Export::open(export)?);
+            let of_export = options.devices.iter().filter(|device| device.export == nr);
+            let nr_rings: usize = of_export.map(|device| usize::from(device.nr_queues)).sum();
+            if !has_nbd && nr_rings == 0 && !options.devices.is_empty() {
+                return Err(ServeError::NoDoor { spec: export.spec.clone() });
+            }
+            // One for each thread, and the shared one.
+            let nr_hw_queues = (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32);
+            exports.push(Export::open(export, nr_hw_queues)?);
         }
         let blocks = exports.iter().map(|export| export.info.block_size.min);
         let capacity = options.limits.capacity();
@@ -93,9 +103,14 @@ impl Server {
         for address in &options.listen {
             listeners.push(Listener::open(address)?);
         }
-        if listeners.is_empty() {
+        if listeners.is_empty() && options.devices.is_empty() {
             return Err(ServeError::NoSocket);
         }
+        let device = |device: DeviceOptions| {
+            let export = &exports[device.export];
+            Device::open(device, export)
+        };
+        let devices = options.devices.into_iter().map(device).collect::<Result<_, _>>()?;
         let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
         let labels = labels(&named.collect::<Vec<_>>());
         let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
@@ -112,7 +127,9 @@ impl Server {
             exports: exports.into(),
             tls,
             tls_policy,
+            devices,
             limits: options.limits,
+            nr_workers,
             budget,
             nr_open: Arc::default(),
             counters,
@@ -126,14 +143,15 @@ impl Server {
         self.shared.exports.iter().map(|export| &export.disk)
     }
 
-    /// Returns the NBD URIs of all exports, at every socket.
+    /// Returns the NBD URIs of all exports, at every socket, and the specs of all devices.
     pub fn uris(&self) -> Vec<String> {
         let is_tls = self.shared.tls_policy == TlsPolicy::Require;
         let of = |listener: &Listener| {
             let infos = self.shared.infos.iter();
             infos.map(|info| listener.uri(&info.name, is_tls)).collect::<Vec<_>>()
         };
-        self.listeners.iter().flat_map(of).collect()
+        let nbd = self.listeners.iter().flat_map(of);
+        nbd.chain(self.shared.devices.iter().map(Device::spec)).collect()
     }
 
     /// Returns a handle for other threads.
@@ -145,6 +163,7 @@ impl Server {
     /// files are opened again, once for each queue.
     pub fn needs(&self) -> Needs {
         let files = self.listeners.iter().filter_map(Listener::file);
+        let files = files.chain(self.shared.devices.iter().filter_map(Device::file));
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let mut exports = self.shared.exports.iter();
         Needs {
@@ -167,7 +186,9 @@ impl Server {
         if let Some(metrics) = &metrics {
             self.shared.log.line(now_ns(), format_args!("serving metrics at {}", metrics.place()));
         }
-        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits.capacity()) {
+        if self.shared.nr_workers > 0
+            && let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits.capacity())
+        {
             let Limits { connections, threads, .. } = self.shared.limits;
             let line = format_args!(
                 "memory for data in flight: {} MiB, as {connections} connections on {threads} \

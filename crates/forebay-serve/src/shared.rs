@@ -1,6 +1,7 @@
 //! State that all threads of a server share.
 
 use crate::config::Limits;
+use crate::device::Device;
 use crate::export::Export;
 use crate::log::Log;
 use crate::metrics::Counters;
@@ -18,7 +19,11 @@ pub(crate) struct Shared {
     pub(crate) infos: Arc<[ExportInfo]>,
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
+    /// Devices for virtual machines.
+    pub(crate) devices: Vec<Device>,
     pub(crate) limits: Limits,
+    /// Threads that serve NBD connections: none if no NBD socket listens.
+    pub(crate) nr_workers: usize,
     pub(crate) budget: Budget,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,

@@ -2,6 +2,7 @@
 
 use crate::error::{ServeError, system};
 use crate::shared::Shared;
+use crate::vhost_user::DeviceThreads;
 use crate::worker::Worker;
 use crate::worker::inbox::{Inbox, NewConnection};
 use crate::worker::status::BlockStatusThreads;
@@ -21,6 +22,7 @@ const READY: Duration = Duration::from_secs(5);
 pub(crate) struct Threads {
     inboxes: Vec<Arc<Inbox>>,
     workers: Vec<JoinHandle<()>>,
+    devices: Option<DeviceThreads>,
     /// Readable when a worker has panicked.
     panicked: Arc<OwnedFd>,
 }
@@ -35,12 +37,14 @@ impl Threads {
         let panicked = panicked
             .map_err(|error| system("cannot create a descriptor for the workers")(error.into()))?;
         let (inboxes, workers) = (Vec::new(), Vec::new());
-        let mut threads = Threads { inboxes, workers, panicked: Arc::new(panicked) };
+        let panicked = Arc::new(panicked);
+        let mut threads = Threads { inboxes, workers, devices: None, panicked };
         let nr_clients = shared.limits.connections;
         let block_status = BlockStatusThreads::start(&shared.exports, nr_clients);
         let block_status = block_status.map_err(system("cannot start a thread"))?;
-        let mut readies = Vec::new();
-        for number in 0..shared.limits.threads.max(1) {
+        let (devices, mut readies) = DeviceThreads::start(shared, &threads.panicked)?;
+        threads.devices = Some(devices);
+        for number in 0..shared.nr_workers {
             let inbox = Arc::new(
                 Inbox::new(Arc::clone(&threads.panicked))
                     .map_err(system("cannot create a descriptor for a worker"))?,
@@ -100,6 +104,11 @@ impl Threads {
         inbox.expect("there is a thread").push(connection);
     }
 
+    /// Hands a connection to a device.
+    pub(crate) fn push_to_device(&self, device: usize, connection: OwnedFd) {
+        self.devices.as_ref().expect("started").push(device, connection);
+    }
+
     /// Waits until the workers have completed the requests in flight and ended. If the disks
     /// respond, that takes a bounded time: connections that do not read their replies are closed.
     ///
@@ -108,11 +117,15 @@ impl Threads {
     pub(crate) fn end(mut self) -> Result<(), ServeError> {
         self.close();
         let died = self.workers.drain(..).filter_map(|thread| thread.join().err()).count();
+        let died = died + self.devices.take().map_or(0, DeviceThreads::end);
         if died == 0 { Ok(()) } else { Err(ServeError::Panicked) }
     }
 
     fn close(&self) {
         self.inboxes.iter().for_each(|inbox| inbox.close());
+        if let Some(devices) = &self.devices {
+            devices.close();
+        }
     }
 }
 

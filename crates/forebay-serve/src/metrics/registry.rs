@@ -14,6 +14,7 @@ use forebay_front::Stage;
 
 use super::counter::{SharedCounter, Times, TimesSum};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
+use super::rings::{RingCounters, RingEvents};
 use super::traffic::{Traffic, TrafficSum};
 
 /// Number, export and counters of a connection. Only its worker writes them.
@@ -149,6 +150,7 @@ struct Open {
     next_id: u64,
     connections: Vec<Arc<ConnectionCounters>>,
     workers: Vec<Arc<WorkerCounters>>,
+    rings: Vec<Arc<RingCounters>>,
     /// Traffic of ended connections, per export.
     ended: Vec<TrafficSum>,
     /// Traffic of ended connections that chose no export.
@@ -160,6 +162,7 @@ struct Open {
 pub(super) struct Snapshot {
     pub(super) connections: Vec<ConnectionSnapshot>,
     pub(super) exports: Vec<ExportSnapshot>,
+    pub(super) rings: Vec<RingSnapshot>,
     /// Accepted connections.
     pub(super) accepted: u64,
 }
@@ -169,6 +172,14 @@ pub(super) struct ConnectionSnapshot {
     pub(super) id: u64,
     pub(super) export: Option<usize>,
     pub(super) traffic: TrafficSum,
+}
+
+#[derive(Debug)]
+pub(super) struct RingSnapshot {
+    pub(super) export: usize,
+    pub(super) ring: u16,
+    pub(super) traffic: TrafficSum,
+    pub(super) events: RingEvents,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -185,6 +196,7 @@ impl Counters {
             next_id: 1,
             connections: Vec::new(),
             workers: Vec::new(),
+            rings: Vec::new(),
             ended: vec![TrafficSum::default(); exports.len()],
             without_export: TrafficSum::default(),
         };
@@ -210,6 +222,13 @@ impl Counters {
         let worker = Arc::new(WorkerCounters { exports });
         self.lock().workers.push(Arc::clone(&worker));
         worker
+    }
+
+    /// Creates the counters of a ring of an export.
+    pub(crate) fn ring(&self, export: usize, ring: u16) -> Arc<RingCounters> {
+        let ring = Arc::new(RingCounters::new(export, ring));
+        self.lock().rings.push(Arc::clone(&ring));
+        ring
     }
 
     /// Returns the counters of the whole server.
@@ -247,7 +266,17 @@ impl Counters {
                 }
             }
         }
-        Snapshot { connections, exports, accepted: open.next_id - 1 }
+        let snapshot = |ring: &Arc<RingCounters>| RingSnapshot {
+            export: ring.export,
+            ring: ring.ring,
+            traffic: ring.traffic().sum(),
+            events: ring.events(),
+        };
+        let rings: Vec<_> = open.rings.iter().map(snapshot).collect();
+        for ring in &rings {
+            exports[ring.export].traffic.add(&ring.traffic);
+        }
+        Snapshot { connections, exports, rings, accepted: open.next_id - 1 }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

@@ -11,7 +11,7 @@ use super::disks;
 use super::families::{Families, Name, Value};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::process::Process;
-use super::registry::{Counters, Snapshot};
+use super::registry::{Counters, RingSnapshot, Snapshot};
 use super::traffic::TrafficSum;
 use forebay_front::{RequestKind, Stage};
 
@@ -55,6 +55,7 @@ impl Collector for All {
         server(&mut families, &self.counters, &snapshot)?;
         exports(&mut families, &self.counters, &snapshot)?;
         connections(&mut families, &self.counters, &snapshot)?;
+        rings(&mut families, &self.counters, &snapshot)?;
         disks::encode(&mut families, self.counters.exports(), &snapshot)?;
         self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
     }
@@ -194,6 +195,48 @@ fn connections(
         ),
         open.iter().map(|(labels, open)| (&labels[..], Value::Whole(open.traffic.in_flight()))),
     )
+}
+
+/// A counter of a ring.
+type RingFigure = (Name, fn(&RingSnapshot) -> u64);
+
+const RING_FIGURES: [RingFigure; 7] = [
+    (Name::of("forebay_ring_requests", "Requests of a ring."), |ring| ring.traffic.all_requests()),
+    (Name::of("forebay_ring_errors", "Requests of a ring answered with an error."), |ring| {
+        ring.traffic.errors
+    }),
+    (Name::bytes("forebay_ring_read", "Data read through a ring."), |ring| ring.traffic.read_bytes),
+    (Name::bytes("forebay_ring_written", "Data written through a ring."), |ring| {
+        ring.traffic.written_bytes
+    }),
+    (Name::of("forebay_ring_kicks", "Notifications of the driver of a ring."), |ring| {
+        ring.events.kicks
+    }),
+    (Name::of("forebay_ring_notifications", "Notifications sent to the driver."), |ring| {
+        ring.events.notifications
+    }),
+    (
+        Name::of(
+            "forebay_ring_notifications_suppressed",
+            "Rounds with answers for which the driver wanted no notification.",
+        ),
+        |ring| ring.events.suppressed,
+    ),
+];
+
+/// Writes the metrics of the rings of vhost-user-blk devices.
+fn rings(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
+    if snapshot.rings.is_empty() {
+        return Ok(());
+    }
+    for (name, figure) in &RING_FIGURES {
+        let samples = snapshot.rings.iter().map(|ring| {
+            let device = counters.exports()[ring.export].name.clone();
+            ([("device", device), ("ring", ring.ring.to_string())], Value::Whole(figure(ring)))
+        });
+        families.counter(name, samples)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -106,8 +106,25 @@ impl TrafficSum {
         self.all_requests().saturating_sub(self.ended)
     }
 
+    /// Returns the traffic since an earlier moment.
+    pub(crate) fn since(&self, before: &TrafficSum) -> TrafficSum {
+        let mut requests = self.requests;
+        for (now, before) in requests.iter_mut().zip(&before.requests) {
+            *now = now.saturating_sub(*before);
+        }
+        TrafficSum {
+            requests,
+            ended: self.ended.saturating_sub(before.ended),
+            errors: self.errors.saturating_sub(before.errors),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+        }
+    }
+
     /// Adds the values of another.
-    pub(super) fn add(&mut self, other: &TrafficSum) {
+    pub(crate) fn add(&mut self, other: &TrafficSum) {
         for (sum, more) in self.requests.iter_mut().zip(&other.requests) {
             *sum += more;
         }

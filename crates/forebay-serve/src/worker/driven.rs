@@ -30,7 +30,7 @@ impl Driven {
     /// Creates a worker with one export, which `change` may modify.
     pub(super) fn new(spec: &str, limits: Limits, change: impl FnOnce(&mut Export)) -> Driven {
         let options = ExportOptions { spec: spec.to_owned(), ..ExportOptions::default() };
-        let mut export = Export::open(&options).unwrap();
+        let mut export = Export::open(&options, None).unwrap();
         change(&mut export);
         let disk = export.disk.clone();
         let counted = CountedExport { name: export.info.name.clone(), disk: disk.clone() };
@@ -40,7 +40,9 @@ impl Driven {
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,
+            devices: Vec::new(),
             limits,
+            nr_workers: 1,
             budget,
             nr_open: Arc::default(),
             counters: Counters::new(vec![counted]),

@@ -32,11 +32,11 @@ pub trait Rings {
     /// Sends a command to the thread of a ring. Returns whether that thread runs.
     fn send(&self, ring: u16, command: RingCommand) -> bool;
 
-    /// Reports that a ring has started with this number of descriptors.
-    fn started(&self, ring: u16, size: u16);
-
     /// Reports that a ring has stopped because of a message.
     fn stopped(&self, ring: u16);
+
+    /// Counts a panic that ended a connection: a bug in this crate.
+    fn panicked(&self);
 }
 
 /// Serves a connection until the front end closes it, or the stream is shut down. Then no ring of
@@ -62,8 +62,10 @@ pub fn serve(
             }
         }
     });
-    let ending = catch_unwind(serve_all)
-        .unwrap_or_else(|_| Err("internal error while serving this front end".to_owned()));
+    let ending = catch_unwind(serve_all).unwrap_or_else(|_| {
+        rings.panicked();
+        Err("internal error while serving this front end".to_owned())
+    });
     // The front end sees the end of the connection only when no ring uses its memory.
     session.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
     ending

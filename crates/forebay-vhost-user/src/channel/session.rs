@@ -91,10 +91,8 @@ impl<'a, R: Rings> Session<'a, R> {
         // Without protocol features there is no message that enables a ring.
         state.is_enabled |= features & 1 << PROTOCOL_FEATURES == 0;
         let setup = Box::new(state.setup(&self.regions, features)?);
-        let size = setup.size;
         self.send(ring, RingCommand::Start(setup))?;
         self.rings[ring].is_started = true;
-        self.threads.started(ring as u16, size);
         Ok(())
     }
 

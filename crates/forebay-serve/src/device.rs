@@ -1,0 +1,100 @@
+//! Device for virtual machines: its configuration and its socket.
+
+use crate::config::{DeviceOptions, DeviceSocket};
+use crate::error::{ServeError, system};
+use crate::export::Export;
+use crate::listen::{Address, Listener};
+use forebay_vhost_user::{Can, Config, Shape, WriteCache};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A device of an export.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Index of the export.
+    pub(crate) export: usize,
+    pub(crate) config: Config,
+    pub(crate) cache: Arc<WriteCache>,
+    pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
+    pub(crate) listener: Listener,
+}
+
+impl Device {
+    /// Opens the socket of a device of this export.
+    ///
+    /// # Errors
+    /// Returns an error if the options are out of range, or if the socket cannot listen.
+    pub(crate) fn open(options: DeviceOptions, export: &Export) -> Result<Device, ServeError> {
+        let spec = &export.disk.info().spec;
+        let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
+        let shape = shape(&options).map_err(refused)?;
+        let serial = serial(&options.serial).map_err(refused)?;
+        let can = Can {
+            read_only: export.info.can.read_only,
+            discard: export.info.can.trim,
+            write_zeroes: export.info.can.write_zeroes,
+            unmap: export.facts.discards_to_zeroes,
+        };
+        let config = Config::new(export.disk.limits(), export.info.size_bytes, can, shape);
+        let listener = listener(options.socket)?;
+        let cache = Arc::default();
+        Ok(Device { export: options.export, config, cache, serial, listener })
+    }
+
+    /// Returns the spec by which this machine's programs reach the device.
+    pub(crate) fn spec(&self) -> String {
+        match self.listener.address() {
+            Address::Unix(path) => format!("vhost-user:{}", path.display()),
+            address => format!("vhost-user:{address}"),
+        }
+    }
+
+    /// Returns the socket file, if the server has created it.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.listener.file()
+    }
+}
+
+fn shape(options: &DeviceOptions) -> Result<Shape, String> {
+    let &DeviceOptions { nr_queues, queue_size, .. } = options;
+    let (min, max) = (DeviceOptions::MIN_QUEUE_SIZE, DeviceOptions::MAX_QUEUE_SIZE);
+    if !(1..=DeviceOptions::MAX_QUEUES).contains(&nr_queues) {
+        let max = DeviceOptions::MAX_QUEUES;
+        return Err(format!("{nr_queues} queues: it has 1 to {max}"));
+    }
+    if !queue_size.is_power_of_two() || !(min..=max).contains(&queue_size) {
+        return Err(format!(
+            "a queue size of {queue_size}: expected a power of two, {min} to {max}"
+        ));
+    }
+    Ok(Shape { nr_queues, queue_size })
+}
+
+/// Returns a serial number, padded with zero bytes.
+fn serial(text: &str) -> Result<[u8; DeviceOptions::MAX_SERIAL], String> {
+    let mut serial = [0; DeviceOptions::MAX_SERIAL];
+    let place = serial.get_mut(..text.len());
+    let place = place.ok_or_else(|| {
+        let max = DeviceOptions::MAX_SERIAL;
+        format!("the serial number `{text}` is longer than {max} bytes")
+    })?;
+    place.copy_from_slice(text.as_bytes());
+    Ok(serial)
+}
+
+fn listener(socket: DeviceSocket) -> Result<Listener, ServeError> {
+    match socket {
+        DeviceSocket::Path(path) => Ok(Listener::open(&Address::Unix(path))?),
+        DeviceSocket::Passed(socket) => {
+            let failed = system("cannot use a socket that was passed in");
+            let listener = Listener::adopt(socket).map_err(&failed)?;
+            match listener.address() {
+                Address::Unix(_) => Ok(listener),
+                Address::Tcp { .. } => {
+                    Err(failed(io::Error::other("vhost-user needs a unix socket")))
+                }
+            }
+        }
+    }
+}

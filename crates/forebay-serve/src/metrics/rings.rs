@@ -1,0 +1,69 @@
+//! Counters of the request queues of devices for virtual machines.
+
+use super::counter::Counter;
+use super::traffic::Traffic;
+
+/// Counters of one ring. Only its thread writes them.
+#[derive(Debug)]
+pub(crate) struct RingCounters {
+    pub(super) export: usize,
+    pub(super) ring: u16,
+    traffic: Traffic,
+    kicks: Counter,
+    notifications: Counter,
+    suppressed: Counter,
+}
+
+impl RingCounters {
+    pub(super) fn new(export: usize, ring: u16) -> RingCounters {
+        RingCounters {
+            export,
+            ring,
+            traffic: Traffic::default(),
+            kicks: Counter::default(),
+            notifications: Counter::default(),
+            suppressed: Counter::default(),
+        }
+    }
+
+    /// Returns the counters of its requests.
+    #[inline]
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Counts a notification of the driver.
+    #[inline]
+    pub(crate) fn kicked(&self) {
+        self.kicks.add(1);
+    }
+
+    /// Counts a notification that was sent to the driver.
+    #[inline]
+    pub(crate) fn notified(&self) {
+        self.notifications.add(1);
+    }
+
+    /// Counts a round with used entries for which the driver wants no notification.
+    #[inline]
+    pub(crate) fn suppressed(&self) {
+        self.suppressed.add(1);
+    }
+
+    /// Returns the current values.
+    pub(super) fn events(&self) -> RingEvents {
+        RingEvents {
+            kicks: self.kicks.get(),
+            notifications: self.notifications.get(),
+            suppressed: self.suppressed.get(),
+        }
+    }
+}
+
+/// Notifications of a ring, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RingEvents {
+    pub(super) kicks: u64,
+    pub(super) notifications: u64,
+    pub(super) suppressed: u64,
+}

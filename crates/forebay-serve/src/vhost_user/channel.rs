@@ -1,0 +1,77 @@
+//! Thread that reads the messages of a device's front ends, one connection after the other.
+
+use super::door::{Arrival, Door};
+use super::inbox::RingInbox;
+use crate::listen::Peer;
+use crate::log::Closed;
+use crate::metrics::RingCounters;
+use crate::shared::Shared;
+use forebay::now_ns;
+use forebay_vhost_user::{RingCommand, Rings};
+use std::fmt;
+use std::sync::Arc;
+
+/// Message channel of a device.
+pub(super) struct Channel {
+    pub(super) shared: Arc<Shared>,
+    /// Index of the device.
+    pub(super) device: usize,
+    pub(super) door: Arc<Door>,
+    pub(super) inboxes: Vec<Arc<RingInbox>>,
+    pub(super) counters: Vec<Arc<RingCounters>>,
+}
+
+impl Channel {
+    /// Serves connections until the door is closed.
+    pub(super) fn run(self) {
+        while let Some(arrival) = self.door.next() {
+            self.serve(arrival);
+        }
+    }
+
+    fn serve(&self, arrival: Arrival) {
+        let Arrival { stream, counters, opened_ns } = arrival;
+        let device = &self.shared.devices[self.device];
+        let export = self.shared.infos[device.export].name.as_str();
+        let id = counters.id();
+        self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
+        let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
+        let rings = Connection { channel: self, id };
+        let ended = forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings);
+        let mut traffic = counters.sum();
+        for (ring, before) in self.counters.iter().zip(&before) {
+            traffic.add(&ring.traffic().sum().since(before));
+        }
+        let why = match ended {
+            _ if self.door.is_closing() => "the server shuts down".to_owned(),
+            Ok(()) => "closed by the front end".to_owned(),
+            Err(why) => why,
+        };
+        let open_ns = now_ns().saturating_sub(opened_ns);
+        self.line(Closed { id, peer: Peer::Unix, export: Some(export), why, traffic, open_ns });
+    }
+
+    fn line(&self, text: impl fmt::Display) {
+        self.shared.log.line(now_ns(), text);
+    }
+}
+
+/// The rings of a device while it serves a connection.
+struct Connection<'a> {
+    channel: &'a Channel,
+    id: u64,
+}
+
+impl Rings for Connection<'_> {
+    fn send(&self, ring: u16, command: RingCommand) -> bool {
+        self.channel.inboxes[usize::from(ring)].push(command)
+    }
+
+    fn stopped(&self, ring: u16) {
+        self.channel.line(format_args!("connection {}: ring {ring} stopped", self.id));
+    }
+
+    fn panicked(&self) {
+        self.channel.shared.counters.server().panics.count();
+    }
+}

@@ -1,0 +1,17 @@
+//! Devices for virtual machines: exports that are served as vhost-user-blk.
+//!
+//! A device has one socket and one front end (QEMU) at a time. The next one waits until the
+//! connection of the previous one has ended.
+//!
+//! - `door`: connections that wait for the device;
+//! - `channel`: the thread that reads the messages of front ends;
+//! - `inbox`, `ring`: the thread of each request queue;
+//! - `threads`: start and end of all of these.
+
+mod channel;
+mod door;
+mod inbox;
+mod ring;
+mod threads;
+
+pub(crate) use threads::DeviceThreads;

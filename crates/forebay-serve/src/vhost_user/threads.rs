@@ -1,0 +1,183 @@
+//! Threads of all devices. They start and end with the server.
+
+use super::channel::Channel;
+use super::door::{Arrival, Door, Place};
+use super::inbox::RingInbox;
+use super::ring::{RingPlace, RingWorker};
+use crate::error::{ServeError, system};
+use crate::metrics::{ConnectionRefusal, RingCounters};
+use crate::shared::Shared;
+use forebay::now_ns;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{Builder, JoinHandle};
+
+/// Threads of the devices. Dropping this makes them end, without waiting for them.
+#[derive(Debug)]
+pub(crate) struct DeviceThreads {
+    shared: Arc<Shared>,
+    /// One for each device.
+    doors: Vec<Arc<Door>>,
+    inboxes: Vec<Arc<RingInbox>>,
+    channels: Vec<JoinHandle<()>>,
+    rings: Vec<JoinHandle<()>>,
+}
+
+impl DeviceThreads {
+    /// Starts the threads of all devices. The receivers are disconnected when the threads of the
+    /// rings have their queues.
+    ///
+    /// # Errors
+    /// Returns an error if a thread or a descriptor cannot be made. Threads that were started end.
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        panicked: &Arc<OwnedFd>,
+    ) -> Result<(DeviceThreads, Vec<Receiver<()>>), ServeError> {
+        let mut threads = DeviceThreads {
+            shared: Arc::clone(shared),
+            doors: Vec::new(),
+            inboxes: Vec::new(),
+            channels: Vec::new(),
+            rings: Vec::new(),
+        };
+        let mut readies = Vec::new();
+        for device in 0..shared.devices.len() {
+            threads.start_device(device, panicked, &mut readies)?;
+        }
+        Ok((threads, readies))
+    }
+
+    fn start_device(
+        &mut self,
+        device: usize,
+        panicked: &Arc<OwnedFd>,
+        readies: &mut Vec<Receiver<()>>,
+    ) -> Result<(), ServeError> {
+        let (mut inboxes, mut counters) = (Vec::new(), Vec::new());
+        for ring in 0..self.shared.devices[device].config.nr_queues() {
+            let inbox = RingInbox::new(Arc::clone(panicked));
+            let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
+            let inbox = Arc::new(inbox);
+            let export = self.shared.devices[device].export;
+            let counted = self.shared.counters.ring(export, ring);
+            self.inboxes.push(Arc::clone(&inbox));
+            readies.push(self.start_ring((device, ring), &inbox, &counted)?);
+            inboxes.push(inbox);
+            counters.push(counted);
+        }
+        let door = Arc::new(Door::default());
+        self.doors.push(Arc::clone(&door));
+        let (shared, panicked) = (Arc::clone(&self.shared), Arc::clone(panicked));
+        let channel = Channel { shared, device, door, inboxes, counters };
+        let builder = Builder::new().name(format!("device-{device}"));
+        let thread = builder.spawn(move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| channel.run())) {
+                // The counter of the eventfd is far below its maximum, so the write does not fail.
+                let _ = rustix::io::write(&panicked, &1_u64.to_ne_bytes());
+                resume_unwind(panic);
+            }
+        });
+        self.channels.push(thread.map_err(system("cannot start a thread"))?);
+        Ok(())
+    }
+
+    /// Starts the thread of a ring.
+    fn start_ring(
+        &mut self,
+        (device, ring): (usize, u16),
+        inbox: &Arc<RingInbox>,
+        counters: &Arc<RingCounters>,
+    ) -> Result<Receiver<()>, ServeError> {
+        let epoll = RingWorker::epoll(inbox);
+        let epoll = epoll.map_err(system("cannot create a descriptor for a ring"))?;
+        let shared = Arc::clone(&self.shared);
+        let of_device = &shared.devices[device];
+        let place = RingPlace {
+            export: of_device.export,
+            ring,
+            serial: of_device.serial,
+            write_cache: Arc::clone(&of_device.cache),
+            counters: Arc::clone(counters),
+        };
+        let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));
+        let (is_ready, ready) = channel();
+        let builder = Builder::new().name(format!("ring-{device}-{ring}"));
+        let thread = builder.spawn(move || {
+            let work = AssertUnwindSafe(|| {
+                let worker = RingWorker::new(shared, place, inbox, epoll);
+                drop(is_ready);
+                worker.run();
+            });
+            let ended = catch_unwind(work);
+            panicked.end();
+            if let Err(panic) = ended {
+                // Its driver would wait forever, so the server ends and can be started again.
+                panicked.report_panic();
+                resume_unwind(panic);
+            }
+        });
+        self.rings.push(thread.map_err(system("cannot start a thread"))?);
+        Ok(ready)
+    }
+
+    /// Hands a connection to a device.
+    pub(crate) fn push(&self, device: usize, socket: OwnedFd) {
+        let stream = UnixStream::from(socket);
+        let counters = self.shared.counters.open_connection();
+        let export = self.shared.devices[device].export;
+        counters.set_export(export);
+        let (id, opened_ns) = (counters.id(), now_ns());
+        // The messages are read on a thread of their own, which waits for them.
+        let arrival = Arrival { stream, counters, opened_ns };
+        let place = match arrival.stream.set_nonblocking(false) {
+            Ok(()) => self.doors[device].push(arrival),
+            Err(_) => Place::Refused,
+        };
+        let name = &self.shared.infos[export].name;
+        let log = |what: &str| {
+            let line = format_args!("connection {id} from unix: export {name:?}: {what}");
+            self.shared.log.line(now_ns(), line);
+        };
+        match place {
+            Place::First => {}
+            Place::Waits => log("another front end uses the device: it waits"),
+            Place::Refused => {
+                self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
+                log("refused: too many front ends wait for the device");
+            }
+        }
+    }
+
+    /// Makes the connections end. The rings stop taking requests, and answer those in flight.
+    pub(crate) fn close(&self) {
+        self.doors.iter().for_each(|door| door.close());
+    }
+
+    /// Waits until the threads have completed the requests in flight and ended. Returns how many
+    /// have panicked.
+    pub(crate) fn end(mut self) -> usize {
+        self.close();
+        // The threads of the rings answer the order to stop, which a channel sends before it ends.
+        let died = nr_died(&mut self.channels);
+        self.close_rings();
+        died + nr_died(&mut self.rings)
+    }
+
+    fn close_rings(&self) {
+        self.inboxes.iter().for_each(|inbox| inbox.close());
+    }
+}
+
+fn nr_died(threads: &mut Vec<JoinHandle<()>>) -> usize {
+    threads.drain(..).filter_map(|thread| thread.join().err()).count()
+}
+
+impl Drop for DeviceThreads {
+    fn drop(&mut self) {
+        self.close();
+        self.close_rings();
+    }
+}
