@@ -23,6 +23,10 @@ mod completions;
 mod requests;
 mod ring;
 mod session;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use requests::InFlight;

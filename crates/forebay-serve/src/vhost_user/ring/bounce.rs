@@ -40,7 +40,7 @@ impl Bounce {
     /// Takes a buffer of at least `len` bytes.
     ///
     /// # Errors
-    /// Returns `WouldBlock` if too many bytes are in flight, and refuses a request that is too long.
+    /// Returns `WouldBlock` if too many bytes are in flight. Refuses a request that is too long.
     pub(super) fn take(&mut self, len: u64) -> Result<Buf, SubmitErrorKind> {
         if len > BOUNCE_MAX {
             return Err(SubmitErrorKind::Memory { op: forebay::Op::Read, len });

@@ -185,7 +185,7 @@ impl Host for RingHost {
         let &Failed { export, kind, offset, len, why } = failed;
         let (ring, export) = (self.place.ring, &self.shared.infos[export].name);
         let line = format_args!(
-            "export {export:?}: ring {ring}: {kind:?} of {len} bytes at {offset} failed: {why}"
+            "export {export:?}: ring {ring}: {kind:?} at {offset}, {len} bytes, failed: {why}"
         );
         self.shared.log.line(now_ns, line);
     }
