@@ -137,8 +137,8 @@ impl DeviceThreads {
             Err(_) => Place::Refused,
         };
         let name = &self.shared.infos[export].name;
-        let log = |what: &str| {
-            let line = format_args!("connection {id} from unix: export {name:?}: {what}");
+        let log = |outcome: &str| {
+            let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         };
         match place {
