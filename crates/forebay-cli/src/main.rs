@@ -2,7 +2,7 @@
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
-//! - [`serve`]: `forebay serve`, disks over NBD;
+//! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
@@ -77,7 +77,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Serve disks over NBD
+    /// Serve disks over NBD, and to virtual machines (vhost-user-blk)
     Serve(serve::ServeArgs),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
     Sim(sim::Args),

@@ -1,11 +1,13 @@
 //! Every option of every command has an effect, and errors of command lines are in one style.
 
 use clap::Command as ClapCommand;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 
 use super::*;
 
 /// The command, its option, arguments, and the same arguments with the option. `DIR` is a directory
-/// with job files.
+/// with job files, `LISTENER` the number of a socket.
 const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("info", "spec", "info ram:1M", "info null:1M"),
     ("info", "json", "info ram:1M", "info ram:1M --json"),
@@ -37,6 +39,16 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "threads", "serve a --threads 2", "serve a --threads 3"),
     ("serve", "memory_mib", "serve a", "serve a --memory-mib 7"),
     ("serve", "metrics", "serve a", "serve a --metrics unix:m"),
+    ("serve", "vhost_user_blk", "serve a", "serve a --vhost-user-blk unix:s"),
+    ("serve", "socket_path", "serve a", "serve a --socket-path s"),
+    ("serve", "fd", "serve a", "serve a --fd LISTENER"),
+    ("serve", "blk_file", "serve a --socket-path s", "serve --socket-path s --blk-file b"),
+    ("serve", "num_queues", "serve a --socket-path s", "serve a --socket-path s --num-queues 63"),
+    ("serve", "queue_size", "serve a --socket-path s", "serve a --socket-path s --queue-size 64"),
+    ("serve", "serial", "serve a --socket-path s", "serve a --socket-path s --serial x"),
+    ("serve", "block_size", "serve a --socket-path s", "serve a --socket-path s --block-size 4096"),
+    // It replaces the run, so no disk is needed.
+    ("serve", "print_capabilities", "serve a", "serve --print-capabilities"),
     ("sim", "job", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/b.fio"),
     ("sim", "random", "sim --seed 1 --nbd", "sim --seed 1 --random"),
     ("sim", "nbd", "sim --seed 1 --random", "sim --seed 1 --nbd"),
@@ -129,8 +141,10 @@ fn job_files() -> tempfile::TempDir {
 #[test]
 fn every_option_of_every_command_changes_what_is_run() {
     let dir = job_files();
+    let listener = UnixListener::bind(dir.path().join("s")).expect("a socket");
     let outcome = |args: &str| {
         let args = args.replace("DIR", &dir.path().display().to_string());
+        let args = args.replace("LISTENER", &listener.as_raw_fd().to_string());
         outcome(&args).unwrap_or_else(|failure| panic!("{args}: {}", failure.text()))
     };
     for (command, id) in options(&Cli::command(), "") {

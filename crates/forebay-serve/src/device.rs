@@ -4,6 +4,7 @@ use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
+use forebay::QueueLimits;
 use forebay_vhost_user::{Can, Config, Shape, WriteCache};
 use std::io;
 use std::path::Path;
@@ -36,7 +37,9 @@ impl Device {
             write_zeroes: export.info.can.write_zeroes,
             unmap: export.facts.discards_to_zeroes,
         };
-        let config = Config::new(export.disk.limits(), export.info.size_bytes, can, shape);
+        let size_bytes = export.info.size_bytes;
+        let limits = limits(export.disk.limits(), size_bytes, options.block_size);
+        let config = Config::new(&limits.map_err(refused)?, size_bytes, can, shape);
         let listener = listener(options.socket)?;
         let cache = Arc::default();
         Ok(Device { export: options.export, config, cache, serial, listener })
@@ -69,6 +72,28 @@ fn shape(options: &DeviceOptions) -> Result<Shape, String> {
         ));
     }
     Ok(Shape { nr_queues, queue_size })
+}
+
+/// Returns the limits of a disk that has blocks of this size.
+fn limits(
+    limits: &QueueLimits,
+    size_bytes: u64,
+    block_size: Option<u32>,
+) -> Result<QueueLimits, String> {
+    let own = limits.logical_block_size;
+    let Some(block) = block_size else { return Ok(*limits) };
+    let max = DeviceOptions::MAX_BLOCK;
+    if !block.is_power_of_two() || !(512..=max).contains(&block) {
+        return Err(format!("a block size of {block}: expected a power of two, 512 to {max}"));
+    }
+    if block < own {
+        return Err(format!("a block size of {block}: the disk has blocks of {own} bytes"));
+    }
+    if !size_bytes.is_multiple_of(block.into()) {
+        return Err(format!("a block size of {block}: {size_bytes} bytes are not whole blocks"));
+    }
+    let physical = limits.physical_block_size.max(block);
+    Ok(limits.logical_block_size(block).physical_block_size(physical))
 }
 
 /// Returns a serial number, padded with zero bytes.

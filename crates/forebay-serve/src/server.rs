@@ -80,9 +80,10 @@ impl Server {
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
-            let of_export = options.devices.iter().filter(|device| device.export == nr);
-            let nr_rings: usize = of_export.map(|device| usize::from(device.nr_queues)).sum();
-            if !has_nbd && nr_rings == 0 && !options.devices.is_empty() {
+            let of_export = || options.devices.iter().filter(|device| device.export == nr);
+            let nr_rings: usize = of_export().map(|device| usize::from(device.nr_queues)).sum();
+            let has_door = has_nbd || of_export().next().is_some();
+            if !has_door && !options.devices.is_empty() {
                 return Err(ServeError::NoDoor { spec: export.spec.clone() });
             }
             // One for each thread, and the shared one.

@@ -18,13 +18,13 @@ use crate::failure::Failure;
 /// Most sockets that are taken over.
 const MAX_SOCKETS: usize = 64;
 
-/// Returns the sockets of `LISTEN_FDS`; none if the variable is for another process. The names of
-/// `LISTEN_FDNAMES` are not used.
+/// Returns the sockets of `LISTEN_FDS`, except those with the numbers `others`; none if the
+/// variable is for another process. The names of `LISTEN_FDNAMES` are not used.
 ///
 /// # Errors
 /// Returns an error if a descriptor is not a listening unix or TCP socket, or if the kernel does
 /// not allow `pidfd_getfd`, as in some containers.
-pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
+pub(super) fn sockets(others: &[i32]) -> Result<Vec<OwnedFd>, Failure> {
     let passed = sd_notify::listen_fds_with_names();
     let passed = passed
         .map_err(|error| Failure::Run(format!("cannot use the sockets of LISTEN_FDS: {error}")))?;
@@ -32,7 +32,17 @@ pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
         let what = format!("cannot use descriptor {number} (`{name}`) of LISTEN_FDS");
         copy_of(number).map_err(|error| Failure::Run(format!("{what}: {error}")))
     };
-    passed.take(MAX_SOCKETS).map(socket).collect()
+    let passed = passed.take(MAX_SOCKETS).filter(|(number, _)| !others.contains(number));
+    passed.map(socket).collect()
+}
+
+/// Returns the socket with this number.
+///
+/// # Errors
+/// Returns an error if the descriptor is not a listening socket.
+pub(super) fn socket(number: i32) -> Result<OwnedFd, Failure> {
+    copy_of(number)
+        .map_err(|error| Failure::Run(format!("cannot use descriptor {number} (--fd): {error}")))
 }
 
 fn copy_of(number: i32) -> io::Result<OwnedFd> {

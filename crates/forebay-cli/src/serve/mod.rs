@@ -1,9 +1,10 @@
-//! `forebay serve`: an NBD server.
+//! `forebay serve`: a server of disks, over NBD and to virtual machines.
 //!
 //! The server is a library. These modules are its process: options, sockets that a service manager
 //! passes, signals, messages to the service manager, and the confinement.
 
 mod activation;
+mod devices;
 mod foreign;
 mod format;
 mod notify;
@@ -11,6 +12,7 @@ mod sandbox;
 mod share;
 mod signals;
 
+use self::devices::DeviceArgs;
 pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
@@ -38,6 +40,7 @@ Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/server
   forebay serve a.img b.img --name a --name b     two exports
+  forebay serve vm.img --vhost-user-blk unix:/run/vm.sock   a disk of a virtual machine
 The server prints the URIs of its exports, and logs each connection to standard error. It stays in
 the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its terminal is closed: it
 accepts no more connections, completes the requests in flight, flushes the disks, and ends with
@@ -56,10 +59,10 @@ const MAX_THREADS: u64 = 1 << 12;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Disks, as in info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
-    #[arg(required = true, value_name = "SPEC")]
+    #[arg(required_unless_present_any = ["blk_file", "print_capabilities"], value_name = "SPEC")]
     specs: Vec<String>,
     /// Address to listen at: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
-    /// unix:./forebay.sock]
+    /// unix:./forebay.sock, if no disk is served as vhost-user-blk]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
     /// Name of an export; repeat it for several disks, in their order [default: a single disk is
@@ -86,10 +89,9 @@ pub(crate) struct ServeArgs {
     /// Require client certificates signed by ca-cert.pem
     #[arg(long)]
     tls_verify_peer: bool,
-    /// Maximum number of connections that have chosen an export, 1 to 1048576
-    #[arg(long, default_value_t = Limits::default().connections as u64, value_name = "N")]
-    #[arg(value_parser = number::parse::<1, MAX_CONNECTIONS>)]
-    max_connections: u64,
+    /// Maximum number of connections that have chosen an export, 1 to 1048576 [default: 100]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_CONNECTIONS>)]
+    max_connections: Option<u64>,
     /// Threads that serve connections, 1 to 4096 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_THREADS>)]
     threads: Option<u64>,
@@ -101,6 +103,8 @@ pub(crate) struct ServeArgs {
     /// 9809; default: no metrics]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
+    #[command(flatten)]
+    devices: DeviceArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,16 +116,22 @@ enum Tls {
 
 /// Runs `forebay serve`.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
+    if args.devices.print_capabilities {
+        return output::stdout(devices::CAPABILITIES);
+    }
     let mut options = options(args)?;
     let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
-    options.sockets = activation::sockets()?;
+    options.sockets = activation::sockets(&args.devices.fds())?;
     if options.sockets.is_empty() && options.listen.is_empty() {
-        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
+        match options.devices.is_empty() {
+            true => options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET))),
+            false => check_without_nbd(args)?,
+        }
     }
     raise_nr_descriptors();
     let server = Server::open(options).map_err(|error| failure(&error, args))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
-    for warning in args.specs.iter().filter_map(|spec| format::warning(spec)) {
+    for warning in specs(args).iter().filter_map(|spec| format::warning(spec)) {
         output::stderr(&format!("forebay: {warning}\n"));
     }
     // A reader of the URIs may also send a signal: from here on, signals shut the server down
@@ -140,7 +150,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         notify::reloaded();
     };
     reloads.start(reload).map_err(|error| signals_failed(&error))?;
-    let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
+    let mut manager = Manager { nr_exports: specs(args).len(), signals: &signals };
     server.run(&signals, &mut manager).map_err(|error| failure(&error, args))
 }
 
@@ -155,11 +165,17 @@ fn raise_nr_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// Returns the specs of the disks.
+fn specs(args: &ServeArgs) -> Vec<String> {
+    args.specs.iter().chain(&args.devices.blk_file).cloned().collect()
+}
+
 /// Returns the options of the server for these arguments.
 pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
+    let specs = specs(args);
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
-        if nr > args.specs.len() {
-            let nr_specs = args.specs.len();
+        if nr > specs.len() {
+            let nr_specs = specs.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
             let why = format!("{option} is given {nr} times, for {nr_specs} {disks}");
             return Err(Failure::Usage(format!("{why}: give it at most once per disk")));
@@ -167,19 +183,23 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
+    let specs = if args.shared { share::shared(&specs)? } else { specs };
+    let devices = args.devices.devices(specs.len(), &args.name)?;
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
-        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
+        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,
     });
     Ok(Options {
         exports: exports.collect(),
         listen: args.nbd.clone(),
+        devices,
         tls: tls(args)?,
         limits: Limits {
-            connections: args.max_connections as usize,
+            connections: args
+                .max_connections
+                .map_or(Limits::default().connections, |nr| nr as usize),
             threads: args.threads.map_or(Limits::default().threads, |nr| nr as usize),
             memory_bytes: args.memory_mib.map(|nr| (nr as usize) << 20),
         },
@@ -187,6 +207,23 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         sockets: Vec::new(),
         log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
     })
+}
+
+/// Refuses options that have an effect only on NBD, which is off.
+fn check_without_nbd(args: &ServeArgs) -> Result<(), Failure> {
+    let given = [
+        ("--description", !args.description.is_empty()),
+        ("--tls", args.tls != Tls::Off),
+        ("--max-connections", args.max_connections.is_some()),
+        ("--threads", args.threads.is_some()),
+        ("--memory-mib", args.memory_mib.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Failure::Usage(format!(
+            "{option} is for NBD, which is off: add --nbd ADDRESS, or leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
@@ -221,6 +258,10 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::SameName(_) => {
             Failure::Usage(format!("{error}: give each SPEC a --name of its own"))
         }
+        ServeError::NoDoor { spec } => Failure::Usage(format!(
+            "{spec}: no client can reach this disk: give each SPEC a --vhost-user-blk of its own, \
+             or add --nbd ADDRESS"
+        )),
         ServeError::Writable { spec } => Failure::Usage(format!(
             "{spec}: read_only=off contradicts --read-only: leave out one of them"
         )),
@@ -230,7 +271,7 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::Open { source: OpenError::NoPermission { path, access, hint }, .. }
             if hint.contains("read_only=on") =>
         {
-            let one = match args.specs.len() {
+            let one = match specs(args).len() {
                 1 => "",
                 _ => ", or `?read_only=on` in the SPEC of this disk",
             };

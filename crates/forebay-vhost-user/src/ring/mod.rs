@@ -13,7 +13,15 @@
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 2.7.
 
 mod chain;
+#[cfg(test)]
+mod deaths;
+#[cfg(test)]
+mod driver;
 mod error;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
 
 pub use error::RingError;
 

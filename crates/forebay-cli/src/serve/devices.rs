@@ -1,0 +1,233 @@
+//! Options of devices for virtual machines: vhost-user-blk.
+//!
+//! A device has a socket of its own, so the options are repeated as `--name` is: in the order of
+//! the disks. QEMU's conventions for such programs hold too (`docs/interop/vhost-user.rst`):
+//! `--socket-path`, `--fd`, `--print-capabilities`, and `--blk-file`.
+
+use super::activation;
+use crate::failure::Failure;
+use crate::number;
+use clap::Args;
+use forebay_serve::{Address, DeviceOptions, DeviceSocket};
+use std::path::PathBuf;
+
+const MAX_QUEUES: u64 = DeviceOptions::MAX_QUEUES as u64;
+const MIN_QUEUE_SIZE: u64 = DeviceOptions::MIN_QUEUE_SIZE as u64;
+const MAX_QUEUE_SIZE: u64 = DeviceOptions::MAX_QUEUE_SIZE as u64;
+
+/// Abilities of the program in QEMU's form, for programs that start it.
+pub(super) const CAPABILITIES: &str = r#"{
+  "type": "block",
+  "features": ["read-only", "blk-file"]
+}
+"#;
+
+/// Options of devices.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Virtual machines")]
+pub(super) struct DeviceArgs {
+    /// Serve a disk as vhost-user-blk at this socket, unix:PATH, for one virtual machine at a time;
+    /// repeat it for several disks, in their order. Without --nbd, NBD is off
+    #[arg(long, value_name = "ADDRESS")]
+    vhost_user_blk: Vec<Address>,
+    /// The same as --vhost-user-blk unix:PATH, as QEMU's programs have it
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["vhost_user_blk", "fd"])]
+    socket_path: Option<PathBuf>,
+    /// Serve a disk as vhost-user-blk at a socket that listens already, by the number of its
+    /// descriptor; repeat it for several disks, in their order
+    #[arg(long, value_name = "N", conflicts_with = "vhost_user_blk")]
+    #[arg(value_parser = number::parse::<0, { i32::MAX as u64 }>)]
+    fd: Vec<u64>,
+    /// The disk, in place of SPEC
+    #[arg(long, value_name = "SPEC", conflicts_with = "specs")]
+    pub(super) blk_file: Option<String>,
+    /// Request queues of each device, 1 to 64, with a thread and a hardware context each [default:
+    /// one per processor]
+    #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_QUEUES>)]
+    num_queues: Option<u64>,
+    /// Largest queue that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
+    /// [default: 1024]
+    #[arg(long, value_name = "N", value_parser = number::parse::<MIN_QUEUE_SIZE, MAX_QUEUE_SIZE>)]
+    queue_size: Option<u64>,
+    /// Serial number of a disk, at most 20 bytes; repeat it for several disks, in their order
+    /// [default: the --name of the disk]
+    #[arg(long, value_name = "TEXT")]
+    serial: Vec<String>,
+    /// Block size that virtual machines see, bytes: 512, 1024, 2048 or 4096 [default: that of the
+    /// disk]
+    #[arg(long, value_name = "BYTES", value_parser = number::parse::<512, 4096>)]
+    block_size: Option<u64>,
+    /// Print the abilities of this program as JSON, and exit
+    #[arg(long)]
+    pub(super) print_capabilities: bool,
+}
+
+/// Sockets of the devices, before they are opened.
+enum Socket {
+    Path(PathBuf),
+    Fd(i32),
+}
+
+impl DeviceArgs {
+    /// Returns the numbers of the descriptors that are sockets of devices.
+    pub(super) fn fds(&self) -> Vec<i32> {
+        self.fd.iter().map(|fd| *fd as i32).collect()
+    }
+
+    fn sockets(&self) -> Result<Vec<Socket>, Failure> {
+        let path = |address: &Address| match address {
+            Address::Unix(path) => Ok(Socket::Path(path.clone())),
+            Address::Tcp { .. } => Err(Failure::Usage(format!(
+                "--vhost-user-blk {address}: vhost-user shares memory through a unix socket: write \
+                 unix:PATH"
+            ))),
+        };
+        let mut sockets: Vec<_> = self.vhost_user_blk.iter().map(path).collect::<Result<_, _>>()?;
+        sockets.extend(self.socket_path.iter().map(|path| Socket::Path(path.clone())));
+        sockets.extend(self.fds().into_iter().map(Socket::Fd));
+        Ok(sockets)
+    }
+
+    /// Returns the name of an option that has an effect only on devices.
+    fn option_of_devices(&self) -> Option<&'static str> {
+        let given = [
+            ("--num-queues", self.num_queues.is_some()),
+            ("--queue-size", self.queue_size.is_some()),
+            ("--serial", !self.serial.is_empty()),
+            ("--block-size", self.block_size.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// Returns the devices of so many disks with these `--name` options.
+    ///
+    /// # Errors
+    /// Returns an error if an option is wrong or has no effect, or if a descriptor is no socket.
+    pub(super) fn devices(
+        &self,
+        nr_disks: usize,
+        names: &[String],
+    ) -> Result<Vec<DeviceOptions>, Failure> {
+        let sockets = self.sockets()?;
+        for (option, nr, most, of) in [
+            ("--vhost-user-blk or --fd", sockets.len(), nr_disks, "disk"),
+            ("--serial", self.serial.len(), sockets.len(), "device"),
+        ] {
+            if nr > most && (most > 0 || of == "disk") {
+                let s = if most == 1 { "" } else { "s" };
+                let why = format!("{option} is given {nr} times, for {most} {of}{s}");
+                return Err(Failure::Usage(format!("{why}: give it at most once per {of}")));
+            }
+        }
+        if let (true, Some(option)) = (sockets.is_empty(), self.option_of_devices()) {
+            let why = "is for virtual machines: add --vhost-user-blk unix:PATH, or leave it out";
+            return Err(Failure::Usage(format!("{option} {why}")));
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let nr_queues = self.num_queues.unwrap_or_else(|| processors.min(MAX_QUEUES));
+        let queue_size = self.queue_size.unwrap_or(MAX_QUEUE_SIZE);
+        if !queue_size.is_power_of_two() {
+            let why = format!("--queue-size {queue_size}: expected a power of two, 4 to 1024");
+            return Err(Failure::Usage(why));
+        }
+        if let Some(size) = self.block_size.filter(|size| !size.is_power_of_two()) {
+            let why = format!("--block-size {size}: expected 512, 1024, 2048 or 4096");
+            return Err(Failure::Usage(why));
+        }
+        let mut devices = Vec::new();
+        for (export, socket) in sockets.into_iter().enumerate() {
+            let name = names.get(export).map(|name| shortened(name));
+            let socket = match socket {
+                Socket::Path(path) => DeviceSocket::Path(path),
+                Socket::Fd(fd) => DeviceSocket::Passed(activation::socket(fd)?),
+            };
+            devices.push(DeviceOptions {
+                export,
+                socket,
+                nr_queues: nr_queues as u16,
+                queue_size: queue_size as u16,
+                block_size: self.block_size.map(|size| size as u32),
+                serial: self.serial.get(export).cloned().or(name).unwrap_or_default(),
+            });
+        }
+        if let Some(serial) = self.serial.iter().find(|s| s.len() > DeviceOptions::MAX_SERIAL) {
+            let max = DeviceOptions::MAX_SERIAL;
+            return Err(Failure::Usage(format!("--serial {serial}: at most {max} bytes")));
+        }
+        Ok(devices)
+    }
+}
+
+/// Returns as much of a name as fits a serial number.
+fn shortened(name: &str) -> String {
+    let fits = |end: &usize| name.is_char_boundary(*end);
+    let end = (0..=name.len().min(DeviceOptions::MAX_SERIAL)).rev().find(fits);
+    name[..end.unwrap_or_default()].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        specs: Vec<String>,
+        #[command(flatten)]
+        devices: DeviceArgs,
+    }
+
+    fn devices(line: &str) -> Result<Vec<DeviceOptions>, String> {
+        let words = ["serve"].into_iter().chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let names = ["vm".to_owned()];
+        let devices = line.devices.devices(line.specs.len(), &names);
+        devices.map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn sockets_belong_to_the_disks_in_their_order() {
+        let line = "a.img b.img --vhost-user-blk unix:a.sock --vhost-user-blk unix:b.sock \
+                    --serial one --num-queues 2 --queue-size 256 --block-size 4096";
+        let devices = devices(line).expect("two devices");
+        let table: Vec<_> = devices
+            .iter()
+            .map(|device| {
+                let DeviceOptions { export, socket, nr_queues, queue_size, serial, .. } = device;
+                let DeviceSocket::Path(path) = socket else { panic!("{socket:?}") };
+                (*export, path.to_str().unwrap(), *nr_queues, *queue_size, serial.as_str())
+            })
+            .collect();
+        assert_eq!(table, [(0, "a.sock", 2, 256, "one"), (1, "b.sock", 2, 256, "")]);
+        assert!(devices.iter().all(|device| device.block_size == Some(4096)));
+    }
+
+    #[test]
+    fn name_of_the_disk_is_its_serial_number() {
+        let devices = devices("a.img --socket-path s").expect("a device");
+        assert_eq!(devices[0].serial, "vm");
+        assert_eq!(shortened("a-name-of-more-than-20-bytes"), "a-name-of-more-than-");
+        assert_eq!(shortened("nineteen bytes long\u{e9}"), "nineteen bytes long");
+    }
+
+    #[test]
+    fn options_without_effect_are_refused_by_name() {
+        for (line, expected) in [
+            ("a.img --num-queues 2", "--num-queues is for virtual machines"),
+            ("a.img --queue-size 64", "--queue-size is for virtual machines"),
+            ("a.img --serial x", "--serial is for virtual machines"),
+            ("a.img --block-size 512", "--block-size is for virtual machines"),
+            ("a --vhost-user-blk unix:s --vhost-user-blk unix:t", "given 2 times, for 1 disk"),
+            ("a --vhost-user-blk unix:s --serial x --serial y", "given 2 times, for 1 device"),
+            ("a --vhost-user-blk tcp:host", "write unix:PATH"),
+            ("a --vhost-user-blk unix:s --queue-size 100", "a power of two"),
+            ("a --vhost-user-blk unix:s --block-size 1000", "expected 512"),
+            ("a --vhost-user-blk unix:s --serial 123456789012345678901", "at most 20 bytes"),
+            ("a --vhost-user-blk unix:s --socket-path t", "cannot be used with"),
+            ("a --blk-file b --socket-path t", "cannot be used with"),
+        ] {
+            let error = devices(line).expect_err(line);
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}
