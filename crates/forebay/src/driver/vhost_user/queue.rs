@@ -49,6 +49,9 @@ pub(super) struct Shared {
     /// The event was signalled and not cleared. Release and acquire: set after the signal. So a
     /// thread that takes the mark clears that signal.
     has_signalled: AtomicBool,
+    /// An event loop has found its descriptor readable, so the next reap clears the event. Relaxed:
+    /// that reap follows on the same thread, or on one that takes the context over from it.
+    is_acknowledged: AtomicBool,
     /// Held while an interrupt is asked for. A wait must not replace the request of a later reap by
     /// that for an element which is taken: then no interrupt would follow.
     arming: Mutex<()>,
@@ -81,6 +84,7 @@ impl Shared {
             call,
             event,
             has_signalled: AtomicBool::new(false),
+            is_acknowledged: AtomicBool::new(false),
             arming: Mutex::new(()),
             edges,
             watched: OnceLock::new(),
@@ -123,8 +127,14 @@ impl Shared {
         self.has_signalled.store(true, Ordering::Release);
     }
 
+    /// Makes the next reap clear the event. It is not cleared here: it may be the kick of a thread
+    /// that has not returned from its wait. That thread reaps first (K8).
+    pub(super) fn acknowledge(&self) {
+        self.is_acknowledged.store(true, Ordering::Relaxed);
+    }
+
     /// Clears the event if it was signalled.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         if self.has_signalled.swap(false, Ordering::Acquire) {
             self.count_syscalls(1);
             self.event.clear();
@@ -321,7 +331,8 @@ impl Driver for VhostUserDriver {
     fn reap(&mut self, done: &mut Completions, how: Reap) {
         let is_polled = self.shared.is_polled();
         let is_full = how == Reap::Full;
-        if is_polled && is_full {
+        if is_polled && (is_full || self.shared.is_acknowledged.load(Ordering::Relaxed)) {
+            self.shared.is_acknowledged.store(false, Ordering::Relaxed);
             // Later completions signal again.
             self.shared.clear();
             self.nr_syscalls += 1;

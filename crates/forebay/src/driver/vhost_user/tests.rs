@@ -314,8 +314,8 @@ fn descriptor_is_readable_for_completions_kicks_and_the_end() {
             assert!(!is_ready(), "{kind:?} {round}: nothing is in flight");
             driver.kick();
             assert!(is_ready());
-            shared.clear();
-            assert!(!is_ready());
+            shared.acknowledge();
+            assert!(reap(&mut driver).is_empty() && !is_ready(), "a reap clears it");
             // A wait beside the driver does not take the interrupt of a later completion.
             shared.wait(Some(Duration::from_millis(1)));
             issue(&mut driver, round, Bio::range(Op::Flush, 0, 0));
@@ -327,6 +327,20 @@ fn descriptor_is_readable_for_completions_kicks_and_the_end() {
         assert_eq!(reap(&mut driver), [ended(2, Err(BlockStatus::Offline))]);
         assert!(!is_ready(), "an event loop of an idle disk sleeps");
     }
+}
+
+#[test]
+fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
+    let (mut driver, _device) = pair(QUIET, Mode::Shared);
+    let shared = Arc::clone(driver.shared());
+    assert!(shared.poll_fd().is_some());
+    driver.kick();
+    // The event loop is another thread, and the kicked one does not wait yet.
+    shared.acknowledge();
+    shared.wait(None);
+    assert!(is_readable(shared.poll_fd().expect("a descriptor"), 0), "no reap has cleared it");
+    assert!(reap(&mut driver).is_empty());
+    assert!(!is_readable(shared.poll_fd().expect("a descriptor"), 0));
 }
 
 #[test]
