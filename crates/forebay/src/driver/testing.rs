@@ -119,6 +119,22 @@ pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     nr == 1 && poll.revents & libc::POLLIN != 0
 }
 
+/// Runs `test` while this process can open no descriptor. For a child of a fork: other threads
+/// would be disturbed.
+#[cfg(feature = "vhost-user")]
+pub(super) fn without_descriptors<T>(test: impl FnOnce() -> T) -> T {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes to one structure.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before) }, 0);
+    let none = libc::rlimit { rlim_cur: 0, ..before };
+    // SAFETY: the kernel reads one structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+    let result = test();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const before) }, 0);
+    result
+}
+
 /// Drops the clean pages of a file from the page cache, as far as the kernel does it.
 pub(super) fn forget(path: &Path) {
     let file = File::open(path).expect("a scratch file");

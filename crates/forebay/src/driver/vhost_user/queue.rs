@@ -92,10 +92,6 @@ impl Shared {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.arming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[inline]
     fn is_polled(&self) -> bool {
         self.watched.get().is_some()
@@ -143,7 +139,7 @@ impl Shared {
 
     /// Asks for an interrupt at the next element. Returns whether it was used already.
     fn arm(&self, taken: u16) -> bool {
-        let _lock = self.lock();
+        let _lock = lock(&self.arming);
         self.taken.store(taken, Ordering::Relaxed);
         self.watch.arm(taken);
         self.watch.used_index() != taken
@@ -151,7 +147,7 @@ impl Shared {
 
     /// Suppresses interrupts after a wait, unless an event loop needs them.
     fn suppress(&self) {
-        let _lock = self.lock();
+        let _lock = lock(&self.arming);
         if !self.is_polled() {
             self.watch.suppress();
         }
@@ -167,7 +163,7 @@ impl Shared {
             return self.clear();
         }
         let has_used = {
-            let _lock = self.lock();
+            let _lock = lock(&self.arming);
             let taken = self.taken.load(Ordering::Relaxed);
             self.watch.arm(taken);
             self.watch.used_index() != taken
@@ -213,6 +209,10 @@ impl Shared {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A device's queues that no driver uses.
 pub(super) type Spare = Arc<Mutex<Vec<Ready>>>;
 
@@ -233,17 +233,24 @@ impl VhostUserDriver {
     /// # Errors
     /// Fails if none is left, or no descriptor can be created.
     pub(super) fn new(link: &Arc<Link>, spare: &Spare, mode: Mode) -> io::Result<VhostUserDriver> {
-        let taken = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let taken = lock(spare).pop();
         let Some(ready) = taken else {
             return Err(io::Error::other("all queues of the server are in use"));
         };
         // Interrupts for a driver before.
         ready.call.clear_shared();
-        let shared = Shared::new(Arc::clone(link), &ready.queue, Arc::clone(&ready.call))?;
+        let shared = match Shared::new(Arc::clone(link), &ready.queue, Arc::clone(&ready.call)) {
+            Ok(shared) => Arc::new(shared),
+            Err(error) => {
+                // The caller may try again later.
+                lock(spare).push(ready);
+                return Err(error);
+            }
+        };
         Ok(VhostUserDriver {
             ready: Some(ready),
             spare: Arc::clone(spare),
-            shared: Arc::new(shared),
+            shared,
             mode,
             origin: Origin::here(),
             nr_empty_reaps: 0,
@@ -409,7 +416,7 @@ impl Drop for VhostUserDriver {
         if nr_in_flight == 0 && !self.shared.link.is_lost() && !self.origin.is_elsewhere() {
             // An event loop of this queue may have asked for interrupts.
             self.shared.watch.suppress();
-            self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+            lock(&self.spare).push(ready);
         }
     }
 }

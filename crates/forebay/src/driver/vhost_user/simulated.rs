@@ -68,6 +68,12 @@ pub(super) struct Device {
 
 /// Returns a driver and the device that serves it.
 pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
+    let (link, spare, device) = unused(kind);
+    (VhostUserDriver::new(&link, &spare, mode).expect("a queue"), device)
+}
+
+/// Returns a device, with its connection and its one queue.
+pub(super) fn unused(kind: Kind) -> (Arc<Link>, Spare, Device) {
     let config = Config {
         capacity_bytes: 1 << 20,
         piece_max: 4096,
@@ -107,7 +113,7 @@ pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
     };
     let link = Arc::new(Link::new(ours).expect("a socket"));
     let spare: Spare = Arc::new(Mutex::new(vec![Ready { queue, call, kick }]));
-    (VhostUserDriver::new(&link, &spare, mode).expect("a queue"), device)
+    (link, spare, device)
 }
 
 impl Device {

@@ -1,9 +1,10 @@
 //! The driver against a simulated device, honest or hostile.
 
 use super::queue::VhostUserDriver;
-use super::simulated::{Chain, Device, Kind, NR_TAGS, pair};
+use super::simulated::{Chain, Device, Kind, NR_TAGS, pair, unused};
 use crate::driver::Mode;
-use crate::driver::testing::{self, Numbers, data, is_readable, reap};
+use crate::driver::testing::{self, Numbers, data, is_readable, reap, without_descriptors};
+use crate::sys::forked::in_child;
 use forebay_core::{Bio, BlockStatus, Completed, Driver, Issue, Op, Tag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -341,6 +342,19 @@ fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
     assert!(is_readable(shared.poll_fd().expect("a descriptor"), 0), "no reap has cleared it");
     assert!(reap(&mut driver).is_empty());
     assert!(!is_readable(shared.poll_fd().expect("a descriptor"), 0));
+}
+
+#[test]
+fn queue_that_cannot_be_opened_now_can_be_opened_later() {
+    assert!(in_child(|| {
+        let (link, spare, mut device) = unused(QUIET);
+        let open = || VhostUserDriver::new(&link, &spare, Mode::Owned);
+        assert!(without_descriptors(|| open().is_err()));
+        let mut driver = open().expect("the queue of before");
+        issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
+        driver.commit_rqs();
+        device.serve() == 1 && reap(&mut driver) == [ended(0, Ok(0))]
+    }));
 }
 
 #[test]
