@@ -30,8 +30,8 @@ const NR_EMPTY_REAPS: u32 = 64;
 /// other event, and its next turn ends it.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The bit of the connection in the result of a wait.
-const OF_LINK: u64 = 1 << 2;
+/// The bits of the connection in the result of a wait.
+const OF_LINK: u64 = 1 << 2 | 1 << 3;
 
 /// The state that a driver and the waits beside it share.
 #[derive(Debug)]
@@ -75,7 +75,8 @@ struct Watched {
 impl Shared {
     fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>) -> io::Result<Shared> {
         let event = Event::new()?;
-        let edges = Edges::new([call.fd(), event.fd(), link.fd()])?;
+        let [stream, error] = link.fds();
+        let edges = Edges::new([call.fd(), event.fd(), stream, error])?;
         Ok(Shared {
             link,
             watch: queue.ring().watch().clone(),
@@ -180,7 +181,8 @@ impl Shared {
     /// Returns a descriptor for an event loop.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.watched.get().is_none() {
-            let of_device = AnyOf::new([self.call.fd(), self.link.fd()]).ok()?;
+            let [stream, error] = self.link.fds();
+            let of_device = AnyOf::new([self.call.fd(), stream, error]).ok()?;
             let any = AnyOf::new([self.event.fd()]).ok()?;
             let has_device = AtomicBool::new(false);
             let _ = self.watched.set(Watched { any, of_device, has_device });

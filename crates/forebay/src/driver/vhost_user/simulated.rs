@@ -62,6 +62,8 @@ pub(super) struct Device {
     pub(super) nr_interrupts: u32,
     call: Arc<Event>,
     pub(super) kick: Arc<Event>,
+    /// Signalled for an error of the ring.
+    pub(super) error: Arc<Event>,
     /// The server's end of the connection.
     pub(super) peer: Option<UnixStream>,
 }
@@ -96,7 +98,7 @@ pub(super) fn unused(kind: Kind) -> (Arc<Link>, Spare, Device) {
     let area = Area::new(geometry, 0);
     let queue = Queue::new(Arc::clone(&region), area, kind.has_event_idx);
     let event = || Arc::new(Event::new().expect("a descriptor"));
-    let (call, kick) = (event(), event());
+    let (call, kick, error) = (event(), event(), event());
     let (ours, peer) = UnixStream::pair().expect("two sockets");
     let device = Device {
         region,
@@ -109,9 +111,10 @@ pub(super) fn unused(kind: Kind) -> (Arc<Link>, Spare, Device) {
         nr_interrupts: 0,
         call: Arc::clone(&call),
         kick: Arc::clone(&kick),
+        error: Arc::clone(&error),
         peer: Some(peer),
     };
-    let link = Arc::new(Link::new(ours).expect("a socket"));
+    let link = Arc::new(Link::new(ours, error).expect("a socket"));
     let spare: Spare = Arc::new(Mutex::new(vec![Ready { queue, call, kick }]));
     (link, spare, device)
 }

@@ -285,6 +285,23 @@ fn end_of_the_server_ends_each_request_once() {
 }
 
 #[test]
+fn ring_that_the_server_has_stopped_gives_up_the_device() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        let (mut driver, device) = pair(QUIET, mode);
+        issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
+        driver.commit_rqs();
+        device.error.signal();
+        match mode {
+            Mode::Owned => driver.wait(1, None),
+            Mode::Shared => driver.shared().wait(None),
+        }
+        assert_eq!(reap(&mut driver), [ended(0, Err(BlockStatus::Offline))]);
+        let failure = driver.shared().failure().expect("a reason");
+        assert!(failure.starts_with("the server reports an error of a ring"), "{failure}");
+    }
+}
+
+#[test]
 fn reaps_without_waits_find_the_end_of_the_server() {
     let (mut driver, mut device) = pair(QUIET, Mode::Owned);
     issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
