@@ -5,7 +5,7 @@
 //! - [`mod@open`]: keys, limits and features; [`config`]: the reports of the server, checked;
 //! - [`connect`]: the handshake, which sets up all rings; [`link`]: the connection afterwards;
 //! - [`region`]: the memory that both sides share; [`geometry`]: its parts;
-//! - [`ring`]: a split virtqueue; [`requests`]: the requests in it;
+//! - [`ring`]: a split virtqueue; [`notify`]: its notifications; [`requests`]: the requests in it;
 //! - [`device`], [`queue`], [`waiter`]: the interface to the layer.
 //!
 //! The server is not trusted. It can change only memory of the shared region, which holds rings and
@@ -28,6 +28,11 @@ mod geometry;
 mod handshakes;
 #[cfg(feature = "vhost-user")]
 mod link;
+#[cfg(test)]
+mod models;
+// Its models run without the feature too.
+#[cfg(any(test, feature = "vhost-user"))]
+mod notify;
 #[cfg(feature = "vhost-user")]
 mod open;
 #[cfg(feature = "vhost-user")]

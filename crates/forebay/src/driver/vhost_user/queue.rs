@@ -142,8 +142,7 @@ impl Shared {
     fn arm(&self, taken: u16) -> bool {
         let _lock = lock(&self.arming);
         self.taken.store(taken, Ordering::Relaxed);
-        self.watch.arm(taken);
-        self.watch.used_index() != taken
+        self.watch.arm(taken, 1)
     }
 
     /// Suppresses interrupts after a wait, unless an event loop needs them.
@@ -165,9 +164,7 @@ impl Shared {
         }
         let has_used = {
             let _lock = lock(&self.arming);
-            let taken = self.taken.load(Ordering::Relaxed);
-            self.watch.arm(taken);
-            self.watch.used_index() != taken
+            self.watch.arm(self.taken.load(Ordering::Relaxed), 1)
         };
         if !has_used {
             self.count_syscalls(1);
@@ -386,8 +383,7 @@ impl Driver for VhostUserDriver {
         let is_over =
             |has_polled| has_enough() || shared.link.is_lost() || has_polled && until.is_over();
         while !is_over(has_polled) {
-            shared.watch.arm(taken.wrapping_add(nr - 1));
-            if has_enough() {
+            if shared.watch.arm(taken, nr) {
                 break;
             }
             self.nr_syscalls += 1;
