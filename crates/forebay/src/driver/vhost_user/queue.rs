@@ -4,6 +4,8 @@
 //! asked only before a wait, and after each reap while an event loop polls the queue. So a caller
 //! that finds completions without waiting costs the server no system call.
 //!
+//! With `poll_us` a wait first polls the used ring ([`Spin`]), unless nothing is in flight.
+//!
 //! A server that is gone sends no interrupt, so each wait is also for the connection. A caller that
 //! only reaps looks at the connection now and then ([`NR_EMPTY_REAPS`]).
 
@@ -11,6 +13,7 @@ use super::connect::Ready;
 use super::link::Link;
 use super::requests::Queue;
 use super::ring::Watch;
+use super::spin::Spin;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
 use crate::sys::event::{AnyOf, Edges, Event, await_readable};
@@ -49,6 +52,9 @@ pub(super) struct Shared {
     /// The event was signalled and not cleared. Release and acquire: set after the signal. So a
     /// thread that takes the mark clears that signal.
     has_signalled: AtomicBool,
+    /// The same, for a wait that polls: it takes the mark, and clears the signal unless an event
+    /// loop does.
+    is_kicked: AtomicBool,
     /// An event loop has found its descriptor readable, so the next reap clears the event. Relaxed:
     /// that reap follows on the same thread, or on one that takes the context over from it.
     is_acknowledged: AtomicBool,
@@ -58,6 +64,7 @@ pub(super) struct Shared {
     /// The call eventfd, the event, and the connection ([`OF_LINK`]), for waits.
     edges: Edges,
     watched: OnceLock<Watched>,
+    spin: Spin,
     nr_syscalls: AtomicU64,
 }
 
@@ -73,7 +80,7 @@ struct Watched {
 }
 
 impl Shared {
-    fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>) -> io::Result<Shared> {
+    fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>, spin: Spin) -> io::Result<Shared> {
         let event = Event::new()?;
         let [stream, error] = link.fds();
         let edges = Edges::new([call.fd(), event.fd(), stream, error])?;
@@ -85,10 +92,12 @@ impl Shared {
             call,
             event,
             has_signalled: AtomicBool::new(false),
+            is_kicked: AtomicBool::new(false),
             is_acknowledged: AtomicBool::new(false),
             arming: Mutex::new(()),
             edges,
             watched: OnceLock::new(),
+            spin,
             nr_syscalls: AtomicU64::new(0),
         })
     }
@@ -121,6 +130,7 @@ impl Shared {
     fn signal(&self) {
         self.count_syscalls(1);
         self.event.signal();
+        self.is_kicked.store(true, Ordering::Release);
         self.has_signalled.store(true, Ordering::Release);
     }
 
@@ -153,6 +163,24 @@ impl Shared {
         }
     }
 
+    /// Polls the used ring, if waits poll and requests are in flight. Returns whether the wait is
+    /// over.
+    fn poll(&self, timeout: Option<Duration>) -> bool {
+        // Relaxed: an outdated number makes one wait poll in vain, or sleep at once.
+        if !self.spin.is_on() || self.nr_in_flight.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let taken = self.taken.load(Ordering::Relaxed);
+        let is_kicked = || self.is_kicked.load(Ordering::Acquire);
+        let is_over = self.spin.poll(timeout, || {
+            self.watch.used_index() != taken || is_kicked() || self.link.is_lost()
+        });
+        if is_over && self.is_kicked.swap(false, Ordering::Acquire) && !self.is_polled() {
+            self.clear();
+        }
+        is_over
+    }
+
     /// Waits beside the driver: until an element is used that was not taken, a kick, the end of the
     /// device, or the timeout.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
@@ -162,15 +190,21 @@ impl Shared {
             await_readable([self.event.fd()], Some(timeout));
             return self.clear();
         }
+        let until = Deadline::after(timeout);
+        if self.poll(timeout) {
+            return;
+        }
         let has_used = {
             let _lock = lock(&self.arming);
             self.watch.arm(self.taken.load(Ordering::Relaxed), 1)
         };
         if !has_used {
             self.count_syscalls(1);
-            if self.edges.wait(timeout).is_some_and(|ended| ended & OF_LINK != 0) {
+            if self.edges.wait(until.left()).is_some_and(|ended| ended & OF_LINK != 0) {
                 self.link.look();
             }
+            // A kick that ended this sleep ends no later wait.
+            self.is_kicked.store(false, Ordering::Relaxed);
         }
         self.suppress();
     }
@@ -231,14 +265,20 @@ impl VhostUserDriver {
     ///
     /// # Errors
     /// Fails if none is left, or no descriptor can be created.
-    pub(super) fn new(link: &Arc<Link>, spare: &Spare, mode: Mode) -> io::Result<VhostUserDriver> {
+    pub(super) fn new(
+        link: &Arc<Link>,
+        spare: &Spare,
+        mode: Mode,
+        spin: Spin,
+    ) -> io::Result<VhostUserDriver> {
         let taken = lock(spare).pop();
         let Some(ready) = taken else {
             return Err(io::Error::other("all queues of the server are in use"));
         };
         // Interrupts for a driver before.
         ready.call.clear_shared();
-        let shared = match Shared::new(Arc::clone(link), &ready.queue, Arc::clone(&ready.call)) {
+        let call = Arc::clone(&ready.call);
+        let shared = match Shared::new(Arc::clone(link), &ready.queue, call, spin) {
             Ok(shared) => Arc::new(shared),
             Err(error) => {
                 // The caller may try again later.
@@ -379,6 +419,10 @@ impl Driver for VhostUserDriver {
         let taken = self.queue().ring().taken();
         let shared = Arc::clone(&self.shared);
         let has_enough = || shared.watch.used_index().wrapping_sub(taken) >= nr;
+        let is_done = || has_enough() || shared.link.is_lost();
+        if shared.spin.is_on() && shared.spin.poll(timeout, is_done) {
+            return;
+        }
         let mut has_polled = false;
         let is_over =
             |has_polled| has_enough() || shared.link.is_lost() || has_polled && until.is_over();

@@ -10,12 +10,14 @@ use super::link::Link;
 use super::queue::{Spare, VhostUserDriver};
 use super::region::{BASE, Region};
 use super::requests::Queue;
+use super::spin::Spin;
 use crate::driver::Mode;
 use crate::driver::testing::Numbers;
 use crate::sys::event::Event;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 /// The variants of a device.
@@ -70,8 +72,13 @@ pub(super) struct Device {
 
 /// Returns a driver and the device that serves it.
 pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
+    polling_pair(kind, mode, Duration::ZERO)
+}
+
+/// Returns a driver whose waits poll for a time, and its device.
+pub(super) fn polling_pair(kind: Kind, mode: Mode, poll: Duration) -> (VhostUserDriver, Device) {
     let (link, spare, device) = unused(kind);
-    (VhostUserDriver::new(&link, &spare, mode).expect("a queue"), device)
+    (VhostUserDriver::new(&link, &spare, mode, Spin::new(poll)).expect("a queue"), device)
 }
 
 /// Returns a device, with its connection and its one queue.

@@ -2,6 +2,7 @@
 
 use super::queue::VhostUserDriver;
 use super::simulated::{Chain, Device, Kind, NR_TAGS, pair, unused};
+use super::spin::Spin;
 use crate::driver::Mode;
 use crate::driver::testing::{self, Numbers, data, is_readable, reap, without_descriptors};
 use crate::sys::forked::in_child;
@@ -379,7 +380,7 @@ fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
 fn queue_that_cannot_be_opened_now_can_be_opened_later() {
     assert!(in_child(|| {
         let (link, spare, mut device) = unused(QUIET);
-        let open = || VhostUserDriver::new(&link, &spare, Mode::Owned);
+        let open = || VhostUserDriver::new(&link, &spare, Mode::Owned, Spin::new(Duration::ZERO));
         assert!(without_descriptors(|| open().is_err()));
         let mut driver = open().expect("the queue of before");
         issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
