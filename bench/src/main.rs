@@ -5,10 +5,12 @@
 //! here passes or fails a test; the table lists aims and measured values.
 #![forbid(unsafe_code)]
 
+mod distance;
 mod figures;
 mod measure;
 mod nbd;
 mod pread;
+mod process;
 #[cfg(test)]
 mod quoted;
 mod table;
