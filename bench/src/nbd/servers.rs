@@ -3,8 +3,8 @@
 //! Each server has its usual name with those settings, and further names with other settings.
 //! `--servers` selects them, so that readers can check the choice.
 
-use super::process;
 use super::rounds::Place;
+use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
