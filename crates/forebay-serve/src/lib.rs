@@ -28,6 +28,7 @@ mod worker;
 
 pub use config::{ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
+pub use forebay_front::PollMode;
 pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};
 pub use metrics::{EndpointError, last_part, metrics_address};

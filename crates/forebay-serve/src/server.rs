@@ -113,6 +113,7 @@ impl Server {
             tls,
             tls_policy,
             limits: options.limits,
+            poll: options.poll,
             budget,
             nr_open: Arc::default(),
             counters,

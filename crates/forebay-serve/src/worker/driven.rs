@@ -10,6 +10,7 @@ use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
 use forebay::Disk;
+use forebay_front::PollMode;
 use forebay_front::stream::Budget;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{EventfdFlags, eventfd};
@@ -40,6 +41,7 @@ impl Driven {
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,
+            poll: PollMode::Off,
             limits,
             budget,
             nr_open: Arc::default(),
