@@ -36,7 +36,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "max_connections", "serve a", "serve a --max-connections 7"),
     ("serve", "threads", "serve a --threads 2", "serve a --threads 3"),
     ("serve", "memory_mib", "serve a", "serve a --memory-mib 7"),
-    ("serve", "poll", "serve a", "serve a --poll adaptive"),
+    ("serve", "poll", "serve a", "serve a --poll off"),
     ("serve", "metrics", "serve a", "serve a --metrics unix:m"),
     ("sim", "job", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/b.fio"),
     ("sim", "random", "sim --seed 1 --nbd", "sim --seed 1 --random"),

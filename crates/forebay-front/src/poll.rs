@@ -21,7 +21,7 @@
 //! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
 //!   while requests take less time with polls. Otherwise it is held off, each time for longer. So
 //!   it ends where a sleep costs little, or where a client needs the processor on which this thread
-//!   polls.
+//!   polls. A wait after many requests never polls.
 //! - **Preemption.** If another thread ran in the middle of a poll, the processors are busy, and
 //!   polling is held off for longer. A thread that polls uses up its share of the processor, and
 //!   waits for its turn when work arrives; a trial is too short to show that.
@@ -41,8 +41,12 @@ const SHARE: u64 = 5;
 const CREDIT_MAX_NS: i64 = 2 * WINDOW_MAX_NS as i64;
 /// Waits in a block.
 const BLOCK: u32 = 32;
-/// Blocks with polls that follow a block without.
+/// Longest series: blocks with polls that follow a block without. A series doubles the next one, so
+/// that luck does not make a long one.
 const NR_BLOCKS: u32 = 32;
+/// Most requests since the last wait with which a wait polls. Clients with more in flight gain
+/// little: while the thread sleeps, their requests gather, and cost less together.
+const NR_FEW: u64 = 4;
 /// Least gain of a block with polls: the time of a request without polls, in hundredths of that
 /// with polls.
 const MIN_GAIN: u64 = 110;
@@ -59,9 +63,9 @@ const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PollMode {
     /// Never polls.
-    #[default]
     Off,
     /// Polls while it pays off: at most 32 us in a wait, and 20 % of a processor without success.
+    #[default]
     Adaptive,
     /// Polls up to this long in each wait, ns, whatever that costs.
     Fixed(u64),
@@ -87,10 +91,10 @@ struct Sample {
 }
 
 impl Sample {
-    /// Returns whether requests took less time than in `other`, by the least gain.
+    /// Returns whether requests took less time than in `other`, by more than the least gain.
     fn beats(&self, other: &Sample) -> bool {
         let cost = |ns: u64, nr: u64, gain: u64| u128::from(ns) * u128::from(nr) * u128::from(gain);
-        cost(self.ns, other.nr_requests, MIN_GAIN) <= cost(other.ns, self.nr_requests, 100)
+        cost(self.ns, other.nr_requests, MIN_GAIN) < cost(other.ns, self.nr_requests, 100)
     }
 }
 
@@ -135,6 +139,8 @@ pub struct Polling {
     /// The last block without polls, and the blocks since.
     slept: Sample,
     nr_blocks: u32,
+    /// Blocks of this series.
+    nr_due: u32,
     /// Time of the next block with polls, ns.
     held_until_ns: u64,
     hold_off: HoldOff,
@@ -158,6 +164,7 @@ impl Polling {
             sample: Sample::default(),
             slept: Sample::default(),
             nr_blocks: 0,
+            nr_due: 1,
             held_until_ns: 0,
             hold_off: HoldOff::new(HOLD_NS),
             preempted: HoldOff::new(PREEMPTED_HOLD_NS),
@@ -201,7 +208,8 @@ impl Polling {
             }
         }
         let window_ns = self.window_ns.min(self.credit_ns.max(0) as u64);
-        if self.is_polled && window_ns >= WINDOW_MIN_NS { window_ns } else { 0 }
+        let polls = self.is_polled && nr <= NR_FEW && window_ns >= WINDOW_MIN_NS;
+        if polls { window_ns } else { 0 }
     }
 
     /// Ends a block, and decides whether the next one has polls.
@@ -214,10 +222,13 @@ impl Polling {
             self.is_polled = now_ns >= self.held_until_ns;
         } else if sample.beats(&self.slept) {
             self.nr_blocks += 1;
-            if self.nr_blocks == NR_BLOCKS {
+            if self.nr_blocks == self.nr_due {
                 self.is_polled = false;
-                // Fewer blocks may fit into a slice of the processor.
-                self.hold_off = HoldOff::new(HOLD_NS);
+                if self.nr_due == NR_BLOCKS {
+                    // A shorter series may fit into a slice of the processor.
+                    self.hold_off = HoldOff::new(HOLD_NS);
+                }
+                self.nr_due = (2 * self.nr_due).min(NR_BLOCKS);
             }
         } else {
             let hold_ns = self.hold_off.take_ns();
@@ -228,6 +239,7 @@ impl Polling {
     fn hold(&mut self, until_ns: u64) {
         self.held_until_ns = until_ns;
         self.is_polled = false;
+        self.nr_due = 1;
         self.sample = Sample::default();
     }
 

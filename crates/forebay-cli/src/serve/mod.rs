@@ -103,7 +103,7 @@ pub(crate) struct ServeArgs {
     /// Polling before a thread sleeps. `adaptive` polls for up to 32 us, only while requests take
     /// less time with it, and wastes at most 20 % of a processor per thread. A number polls for
     /// that many microseconds in each wait, 1 to 1000000, whatever it costs. `off` sleeps at once
-    #[arg(long, default_value = "off", value_name = "adaptive|off|BUDGET_US")]
+    #[arg(long, default_value = "adaptive", value_name = "adaptive|off|BUDGET_US")]
     #[arg(value_parser = poll_mode)]
     poll: PollMode,
     /// Serve metrics for Prometheus at this address: tcp:HOST[:PORT] or unix:PATH [default port:

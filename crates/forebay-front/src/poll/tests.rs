@@ -189,6 +189,22 @@ fn polling_resumes_when_the_processors_are_idle_again() {
 }
 
 #[test]
+fn many_requests_at_once_are_not_polled_for() {
+    let mut server = Server::new(PollMode::Adaptive);
+    let mut serve_for = |nr_at_once: u64| {
+        let (until_ns, before) = (server.now_ns + SECOND, server.polling.sums());
+        while server.now_ns < until_ns {
+            server.serve(&IDLE);
+            server.nr_requests += nr_at_once - 1;
+        }
+        server.polling.sums().nr_found - before.nr_found
+    };
+    assert!(serve_for(NR_FEW) > 0);
+    // The first wait still follows few requests.
+    assert!(serve_for(NR_FEW + 1) <= 1);
+}
+
+#[test]
 fn fixed_budget_is_spent_in_each_wait_that_finds_nothing() {
     let mut server = Server::new(PollMode::Fixed(50_000));
     let rare = Machine { think_ns: SECOND / 1000, ..IDLE };
@@ -248,7 +264,7 @@ proptest! {
             }
             now_ns += WORK_NS;
             // Every trial succeeds, so that only the budget ends polling.
-            nr_requests += if is_polled { 1000 } else { 1 };
+            nr_requests += if is_polled { NR_FEW } else { 0 };
         }
     }
 }
