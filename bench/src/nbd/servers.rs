@@ -96,22 +96,28 @@ macro_rules! qsd {
 }
 
 macro_rules! forebay {
-    ($name:literal, $driver:literal) => {
+    ($name:literal, $driver:literal, $options:literal) => {
         Server {
             name: $name,
             program: Program::Ours,
-            cached: Some(concat!("serve ", $driver, "{file} --nbd unix:{socket}")),
-            direct: Some(concat!("serve ", $driver, "{file}?direct=on --nbd unix:{socket}")),
-            null: Some("serve null:8G --nbd unix:{socket}"),
+            cached: Some(concat!("serve ", $driver, "{file} --nbd unix:{socket}", $options)),
+            direct: Some(concat!(
+                "serve ",
+                $driver,
+                "{file}?direct=on --nbd unix:{socket}",
+                $options
+            )),
+            null: Some(concat!("serve null:8G --nbd unix:{socket}", $options)),
         }
     };
 }
 
 /// All servers, ours first.
 pub(crate) static ALL: &[Server] = &[
-    forebay!("forebay", ""),
-    forebay!("forebay-aio", "aio:"),
-    forebay!("forebay-psync", "psync:"),
+    forebay!("forebay", "", ""),
+    forebay!("forebay-aio", "aio:", ""),
+    forebay!("forebay-psync", "psync:", ""),
+    forebay!("forebay-sleeps", "", " --poll=off"),
     nbdkit!("nbdkit", "-t 4", ""),
     nbdkit!("nbdkit-1", "-t 1", ""),
     nbdkit!("nbdkit-2", "-t 2", ""),
