@@ -2,7 +2,6 @@
 
 use super::export::{Disk, Export};
 use super::machine::{Machine, distribution};
-use std::time::Duration;
 
 /// How many records a guest writes before its machine is killed.
 const NR_RECORDS: usize = 20;
@@ -42,17 +41,19 @@ fn nr_kills() -> usize {
 fn guest_loses_no_acknowledged_write_when_its_server_is_killed() {
     let test = "guest_loses_no_acknowledged_write_when_its_server_is_killed";
     let Some(distribution) = distribution(test, &["fio"]) else { return };
-    let mut export = Export::start(&Disk::default());
+    // At each kill, requests are in flight whose successors have ended.
+    let faults = "rule=any:delay=100ms:rate=0.02&rule=any:delay=10ms:rate=0.1";
+    let mut export = Export::start(&Disk { faults, ..Disk::default() });
     let script = include_str!("scripts/kills.sh");
     let device = export.device("a", "");
     let mut machine = Machine::start(distribution, script, &["fio"], &device);
     for nth in 0..nr_kills() {
-        let nr_rounds = machine.console().matches("GUEST round").count();
-        // The kills meet each part of a round.
-        machine.await_line(&format!("GUEST round {}", nr_rounds + 1));
-        std::thread::sleep(Duration::from_millis((nth as u64 * 37) % 300));
+        // Each server is killed in the middle of fio's load, at another point.
+        export.await_requests(800 + 300 * (nth as u64 % 5), || machine.check());
         export.restart();
     }
+    let nr_rounds = machine.console().matches("GUEST round").count();
+    machine.await_line(&format!("GUEST round {}", nr_rounds + 1));
     machine.release("end");
     let console = machine.finish();
     let contents = export.contents();

@@ -27,8 +27,8 @@ nr=0
 # The host's release is the end: what it says is read meanwhile.
 (read -r line && touch /tmp/stop) < /dev/console &
 while [ ! -e /tmp/stop ]; do
-    fio --name=load --filename=/dev/vda --direct=1 --ioengine=libaio --iodepth=8 --numjobs=4 --size=4m \
-        --offset=1m --offset_increment=4m --rw=randrw --bsrange=512-16k --verify=crc32c --verify_fatal=1 \
+    fio --name=load --filename=/dev/vda --direct=1 --ioengine=libaio --iodepth=8 --numjobs=4 --size=8m \
+        --offset=1m --offset_increment=8m --rw=randrw --bsrange=512-16k --verify=crc32c --verify_fatal=1 \
         --thread --minimal > /tmp/fio 2>&1 || fail "fio: $(tail -n 3 /tmp/fio)"
     nr=$((nr + 1))
     report "round $nr"
