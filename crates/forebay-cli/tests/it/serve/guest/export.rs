@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The server under test: `forebay` or `qemu-storage-daemon`. After a failure, the other one shows
+/// Set to `qemu-storage-daemon`, the tests run against that server. After a failure, this shows
 /// whether the server is the reason, or QEMU and the guest are.
 const VARIABLE: &str = "FOREBAY_GUEST_SERVER";
 
@@ -153,7 +153,7 @@ impl Export {
 
 /// Returns whether the server under test is forebay.
 pub(super) fn is_forebay() -> bool {
-    std::env::var_os(VARIABLE).is_some_and(|value| value == "forebay")
+    std::env::var_os(VARIABLE).is_none_or(|value| value != "qemu-storage-daemon")
 }
 
 /// Starts the program that the variable names.

@@ -31,8 +31,7 @@ const KERNEL: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 /// the test by name.
 #[track_caller]
 pub(super) fn distribution(test: &str, tools: &[&str]) -> Option<&'static Distribution> {
-    for tool in ["qemu-system-x86_64", "qemu-storage-daemon", "dpkg-deb", "ldd"].iter().chain(tools)
-    {
+    for tool in ["qemu-system-x86_64", "dpkg-deb", "ldd"].iter().chain(tools) {
         if !is_there(tool, test) {
             return None;
         }
