@@ -23,9 +23,10 @@ fn sum(export: &Export) -> String {
 fn guest_sees_options_of_the_disk_and_its_data() {
     let test = "guest_sees_options_of_the_disk_and_its_data";
     let Some(distribution) = distribution(test, &[]) else { return };
-    let first = Disk { len_bytes: 8 * MIB, serial: "first", ..Disk::default() };
+    let first =
+        Disk { len_bytes: 8 * MIB, block_size: Some(512), serial: "first", ..Disk::default() };
     let second = Disk {
-        block_size: 4096,
+        block_size: Some(4096),
         nr_queues: 2,
         len_bytes: 9 * MIB,
         serial: "a-serial-of-20-bytes",
@@ -46,7 +47,8 @@ fn guest_sees_options_of_the_disk_and_its_data() {
     for ((name, disk), export) in disks.iter().zip(&exports) {
         let value = |what: &str| machine.value(&format!("{name}.{what}"));
         assert_eq!(value("sectors"), (disk.len_bytes / 512).to_string(), "{name}");
-        assert_eq!(value("block"), disk.block_size.to_string(), "{name}");
+        let block_size = disk.block_size.expect("one of ours");
+        assert_eq!(value("block"), block_size.to_string(), "{name}");
         assert_eq!(value("read_only"), u32::from(disk.is_read_only).to_string(), "{name}");
         assert_eq!(value("queues"), disk.nr_queues.to_string(), "{name}");
         if is_forebay() {

@@ -3,14 +3,16 @@
 use crate::common::folder;
 use crate::serve::server::Server;
 use crate::storage_daemon::StorageDaemon;
-use std::fs::{File, read, remove_file};
+use std::fs::{File, read};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 use tempfile::TempDir;
 
-/// The server under test: `forebay` or `qemu-storage-daemon`. After a failure, the other one shows
+/// Set to `qemu-storage-daemon`, the tests run against that server. After a failure, this shows
 /// whether the server is the reason, or QEMU and the guest are.
 const VARIABLE: &str = "FOREBAY_GUEST_SERVER";
 
@@ -22,10 +24,13 @@ const SOCKET: &str = "guest.sock";
 pub(super) struct Disk<'a> {
     pub(super) len_bytes: u64,
     pub(super) nr_queues: u32,
-    pub(super) block_size: u32,
+    /// `None` leaves it to the server.
+    pub(super) block_size: Option<u32>,
     pub(super) is_read_only: bool,
     /// The serial number. The other server has no such option.
     pub(super) serial: &'a str,
+    /// Keys of the driver `fault`, if any. The other server has no such driver.
+    pub(super) faults: &'a str,
 }
 
 impl Default for Disk<'_> {
@@ -33,9 +38,10 @@ impl Default for Disk<'_> {
         Disk {
             len_bytes: 64 << 20,
             nr_queues: 4,
-            block_size: 512,
+            block_size: None,
             is_read_only: false,
             serial: "forebay",
+            faults: "",
         }
     }
 }
@@ -48,11 +54,9 @@ enum Program {
 /// A server of one disk, which is a file in a folder of its own. Dropping this value kills the
 /// server.
 pub(super) struct Export {
-    /// `None` only between two programs.
-    program: Option<Program>,
+    program: Program,
     folder: TempDir,
     nr_queues: u32,
-    args: String,
 }
 
 impl Export {
@@ -70,21 +74,14 @@ impl Export {
         file.set_len(disk.len_bytes).expect("room for it");
         fill(&mut file);
         let args = if is_forebay() { args(disk) } else { daemon_options(disk) };
-        let program = Some(start(&folder, &args));
-        Export { program, folder, nr_queues: disk.nr_queues, args }
-    }
-
-    /// Kills the server, whatever it is doing, and starts it again on the same socket.
-    #[track_caller]
-    pub(super) fn restart(&mut self) {
-        self.program = None;
-        self.program = Some(start(&self.folder, &self.args));
+        let program = start(&folder, &args);
+        Export { program, folder, nr_queues: disk.nr_queues }
     }
 
     /// Ends the server, which must still be in order.
     #[track_caller]
     pub(super) fn end(self) {
-        if let Some(Program::Forebay(server)) = self.program {
+        if let Program::Forebay(server) = self.program {
             let status = server.terminate();
             assert!(status.success(), "{status}");
         }
@@ -121,6 +118,22 @@ impl Export {
         ]
     }
 
+    /// Waits until the server has completed so many more requests, and calls `check` meanwhile.
+    /// The other server has no counters: it gets some time for them.
+    #[track_caller]
+    pub(super) fn await_requests(&self, nr: u64, mut check: impl FnMut()) {
+        if !is_forebay() {
+            return sleep(Duration::from_millis(nr));
+        }
+        let names = ["forebay_disk_reads_completed_total", "forebay_disk_writes_completed_total"];
+        let done = || names.iter().map(|name| self.counter(name)).sum::<u64>();
+        let end = done() + nr;
+        while done() < end {
+            check();
+            sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Returns the sum of a counter over its labels.
     pub(super) fn counter(&self, name: &str) -> u64 {
         let socket = self.folder.path().join("metrics.sock");
@@ -140,7 +153,7 @@ impl Export {
 
 /// Returns whether the server under test is forebay.
 pub(super) fn is_forebay() -> bool {
-    std::env::var_os(VARIABLE).is_some_and(|value| value == "forebay")
+    std::env::var_os(VARIABLE).is_none_or(|value| value != "qemu-storage-daemon")
 }
 
 /// Starts the program that the variable names.
@@ -152,24 +165,27 @@ fn start(folder: &TempDir, args: &str) -> Program {
     let daemon = StorageDaemon::with_options(&folder.path().join("disk.img"), args);
     let daemon = daemon.expect("it is installed");
     let at = folder.path().join(SOCKET);
-    let _ = remove_file(&at);
     symlink(daemon.spec().replace("vhost-user:", ""), at).expect("a link to its socket");
     Program::StorageDaemon(daemon)
 }
 
 fn args(disk: &Disk<'_>) -> String {
+    let spec = match disk.faults {
+        "" => "disk.img".to_owned(),
+        faults => format!("fault:disk.img?{faults}"),
+    };
     let read_only = if disk.is_read_only { " --read-only" } else { "" };
+    let block_size = disk.block_size.map_or(String::new(), |size| format!(" --block-size={size}"));
     format!(
-        "disk.img --vhost-user-blk=unix:{SOCKET} --metrics=unix:metrics.sock --num-queues={} \
-         --block-size={} --serial={}{read_only}",
-        disk.nr_queues, disk.block_size, disk.serial
+        "{spec} --vhost-user-blk=unix:{SOCKET} --metrics=unix:metrics.sock --num-queues={} \
+         --serial={}{read_only}{block_size}",
+        disk.nr_queues, disk.serial
     )
 }
 
 fn daemon_options(disk: &Disk<'_>) -> String {
     let writable = if disk.is_read_only { "off" } else { "on" };
-    format!(
-        "writable={writable},num-queues={},logical-block-size={}",
-        disk.nr_queues, disk.block_size
-    )
+    let block_size = disk.block_size.unwrap_or(512);
+    let nr_queues = disk.nr_queues;
+    format!("writable={writable},num-queues={nr_queues},logical-block-size={block_size}")
 }

@@ -2,7 +2,6 @@
 
 use super::export::{Disk, Export};
 use super::machine::{Machine, distribution};
-use std::time::Duration;
 
 /// How many records a guest writes before its machine is killed.
 const NR_RECORDS: usize = 20;
@@ -30,37 +29,5 @@ fn server_outlives_a_killed_machine_and_serves_its_next_boot() {
     }
     let found: usize = start().value("found").trim().parse().expect("a number");
     assert!((last..=last + 1).contains(&found), "{found} of {last}");
-    export.end();
-}
-
-/// How often the server is killed within one boot.
-fn nr_kills() -> usize {
-    std::env::var("FOREBAY_GUEST_KILLS").map_or(5, |nr| nr.parse().expect("a number"))
-}
-
-#[test]
-fn guest_loses_no_acknowledged_write_when_its_server_is_killed() {
-    let test = "guest_loses_no_acknowledged_write_when_its_server_is_killed";
-    let Some(distribution) = distribution(test, &["fio"]) else { return };
-    let mut export = Export::start(&Disk::default());
-    let script = include_str!("scripts/kills.sh");
-    let device = export.device("a", "");
-    let mut machine = Machine::start(distribution, script, &["fio"], &device);
-    for nth in 0..nr_kills() {
-        let nr_rounds = machine.console().matches("GUEST round").count();
-        // The kills meet each part of a round.
-        machine.await_line(&format!("GUEST round {}", nr_rounds + 1));
-        std::thread::sleep(Duration::from_millis((nth as u64 * 37) % 300));
-        export.restart();
-    }
-    machine.release("end");
-    let console = machine.finish();
-    let contents = export.contents();
-    for nth in 0..4 {
-        let begin = format!("GUEST register{nth} ");
-        let nr = console.lines().find_map(|line| line.strip_prefix(&begin)).expect("a register");
-        let expected = format!("{nr:0>511}\n");
-        assert!(contents[nth * 512..][..512] == *expected.as_bytes(), "register {nth} is {nr}");
-    }
     export.end();
 }

@@ -31,8 +31,7 @@ const KERNEL: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 /// the test by name.
 #[track_caller]
 pub(super) fn distribution(test: &str, tools: &[&str]) -> Option<&'static Distribution> {
-    for tool in ["qemu-system-x86_64", "qemu-storage-daemon", "dpkg-deb", "ldd"].iter().chain(tools)
-    {
+    for tool in ["qemu-system-x86_64", "dpkg-deb", "ldd"].iter().chain(tools) {
         if !is_there(tool, test) {
             return None;
         }
@@ -44,6 +43,8 @@ pub(super) fn distribution(test: &str, tools: &[&str]) -> Option<&'static Distri
 pub(super) struct Machine {
     child: Child,
     folder: TempDir,
+    /// When the last step began.
+    progress: Instant,
 }
 
 impl Machine {
@@ -59,7 +60,7 @@ impl Machine {
         let kernel = distribution.kernel().display().to_string();
         let args = ["-initrd", "initrd.cpio", "-kernel", &kernel, "-append", KERNEL];
         let child = start_qemu(&folder, devices, &args);
-        Machine { child, folder }
+        Machine { child, folder, progress: Instant::now() }
     }
 
     /// Returns all that the guest has printed.
@@ -81,21 +82,29 @@ impl Machine {
         value.unwrap_or_else(|| panic!("no {name}: {console}")).to_owned()
     }
 
+    /// Asserts that the guest has reported no failure, and that its step does not last too long.
+    #[track_caller]
+    pub(super) fn check(&self) {
+        let console = self.console();
+        let all = || format!("{console}\n{}", self.text("messages"));
+        assert!(!console.contains("GUEST FAILED"), "{}", all());
+        assert!(self.progress.elapsed() < PATIENCE, "no progress: {}", all());
+    }
+
     /// Waits until the guest has printed this line.
     #[track_caller]
     pub(super) fn await_line(&mut self, line: &str) {
-        let start = Instant::now();
+        self.progress = Instant::now();
         loop {
             // The order matters: all output of a process that has ended is in the file.
             let ended = self.child.try_wait().expect("a child");
-            let console = self.console();
-            if console.lines().any(|printed| printed == line) {
+            if self.console().lines().any(|printed| printed == line) {
+                self.progress = Instant::now();
                 return;
             }
-            let all = || format!("{console}\n{}", self.text("messages"));
-            assert!(!console.contains("GUEST FAILED"), "before `{line}`: {}", all());
+            self.check();
+            let all = || format!("{}\n{}", self.console(), self.text("messages"));
             assert!(ended.is_none(), "it ended before `{line}`: {ended:?}: {}", all());
-            assert!(start.elapsed() < PATIENCE, "no `{line}`: {}", all());
             std::thread::sleep(NAP);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! - `image`: kernel and tools of the distribution, and the initial file system with a script;
 //! - `machine`: the virtual machine, its console and its monitor;
-//! - `export`: the server of a disk, forebay or qemu-storage-daemon;
+//! - `export`: the server of a disk, which is forebay unless a variable says otherwise;
 //! - `nbd`: a disk by QEMU's client of NBD;
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
 //!   memory; `firmware`: the same without an operating system;
