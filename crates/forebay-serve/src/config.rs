@@ -50,6 +50,10 @@ pub struct DeviceOptions {
     /// Largest queue, in descriptors: a power of two, [`DeviceOptions::MIN_QUEUE_SIZE`] to
     /// [`DeviceOptions::MAX_QUEUE_SIZE`].
     pub queue_size: u16,
+    /// Block size that the virtual machine sees, bytes: a power of two, 512 to
+    /// [`DeviceOptions::MAX_BLOCK`], and not smaller than that of the disk. `None`: that of the
+    /// disk.
+    pub block_size: Option<u32>,
     /// Serial number, at most [`DeviceOptions::MAX_SERIAL`] bytes.
     pub serial: String,
 }
@@ -61,6 +65,8 @@ impl DeviceOptions {
     pub const MIN_QUEUE_SIZE: u16 = forebay_vhost_user::MIN_QUEUE_SIZE;
     /// Largest limit of the queue size.
     pub const MAX_QUEUE_SIZE: u16 = forebay_vhost_user::MAX_QUEUE_SIZE;
+    /// Largest block, bytes.
+    pub const MAX_BLOCK: u32 = 4096;
     /// Length of the longest serial number, bytes.
     pub const MAX_SERIAL: usize = 20;
 }

@@ -1,12 +1,12 @@
-//! Device for virtual machines: its configuration and its socket.
+//! Device for virtual machines: its configuration, and how its socket is opened.
 
 use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
+use forebay::QueueLimits;
 use forebay_vhost_user::{Can, Config, Shape, WriteCache};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A device of an export.
@@ -17,7 +17,6 @@ pub(crate) struct Device {
     pub(crate) config: Config,
     pub(crate) cache: Arc<WriteCache>,
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
-    pub(crate) listener: Listener,
 }
 
 impl Device {
@@ -25,7 +24,10 @@ impl Device {
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
-    pub(crate) fn open(options: DeviceOptions, export: &Export) -> Result<Device, ServeError> {
+    pub(crate) fn open(
+        options: DeviceOptions,
+        export: &Export,
+    ) -> Result<(Device, Listener), ServeError> {
         let spec = &export.disk.info().spec;
         let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
@@ -36,23 +38,20 @@ impl Device {
             write_zeroes: export.info.can.write_zeroes,
             unmap: export.facts.discards_to_zeroes,
         };
-        let config = Config::new(export.disk.limits(), export.info.size_bytes, can, shape);
+        let size_bytes = export.info.size_bytes;
+        let limits = limits(export.disk.limits(), size_bytes, options.block_size);
+        let config = Config::new(&limits.map_err(refused)?, size_bytes, can, shape);
         let listener = listener(options.socket)?;
-        let cache = Arc::default();
-        Ok(Device { export: options.export, config, cache, serial, listener })
+        let device = Device { export: options.export, config, cache: Arc::default(), serial };
+        Ok((device, listener))
     }
+}
 
-    /// Returns the spec by which this machine's programs reach the device.
-    pub(crate) fn spec(&self) -> String {
-        match self.listener.address() {
-            Address::Unix(path) => format!("vhost-user:{}", path.display()),
-            address => format!("vhost-user:{address}"),
-        }
-    }
-
-    /// Returns the socket file, if the server has created it.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.listener.file()
+/// Returns the spec of a disk at a device's socket, for programs on this machine.
+pub(crate) fn spec_at(listener: &Listener) -> String {
+    match listener.address() {
+        Address::Unix(path) => format!("vhost-user:{}", path.display()),
+        address => format!("vhost-user:{address}"),
     }
 }
 
@@ -69,6 +68,28 @@ fn shape(options: &DeviceOptions) -> Result<Shape, String> {
         ));
     }
     Ok(Shape { nr_queues, queue_size })
+}
+
+/// Returns the limits of a disk that has blocks of this size.
+fn limits(
+    limits: &QueueLimits,
+    size_bytes: u64,
+    block_size: Option<u32>,
+) -> Result<QueueLimits, String> {
+    let own = limits.logical_block_size;
+    let Some(block) = block_size else { return Ok(*limits) };
+    let max = DeviceOptions::MAX_BLOCK;
+    if !block.is_power_of_two() || !(512..=max).contains(&block) {
+        return Err(format!("a block size of {block}: expected a power of two, 512 to {max}"));
+    }
+    if block < own {
+        return Err(format!("a block size of {block}: the disk has blocks of {own} bytes"));
+    }
+    if !size_bytes.is_multiple_of(block.into()) {
+        return Err(format!("a block size of {block}: {size_bytes} bytes are not whole blocks"));
+    }
+    let physical = limits.physical_block_size.max(block);
+    Ok(limits.logical_block_size(block).physical_block_size(physical))
 }
 
 /// Returns a serial number, padded with zero bytes.

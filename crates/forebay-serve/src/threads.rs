@@ -140,4 +140,8 @@ impl Threads {
     pub(crate) fn inbox(&self, worker: usize) -> &Arc<Inbox> {
         &self.inboxes[worker]
     }
+
+    pub(crate) fn devices(&self) -> &DeviceThreads {
+        self.devices.as_ref().expect("started")
+    }
 }

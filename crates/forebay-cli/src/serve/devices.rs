@@ -8,7 +8,6 @@ use super::activation;
 use crate::failure::Failure;
 use crate::number;
 use clap::Args;
-use forebay::Spec;
 use forebay_serve::{Address, DeviceOptions, DeviceSocket};
 use std::path::PathBuf;
 
@@ -100,18 +99,16 @@ impl DeviceArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
-    /// Returns the devices of disks with these specs and `--name` options. Adds the block size to
-    /// the specs.
+    /// Returns the devices of so many disks with these `--name` options.
     ///
     /// # Errors
     /// Returns an error if an option is wrong or has no effect, or if a descriptor is no socket.
     pub(super) fn devices(
         &self,
-        specs: &mut [String],
+        nr_disks: usize,
         names: &[String],
     ) -> Result<Vec<DeviceOptions>, Failure> {
         let sockets = self.sockets()?;
-        let nr_disks = specs.len();
         for (option, nr, most, of) in [
             ("--vhost-user-blk or --fd", sockets.len(), nr_disks, "disk"),
             ("--serial", self.serial.len(), sockets.len(), "device"),
@@ -133,9 +130,12 @@ impl DeviceArgs {
             let why = format!("--queue-size {queue_size}: expected a power of two, 4 to 1024");
             return Err(Failure::Usage(why));
         }
+        if let Some(size) = self.block_size.filter(|size| !size.is_power_of_two()) {
+            let why = format!("--block-size {size}: expected 512, 1024, 2048 or 4096");
+            return Err(Failure::Usage(why));
+        }
         let mut devices = Vec::new();
         for (export, socket) in sockets.into_iter().enumerate() {
-            self.set_block_size(&mut specs[export])?;
             let name = names.get(export).map(|name| shortened(name));
             let socket = match socket {
                 Socket::Path(path) => DeviceSocket::Path(path),
@@ -146,6 +146,7 @@ impl DeviceArgs {
                 socket,
                 nr_queues: nr_queues as u16,
                 queue_size: queue_size as u16,
+                block_size: self.block_size.map(|size| size as u32),
                 serial: self.serial.get(export).cloned().or(name).unwrap_or_default(),
             });
         }
@@ -154,24 +155,6 @@ impl DeviceArgs {
             return Err(Failure::Usage(format!("--serial {serial}: at most {max} bytes")));
         }
         Ok(devices)
-    }
-
-    fn set_block_size(&self, text: &mut String) -> Result<(), Failure> {
-        let Some(size) = self.block_size else { return Ok(()) };
-        if !size.is_power_of_two() {
-            let why = format!("--block-size {size}: expected 512, 1024, 2048 or 4096");
-            return Err(Failure::Usage(why));
-        }
-        // Opening the disk refuses a wrong spec, with the reason.
-        let Ok(mut spec) = Spec::parse(text) else { return Ok(()) };
-        if spec.get("logical_block_size").is_some() {
-            return Err(Failure::Usage(format!(
-                "--block-size: {text} has a key logical_block_size: leave out one of them"
-            )));
-        }
-        spec.set("logical_block_size", &size.to_string());
-        *text = spec.to_string();
-        Ok(())
     }
 }
 
@@ -194,35 +177,34 @@ mod tests {
         devices: DeviceArgs,
     }
 
-    fn devices(line: &str) -> Result<(Vec<DeviceOptions>, Vec<String>), String> {
+    fn devices(line: &str) -> Result<Vec<DeviceOptions>, String> {
         let words = ["serve"].into_iter().chain(line.split_whitespace());
-        let mut line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         let names = ["vm".to_owned()];
-        let devices = line.devices.devices(&mut line.specs, &names);
-        Ok((devices.map_err(|failure| failure.to_string())?, line.specs))
+        let devices = line.devices.devices(line.specs.len(), &names);
+        devices.map_err(|failure| failure.to_string())
     }
 
     #[test]
     fn sockets_belong_to_the_disks_in_their_order() {
         let line = "a.img b.img --vhost-user-blk unix:a.sock --vhost-user-blk unix:b.sock \
                     --serial one --num-queues 2 --queue-size 256 --block-size 4096";
-        let (devices, specs) = devices(line).expect("two devices");
+        let devices = devices(line).expect("two devices");
         let table: Vec<_> = devices
             .iter()
             .map(|device| {
-                let DeviceOptions { export, socket, nr_queues, queue_size, serial } = device;
+                let DeviceOptions { export, socket, nr_queues, queue_size, serial, .. } = device;
                 let DeviceSocket::Path(path) = socket else { panic!("{socket:?}") };
                 (*export, path.to_str().unwrap(), *nr_queues, *queue_size, serial.as_str())
             })
             .collect();
         assert_eq!(table, [(0, "a.sock", 2, 256, "one"), (1, "b.sock", 2, 256, "")]);
-        let expected = ["a.img?logical_block_size=4096", "b.img?logical_block_size=4096"];
-        assert_eq!(specs, expected);
+        assert!(devices.iter().all(|device| device.block_size == Some(4096)));
     }
 
     #[test]
     fn name_of_the_disk_is_its_serial_number() {
-        let (devices, _) = devices("a.img --socket-path s").expect("a device");
+        let devices = devices("a.img --socket-path s").expect("a device");
         assert_eq!(devices[0].serial, "vm");
         assert_eq!(shortened("a-name-of-more-than-20-bytes"), "a-name-of-more-than-");
         assert_eq!(shortened("nineteen bytes long\u{e9}"), "nineteen bytes long");
@@ -240,7 +222,6 @@ mod tests {
             ("a --vhost-user-blk tcp:host", "write unix:PATH"),
             ("a --vhost-user-blk unix:s --queue-size 100", "a power of two"),
             ("a --vhost-user-blk unix:s --block-size 1000", "expected 512"),
-            ("a?logical_block_size=512 --vhost-user-blk unix:s --block-size 512", "has a key"),
             ("a --vhost-user-blk unix:s --serial 123456789012345678901", "at most 20 bytes"),
             ("a --vhost-user-blk unix:s --socket-path t", "cannot be used with"),
             ("a --blk-file b --socket-path t", "cannot be used with"),

@@ -186,8 +186,8 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let mut specs = if args.shared { share::shared(&specs)? } else { specs };
-    let devices = args.devices.devices(&mut specs, &args.name)?;
+    let specs = if args.shared { share::shared(&specs)? } else { specs };
+    let devices = args.devices.devices(specs.len(), &args.name)?;
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),

@@ -1,7 +1,7 @@
 //! A server in the process of a test: its effects on the process, and its shutdown.
 
 use super::*;
-use crate::config::ExportOptions;
+use crate::config::{DeviceOptions, DeviceSocket, ExportOptions};
 use crate::listen::Address;
 use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
@@ -37,6 +37,72 @@ fn a_thread_that_panics_ends_the_server_with_an_error() {
     let (_stop, stopped) = UnixStream::pair().unwrap();
     let ended = server.serve(threads, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+}
+
+/// Returns options of a server with a device of two queues, and without NBD.
+fn device_options(folder: &TempDir) -> Options {
+    let socket = DeviceSocket::Path(folder.path().join("v"));
+    let (serial, block_size) = (String::new(), None);
+    let device =
+        DeviceOptions { export: 0, socket, nr_queues: 2, queue_size: 128, block_size, serial };
+    Options { listen: Vec::new(), devices: vec![device], ..options(folder, "s") }
+}
+
+#[test]
+fn thread_of_a_ring_that_panics_ends_the_server_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::open(device_options(&folder)).unwrap();
+    let threads = Threads::start(&server.shared).unwrap();
+    // A front end that is connected does not delay the end.
+    let _front_end = UnixStream::connect(folder.path().join("v")).unwrap();
+    threads.devices().poison_ring(1);
+    let (_stop, stopped) = UnixStream::pair().unwrap();
+    let ended = server.serve(threads, stopped.as_fd(), &mut ());
+    assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+}
+
+#[test]
+fn export_that_no_client_can_reach_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = device_options(&folder);
+    options.exports.push(ExportOptions {
+        spec: "ram:1M".to_owned(),
+        name: "other".to_owned(),
+        ..ExportOptions::default()
+    });
+    assert!(matches!(Server::open(options), Err(ServeError::NoDoor { .. })));
+}
+
+#[test]
+fn disk_has_a_hardware_context_for_each_thread_and_a_shared_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let nr = |options: Options| {
+        let server = Server::open(options).unwrap();
+        server.disks().next().unwrap().info().policy.nr_hw_queues
+    };
+    assert_eq!(nr(device_options(&folder)), 3);
+    let listen = vec![Address::Unix(folder.path().join("s"))];
+    assert_eq!(nr(Options { listen, ..device_options(&folder) }), 5);
+    let mut chosen = device_options(&folder);
+    chosen.exports[0].spec = "ram:1M?nr_hw_queues=2".to_owned();
+    assert_eq!(nr(chosen), 2);
+}
+
+#[test]
+fn device_that_no_driver_could_use_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |change: fn(&mut DeviceOptions), expected: &str| {
+        let mut options = device_options(&folder);
+        change(&mut options.devices[0]);
+        let error = Server::open(options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(|device| device.nr_queues = 0, "0 queues: it has 1 to 64");
+    refused(|device| device.nr_queues = 65, "65 queues");
+    refused(|device| device.queue_size = 100, "a queue size of 100");
+    refused(|device| device.queue_size = 2048, "a queue size of 2048");
+    refused(|device| device.block_size = Some(256), "a block size of 256");
+    refused(|device| device.serial = "x".repeat(21), "longer than 20 bytes");
 }
 
 /// Sends a read of a block of the default export, and ignores the reply.

@@ -60,7 +60,7 @@ impl RingInbox {
     /// Takes all commands, and whether the thread must end.
     pub(crate) fn take(&self) -> (Vec<RingCommand>, bool) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
         (std::mem::take(&mut waiting.commands), waiting.is_closing)
     }
 
@@ -78,6 +78,19 @@ impl RingInbox {
     pub(crate) fn report_panic(&self) {
         // The counter of the eventfd is far below its maximum, so the write does not fail.
         let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
+    }
+
+    /// Poisons the lock, so that the thread panics when it next takes from the inbox.
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        std::thread::scope(|scope| {
+            let panics = scope.spawn(|| {
+                let _held = self.waiting.lock();
+                panic!("a test has this lock poisoned");
+            });
+            assert!(panics.join().is_err());
+        });
+        self.ring();
     }
 
     fn ring(&self) {

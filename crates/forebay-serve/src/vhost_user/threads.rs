@@ -62,7 +62,7 @@ impl DeviceThreads {
             let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
             let inbox = Arc::new(inbox);
             let export = self.shared.devices[device].export;
-            let counted = self.shared.counters.ring(export, ring);
+            let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
             readies.push(self.start_ring((device, ring), &inbox, &counted)?);
             inboxes.push(inbox);
@@ -137,8 +137,8 @@ impl DeviceThreads {
             Err(_) => Place::Refused,
         };
         let name = &self.shared.infos[export].name;
-        let log = |what: &str| {
-            let line = format_args!("connection {id} from unix: export {name:?}: {what}");
+        let log = |outcome: &str| {
+            let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         };
         match place {
@@ -168,6 +168,13 @@ impl DeviceThreads {
 
     fn close_rings(&self) {
         self.inboxes.iter().for_each(|inbox| inbox.close());
+    }
+}
+
+#[cfg(test)]
+impl DeviceThreads {
+    pub(crate) fn poison_ring(&self, nr: usize) {
+        self.inboxes[nr].poison();
     }
 }
 

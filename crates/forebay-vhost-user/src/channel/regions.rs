@@ -2,6 +2,7 @@
 
 use super::refusal::{Refusal, refuse};
 use crate::memory::GuestMemory;
+use rustix::fs::SealFlags;
 use std::fs::File;
 use std::sync::Arc;
 use vhost::vhost_user::message::VhostUserMemoryRegion;
@@ -129,7 +130,14 @@ fn map(file: File, (guest, len, offset): (u64, u64, u64)) -> Result<GuestRegionM
             found.len()
         )));
     }
+    seal(&file);
     let place = Some(FileOffset::new(file, offset));
     GuestRegionMmap::from_range(GuestAddress(guest), len as usize, place)
         .map_err(|error| failed(&error))
+}
+
+/// Seals a file of memory, so that the front end cannot shrink it while it is mapped.
+fn seal(file: &File) {
+    // Not every file can be sealed: one of tmpfs or hugetlbfs cannot, and a memfd may forbid it.
+    let _ = rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK);
 }

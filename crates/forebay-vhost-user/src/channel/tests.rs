@@ -117,6 +117,19 @@ fn memory_changes_reach_the_rings_that_run() {
 }
 
 #[test]
+fn memory_cannot_shrink_while_it_is_shared() {
+    use rustix::fs::MemfdFlags;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = std::fs::File::from(rustix::fs::memfd_create("test", flags).expect("a memfd"));
+    file.set_len(REGION).expect("memory");
+    well(&Fake::default(), |peer| {
+        peer.negotiate();
+        peer.accept(ADD_MEM_REG, &region(GUEST, REGION, USER, 0), &[file.as_raw_fd()]);
+        assert!(file.set_len(0).is_err());
+    });
+}
+
+#[test]
 fn driver_switches_the_write_cache() {
     let (rings, cache) = (Fake::default(), WriteCache::default());
     for _ in 0..2 {

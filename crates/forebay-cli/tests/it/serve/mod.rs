@@ -4,6 +4,7 @@
 //!   client that sends any bytes;
 //! - `libnbd`, `qemu`, `fio`, `script`, `guest`: typical uses of clients;
 //! - `refusals`: invalid options, refused before it serves;
+//! - `vhost_user`: disks for virtual machines;
 //! - `chain`: a server on the disk of another server;
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
 //! - `confinement`: restrictions that the kernel enforces;
@@ -37,3 +38,4 @@ mod signals;
 mod timeouts;
 mod tls;
 mod tools;
+mod vhost_user;
