@@ -2,7 +2,7 @@
 //!
 //! - `channel`: the messages of a front end; `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
-//! - `ring`: the rings in that memory;
+//! - `ring`: the rings in that memory; `truncated`: memory that the front end takes away;
 //! - `inflight`: the requests in flight, in memory that outlives this process;
 //! - `setup`: commands of the message channel to the thread of a ring.
 //!
@@ -15,6 +15,7 @@ mod inflight;
 mod memory;
 mod ring;
 mod setup;
+mod truncated;
 
 pub use channel::{Rings, serve};
 pub use config::{
@@ -25,3 +26,4 @@ pub use inflight::{InflightMemory, InflightShape, RecoverError};
 pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
 pub use ring::{Ring, RingError};
 pub use setup::{RingCommand, RingSetup};
+pub use truncated::survive_truncated_memory;
