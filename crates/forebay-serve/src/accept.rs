@@ -20,14 +20,14 @@ const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// the stop descriptor.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Hands connections to workers until `stop` is readable or a worker has panicked; joining that
-/// worker returns the panic.
+/// Hands connections to workers and to devices until `stop` is readable or a thread has panicked;
+/// joining that thread returns the panic. `of_devices` has the listener of each device.
 ///
 /// # Errors
 /// Returns an error if a socket fails.
 pub(crate) fn accept_until(
     stop: BorrowedFd<'_>,
-    listeners: &[Listener],
+    (listeners, of_devices): (&[Listener], &[Listener]),
     threads: &Threads,
     shared: &Shared,
     observer: &mut dyn Observer,
@@ -43,7 +43,6 @@ pub(crate) fn accept_until(
             ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::IN)).collect();
         let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { interval };
         if !is_exhausted {
-            let of_devices = shared.devices.iter().map(|device| &device.listener);
             let all = listeners.iter().chain(of_devices);
             polled.extend(all.map(|l| PollFd::new(l, PollFlags::IN)));
         }
@@ -64,9 +63,9 @@ pub(crate) fn accept_until(
             let push = |fd, peer| threads.push(NewConnection { fd, peer });
             is_exhausted |= accept_from(listener, shared, push)?;
         }
-        for (nr, device) in shared.devices.iter().enumerate() {
+        for (nr, listener) in of_devices.iter().enumerate() {
             let push = |fd, _| threads.push_to_device(nr, fd);
-            is_exhausted |= accept_from(&device.listener, shared, push)?;
+            is_exhausted |= accept_from(listener, shared, push)?;
         }
     }
 }

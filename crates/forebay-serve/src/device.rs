@@ -1,4 +1,4 @@
-//! Device for virtual machines: its configuration and its socket.
+//! Device for virtual machines: its configuration, and how its socket is opened.
 
 use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, system};
@@ -7,7 +7,6 @@ use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
 use forebay_vhost_user::{Can, Config, Shape, WriteCache};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A device of an export.
@@ -18,7 +17,6 @@ pub(crate) struct Device {
     pub(crate) config: Config,
     pub(crate) cache: Arc<WriteCache>,
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
-    pub(crate) listener: Listener,
 }
 
 impl Device {
@@ -26,7 +24,10 @@ impl Device {
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
-    pub(crate) fn open(options: DeviceOptions, export: &Export) -> Result<Device, ServeError> {
+    pub(crate) fn open(
+        options: DeviceOptions,
+        export: &Export,
+    ) -> Result<(Device, Listener), ServeError> {
         let spec = &export.disk.info().spec;
         let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
@@ -41,21 +42,16 @@ impl Device {
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
         let config = Config::new(&limits.map_err(refused)?, size_bytes, can, shape);
         let listener = listener(options.socket)?;
-        let cache = Arc::default();
-        Ok(Device { export: options.export, config, cache, serial, listener })
+        let device = Device { export: options.export, config, cache: Arc::default(), serial };
+        Ok((device, listener))
     }
+}
 
-    /// Returns the spec by which this machine's programs reach the device.
-    pub(crate) fn spec(&self) -> String {
-        match self.listener.address() {
-            Address::Unix(path) => format!("vhost-user:{}", path.display()),
-            address => format!("vhost-user:{address}"),
-        }
-    }
-
-    /// Returns the socket file, if the server has created it.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.listener.file()
+/// Returns the spec of a disk at a device's socket, for programs on this machine.
+pub(crate) fn spec_at(listener: &Listener) -> String {
+    match listener.address() {
+        Address::Unix(path) => format!("vhost-user:{}", path.display()),
+        address => format!("vhost-user:{address}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::accept::accept_until;
 use crate::config::{DeviceOptions, Limits, Options};
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::end::{self, END};
 use crate::error::{ServeError, system};
 use crate::export::Export;
@@ -47,6 +47,8 @@ use std::sync::Arc;
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    /// Sockets of the devices, in their order.
+    device_listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
 }
 
@@ -111,7 +113,8 @@ impl Server {
             let export = &exports[device.export];
             Device::open(device, export)
         };
-        let devices = options.devices.into_iter().map(device).collect::<Result<_, _>>()?;
+        let devices = options.devices.into_iter().map(device);
+        let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
         let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
         let labels = labels(&named.collect::<Vec<_>>());
         let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
@@ -136,7 +139,7 @@ impl Server {
             counters,
             log: Log::to(options.log),
         });
-        Ok(Server { shared, listeners, metrics })
+        Ok(Server { shared, listeners, device_listeners, metrics })
     }
 
     /// Returns the disks that are served, in the order of the exports.
@@ -152,7 +155,7 @@ impl Server {
             infos.map(|info| listener.uri(&info.name, is_tls)).collect::<Vec<_>>()
         };
         let nbd = self.listeners.iter().flat_map(of);
-        nbd.chain(self.shared.devices.iter().map(Device::spec)).collect()
+        nbd.chain(self.device_listeners.iter().map(device::spec_at)).collect()
     }
 
     /// Returns a handle for other threads.
@@ -163,8 +166,8 @@ impl Server {
     /// Returns the rights that the server needs from now on, beyond what it has open. Its open
     /// files are opened again, once for each queue.
     pub fn needs(&self) -> Needs {
-        let files = self.listeners.iter().filter_map(Listener::file);
-        let files = files.chain(self.shared.devices.iter().filter_map(Device::file));
+        let listeners = self.listeners.iter().chain(&self.device_listeners);
+        let files = listeners.filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let mut exports = self.shared.exports.iter();
         Needs {
@@ -210,7 +213,13 @@ impl Server {
         observer: &mut dyn Observer,
     ) -> Result<(), ServeError> {
         observer.ready();
-        let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
+        let accepted = accept_until(
+            stop,
+            (&self.listeners, &self.device_listeners),
+            &threads,
+            &self.shared,
+            observer,
+        );
         observer.stopping();
         let shared = &self.shared;
         let note = |note| shared.log.line(now_ns(), note);

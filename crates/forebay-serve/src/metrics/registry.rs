@@ -177,7 +177,7 @@ pub(super) struct ConnectionSnapshot {
 #[derive(Debug)]
 pub(super) struct RingSnapshot {
     pub(super) export: usize,
-    pub(super) ring: u16,
+    pub(super) number: usize,
     pub(super) traffic: TrafficSum,
     pub(super) events: RingEvents,
 }
@@ -224,10 +224,13 @@ impl Counters {
         worker
     }
 
-    /// Creates the counters of a ring of an export.
-    pub(crate) fn ring(&self, export: usize, ring: u16) -> Arc<RingCounters> {
-        let ring = Arc::new(RingCounters::new(export, ring));
-        self.lock().rings.push(Arc::clone(&ring));
+    /// Creates the counters of the next ring of an export. The rings of all devices of an export
+    /// are numbered in turn.
+    pub(crate) fn ring(&self, export: usize) -> Arc<RingCounters> {
+        let mut open = self.lock();
+        let number = open.rings.iter().filter(|ring| ring.export == export).count();
+        let ring = Arc::new(RingCounters::new(export, number));
+        open.rings.push(Arc::clone(&ring));
         ring
     }
 
@@ -268,7 +271,7 @@ impl Counters {
         }
         let snapshot = |ring: &Arc<RingCounters>| RingSnapshot {
             export: ring.export,
-            ring: ring.ring,
+            number: ring.number,
             traffic: ring.traffic().sum(),
             events: ring.events(),
         };

@@ -7,7 +7,7 @@ use super::traffic::Traffic;
 #[derive(Debug)]
 pub(crate) struct RingCounters {
     pub(super) export: usize,
-    pub(super) ring: u16,
+    pub(super) number: usize,
     traffic: Traffic,
     kicks: Counter,
     notifications: Counter,
@@ -15,10 +15,10 @@ pub(crate) struct RingCounters {
 }
 
 impl RingCounters {
-    pub(super) fn new(export: usize, ring: u16) -> RingCounters {
+    pub(super) fn new(export: usize, number: usize) -> RingCounters {
         RingCounters {
             export,
-            ring,
+            number,
             traffic: Traffic::default(),
             kicks: Counter::default(),
             notifications: Counter::default(),

@@ -232,7 +232,7 @@ fn rings(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) 
     for (name, figure) in &RING_FIGURES {
         let samples = snapshot.rings.iter().map(|ring| {
             let device = counters.exports()[ring.export].name.clone();
-            ([("device", device), ("ring", ring.ring.to_string())], Value::Whole(figure(ring)))
+            ([("device", device), ("ring", ring.number.to_string())], Value::Whole(figure(ring)))
         });
         families.counter(name, samples)?;
     }

@@ -62,7 +62,7 @@ impl DeviceThreads {
             let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
             let inbox = Arc::new(inbox);
             let export = self.shared.devices[device].export;
-            let counted = self.shared.counters.ring(export, ring);
+            let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
             readies.push(self.start_ring((device, ring), &inbox, &counted)?);
             inboxes.push(inbox);

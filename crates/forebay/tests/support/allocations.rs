@@ -1,47 +1,11 @@
 //! I/O passes in which nothing may allocate, checked by an allocator that counts in all threads of
 //! the program.
-//!
-//! A test program that uses this file has one test, so that no other test allocates meanwhile.
-// This file implements an allocator.
-#![allow(unsafe_code)]
+
+#[path = "counting.rs"]
+mod counting;
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-struct Counting;
-
-/// Whether allocations are being counted.
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
-static NR_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Counts an allocation of any thread except the program's first. That one belongs to the test
-/// harness, which allocates to print a line when a test runs for more than a minute.
-fn count() {
-    // SAFETY: both calls only return a number.
-    let is_first = || unsafe { libc::gettid() == libc::getpid() };
-    if IS_ARMED.load(Ordering::Relaxed) && !is_first() {
-        NR_ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: every call is forwarded to the system's allocator; counting accesses two atomics only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// I/Os that each thread keeps in flight in a counted pass.
 const DEPTH: usize = 64;
@@ -145,12 +109,10 @@ pub(crate) fn check(what: &str, disks: &[Disk], nr_threads: usize) {
             barrier.wait();
         }
         let nr_allocations = [(); NR_PASSES].map(|()| {
-            NR_ALLOCATIONS.store(0, Ordering::Relaxed);
-            IS_ARMED.store(true, Ordering::Relaxed);
+            counting::start();
             barrier.wait();
             barrier.wait();
-            IS_ARMED.store(false, Ordering::Relaxed);
-            NR_ALLOCATIONS.load(Ordering::Relaxed)
+            counting::stop()
         });
         barrier.wait();
         // The end of a scope does not wait for the threads' thread-local destructors.

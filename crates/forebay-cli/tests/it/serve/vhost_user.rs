@@ -6,7 +6,7 @@ use super::server::Server;
 use crate::common::{bench_at_work, data_file, folder, forebay, stderr, stdout};
 use forebay::{Disk, IoError};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -138,6 +138,23 @@ fn disk_without_nbd_needs_no_nbd_socket() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     assert!(server.wait().expect("a child").success());
     assert!(!folder.path().join("v").exists());
+}
+
+/// A service manager passes the socket, and the option takes it from those for NBD.
+#[test]
+fn socket_that_listens_already_is_taken_over_and_stays() {
+    let folder = folder();
+    let path = folder.path().join("v");
+    let socket = UnixListener::bind(&path).expect("a socket");
+    let copy = socket.try_clone().expect("a copy");
+    let args = "ram:1m --fd=3 --num-queues=1";
+    let mut server = super::activation::start(&folder, copy.into(), "LISTEN_FDS=1", args);
+    open(&folder, "v").write_at(&[1; 512], 0).expect("a write");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    assert!(server.wait().expect("a child").success());
+    let _next = UnixStream::connect(&path).expect("it listens");
+    socket.accept().expect("it is there");
 }
 
 #[test]

@@ -179,3 +179,28 @@ fn traffic_and_failures_are_reported_with_labels() {
     assert!(!samples.keys().any(|key| key.contains("connection=")), "the connection has ended");
     assert_eq!(samples[&format!("forebay_export_sent_bytes_total{{{odd}}}")], 4112.0);
 }
+
+#[test]
+fn rings_of_an_export_are_numbered_and_count_as_its_traffic() {
+    let disk = Disk::open("null:1M").unwrap();
+    let counters = Counters::new(vec![CountedExport { name: "vm".into(), disk }]);
+    let (text, _) = texts_of(&counters);
+    assert!(!text.contains("forebay_ring"), "without a device there are no rings");
+    let rings = [(); 3].map(|()| counters.ring(0));
+    rings[2].traffic().begin(RequestKind::Write);
+    rings[2].traffic().end(RequestKind::Write, 4096);
+    rings[1].traffic().begin(RequestKind::Read);
+    rings[1].traffic().fail();
+    rings[0].kicked();
+    rings[0].notified();
+    rings[0].suppressed();
+    let (_, samples) = texts_of(&counters);
+    let of = |name: &str, ring: u8| {
+        samples[&format!("forebay_ring_{name}_total{{device=\"vm\",ring=\"{ring}\"}}")]
+    };
+    assert_eq!((of("requests", 2), of("written_bytes", 2), of("errors", 1)), (1.0, 4096.0, 1.0));
+    assert_eq!((of("kicks", 0), of("kicks", 1)), (1.0, 0.0));
+    assert_eq!((of("notifications", 0), of("notifications_suppressed", 0)), (1.0, 1.0));
+    let written = "forebay_export_written_bytes_total{device=\"vm\"}";
+    assert_eq!(samples[written], 4096.0);
+}
