@@ -244,6 +244,10 @@ impl forebay_front::blk::Ring for TestPeer {
         self.ring.recycle(memory);
     }
 
+    fn has_available(&self) -> bool {
+        self.ring.has_available()
+    }
+
     fn disable_notifications(&mut self) -> Result<(), String> {
         text(self.ring.disable_notifications())
     }

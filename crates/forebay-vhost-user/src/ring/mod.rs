@@ -255,6 +255,15 @@ impl Ring {
         }
     }
 
+    /// Returns whether [`take`](Ring::take) would return a request or an error. A thread that polls
+    /// calls this again and again.
+    #[inline]
+    pub fn has_available(&self) -> bool {
+        let index = self.queue.avail_idx(self.memory.regions(), Ordering::Relaxed);
+        let next = self.queue.next_avail();
+        !self.left.is_empty() || index.map_or(true, |index| index.0 != next)
+    }
+
     /// Asks the driver not to signal `kick`.
     ///
     /// # Errors
