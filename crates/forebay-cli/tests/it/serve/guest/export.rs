@@ -3,7 +3,7 @@
 use crate::common::folder;
 use crate::serve::server::Server;
 use crate::storage_daemon::StorageDaemon;
-use std::fs::{File, read};
+use std::fs::{File, read, remove_file};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
@@ -54,9 +54,11 @@ enum Program {
 /// A server of one disk, which is a file in a folder of its own. Dropping this value kills the
 /// server.
 pub(super) struct Export {
-    program: Program,
+    /// `None` only between two programs.
+    program: Option<Program>,
     folder: TempDir,
     nr_queues: u32,
+    args: String,
 }
 
 impl Export {
@@ -74,14 +76,24 @@ impl Export {
         file.set_len(disk.len_bytes).expect("room for it");
         fill(&mut file);
         let args = if is_forebay() { args(disk) } else { daemon_options(disk) };
-        let program = start(&folder, &args);
-        Export { program, folder, nr_queues: disk.nr_queues }
+        let program = Some(start(&folder, &args));
+        Export { program, folder, nr_queues: disk.nr_queues, args }
+    }
+
+    /// Ends the server in order, and starts it again on the same socket.
+    #[track_caller]
+    pub(super) fn restart(&mut self) {
+        if let Some(Program::Forebay(server)) = self.program.take() {
+            let status = server.terminate();
+            assert!(status.success(), "{status}");
+        }
+        self.program = Some(start(&self.folder, &self.args));
     }
 
     /// Ends the server, which must still be in order.
     #[track_caller]
     pub(super) fn end(self) {
-        if let Program::Forebay(server) = self.program {
+        if let Some(Program::Forebay(server)) = self.program {
             let status = server.terminate();
             assert!(status.success(), "{status}");
         }
@@ -165,6 +177,7 @@ fn start(folder: &TempDir, args: &str) -> Program {
     let daemon = StorageDaemon::with_options(&folder.path().join("disk.img"), args);
     let daemon = daemon.expect("it is installed");
     let at = folder.path().join(SOCKET);
+    let _ = remove_file(&at);
     symlink(daemon.spec().replace("vhost-user:", ""), at).expect("a link to its socket");
     Program::StorageDaemon(daemon)
 }
