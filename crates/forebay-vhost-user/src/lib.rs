@@ -2,7 +2,7 @@
 //!
 //! - `channel`: the messages of a front end; `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
-//! - `ring`: the rings in that memory;
+//! - `ring`: the rings in that memory; `truncated`: memory that the front end takes away;
 //! - `setup`: commands of the message channel to the thread of a ring.
 //!
 //! Sources: VIRTIO 1.2 (split rings, block device), and QEMU's "Vhost-user Protocol".
@@ -13,6 +13,7 @@ mod config;
 mod memory;
 mod ring;
 mod setup;
+mod truncated;
 
 pub use channel::{Rings, serve};
 pub use config::{
@@ -22,3 +23,4 @@ pub use config::{
 pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
 pub use ring::{Ring, RingError};
 pub use setup::{RingCommand, RingSetup};
+pub use truncated::survive_truncated_memory;

@@ -15,13 +15,15 @@
 // It follows addresses of mapped memory.
 #![allow(unsafe_code)]
 
+use crate::truncated::Watch;
 use forebay_core::Segment;
 use forebay_front::blk::GuestBytes;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use vm_memory::{
-    Address, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, VolatileSlice,
+    Address, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap,
+    VolatileSlice,
 };
 
 /// An immutable table of the regions of a guest. A clone shares the table.
@@ -29,7 +31,14 @@ use vm_memory::{
 /// A region stays mapped until the last table and the last I/O that use it are dropped. So a change
 /// of the table waits for no I/O.
 #[derive(Clone, Debug)]
-pub struct GuestMemory(Arc<GuestMemoryMmap>);
+pub struct GuestMemory(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    // Dropped first: the handler of faults must not find a region that is not mapped any more.
+    watches: Vec<Watch>,
+    regions: GuestMemoryMmap,
+}
 
 /// A range that is not completely in the memory of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +57,26 @@ impl fmt::Display for OutsideMemory {
 impl GuestMemory {
     /// Returns a table without regions.
     pub fn empty() -> GuestMemory {
-        GuestMemory(Arc::new(GuestMemoryMmap::new()))
+        GuestMemory::new(GuestMemoryMmap::new())
     }
 
     /// Returns a table of these regions.
     pub fn new(regions: GuestMemoryMmap) -> GuestMemory {
-        GuestMemory(Arc::new(regions))
+        let watch = |region: &GuestRegionMmap| {
+            Watch::new(region.as_ptr().expose_provenance(), region.size())
+        };
+        let watches = regions.iter().map(watch).collect();
+        GuestMemory(Arc::new(Table { watches, regions }))
+    }
+
+    /// Returns whether a region was truncated by the front end, and replaced by zeroes.
+    pub fn is_lost(&self) -> bool {
+        self.0.watches.iter().any(Watch::is_lost)
     }
 
     /// Returns the regions.
     pub fn regions(&self) -> &GuestMemoryMmap {
-        &self.0
+        &self.0.regions
     }
 
     /// Appends the segments of a range to a list, one for each region that the range touches. The
@@ -77,7 +95,7 @@ impl GuestMemory {
         let outside = OutsideMemory { addr, len: u64::from(len) };
         let (mut at, mut left) = (addr, u64::from(len));
         while left > 0 {
-            let region = self.0.find_region(GuestAddress(at)).ok_or(outside)?;
+            let region = self.0.regions.find_region(GuestAddress(at)).ok_or(outside)?;
             let offset = region.to_region_addr(GuestAddress(at)).ok_or(outside)?;
             let now = left.min(region.len() - offset.raw_value());
             let host = region.get_host_address(offset).map_err(|_| outside)?;

@@ -24,7 +24,7 @@ use clap::{Args, ValueEnum};
 use forebay::OpenError;
 use forebay_serve::{
     Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, last_part,
-    metrics_address,
+    metrics_address, survive_truncated_memory,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -127,6 +127,9 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
             true => options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET))),
             false => check_without_nbd(args)?,
         }
+    }
+    if !options.devices.is_empty() {
+        survive_truncated_memory().map_err(|error| signals_failed(&error))?;
     }
     raise_nr_descriptors();
     let server = Server::open(options).map_err(|error| failure(&error, args))?;

@@ -175,8 +175,18 @@ impl Guest {
 
     /// Makes the requests available, and kicks the ring.
     pub(crate) fn kick(&self) {
+        self.publish();
+        self.signal();
+    }
+
+    /// Makes the requests available.
+    pub(crate) fn publish(&self) {
         let index = GuestAddress(AVAILABLE + 2);
         self.memory.store(self.index.to_le(), index, Ordering::Release).expect("in memory");
+    }
+
+    /// Kicks the ring.
+    pub(crate) fn signal(&self) {
         self.kick.write(1).expect("a kick");
     }
 

@@ -8,6 +8,9 @@ pub enum RingError {
     /// A part of the ring is outside of the guest's memory.
     #[error("the ring is not in the memory of the guest")]
     NotInMemory,
+    /// A region of the guest's memory is gone.
+    #[error("the front end has truncated the memory of the guest")]
+    Truncated,
     /// The available index moved too far.
     #[error("{nr} entries are available in a ring of {size}")]
     IndexJump {

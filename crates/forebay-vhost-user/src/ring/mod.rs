@@ -25,6 +25,7 @@ pub use error::RingError;
 
 use crate::memory::{GuestByte, GuestData, GuestMemory};
 use crate::setup::RingSetup;
+use crate::truncated;
 use chain::Chains;
 use forebay_core::Segment;
 use forebay_front::blk::Chain;
@@ -55,6 +56,8 @@ pub struct Ring {
     features: u64,
     has_event_idx: bool,
     is_enabled: bool,
+    /// Regions that were lost in this process when the ring last checked its own.
+    nr_lost: u64,
     /// By head.
     slots: Vec<Slot>,
     /// Lists of requests that have ended.
@@ -89,6 +92,7 @@ impl Ring {
             features,
             has_event_idx,
             is_enabled,
+            nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
             lists: Vec::new(),
             kick,
@@ -135,6 +139,7 @@ impl Ring {
     /// Fails if the ring is not in the new memory.
     pub fn set_memory(&mut self, memory: GuestMemory) -> Result<(), RingError> {
         let is_valid = self.queue.is_valid(memory.regions());
+        self.nr_lost = 0;
         self.memory = Rc::new(memory);
         if is_valid { Ok(()) } else { Err(RingError::NotInMemory) }
     }
@@ -157,6 +162,7 @@ impl Ring {
     /// Fails if the driver has broken the ring.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
+        self.check_memory()?;
         let memory = self.memory.regions();
         // Acquire pairs with the driver's release of the index, after the entries and descriptors.
         let index = self.queue.avail_idx(memory, Ordering::Acquire)?.0;
@@ -230,7 +236,22 @@ impl Ring {
     /// Fails if the ring is gone.
     #[inline]
     pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        Ok(self.queue.enable_notification(self.memory.regions())?)
+        let has_more = self.queue.enable_notification(self.memory.regions())?;
+        self.check_memory()?;
+        Ok(has_more)
+    }
+
+    /// Checks that the memory was not truncated.
+    #[inline]
+    fn check_memory(&mut self) -> Result<(), RingError> {
+        let nr_lost = truncated::nr_lost();
+        if nr_lost != self.nr_lost {
+            self.nr_lost = nr_lost;
+            if self.memory.is_lost() {
+                return Err(RingError::Truncated);
+            }
+        }
+        Ok(())
     }
 
     /// Signals `call` for the used entries since the last time, unless the driver has asked not to
