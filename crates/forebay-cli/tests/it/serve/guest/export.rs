@@ -80,10 +80,13 @@ impl Export {
         Export { program, folder, nr_queues: disk.nr_queues, args }
     }
 
-    /// Kills the server, whatever it is doing, and starts it again on the same socket.
+    /// Ends the server in order, and starts it again on the same socket.
     #[track_caller]
     pub(super) fn restart(&mut self) {
-        self.program = None;
+        if let Some(Program::Forebay(server)) = self.program.take() {
+            let status = server.terminate();
+            assert!(status.success(), "{status}");
+        }
         self.program = Some(start(&self.folder, &self.args));
     }
 
