@@ -80,6 +80,13 @@ impl Export {
         Export { program, folder, nr_queues: disk.nr_queues, args }
     }
 
+    /// Kills the server, whatever it is doing, and starts it again on the same socket.
+    #[track_caller]
+    pub(super) fn kill_and_restart(&mut self) {
+        self.program = None;
+        self.program = Some(start(&self.folder, &self.args));
+    }
+
     /// Ends the server in order, and starts it again on the same socket.
     #[track_caller]
     pub(super) fn restart(&mut self) {

@@ -8,7 +8,17 @@ const NR_RESTARTS: u64 = 5;
 
 #[test]
 fn guest_goes_on_after_each_restart_of_its_server() {
-    let test = "guest_goes_on_after_each_restart_of_its_server";
+    check("guest_goes_on_after_each_restart_of_its_server", NR_RESTARTS, Export::restart);
+}
+
+#[test]
+fn guest_loses_no_acknowledged_write_when_its_server_is_killed() {
+    let test = "guest_loses_no_acknowledged_write_when_its_server_is_killed";
+    let nr = std::env::var("FOREBAY_GUEST_KILLS").map_or(5, |nr| nr.parse().expect("a number"));
+    check(test, nr, Export::kill_and_restart);
+}
+
+fn check(test: &str, nr_restarts: u64, restart: fn(&mut Export)) {
     let Some(distribution) = distribution(test, &["fio"]) else { return };
     // At each restart, requests are in flight whose successors have ended.
     let faults = "rule=any:delay=100ms:rate=0.02&rule=any:delay=10ms:rate=0.1";
@@ -16,10 +26,10 @@ fn guest_goes_on_after_each_restart_of_its_server() {
     let script = include_str!("scripts/restarts.sh");
     let device = export.device("a", "");
     let mut machine = Machine::start(distribution, script, &["fio"], &device);
-    for nth in 0..NR_RESTARTS {
+    for nth in 0..nr_restarts {
         // Each server ends in the middle of fio's load, at another point.
-        export.await_requests(800 + 300 * nth, || machine.check());
-        export.restart();
+        export.await_requests(800 + 300 * (nth % 5), || machine.check());
+        restart(&mut export);
     }
     let nr_rounds = machine.console().matches("GUEST round").count();
     machine.await_line(&format!("GUEST round {}", nr_rounds + 1));
