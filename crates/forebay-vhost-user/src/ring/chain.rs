@@ -1,37 +1,38 @@
 //! Descriptor chains: the descriptors of a request become two lists of segments.
 
 use super::error::RingError;
+use super::parts::{DESCRIPTOR, Parts};
 use crate::memory::{GuestData, GuestMemory};
 use virtio_queue::desc::split::Descriptor;
-use vm_memory::{Bytes, GuestAddress};
-
-/// Length of a descriptor, bytes.
-const DESCRIPTOR: u64 = 16;
+use vm_memory::{
+    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap,
+    MemoryRegionAddress,
+};
 
 /// Most descriptors of an indirect table: the largest ring. The standard allows no more than the
 /// ring has; drivers keep `seg_max` instead.
 const INDIRECT_MAX: u32 = 1024;
 
-/// Descriptor table of a ring.
-#[derive(Debug)]
-pub(super) struct Chains {
-    /// Guest-physical address.
-    pub(super) table: u64,
-    /// Number of descriptors.
-    pub(super) size: u16,
+/// A ring, and the memory of its chains.
+pub(super) struct Within<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) memory: &'a GuestMemory,
     /// Whether indirect tables were negotiated.
     pub(super) has_indirect: bool,
 }
 
-/// A table that is being walked: the ring's, or an indirect one.
+/// A table that is being walked.
 #[derive(Clone, Copy)]
-struct Table {
-    addr: u64,
-    len: u16,
-    is_indirect: bool,
+enum Table<'a> {
+    /// That of the ring.
+    OfRing,
+    /// An indirect one, inside one region.
+    Inside(&'a GuestRegionMmap, MemoryRegionAddress),
+    /// An indirect one across regions, or outside of them: each descriptor is looked up.
+    Across(u64),
 }
 
-impl Chains {
+impl<'a> Within<'a> {
     /// Appends the buffers of a chain to the two directions. Each descriptor is read once.
     ///
     /// # Errors
@@ -39,27 +40,26 @@ impl Chains {
     #[inline]
     pub(super) fn walk(
         &self,
-        memory: &GuestMemory,
         head: u16,
         (readable, writable): (&mut GuestData, &mut GuestData),
     ) -> Result<(), RingError> {
         let bad = |why| RingError::Chain { head, why };
-        let mut table = Table { addr: self.table, len: self.size, is_indirect: false };
-        let (mut index, mut left) = (head, table.len);
+        let (mut table, mut table_len) = (Table::OfRing, self.parts.size());
+        let (mut index, mut left) = (head, table_len);
         // Both directions together.
         let (mut nr_bytes, mut has_writable) = (0_u32, false);
         loop {
-            if index >= table.len {
+            if index >= table_len {
                 return Err(bad("a descriptor is not in its table"));
             }
             let Some(fewer) = left.checked_sub(1) else {
                 return Err(bad("the chain is longer than its table"));
             };
             left = fewer;
-            let descriptor = read(memory, head, table, index)?;
+            let descriptor = self.read(head, table, index)?;
             if descriptor.refers_to_indirect_table() {
-                table = self.indirect(head, table, descriptor)?;
-                (index, left) = (0, table.len);
+                (table, table_len) = self.indirect(head, table, descriptor)?;
+                (index, left) = (0, table_len);
                 continue;
             }
             let (addr, len) = (descriptor.addr().0, descriptor.len());
@@ -86,19 +86,19 @@ impl Chains {
         }
     }
 
-    /// Returns the table of an indirect descriptor.
+    /// Returns the table of an indirect descriptor, and its length.
     fn indirect(
         &self,
         head: u16,
-        within: Table,
+        within: Table<'a>,
         descriptor: Descriptor,
-    ) -> Result<Table, RingError> {
+    ) -> Result<(Table<'a>, u16), RingError> {
         let bad = |why| Err(RingError::Chain { head, why });
         let len = descriptor.len();
         if !self.has_indirect {
             return bad("an indirect descriptor, which was not negotiated");
         }
-        if within.is_indirect {
+        if !matches!(within, Table::OfRing) {
             return bad("an indirect descriptor within an indirect table");
         }
         if descriptor.has_next() {
@@ -108,20 +108,29 @@ impl Chains {
         if !len.is_multiple_of(DESCRIPTOR as u32) || nr == 0 || nr > INDIRECT_MAX {
             return bad("an indirect table of a bad length");
         }
-        Ok(Table { addr: descriptor.addr().0, len: nr as u16, is_indirect: true })
+        let addr = descriptor.addr();
+        let region = self.memory.regions().find_region(addr);
+        let inside = region.and_then(|region| {
+            let offset = region.to_region_addr(addr)?;
+            (region.len() - offset.0 >= u64::from(len)).then_some(Table::Inside(region, offset))
+        });
+        Ok((inside.unwrap_or(Table::Across(addr.0)), nr as u16))
     }
-}
 
-/// Reads one descriptor.
-#[inline]
-fn read(
-    memory: &GuestMemory,
-    head: u16,
-    table: Table,
-    index: u16,
-) -> Result<Descriptor, RingError> {
-    let why = "its table wraps around the address space";
-    let addr = table.addr.checked_add(DESCRIPTOR * u64::from(index));
-    let addr = addr.ok_or(RingError::Chain { head, why })?;
-    Ok(memory.regions().read_obj(GuestAddress(addr))?)
+    /// Reads one descriptor, whose index is below the length of its table.
+    #[inline]
+    fn read(&self, head: u16, table: Table<'_>, index: u16) -> Result<Descriptor, RingError> {
+        let offset = DESCRIPTOR * u64::from(index);
+        match table {
+            Table::OfRing => self.parts.descriptor(index),
+            Table::Inside(region, start) => {
+                Ok(region.read_obj(MemoryRegionAddress(start.0 + offset))?)
+            }
+            Table::Across(start) => {
+                let why = "its table wraps around the address space";
+                let addr = start.checked_add(offset).ok_or(RingError::Chain { head, why })?;
+                Ok(self.memory.regions().read_obj(GuestAddress(addr))?)
+            }
+        }
+    }
 }

@@ -5,10 +5,11 @@
 //!
 //! - `chain`: the descriptors of a request.
 //!
-//! The indices, the used ring and the suppression of notifications are those of
-//! [`virtio_queue::Queue`]. The available ring and chains are read here. The iterators of that
-//! crate do not distinguish the end of a chain from an error, and follow indirect descriptors that
-//! were not negotiated.
+//! - `parts`: the rings and the indices.
+//!
+//! The crate `virtio-queue` has only the layouts. Its `Queue` looks the region up for each access,
+//! which cost 2,000 instructions per request. Its iterators do not distinguish the end of a chain
+//! from an error, and follow indirect descriptors that were not negotiated.
 //!
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 2.7.
 
@@ -20,6 +21,7 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod hostile;
+mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -29,17 +31,13 @@ use crate::inflight::{Inflight, InflightMemory};
 use crate::memory::{GuestByte, GuestData, GuestMemory};
 use crate::setup::RingSetup;
 use crate::truncated;
-use chain::Chains;
 use forebay_core::Segment;
 use forebay_front::blk::Chain;
+use parts::{Parts, Places};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::atomic::{Ordering, fence};
-use virtio_bindings::virtio_ring::{
-    VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC, VRING_AVAIL_F_NO_INTERRUPT,
-};
-use virtio_queue::{Queue, QueueT};
-use vm_memory::{Bytes, GuestAddress};
+use std::sync::atomic::Ordering;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 
 /// State of a descriptor that may be the head of a request.
 #[derive(Debug)]
@@ -53,11 +51,10 @@ enum Slot {
 /// A ring that was started. It stays on its thread.
 #[derive(Debug)]
 pub struct Ring {
-    queue: Queue,
+    parts: Parts,
     memory: Rc<GuestMemory>,
-    chains: Chains,
     features: u64,
-    has_event_idx: bool,
+    has_indirect: bool,
     is_enabled: bool,
     /// Regions that were lost in this process when the ring last checked its own.
     nr_lost: u64,
@@ -82,26 +79,26 @@ impl Ring {
     pub fn start(setup: RingSetup) -> Result<Ring, (RingError, Option<OwnedFd>)> {
         let RingSetup { size, base, features, memory, kick, call, err, is_enabled, .. } = setup;
         let has = |bit: u32| features & (1 << bit) != 0;
-        let has_event_idx = has(VIRTIO_RING_F_EVENT_IDX);
-        let addrs = [setup.descriptors, setup.available, setup.used];
-        let opened = queue(&memory, (size, base), addrs, has_event_idx).and_then(|mut queue| {
-            let recovered = recover(&mut queue, &memory, setup.inflight)?;
-            Ok((queue, recovered))
+        let places = Places {
+            size,
+            descriptors: setup.descriptors,
+            available: setup.available,
+            used: setup.used,
+            has_event_idx: has(VIRTIO_RING_F_EVENT_IDX),
+        };
+        let opened = Parts::new(places, base, &memory).and_then(|mut parts| {
+            let recovered = recover(&mut parts, setup.inflight)?;
+            Ok((parts, recovered))
         });
-        let (queue, (inflight, left)) = match opened {
+        let (parts, (inflight, left)) = match opened {
             Ok(opened) => opened,
             Err(error) => return Err((error, err)),
         };
         Ok(Ring {
-            queue,
+            parts,
             memory: Rc::new(memory),
-            chains: Chains {
-                table: setup.descriptors,
-                size,
-                has_indirect: has(VIRTIO_RING_F_INDIRECT_DESC),
-            },
             features,
-            has_event_idx,
+            has_indirect: has(VIRTIO_RING_F_INDIRECT_DESC),
             is_enabled,
             nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
@@ -159,15 +156,15 @@ impl Ring {
     /// # Errors
     /// Fails if the ring is not in the new memory.
     pub fn set_memory(&mut self, memory: GuestMemory) -> Result<(), RingError> {
-        let is_valid = self.queue.is_valid(memory.regions());
+        self.parts.set_memory(&memory)?;
         self.nr_lost = 0;
         self.memory = Rc::new(memory);
-        if is_valid { Ok(()) } else { Err(RingError::NotInMemory) }
+        Ok(())
     }
 
     /// Returns the index of the next available entry: the base from which the ring goes on.
     pub fn next_available(&self) -> u16 {
-        self.queue.next_avail()
+        self.parts.next_available()
     }
 
     /// Signals the eventfd that reports errors.
@@ -187,23 +184,19 @@ impl Ring {
         if let Some(head) = self.left.pop() {
             return self.accept(head).map(Some);
         }
-        let memory = self.memory.regions();
         // Acquire pairs with the driver's release of the index, after the entries and descriptors.
-        let index = self.queue.avail_idx(memory, Ordering::Acquire)?.0;
-        let next = self.queue.next_avail();
+        let index = self.parts.available_index(Ordering::Acquire)?;
+        let next = self.parts.next_available();
         let nr = index.wrapping_sub(next);
         if nr == 0 {
             return Ok(None);
         }
-        if nr > self.chains.size {
-            return Err(RingError::IndexJump { nr, size: self.chains.size });
+        if nr > self.parts.size() {
+            return Err(RingError::IndexJump { nr, size: self.parts.size() });
         }
-        let entry = u64::from(next & (self.chains.size - 1));
-        let entry = GuestAddress(self.queue.avail_ring() + 4 + 2 * entry);
-        // Relaxed: the index was loaded with acquire.
-        let head = u16::from_le(memory.load(entry, Ordering::Relaxed)?);
+        let head = self.parts.available_entry(next)?;
         let chain = self.accept(head)?;
-        self.queue.set_next_avail(next.wrapping_add(1));
+        self.parts.set_next_available(next.wrapping_add(1));
         if let Some(inflight) = &mut self.inflight {
             // Its I/O is submitted later (I1).
             inflight.take(head);
@@ -214,7 +207,7 @@ impl Ring {
     /// Returns the request with this head, which is in flight from now on.
     #[inline]
     fn accept(&mut self, head: u16) -> Result<Chain<GuestData>, RingError> {
-        let size = self.chains.size;
+        let size = self.parts.size();
         let slot =
             self.slots.get_mut(usize::from(head)).ok_or(RingError::BadHead { head, size })?;
         if matches!(slot, Slot::Taken(_)) {
@@ -222,7 +215,12 @@ impl Ring {
         }
         let mut list = || GuestData::empty(self.lists.pop().unwrap_or_default(), &self.memory);
         let (mut readable, mut writable) = (list(), list());
-        self.chains.walk(&self.memory, head, (&mut readable, &mut writable))?;
+        let within = chain::Within {
+            parts: &self.parts,
+            memory: &self.memory,
+            has_indirect: self.has_indirect,
+        };
+        within.walk(head, (&mut readable, &mut writable))?;
         let status = writable.take_last_byte();
         let has_status = status.is_some();
         *slot = Slot::Taken(status);
@@ -247,9 +245,9 @@ impl Ring {
             inflight.begin_use(head);
         }
         // It stores the index with release, after the status and the entry.
-        self.queue.add_used(self.memory.regions(), head, written)?;
+        self.parts.add_used(head, written)?;
         if let Some(inflight) = &mut self.inflight {
-            inflight.end_use(head, self.queue.next_used());
+            inflight.end_use(head, self.parts.next_used());
         }
         Ok(())
     }
@@ -267,9 +265,9 @@ impl Ring {
     /// calls this again and again.
     #[inline]
     pub fn has_available(&self) -> bool {
-        let index = self.queue.avail_idx(self.memory.regions(), Ordering::Relaxed);
-        let next = self.queue.next_avail();
-        !self.left.is_empty() || index.map_or(true, |index| index.0 != next)
+        let index = self.parts.available_index(Ordering::Relaxed);
+        let next = self.parts.next_available();
+        !self.left.is_empty() || index.map_or(true, |index| index != next)
     }
 
     /// Asks the driver not to signal `kick`.
@@ -278,7 +276,7 @@ impl Ring {
     /// Fails if the used ring is gone.
     #[inline]
     pub fn disable_notifications(&mut self) -> Result<(), RingError> {
-        Ok(self.queue.disable_notification(self.memory.regions())?)
+        self.parts.disable_notifications()
     }
 
     /// Asks the driver to signal `kick` for new requests. Returns whether some are available.
@@ -287,7 +285,7 @@ impl Ring {
     /// Fails if the ring is gone.
     #[inline]
     pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        let has_more = self.queue.enable_notification(self.memory.regions())?;
+        let has_more = self.parts.enable_notifications()?;
         self.check_memory()?;
         Ok(has_more)
     }
@@ -298,7 +296,7 @@ impl Ring {
         let nr_lost = truncated::nr_lost();
         if nr_lost != self.nr_lost {
             self.nr_lost = nr_lost;
-            if self.memory.is_lost() {
+            if self.parts.is_lost() {
                 return Err(RingError::Truncated);
             }
         }
@@ -312,17 +310,7 @@ impl Ring {
     /// Fails if the ring is gone.
     #[inline]
     pub fn notify(&mut self) -> Result<bool, RingError> {
-        let memory = self.memory.regions();
-        let is_wanted = if self.has_event_idx {
-            self.queue.needs_notification(memory)?
-        } else {
-            // The used index must be visible before the flag is read: a driver sets the index at
-            // which it sleeps, or clears the flag, and then checks the used index.
-            fence(Ordering::SeqCst);
-            let flags = GuestAddress(self.queue.avail_ring());
-            let flags = u16::from_le(memory.load(flags, Ordering::Relaxed)?);
-            u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0
-        };
+        let is_wanted = self.parts.wants_notification()?;
         if is_wanted && let Some(call) = &self.call {
             signal(call);
         }
@@ -339,34 +327,15 @@ fn signal(eventfd: &OwnedFd) {
 /// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns it, and
 /// the requests that a predecessor has taken, the first one last.
 fn recover(
-    queue: &mut Queue,
-    memory: &GuestMemory,
+    parts: &mut Parts,
     inflight: Option<(InflightMemory, u16)>,
 ) -> Result<(Option<Inflight>, Vec<u16>), RingError> {
     let Some((region, ring)) = inflight else { return Ok((None, Vec::new())) };
-    let used_idx = queue.used_idx(memory.regions(), Ordering::Acquire)?.0;
-    let (inflight, recovered) = region.recover(ring, queue.size(), used_idx)?;
-    queue.set_next_used(used_idx);
-    queue.set_next_avail(recovered.avail_idx);
+    let used_idx = parts.used_index()?;
+    let (inflight, recovered) = region.recover(ring, parts.size(), used_idx)?;
+    parts.set_next_used(used_idx);
+    parts.set_next_available(recovered.avail_idx);
     let mut left = recovered.heads;
     left.reverse();
     Ok((Some(inflight), left))
-}
-
-/// Returns a queue with these addresses of the descriptor table, the available and the used ring.
-fn queue(
-    memory: &GuestMemory,
-    (size, base): (u16, u16),
-    [descriptors, available, used]: [u64; 3],
-    has_event_idx: bool,
-) -> Result<Queue, RingError> {
-    let mut queue = Queue::new(size)?;
-    queue.try_set_desc_table_address(GuestAddress(descriptors))?;
-    queue.try_set_avail_ring_address(GuestAddress(available))?;
-    queue.try_set_used_ring_address(GuestAddress(used))?;
-    queue.set_event_idx(has_event_idx);
-    queue.set_next_avail(base);
-    queue.set_next_used(base);
-    queue.set_ready(true);
-    if queue.is_valid(memory.regions()) { Ok(queue) } else { Err(RingError::NotInMemory) }
 }

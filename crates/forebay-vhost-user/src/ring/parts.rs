@@ -1,0 +1,235 @@
+//! The three parts of a ring in the memory of the guest, and its indices.
+//!
+//! Each part is inside one region, which is found once: a lookup for each access would cost more
+//! than all other work on a request. Accesses are those of `vm-memory`: atomic for the rings,
+//! volatile for descriptors.
+//!
+//! Indices of the device are private and written only, so the driver cannot change them.
+
+use super::error::RingError;
+use crate::memory::GuestMemory;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use virtio_bindings::virtio_ring::{VRING_AVAIL_F_NO_INTERRUPT, VRING_USED_F_NO_NOTIFY};
+use virtio_queue::desc::split::Descriptor;
+use vm_memory::{
+    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap,
+    MemoryRegionAddress,
+};
+
+/// Length of a descriptor, bytes.
+pub(super) const DESCRIPTOR: u64 = 16;
+/// Length of a used entry, bytes.
+const USED_ENTRY: u64 = 8;
+
+/// A range of the guest's memory inside one region.
+#[derive(Debug)]
+struct Part {
+    region: Arc<GuestRegionMmap>,
+    offset: u64,
+}
+
+impl Part {
+    fn new(memory: &GuestMemory, addr: u64, len: u64) -> Result<Part, RingError> {
+        let regions = memory.regions();
+        let region = regions.find_region(GuestAddress(addr)).ok_or(RingError::NotInMemory)?;
+        let offset = addr - region.start_addr().0;
+        if region.len() - offset < len {
+            return Err(RingError::NotInMemory);
+        }
+        let region = GuestRegionMmap::with_arc(region.get_mmap(), region.start_addr());
+        let region = Arc::new(region.ok_or(RingError::NotInMemory)?);
+        Ok(Part { region, offset })
+    }
+
+    #[inline]
+    fn at(&self, offset: u64) -> MemoryRegionAddress {
+        MemoryRegionAddress(self.offset + offset)
+    }
+
+    #[inline]
+    fn load(&self, offset: u64, ordering: Ordering) -> Result<u16, RingError> {
+        Ok(u16::from_le(self.region.load(self.at(offset), ordering)?))
+    }
+
+    #[inline]
+    fn store(&self, offset: u64, value: u16, ordering: Ordering) -> Result<(), RingError> {
+        Ok(self.region.store(value.to_le(), self.at(offset), ordering)?)
+    }
+}
+
+/// Where a ring is, and its features.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// Number of descriptors: a power of two.
+    pub(super) size: u16,
+    pub(super) descriptors: u64,
+    pub(super) available: u64,
+    pub(super) used: u64,
+    pub(super) has_event_idx: bool,
+}
+
+/// The parts and the indices.
+#[derive(Debug)]
+pub(super) struct Parts {
+    places: Places,
+    descriptors: Part,
+    available: Part,
+    used: Part,
+    next_available: u16,
+    next_used: u16,
+    /// The used index at the last notification that was due.
+    notified: u16,
+    /// The table of the regions, which watches them for truncation.
+    memory: GuestMemory,
+}
+
+impl Parts {
+    /// Finds the parts. Both indices begin at `base`.
+    ///
+    /// # Errors
+    /// Fails if a part is not in the memory, or misaligned.
+    pub(super) fn new(places: Places, base: u16, memory: &GuestMemory) -> Result<Parts, RingError> {
+        let Places { size, descriptors, available, used, .. } = places;
+        if !size.is_power_of_two() {
+            return Err(RingError::Queue(virtio_queue::Error::InvalidSize));
+        }
+        if descriptors % 16 != 0 || available % 2 != 0 || used % 4 != 0 {
+            return Err(RingError::NotInMemory);
+        }
+        let nr = u64::from(size);
+        Ok(Parts {
+            places,
+            descriptors: Part::new(memory, descriptors, nr * DESCRIPTOR)?,
+            available: Part::new(memory, available, 6 + 2 * nr)?,
+            used: Part::new(memory, used, 6 + nr * USED_ENTRY)?,
+            next_available: base,
+            next_used: base,
+            notified: base,
+            memory: memory.clone(),
+        })
+    }
+
+    /// Finds the parts in other memory.
+    ///
+    /// # Errors
+    /// Fails if a part is not there. Then the parts stay where they were.
+    pub(super) fn set_memory(&mut self, memory: &GuestMemory) -> Result<(), RingError> {
+        let (next_used, notified) = (self.next_used, self.notified);
+        let moved = Parts::new(self.places, self.next_available, memory)?;
+        *self = Parts { next_used, notified, ..moved };
+        Ok(())
+    }
+
+    /// Returns whether a region of the memory was truncated.
+    pub(super) fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    #[inline]
+    pub(super) fn size(&self) -> u16 {
+        self.places.size
+    }
+
+    #[inline]
+    pub(super) fn next_available(&self) -> u16 {
+        self.next_available
+    }
+
+    #[inline]
+    pub(super) fn set_next_available(&mut self, index: u16) {
+        self.next_available = index;
+    }
+
+    #[inline]
+    pub(super) fn next_used(&self) -> u16 {
+        self.next_used
+    }
+
+    pub(super) fn set_next_used(&mut self, index: u16) {
+        (self.next_used, self.notified) = (index, index);
+    }
+
+    /// Returns the driver's available index.
+    #[inline]
+    pub(super) fn available_index(&self, ordering: Ordering) -> Result<u16, RingError> {
+        self.available.load(2, ordering)
+    }
+
+    /// Returns the entry of the available ring at an index. Relaxed: the caller has loaded an index
+    /// that covers it with acquire.
+    #[inline]
+    pub(super) fn available_entry(&self, index: u16) -> Result<u16, RingError> {
+        let entry = u64::from(index & (self.places.size - 1));
+        self.available.load(4 + 2 * entry, Ordering::Relaxed)
+    }
+
+    /// Returns the used index in the memory of the guest.
+    pub(super) fn used_index(&self) -> Result<u16, RingError> {
+        self.used.load(2, Ordering::Acquire)
+    }
+
+    /// Reads descriptor `index` of the ring's table, which must be below its size.
+    #[inline]
+    pub(super) fn descriptor(&self, index: u16) -> Result<Descriptor, RingError> {
+        let at = self.descriptors.at(DESCRIPTOR * u64::from(index));
+        Ok(self.descriptors.region.read_obj(at)?)
+    }
+
+    /// Appends a used entry.
+    #[inline]
+    pub(super) fn add_used(&mut self, head: u16, written: u32) -> Result<(), RingError> {
+        let entry = u64::from(self.next_used & (self.places.size - 1));
+        let at = 4 + USED_ENTRY * entry;
+        let region = &self.used.region;
+        // Relaxed: the index publishes the entry.
+        region.store(u32::from(head).to_le(), self.used.at(at), Ordering::Relaxed)?;
+        region.store(written.to_le(), self.used.at(at + 4), Ordering::Relaxed)?;
+        self.next_used = self.next_used.wrapping_add(1);
+        // Release pairs with the driver's acquire of the index: the entry, the status and the data
+        // are visible before it.
+        self.used.store(2, self.next_used, Ordering::Release)
+    }
+
+    /// Asks the driver not to notify the device. With event indices it notifies once at most.
+    #[inline]
+    pub(super) fn disable_notifications(&mut self) -> Result<(), RingError> {
+        if self.places.has_event_idx {
+            return Ok(());
+        }
+        // Relaxed: a notification too many is harmless.
+        self.used.store(0, VRING_USED_F_NO_NOTIFY as u16, Ordering::Relaxed)
+    }
+
+    /// Asks the driver to notify the device. Returns whether requests are available already.
+    #[inline]
+    pub(super) fn enable_notifications(&mut self) -> Result<bool, RingError> {
+        if self.places.has_event_idx {
+            let offset = 4 + USED_ENTRY * u64::from(self.places.size);
+            self.used.store(offset, self.next_available, Ordering::Relaxed)?;
+        } else {
+            self.used.store(0, 0, Ordering::Relaxed)?;
+        }
+        // The request is stored before the index is loaded. The driver stores its index, and loads
+        // the request after a fence of its own. So one side sees the other's store.
+        fence(Ordering::SeqCst);
+        Ok(self.available_index(Ordering::Relaxed)? != self.next_available)
+    }
+
+    /// Returns whether the driver wants a notification of the used entries since the last call.
+    #[inline]
+    pub(super) fn wants_notification(&mut self) -> Result<bool, RingError> {
+        // The used index is stored before the driver's wish is loaded. The driver stores its wish,
+        // and loads the index after a fence of its own. So one side sees the other's store.
+        fence(Ordering::SeqCst);
+        let former = std::mem::replace(&mut self.notified, self.next_used);
+        if !self.places.has_event_idx {
+            let flags = self.available.load(0, Ordering::Relaxed)?;
+            return Ok(u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0);
+        }
+        let event = self.available.load(4 + 2 * u64::from(self.places.size), Ordering::Relaxed)?;
+        // It wants one if its index is among the new entries, modulo 65536.
+        let nr_new = self.next_used.wrapping_sub(former);
+        Ok(self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new)
+    }
+}
