@@ -5,13 +5,16 @@
 //! here passes or fails a test; the table lists aims and measured values.
 #![forbid(unsafe_code)]
 
+mod distance;
 mod figures;
 mod measure;
 mod nbd;
 mod pread;
+mod process;
 #[cfg(test)]
 mod quoted;
 mod table;
+mod vhost;
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -34,7 +37,8 @@ cargo run --release -p figures -- record
 record writes bench/RESULTS.md and bench/DURABLE.md: all figures in 5 pairs, in about 35 minutes
 beyond the build. Run it from the root of the checkout, on a machine with nothing else to do.
 
-NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help)
+NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
+vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
 ";
 
 /// The argument that writes the published tables.
@@ -85,6 +89,7 @@ fn main() -> Result<()> {
     match arguments.next() {
         Some(first) if first == pread::COMMAND => return pread::main(arguments),
         Some(first) if first == nbd::COMMAND => return nbd::main(),
+        Some(first) if first == vhost::COMMAND => return vhost::main(),
         Some(first) if first == RECORD => return record(),
         _ => {}
     }

@@ -6,18 +6,16 @@
 //! socket. The clients are third-party programs: fio's engine `nbd`, and `nbdcopy`.
 
 mod client;
-mod distance;
 mod idle;
 mod layout;
 mod loads;
-mod process;
 mod rounds;
 mod servers;
 mod table;
 
+use crate::distance::Distance;
 use crate::measure;
 use anyhow::{Context, Result, bail, ensure};
-use distance::Distance;
 use loads::Load;
 use rounds::Run;
 use std::io::Write;

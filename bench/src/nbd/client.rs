@@ -2,8 +2,8 @@
 
 use super::Sample;
 use super::loads::Job;
-use super::process;
 use super::servers::Running;
+use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::Path;

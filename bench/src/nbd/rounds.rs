@@ -1,10 +1,10 @@
 //! The rounds: every server in turn, at each load.
 
-use super::distance::{self, Distance};
 use super::layout::file_of;
 use super::loads::{Load, Work};
 use super::servers::Server;
 use super::{Cell, Sample, client, idle};
+use crate::distance::{self, Distance};
 use crate::measure::say;
 use anyhow::Result;
 use std::io::{IsTerminal, Write};

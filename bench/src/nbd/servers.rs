@@ -3,8 +3,8 @@
 //! Each server has its usual name with those settings, and further names with other settings.
 //! `--servers` selects them, so that readers can check the choice.
 
-use super::process;
 use super::rounds::Place;
+use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -96,22 +96,28 @@ macro_rules! qsd {
 }
 
 macro_rules! forebay {
-    ($name:literal, $driver:literal) => {
+    ($name:literal, $driver:literal, $options:literal) => {
         Server {
             name: $name,
             program: Program::Ours,
-            cached: Some(concat!("serve ", $driver, "{file} --nbd unix:{socket}")),
-            direct: Some(concat!("serve ", $driver, "{file}?direct=on --nbd unix:{socket}")),
-            null: Some("serve null:8G --nbd unix:{socket}"),
+            cached: Some(concat!("serve ", $driver, "{file} --nbd unix:{socket}", $options)),
+            direct: Some(concat!(
+                "serve ",
+                $driver,
+                "{file}?direct=on --nbd unix:{socket}",
+                $options
+            )),
+            null: Some(concat!("serve null:8G --nbd unix:{socket}", $options)),
         }
     };
 }
 
 /// All servers, ours first.
 pub(crate) static ALL: &[Server] = &[
-    forebay!("forebay", ""),
-    forebay!("forebay-aio", "aio:"),
-    forebay!("forebay-psync", "psync:"),
+    forebay!("forebay", "", ""),
+    forebay!("forebay-aio", "aio:", ""),
+    forebay!("forebay-psync", "psync:", ""),
+    forebay!("forebay-sleeps", "", " --poll=off"),
     nbdkit!("nbdkit", "-t 4", ""),
     nbdkit!("nbdkit-1", "-t 1", ""),
     nbdkit!("nbdkit-2", "-t 2", ""),

@@ -1,9 +1,9 @@
 //! The table: a verdict for each load, followed by the figures of every server.
 
-use super::distance::Distance;
 use super::loads::{Aim, Load, Work};
 use super::servers::{Medium, Server};
 use super::{Cell, Sample};
+use crate::distance::Distance;
 use crate::table::{machine, median};
 use anyhow::Result;
 use std::fmt::Write;

@@ -24,6 +24,7 @@ pub mod nbd;
 mod plant;
 #[cfg(forebay_plant)]
 pub mod plant;
+mod poll;
 mod session;
 mod slots;
 pub mod stream;
@@ -36,5 +37,6 @@ pub use front::{Front, Readiness};
 pub use host::{Closed, Failed, Host, Interest, Io, Parts, Peer};
 pub use kinds::{RequestKind, Stage};
 pub use link::Link;
+pub use poll::{PollMode, PollSums, Polling};
 pub use session::{Clients, Desk, EndedOf, MemoryOf, Progress, Session, Settled};
 pub use slots::{Key, MARK_SHIFT};

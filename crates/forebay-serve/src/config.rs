@@ -1,6 +1,7 @@
 //! Options of a server.
 
 use crate::listen::Address;
+use forebay_front::PollMode;
 use forebay_front::stream::Capacity;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -87,6 +88,8 @@ pub struct Options {
     pub tls: Option<TlsOptions>,
     /// Limits on what clients may use.
     pub limits: Limits,
+    /// Whether a thread polls before it sleeps.
+    pub poll: PollMode,
     /// Address where metrics are served.
     pub metrics: Option<Address>,
     /// Descriptor for log lines: one per connection, and one per failure. Writes never block: a

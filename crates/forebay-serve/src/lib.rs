@@ -31,6 +31,7 @@ mod worker;
 
 pub use config::{DeviceOptions, DeviceSocket, ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
+pub use forebay_front::PollMode;
 pub use forebay_vhost_user::survive_truncated_memory;
 pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};

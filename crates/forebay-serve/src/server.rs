@@ -134,6 +134,7 @@ impl Server {
             devices,
             limits: options.limits,
             nr_workers,
+            poll: options.poll,
             budget,
             nr_open: Arc::default(),
             counters,

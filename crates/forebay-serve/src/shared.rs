@@ -6,6 +6,7 @@ use crate::export::Export;
 use crate::log::Log;
 use crate::metrics::Counters;
 use crate::tls::Tls;
+use forebay_front::PollMode;
 use forebay_front::stream::Budget;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     /// Threads that serve NBD connections: none if no NBD socket listens.
     pub(crate) nr_workers: usize,
     pub(crate) budget: Budget,
+    pub(crate) poll: PollMode,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,

@@ -3,6 +3,7 @@
 //! - `channel`: the messages of a front end; `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
 //! - `ring`: the rings in that memory; `truncated`: memory that the front end takes away;
+//! - `inflight`: the requests in flight, in memory that outlives this process;
 //! - `setup`: commands of the message channel to the thread of a ring.
 //!
 //! Sources: VIRTIO 1.2 (split rings, block device), and QEMU's "Vhost-user Protocol".
@@ -10,6 +11,7 @@
 
 mod channel;
 mod config;
+mod inflight;
 mod memory;
 mod ring;
 mod setup;
@@ -20,6 +22,7 @@ pub use config::{
     Can, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES, MAX_SEGMENT_BYTES,
     MAX_SEGMENTS, MIN_QUEUE_SIZE, Shape, WriteCache,
 };
+pub use inflight::{InflightMemory, InflightShape, RecoverError};
 pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
 pub use ring::{Ring, RingError};
 pub use setup::{RingCommand, RingSetup};

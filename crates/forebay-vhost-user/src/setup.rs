@@ -1,5 +1,6 @@
 //! Setup of a ring: commands of the message channel to the thread of a ring.
 
+use crate::inflight::InflightMemory;
 use crate::memory::GuestMemory;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
@@ -27,6 +28,8 @@ pub struct RingSetup {
     pub call: Option<OwnedFd>,
     /// Eventfd that reports an error of the ring.
     pub err: Option<OwnedFd>,
+    /// The in-flight region, and the number of the ring in it. `None`: the front end has none.
+    pub inflight: Option<(InflightMemory, u16)>,
     /// Whether the ring is enabled. A ring that is not takes no requests.
     pub is_enabled: bool,
 }

@@ -83,6 +83,7 @@ impl Disk {
             features,
             exclusive: settings.exclusive(),
             lock: opened.claim.lock(),
+            takeover_wait_ms: opened.claim.takeover_wait_ms(),
             service,
             tag_set: settings.tag_set_name().map(str::to_owned),
             notice: opened.notice,

@@ -142,6 +142,19 @@ pub enum OpenError {
         /// The end of a sentence about the other program.
         why: &'static str,
     },
+    /// I/O of a program that was killed is still in flight.
+    #[error(
+        "{}: a program that wrote to it has ended, and its I/O is still in flight after \
+         {waited_ms} ms; wait until the device has completed it, or allow more time with \
+         takeover_wait_ms",
+        path.display()
+    )]
+    PredecessorBusy {
+        /// The file.
+        path: PathBuf,
+        /// The time that was waited, ms.
+        waited_ms: u64,
+    },
     /// Flushes must not be skipped where other programs may write.
     #[error(
         "{spec}: elide=on: other programs may write to it, and a skipped flush would not cover \

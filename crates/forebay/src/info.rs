@@ -18,6 +18,9 @@ pub struct DiskInfo {
     pub exclusive: bool,
     /// The byte locks on the file or block device. `None` without such locks, and for other disks.
     pub lock: Option<ImageLock>,
+    /// The longest wait for I/O of a predecessor that was killed, milliseconds. `None` if the disk
+    /// does not wait for one.
+    pub takeover_wait_ms: Option<u64>,
     /// Whether the disk has had a thread of its own since it was opened.
     pub service: bool,
     /// The name of the tag set that the disk shares with others.

@@ -21,7 +21,7 @@ use std::str::FromStr;
 /// | `model` | a device or file | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `nbd` | an NBD URI, which names the driver itself | `socket`, `tls-hostname`, and others |
-/// | `vhost-user` | the path of a server's socket | `queue_size` |
+/// | `vhost-user` | the path of a server's socket | `queue_size`, `poll_us` |
 /// | `fault` | another spec, without keys | `rule` (repeatable), `seed`, the keys of the other |
 ///
 /// A path names a file or a block device. `capacity` is `fixed` or `growing`. `engine` chooses how

@@ -3,6 +3,7 @@
 use super::{Bug, Edit, Test};
 
 const CONFIG: &str = "crates/forebay/src/driver/vhost_user/config.rs";
+const NOTIFY: &str = "crates/forebay/src/driver/vhost_user/notify.rs";
 const QUEUE: &str = "crates/forebay/src/driver/vhost_user/queue.rs";
 const REQUESTS: &str = "crates/forebay/src/driver/vhost_user/requests.rs";
 const RING: &str = "crates/forebay/src/driver/vhost_user/ring.rs";
@@ -51,9 +52,9 @@ pub(super) const BUGS: &[Bug] = &[
         name: "vhost-user-kick-for-each-batch",
         what: "the device is kicked although it does not want to be",
         edits: &[Edit {
-            file: RING,
-            from: "has_passed(u16::from_le(event), new, old)",
-            to: "has_passed(u16::from_le(event), new, old) || new != old",
+            file: NOTIFY,
+            from: "=> has_passed(element, new, old),",
+            to: "=> has_passed(element, new, old) || new != old,",
         }],
         test: Test::vhost_user(
             "driver::vhost_user::tests::batch_costs_one_kick_if_the_device_wants_any",
@@ -98,6 +99,41 @@ pub(super) const BUGS: &[Bug] = &[
         test: Test::vhost_user(
             "driver::vhost_user::config::tests::\
              flushes_are_due_even_if_the_cache_is_said_to_be_write_through",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "vhost-user-armed-without-a-fence",
+        what: "U2: a wait asks for an interrupt and looks again without a fence in between",
+        edits: &[Edit {
+            file: NOTIFY,
+            from: "wrapping_sub(1));\n    words.fence();\n",
+            to: "wrapping_sub(1));\n",
+        }],
+        test: Test::model("driver::vhost_user::models::wait_for_one_used_chain_is_never_missed"),
+        says: "",
+    },
+    Bug {
+        name: "vhost-user-sleeps-without-looking-again",
+        what: "U2: a wait does not look at the index again after it has asked for an interrupt",
+        edits: &[Edit {
+            file: NOTIFY,
+            from: "words.index().wrapping_sub(taken) >= nr",
+            to: "false",
+        }],
+        test: Test::model("driver::vhost_user::models::wait_for_one_used_chain_is_never_missed"),
+        says: "",
+    },
+    Bug {
+        name: "vhost-user-kick-cleared-by-a-loop",
+        what: "an event loop clears the kick of a thread that waits beside it (K8)",
+        edits: &[Edit {
+            file: QUEUE,
+            from: "self.is_acknowledged.store(true, Ordering::Relaxed);",
+            to: "self.is_acknowledged.store(true, Ordering::Relaxed);\n self.clear();",
+        }],
+        test: Test::vhost_user(
+            "driver::vhost_user::tests::acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread",
         ),
         says: "",
     },

@@ -51,7 +51,7 @@ fn options_of_the_dialect_are_those_of_the_table() {
     }
     let others = SETTINGS.iter().map(|setting| setting.key).filter(|key| !keys.contains(key));
     let others: Vec<_> = others.collect();
-    assert_eq!(others, ["nr_bios", "lock", "read_only", "fua", "service"]);
+    assert_eq!(others, ["nr_bios", "lock", "takeover_wait_ms", "read_only", "fua", "service"]);
 }
 
 /// Returns the lines of a topic that explain a key.

@@ -26,6 +26,7 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("flush_pending_ms", "no flush waits for writes to join it; leave it out"),
     ("exclusive", "no other program is simulated; leave it out"),
     ("lock", "no other program is simulated; leave it out"),
+    ("takeover_wait_ms", "no other program is simulated; leave it out"),
     ("read_only", "use rw=read"),
     ("data", "the checkers read the data back; leave it out"),
     ("seed", "use --seed"),

@@ -25,4 +25,5 @@ mod sim_scenarios;
 mod skip_support;
 #[path = "../../../forebay/tests/support/storage_daemon.rs"]
 mod storage_daemon;
+mod takeover;
 mod vhost_user;

@@ -14,7 +14,8 @@
 //!   accepted complete, and nothing more is taken. Any other bad request gets an error status.
 //! - V2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
 //! - V3: The session takes all available requests under the plug of a round, while the driver's
-//!   notifications are off. It enables them at the end of the round, and looks again.
+//!   notifications are off. It enables them at the end of the round, and looks again. A thread
+//!   that polls before it sleeps does the same around its polling.
 //! - V4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
 //!   after its first used entry notifies it after each reap from then on.
 //!
@@ -85,6 +86,38 @@ impl<H: BlkHost> BlkFront<H> {
         while let Some(key) = self.clients.next_key(&mut at) {
             self.look_at(key, Readiness::Received);
         }
+    }
+
+    /// Begins to poll: until [`end_poll`](BlkFront::end_poll), drivers do not notify this thread.
+    pub fn begin_poll(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            session.begin_poll(&mut self.desk);
+        }
+    }
+
+    /// Returns whether a driver has made requests available.
+    #[inline]
+    pub fn has_available(&mut self) -> bool {
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            if self.clients.get_mut(key).is_some_and(|session| session.has_available()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ends to poll before the thread sleeps: drivers notify it from now on. Returns whether
+    /// requests are available already, of which they do not. Then the thread must not sleep.
+    pub fn end_poll(&mut self) -> bool {
+        let (mut at, mut has_more) = (0, false);
+        while let Some(key) = self.clients.next_key(&mut at) {
+            let session = self.clients.get_mut(key).expect("just found");
+            has_more |= session.enable_notifications(&mut self.desk);
+        }
+        has_more
     }
 
     /// Changes the transport of all rings: enables them, or replaces their memory. After an error

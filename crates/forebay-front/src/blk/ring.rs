@@ -73,6 +73,10 @@ pub trait Ring: Peer {
     /// Takes back the memory of a request, for the next ones.
     fn recycle(&mut self, memory: Self::Memory);
 
+    /// Returns whether requests seem to be available: [`take`](Ring::take) would return one, or an
+    /// error.
+    fn has_available(&self) -> bool;
+
     /// Asks the driver not to notify the device. The driver may do so nevertheless.
     ///
     /// # Errors

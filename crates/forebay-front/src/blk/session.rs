@@ -60,6 +60,33 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
+    /// Begins to poll: asks the driver not to notify the device.
+    pub(super) fn begin_poll(&mut self, desk: &mut BlkDesk<H>) {
+        if self.may_receive()
+            && let Err(why) = self.link.peer.disable_notifications()
+        {
+            self.break_ring(desk, &why);
+        }
+    }
+
+    /// Returns whether the driver has made requests available that may be taken.
+    #[inline]
+    pub(super) fn has_available(&self) -> bool {
+        self.may_receive() && self.link.peer.has_available()
+    }
+
+    /// Has the driver notify the device from now on. Returns whether requests are available.
+    #[inline]
+    pub(super) fn enable_notifications(&mut self, desk: &mut BlkDesk<H>) -> bool {
+        if !self.may_receive() {
+            return false;
+        }
+        self.link.peer.enable_notifications().unwrap_or_else(|why| {
+            self.break_ring(desk, &why);
+            false
+        })
+    }
+
     /// Takes requests (V3). Returns whether there may be more.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         self.link.peer.disable_notifications()?;
@@ -87,16 +114,7 @@ impl<H: BlkHost> BlkSession<H> {
     #[inline]
     fn end_of_round(&mut self, desk: &mut BlkDesk<H>) -> bool {
         self.notify(desk);
-        if !self.may_receive() {
-            return false;
-        }
-        match self.link.peer.enable_notifications() {
-            Ok(has_more) => has_more,
-            Err(why) => {
-                self.break_ring(desk, &why);
-                false
-            }
-        }
+        self.enable_notifications(desk)
     }
 }
 

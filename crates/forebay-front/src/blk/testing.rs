@@ -126,6 +126,11 @@ impl Ring for TestRing {
         self.0.borrow_mut().nr_recycled += 1;
     }
 
+    fn has_available(&self) -> bool {
+        let state = self.0.borrow();
+        !(state.available.is_empty() && state.late.is_empty())
+    }
+
     fn disable_notifications(&mut self) -> Result<(), String> {
         self.0.borrow_mut().kicks = false;
         Ok(())

@@ -65,6 +65,8 @@ pub struct Front<S: Session> {
     /// Most clients without an export.
     pub(crate) max_without_export: usize,
     coalesce: Coalesce,
+    /// Requests begun in all rounds so far, without background work.
+    nr_begun: u64,
     /// Time of the last reap, ns.
     pub(crate) ended_ns: u64,
     pub(crate) is_stopping: bool,
@@ -102,6 +104,7 @@ impl<S: Session> Front<S> {
             nr_idle_ticks: 0,
             max_without_export,
             coalesce: Coalesce::new(),
+            nr_begun: 0,
             ended_ns: 0,
             is_stopping: false,
         }
@@ -154,11 +157,19 @@ impl<S: Session> Front<S> {
     #[inline]
     pub fn pause_ns(&mut self) -> u64 {
         let nr = self.desk.take_nr_begun();
+        self.nr_begun += nr;
         let is_quiet = self.again.is_empty()
             && self.waiting.is_empty()
             && !self.is_stopping
             && !self.desk.host.is_busy();
         if is_quiet && nr > 0 { self.coalesce.pause_ns(nr) } else { 0 }
+    }
+
+    /// Returns the number of requests that began before the last call of [`Front::pause_ns`],
+    /// without background work.
+    #[inline]
+    pub fn nr_begun(&self) -> u64 {
+        self.nr_begun
     }
 
     /// Runs a round. `look` handles the events, with the functions of this type, under the plug of

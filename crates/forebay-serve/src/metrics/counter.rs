@@ -19,6 +19,12 @@ impl Counter {
         self.0.store(self.get().wrapping_add(nr), Ordering::Relaxed);
     }
 
+    /// Sets the value, for a writer that keeps the sum itself.
+    #[inline]
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// Returns the current value.
     #[inline]
     pub(super) fn get(&self) -> u64 {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::Disk;
-use forebay_front::Stage;
+use forebay_front::{PollSums, Stage};
 
-use super::counter::{SharedCounter, Times, TimesSum};
+use super::counter::{Counter, SharedCounter, Times, TimesSum};
 use super::kinds::{ConnectionRefusal, HandshakeFailure};
 use super::rings::{RingCounters, RingEvents};
 use super::traffic::{Traffic, TrafficSum};
@@ -83,10 +83,13 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Times of one worker's requests. The worker is the only writer.
-#[derive(Debug)]
+/// Times of one worker's requests, and its polling. The worker is the only writer.
+#[derive(Debug, Default)]
 pub(crate) struct WorkerCounters {
     exports: Vec<[Times; Stage::ALL.len()]>,
+    polled_ns: Counter,
+    nr_found: Counter,
+    nr_missed: Counter,
 }
 
 impl WorkerCounters {
@@ -94,6 +97,14 @@ impl WorkerCounters {
     #[inline]
     pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64) {
         self.exports[export][stage as usize].record(ns);
+    }
+
+    /// Records the sums over all waits of the worker.
+    #[inline]
+    pub(crate) fn record_polling(&self, sums: PollSums) {
+        self.polled_ns.set(sums.polled_ns);
+        self.nr_found.set(sums.nr_found);
+        self.nr_missed.set(sums.nr_missed);
     }
 }
 
@@ -165,6 +176,8 @@ pub(super) struct Snapshot {
     pub(super) rings: Vec<RingSnapshot>,
     /// Accepted connections.
     pub(super) accepted: u64,
+    /// Waits of all workers.
+    pub(super) polls: PollSums,
 }
 
 #[derive(Debug)]
@@ -219,7 +232,7 @@ impl Counters {
     /// Creates the counters of a worker.
     pub(crate) fn worker(&self) -> Arc<WorkerCounters> {
         let exports = self.exports.iter().map(|_| Default::default()).collect();
-        let worker = Arc::new(WorkerCounters { exports });
+        let worker = Arc::new(WorkerCounters { exports, ..WorkerCounters::default() });
         self.lock().workers.push(Arc::clone(&worker));
         worker
     }
@@ -262,7 +275,11 @@ impl Counters {
                 ConnectionSnapshot { id: connection.id, export, traffic }
             })
             .collect();
+        let mut polls = PollSums::default();
         for worker in &open.workers {
+            polls.polled_ns += worker.polled_ns.get();
+            polls.nr_found += worker.nr_found.get();
+            polls.nr_missed += worker.nr_missed.get();
             for (export, stages) in exports.iter_mut().zip(&worker.exports) {
                 for (sum, times) in export.stages.iter_mut().zip(stages) {
                     times.add_to(sum);
@@ -279,7 +296,7 @@ impl Counters {
         for ring in &rings {
             exports[ring.export].traffic.add(&ring.traffic);
         }
-        Snapshot { connections, exports, rings, accepted: open.next_id - 1 }
+        Snapshot { connections, exports, rings, accepted: open.next_id - 1, polls }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

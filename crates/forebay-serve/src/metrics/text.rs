@@ -86,6 +86,15 @@ fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot)
         &Name::of("forebay_panics", "Panics of the server that ended a connection."),
         Value::Whole(counters.panics.get()),
     )?;
+    families.one_counter(
+        &Name::seconds("forebay_poll", "Time that threads polled before they slept."),
+        Value::from_ns(snapshot.polls.polled_ns),
+    )?;
+    families.counter(
+        &Name::of("forebay_polls", "Waits that polled, by whether they found work or slept."),
+        [("found", snapshot.polls.nr_found), ("slept", snapshot.polls.nr_missed)]
+            .map(|(end, nr)| ([("end", end)], Value::Whole(nr))),
+    )?;
     let negotiating = snapshot.connections.iter().filter(|open| open.export.is_none()).count();
     families.one_gauge(
         &Name::of(

@@ -10,6 +10,7 @@ use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
 use forebay::Disk;
+use forebay_front::PollMode;
 use forebay_front::stream::Budget;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{EventfdFlags, eventfd};
@@ -41,6 +42,7 @@ impl Driven {
             tls: None,
             tls_policy: TlsPolicy::Off,
             devices: Vec::new(),
+            poll: PollMode::Off,
             limits,
             nr_workers: 1,
             budget,

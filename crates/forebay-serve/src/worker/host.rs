@@ -12,7 +12,9 @@ use forebay::{
     BioFlags, BioQueue, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind,
 };
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
-use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
+use forebay_front::{
+    Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, PollSums, Stage,
+};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
 use std::fmt;
@@ -80,6 +82,11 @@ impl WorkerHost {
     /// Records that the descriptor of a queue was reported: it must be reaped, even if it is empty.
     pub(super) fn note_readable(&mut self, export: usize) {
         self.is_readable[export] = true;
+    }
+
+    /// Records the sums over all waits of this thread.
+    pub(super) fn record_polling(&self, sums: PollSums) {
+        self.counters.record_polling(sums);
     }
 
     /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If

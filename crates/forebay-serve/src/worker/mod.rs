@@ -22,7 +22,7 @@ use self::status::BlockStatusThreads;
 use self::timer::Timer;
 use crate::shared::Shared;
 use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
-use forebay_front::{Key, MARK_SHIFT, Readiness};
+use forebay_front::{Key, MARK_SHIFT, Polling, Readiness};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -36,6 +36,8 @@ pub(crate) struct Worker {
     inbox: Arc<Inbox>,
     events: Vec<epoll::Event>,
     front: NbdFront<WorkerHost>,
+    /// Decides whether a wait polls before it sleeps.
+    polling: Polling,
 }
 
 impl Worker {
@@ -70,7 +72,8 @@ impl Worker {
         };
         let host = WorkerHost::new(Arc::clone(&shared), (block_status, Arc::clone(&inbox)), epoll);
         let front = NbdFront::nbd(host, settings);
-        Worker { shared, inbox, events: Vec::with_capacity(256), front }
+        let polling = Polling::new(shared.poll);
+        Worker { shared, inbox, events: Vec::with_capacity(256), front, polling }
     }
 
     /// Runs until the worker must stop and all connections are closed.
@@ -97,6 +100,37 @@ impl Worker {
             let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
             let _ = rustix::thread::nanosleep(&pause);
         }
+        // A round that must follow at once waits for nothing. After a pause, requests are there.
+        if at_once || pause_ns > 0 || self.polling.is_off() {
+            return self.take_events(at_once);
+        }
+        let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
+        if !is_polled || !self.poll() {
+            self.take_events(false);
+            self.polling.woke(forebay::now_ns());
+        }
+        if is_polled {
+            self.front.host().record_polling(self.polling.sums());
+        }
+    }
+
+    /// Looks for events until there are some, or polling ends. Returns whether there are some.
+    fn poll(&mut self) -> bool {
+        loop {
+            self.take_events(true);
+            let now_ns = forebay::now_ns();
+            if !self.events.is_empty() {
+                self.polling.found(now_ns);
+                return true;
+            }
+            if !self.polling.goes_on(now_ns) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the events at hand; without `at_once`, it waits for the first.
+    fn take_events(&mut self, at_once: bool) {
         let no_time = Timespec::default();
         let timeout = at_once.then_some(&no_time);
         self.events.clear();
@@ -109,7 +143,7 @@ impl Worker {
 
     /// Handles all events.
     fn round(&mut self) {
-        let Worker { shared, inbox, events, front } = self;
+        let Worker { shared, inbox, events, front, .. } = self;
         front.round(|front| {
             for event in events.iter() {
                 match event.data.u64() {

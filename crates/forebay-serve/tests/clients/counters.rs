@@ -2,7 +2,7 @@
 
 use crate::client::{Client, FLUSH, READ};
 use crate::server::Running;
-use forebay_serve::{ExportOptions, Limits};
+use forebay_serve::{ExportOptions, Limits, Options, PollMode};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -87,4 +87,32 @@ fn the_default_export_is_labelled_by_the_end_of_its_spec() {
     assert!(!text.contains("device=\"\""), "{text}");
     let line = "forebay_export_read_bytes_total{device=\"disk.img\"} 512";
     assert!(text.lines().any(|other| other == line), "{text}");
+}
+
+#[test]
+fn polls_that_find_a_request_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = ExportOptions { spec: "ram:1M".to_owned(), ..ExportOptions::default() };
+    let options = Options {
+        exports: vec![export],
+        limits: Limits { threads: 1, ..Limits::default() },
+        // Longer than any client of this test needs, so that no wait sleeps.
+        poll: PollMode::Fixed(3_600_000_000_000),
+        ..Options::default()
+    };
+    let mut server = Running::with_options(folder.path(), options);
+    let mut client = Client::new(&server.socket, "", false);
+    for _ in 0..10 {
+        assert_eq!(client.ask(READ, 4096, 512), 0);
+    }
+    let text = metrics(&server);
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        line.trim().parse::<f64>().expect("a number")
+    };
+    assert!(value("forebay_polls_total{end=\"found\"}") >= 10.0, "{text}");
+    assert_eq!(value("forebay_polls_total{end=\"slept\"}"), 0.0);
+    assert!(value("forebay_poll_seconds_total") > 0.0, "{text}");
+    drop(client);
+    server.stop().unwrap();
 }

@@ -42,14 +42,17 @@ impl Running {
         exports: Vec<ExportOptions>,
         limits: Limits,
     ) -> Running {
+        Running::with_options(folder, Options { exports, limits, ..Options::default() })
+    }
+
+    /// Serves with these options, at sockets in `folder`.
+    pub(crate) fn with_options(folder: &Path, options: Options) -> Running {
         let [socket, metrics, log] = ["nbd", "metrics", "log"].map(|name| folder.join(name));
         let options = Options {
-            exports,
             listen: vec![Address::Unix(socket.clone())],
-            limits,
             metrics: Some(Address::Unix(metrics.clone())),
             log: Some(std::fs::File::create(&log).unwrap().into()),
-            ..Options::default()
+            ..options
         };
         let server = Server::open(options).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();

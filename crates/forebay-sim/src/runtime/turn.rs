@@ -209,13 +209,14 @@ impl Turning for TaskTurn<'_, '_> {
         to_leader | hctx.kick_leader.take()
     }
 
-    fn arm_delayed_run(&mut self) {
+    fn arm_delayed_run(&mut self) -> bool {
         let (world, timers) = (&self.thread.world, &self.hctx.timers);
         let now = world.now();
         let at_ns = now + RESOURCE_DELAY.as_nanos() as u64;
-        timers.arm_delayed_run(at_ns);
+        let is_earliest = timers.arm_delayed_run(at_ns);
         let verdict = world.checks().runs.delayed(now, at_ns, timers.left_ns(now));
         world.fail(verdict);
+        is_earliest
     }
 
     fn arm_deadline(&mut self, at_ns: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
+use crate::inflight::InflightMemory;
 use crate::setup::RingSetup;
 use std::os::fd::OwnedFd;
 
@@ -69,7 +70,12 @@ impl Ring {
     /// # Errors
     /// Returns an error if the ring is outside of the memory, or the process has no descriptor
     /// left.
-    pub(super) fn setup(&self, regions: &Regions, features: u64) -> Result<RingSetup, Refusal> {
+    pub(super) fn setup(
+        &self,
+        regions: &Regions,
+        features: u64,
+        inflight: Option<(InflightMemory, u16)>,
+    ) -> Result<RingSetup, Refusal> {
         let Places { descriptors, available, used } = self.guest_places(regions)?;
         let duplicate = |fd: &OwnedFd| {
             fd.try_clone().map_err(|error| refuse(format_args!("no descriptor left: {error}")))
@@ -86,6 +92,7 @@ impl Ring {
             kick: kick.ok_or_else(|| refuse("the ring has no kick descriptor"))?,
             call: self.call.as_ref().map(duplicate).transpose()?,
             err: self.err.as_ref().map(duplicate).transpose()?,
+            inflight,
             is_enabled: self.is_enabled,
         })
     }

@@ -10,6 +10,7 @@ use super::refusal::{Refusal, refuse};
 use super::regions::{MAX_REGIONS, Regions};
 use super::ring::{Places, Ring};
 use crate::config::{Config, MIN_QUEUE_SIZE, PROTOCOL_FEATURES, WriteCache, written_cache};
+use crate::inflight::{InflightMemory, InflightShape};
 use crate::setup::RingCommand;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -21,8 +22,9 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, VhostUserBackendReqHandlerMut};
 
-/// Protocol features of a device. INFLIGHT_SHMFD and BACKEND_REQ follow when their messages work.
+/// Protocol features of a device. BACKEND_REQ follows when its messages work.
 const OFFERED: Protocol = Protocol::MQ
+    .union(Protocol::INFLIGHT_SHMFD)
     .union(Protocol::CONFIG)
     .union(Protocol::REPLY_ACK)
     .union(Protocol::CONFIGURE_MEM_SLOTS);
@@ -42,6 +44,8 @@ pub(super) struct Session<'a, R> {
     /// Negotiated features. `None`: SET_FEATURES has not arrived.
     features: Option<u64>,
     regions: Regions,
+    /// The region that the front end has set.
+    inflight: Option<InflightMemory>,
     rings: Vec<Ring>,
 }
 
@@ -49,7 +53,7 @@ impl<'a, R: Rings> Session<'a, R> {
     pub(super) fn new(config: &'a Config, cache: &'a WriteCache, threads: &'a R) -> Session<'a, R> {
         let rings = (0..config.nr_queues()).map(|_| Ring::default()).collect();
         let regions = Regions::default();
-        Session { config, cache, threads, features: None, regions, rings }
+        Session { config, cache, threads, features: None, regions, inflight: None, rings }
     }
 
     /// Stops all rings, and waits until the last request of each is answered.
@@ -90,7 +94,8 @@ impl<'a, R: Rings> Session<'a, R> {
         }
         // Without protocol features there is no message that enables a ring.
         state.is_enabled |= features & 1 << PROTOCOL_FEATURES == 0;
-        let setup = Box::new(state.setup(&self.regions, features)?);
+        let inflight = self.inflight.clone().map(|region| (region, ring as u16));
+        let setup = Box::new(state.setup(&self.regions, features, inflight)?);
         self.send(ring, RingCommand::Start(setup))?;
         self.rings[ring].is_started = true;
         Ok(())
@@ -235,6 +240,43 @@ impl<'a, R: Rings> Session<'a, R> {
         (0..self.rings.len()).try_for_each(|ring| self.start_if_complete(ring))
     }
 
+    /// Creates an in-flight region for the front end to keep.
+    fn create_inflight(
+        &self,
+        asked: &VhostUserInflight,
+    ) -> Result<(VhostUserInflight, File), Refusal> {
+        let shape = self.inflight_shape(asked)?;
+        let (_, file) = InflightMemory::create(shape)
+            .map_err(|error| refuse(format_args!("cannot create a region: {error}")))?;
+        let InflightShape { nr_queues, queue_size } = shape;
+        Ok((VhostUserInflight::new(shape.len_bytes(), 0, nr_queues, queue_size), file))
+    }
+
+    /// Uses a region that was created before, by this process or its predecessor, for the rings
+    /// that start from now on.
+    fn set_inflight(&mut self, given: &VhostUserInflight, file: File) -> Result<(), Refusal> {
+        if self.rings.iter().any(|ring| ring.is_started) {
+            return Err(refuse("another region while a ring runs"));
+        }
+        let shape = self.inflight_shape(given)?;
+        let region = InflightMemory::open(file, given.mmap_offset, given.mmap_size, shape);
+        self.inflight = Some(region.map_err(refuse)?);
+        Ok(())
+    }
+
+    /// Returns the shape of a region.
+    fn inflight_shape(&self, region: &VhostUserInflight) -> Result<InflightShape, Refusal> {
+        let VhostUserInflight { num_queues: nr_queues, queue_size, .. } = *region;
+        let (most_queues, most) = (self.config.nr_queues(), self.config.queue_size());
+        if usize::from(nr_queues) > usize::from(most_queues) || queue_size > most {
+            return Err(refuse(format_args!(
+                "a region for {nr_queues} rings of {queue_size} descriptors: the device has \
+                 {most_queues} of at most {most}"
+            )));
+        }
+        Ok(InflightShape { nr_queues, queue_size })
+    }
+
     fn write_config(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let features = self.features.unwrap_or_default();
         let is_on = written_cache(offset, bytes, features).ok_or_else(|| {
@@ -370,12 +412,12 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
         not_offered("GET_SHARED_OBJECT")
     }
 
-    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Reply<(VhostUserInflight, File)> {
-        not_offered("GET_INFLIGHT_FD")
+    fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Reply<(VhostUserInflight, File)> {
+        named("GET_INFLIGHT_FD", self.create_inflight(asked))
     }
 
-    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Reply<()> {
-        not_offered("SET_INFLIGHT_FD")
+    fn set_inflight_fd(&mut self, given: &VhostUserInflight, file: File) -> Reply<()> {
+        named("SET_INFLIGHT_FD", self.set_inflight(given, file))
     }
 
     fn get_max_mem_slots(&mut self) -> Reply<u64> {

@@ -106,6 +106,7 @@ impl Driver {
             kick: fd(&self.kick),
             call: Some(fd(&self.call)),
             err: Some(fd(&self.err)),
+            inflight: None,
             is_enabled: true,
         }
     }
@@ -241,6 +242,10 @@ impl forebay_front::blk::Ring for TestPeer {
 
     fn recycle(&mut self, memory: GuestData) {
         self.ring.recycle(memory);
+    }
+
+    fn has_available(&self) -> bool {
+        self.ring.has_available()
     }
 
     fn disable_notifications(&mut self) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Errors of a ring: the driver has broken the standard, or memory is gone.
 
+use crate::inflight::RecoverError;
 use crate::memory::OutsideMemory;
 
 /// The reason why a ring stops.
@@ -46,6 +47,9 @@ pub enum RingError {
         /// The range.
         outside: OutsideMemory,
     },
+    /// The in-flight region is not that of the ring.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
     /// The ring cannot be used.
     #[error("the ring cannot be used: {0}")]
     Queue(#[from] virtio_queue::Error),

@@ -14,6 +14,8 @@
 
 mod chain;
 #[cfg(test)]
+mod deaths;
+#[cfg(test)]
 mod driver;
 mod error;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod tests;
 
 pub use error::RingError;
 
+use crate::inflight::{Inflight, InflightMemory};
 use crate::memory::{GuestByte, GuestData, GuestMemory};
 use crate::setup::RingSetup;
 use crate::truncated;
@@ -62,6 +65,10 @@ pub struct Ring {
     slots: Vec<Slot>,
     /// Lists of requests that have ended.
     lists: Vec<Vec<Segment>>,
+    /// Requests that a predecessor has taken, the first one last.
+    left: Vec<u16>,
+    /// The ring's part of the in-flight region.
+    inflight: Option<Inflight>,
     kick: OwnedFd,
     call: Option<OwnedFd>,
     err: Option<OwnedFd>,
@@ -77,8 +84,12 @@ impl Ring {
         let has = |bit: u32| features & (1 << bit) != 0;
         let has_event_idx = has(VIRTIO_RING_F_EVENT_IDX);
         let addrs = [setup.descriptors, setup.available, setup.used];
-        let queue = match queue(&memory, (size, base), addrs, has_event_idx) {
-            Ok(queue) => queue,
+        let opened = queue(&memory, (size, base), addrs, has_event_idx).and_then(|mut queue| {
+            let recovered = recover(&mut queue, &memory, setup.inflight)?;
+            Ok((queue, recovered))
+        });
+        let (queue, (inflight, left)) = match opened {
+            Ok(opened) => opened,
             Err(error) => return Err((error, err)),
         };
         Ok(Ring {
@@ -95,6 +106,8 @@ impl Ring {
             nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
             lists: Vec::new(),
+            left,
+            inflight,
             kick,
             call,
             err,
@@ -164,13 +177,16 @@ impl Ring {
         }
     }
 
-    /// Takes the next available request.
+    /// Takes the next request: those that a predecessor has left come first.
     ///
     /// # Errors
     /// Fails if the driver has broken the ring.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
         self.check_memory()?;
+        if let Some(head) = self.left.pop() {
+            return self.accept(head).map(Some);
+        }
         let memory = self.memory.regions();
         // Acquire pairs with the driver's release of the index, after the entries and descriptors.
         let index = self.queue.avail_idx(memory, Ordering::Acquire)?.0;
@@ -186,6 +202,18 @@ impl Ring {
         let entry = GuestAddress(self.queue.avail_ring() + 4 + 2 * entry);
         // Relaxed: the index was loaded with acquire.
         let head = u16::from_le(memory.load(entry, Ordering::Relaxed)?);
+        let chain = self.accept(head)?;
+        self.queue.set_next_avail(next.wrapping_add(1));
+        if let Some(inflight) = &mut self.inflight {
+            // Its I/O is submitted later (I1).
+            inflight.take(head);
+        }
+        Ok(Some(chain))
+    }
+
+    /// Returns the request with this head, which is in flight from now on.
+    #[inline]
+    fn accept(&mut self, head: u16) -> Result<Chain<GuestData>, RingError> {
         let size = self.chains.size;
         let slot =
             self.slots.get_mut(usize::from(head)).ok_or(RingError::BadHead { head, size })?;
@@ -198,8 +226,7 @@ impl Ring {
         let status = writable.take_last_byte();
         let has_status = status.is_some();
         *slot = Slot::Taken(status);
-        self.queue.set_next_avail(next.wrapping_add(1));
-        Ok(Some(Chain { head, readable, writable, has_status }))
+        Ok(Chain { head, readable, writable, has_status })
     }
 
     /// Answers a request that was taken: writes its status, then its used entry.
@@ -216,8 +243,15 @@ impl Ring {
         if let Some(byte) = byte {
             byte.set(status);
         }
+        if let Some(inflight) = &mut self.inflight {
+            inflight.begin_use(head);
+        }
         // It stores the index with release, after the status and the entry.
-        Ok(self.queue.add_used(self.memory.regions(), head, written)?)
+        self.queue.add_used(self.memory.regions(), head, written)?;
+        if let Some(inflight) = &mut self.inflight {
+            inflight.end_use(head, self.queue.next_used());
+        }
+        Ok(())
     }
 
     /// Takes back the memory of a request.
@@ -227,6 +261,15 @@ impl Ring {
         if self.lists.len() < 2 * self.slots.len() {
             self.lists.push(data.into_list());
         }
+    }
+
+    /// Returns whether [`take`](Ring::take) would return a request or an error. A thread that polls
+    /// calls this again and again.
+    #[inline]
+    pub fn has_available(&self) -> bool {
+        let index = self.queue.avail_idx(self.memory.regions(), Ordering::Relaxed);
+        let next = self.queue.next_avail();
+        !self.left.is_empty() || index.map_or(true, |index| index.0 != next)
     }
 
     /// Asks the driver not to signal `kick`.
@@ -291,6 +334,23 @@ impl Ring {
 #[inline]
 fn signal(eventfd: &OwnedFd) {
     let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
+}
+
+/// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns it, and
+/// the requests that a predecessor has taken, the first one last.
+fn recover(
+    queue: &mut Queue,
+    memory: &GuestMemory,
+    inflight: Option<(InflightMemory, u16)>,
+) -> Result<(Option<Inflight>, Vec<u16>), RingError> {
+    let Some((region, ring)) = inflight else { return Ok((None, Vec::new())) };
+    let used_idx = queue.used_idx(memory.regions(), Ordering::Acquire)?.0;
+    let (inflight, recovered) = region.recover(ring, queue.size(), used_idx)?;
+    queue.set_next_used(used_idx);
+    queue.set_next_avail(recovered.avail_idx);
+    let mut left = recovered.heads;
+    left.reverse();
+    Ok((Some(inflight), left))
 }
 
 /// Returns a queue with these addresses of the descriptor table, the available and the used ring.

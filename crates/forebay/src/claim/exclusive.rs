@@ -1,10 +1,12 @@
 //! Exclusive use of a file or block device by one disk (`exclusive=on`).
 //!
-//! A file is locked as a whole by an open-file-description lock (`F_OFD_SETLK`), which is advisory.
+//! A file is locked as a whole by open-file-description locks (`F_OFD_SETLK`), which are advisory.
+//! They spare the byte of the takeover lock, which the disk's own queues lock.
 //! A block device is opened with `O_EXCL`, which fails while it is mounted, part of another device,
 //! or opened with `O_EXCL` by another program.
 use super::name::{Name, open_again};
 use super::ofd_lock::{self, Range};
+use super::takeover;
 use crate::error::OpenError;
 use std::fs::File;
 use std::io;
@@ -14,6 +16,10 @@ use std::time::Duration;
 /// The reason if a disk of this process prevents `exclusive=on`.
 pub(super) const HERE: &str =
     "this process has it open already; close that disk first, or use a clone of it";
+
+/// The parts of the whole file: before and behind the byte of the takeover lock.
+const WHOLE: [Range; 2] =
+    [Range { start: 0, len: takeover::BYTE }, Range { start: takeover::BYTE + 1, len: 0 }];
 
 /// Returns the error of `exclusive=on`.
 pub(super) fn not_exclusive(path: &Path, why: impl Into<String>) -> OpenError {
@@ -64,19 +70,25 @@ pub(super) fn open_alone(path: &Path, name: Name, read_only: bool) -> Result<Fil
 /// programs may hold too. So this also checks that there is no other lock.
 fn lock_all(file: &File, read_only: bool) -> io::Result<()> {
     let kind = if read_only { libc::F_RDLCK } else { libc::F_WRLCK };
-    ofd_lock::set(file, Range::ALL, kind)?;
-    let other = ofd_lock::conflict(file, Range::ALL, libc::F_WRLCK)?;
-    match i32::from(other.l_type) == libc::F_UNLCK {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+    for part in WHOLE {
+        ofd_lock::set(file, part, kind)?;
     }
+    for part in WHOLE {
+        let other = ofd_lock::conflict(file, part, libc::F_WRLCK)?;
+        if i32::from(other.l_type) != libc::F_UNLCK {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+    }
+    Ok(())
 }
 
 /// Unlocks a file. Closing it may not suffice, because a child of a fork may have the descriptor
 /// too.
 pub(super) fn unlock(file: &File) {
     // A device has no lock. A failure has no remedy, so it is ignored.
-    let _ = ofd_lock::set(file, Range::ALL, libc::F_UNLCK);
+    for part in WHOLE {
+        let _ = ofd_lock::set(file, part, libc::F_UNLCK);
+    }
 }
 
 /// Returns whether another program has locked the whole file. Locks of single bytes are ignored:
@@ -84,6 +96,7 @@ pub(super) fn unlock(file: &File) {
 pub(super) fn is_locked(file: &File) -> bool {
     // A file system without such locks has none.
     ofd_lock::conflict(file, Range::ALL, libc::F_RDLCK).is_ok_and(|found| {
-        (i32::from(found.l_type), found.l_start, found.l_len) == (libc::F_WRLCK, 0, 0)
+        let is_whole = [0, takeover::BYTE].contains(&found.l_len);
+        i32::from(found.l_type) == libc::F_WRLCK && found.l_start == 0 && is_whole
     })
 }

@@ -9,12 +9,14 @@
 //! - [`place`]: the state that the disks share, and how no write-back error is missed;
 //! - [`image_lock`]: byte locks, by which a disk and a QEMU virtual machine exclude each other;
 //! - [`exclusive`]: exclusive use against all other programs;
+//! - [`takeover`]: the wait for the I/O of a predecessor that was killed;
 //! - [`ofd_lock`]: the system calls of both; [`report`]: the text of `forebay info` about a claim.
 //!
 //! By default a disk holds the byte locks while it is open. With `exclusive=on` there is one disk
 //! on a place, and other programs are excluded as far as the system supports that. All locks are on
 //! the place's own descriptor, which is not registered with any ring. So they end with the disk or
-//! the place, and not only when the kernel has torn down a ring.
+//! the place, and not only when the kernel has torn down a ring. The takeover lock is on the files
+//! of the queues for the opposite reason.
 
 mod check;
 mod exclusive;
@@ -23,6 +25,7 @@ mod name;
 mod ofd_lock;
 mod place;
 mod report;
+mod takeover;
 
 use crate::error::OpenError;
 use crate::info::ImageLock;
@@ -35,6 +38,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+pub(crate) use takeover::QueueFile;
 
 /// A disk's right to use its file or device, for its lifetime.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub(crate) struct Use {
     /// A write beyond the end of the file extends it.
     pub(crate) grows: bool,
     pub(crate) image_lock: ImageLock,
+    /// The longest wait for I/O of a predecessor that was killed.
+    pub(crate) takeover_wait: Duration,
 }
 
 impl Use {
@@ -66,6 +72,17 @@ impl Use {
             shares_writes: self.image_lock == ImageLock::Shared,
         })
     }
+
+    /// Returns whether the files of the disk's queues have the takeover lock.
+    pub(crate) fn marks(self) -> bool {
+        !self.read_only && self.image_lock != ImageLock::Off
+    }
+
+    /// Returns whether the disk waits for a predecessor. If other programs may write at the same
+    /// time, their locks are no sign of one.
+    fn awaits_predecessor(self) -> bool {
+        !self.read_only && self.image_lock == ImageLock::On
+    }
 }
 
 /// A disk's share of its place.
@@ -73,6 +90,8 @@ impl Use {
 struct Seat {
     place: Arc<Place>,
     locks: Locks,
+    /// For one of the writers of the place: its longest wait for a predecessor.
+    writer: Option<Duration>,
 }
 
 /// State of a disk's byte locks.
@@ -86,10 +105,14 @@ enum Locks {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Locks::Held(access) = self.locks
-            && !self.place.origin.is_elsewhere()
-        {
+        if self.place.origin.is_elsewhere() {
+            return;
+        }
+        if let Locks::Held(access) = self.locks {
             self.place.unlock_image(access);
+        }
+        if self.writer.is_some() {
+            self.place.writers().leave();
         }
     }
 }
@@ -133,10 +156,12 @@ impl Claim {
     }
 
     /// Claims `file`, which was opened by `path`, for a disk with `nr_hctxs` hardware contexts.
-    /// While another program has locked the file, retries for up to 3 s.
+    /// While another program has locked the file, retries for up to 3 s. Then waits for the I/O of
+    /// a predecessor that was killed.
     ///
     /// # Errors
-    /// Fails if another disk or program uses the file, or if the file cannot be opened again.
+    /// Fails if another disk or program uses the file, if I/O of a predecessor does not end in
+    /// time, or if the file cannot be opened again.
     pub(crate) fn of_file(
         file: &File,
         path: &Path,
@@ -151,9 +176,33 @@ impl Claim {
                 {
                     std::thread::sleep(RESTART_PAUSE + jitter());
                 }
-                answer => return answer,
+                answer => {
+                    let mut claim = answer?;
+                    claim.await_predecessor(path, wanted)?;
+                    return Ok(claim);
+                }
             }
         }
+    }
+
+    /// Waits for the I/O of a predecessor, if the disk is the first of this process that writes.
+    fn await_predecessor(&mut self, path: &Path, wanted: Use) -> Result<(), OpenError> {
+        let Some(seat) = self.seat.as_mut().filter(|_| wanted.awaits_predecessor()) else {
+            return Ok(());
+        };
+        let seat = Arc::get_mut(seat).expect("the claim is new");
+        let patience = wanted.takeover_wait;
+        let entered = seat.place.enter_writer(patience).map_err(|source| OpenError::System {
+            path: path.to_owned(),
+            call: "fcntl(F_OFD_GETLK)",
+            source,
+        })?;
+        if !entered {
+            let (path, waited_ms) = (path.to_owned(), patience.as_millis() as u64);
+            return Err(OpenError::PredecessorBusy { path, waited_ms });
+        }
+        seat.writer = Some(patience);
+        Ok(())
     }
 
     fn try_of_file(
@@ -217,7 +266,7 @@ impl Claim {
                 }
             },
         };
-        Ok(Claim { seat: Some(Arc::new(Seat { place, locks })), is_remote: false })
+        Ok(Claim { seat: Some(Arc::new(Seat { place, locks, writer: None })), is_remote: false })
     }
 
     fn place(&self) -> Option<&Place> {

@@ -38,6 +38,7 @@ use super::check::{ErrorProbe, WriteBackCheck};
 use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
 use super::name::{Name, open_again};
+use super::takeover::Writers;
 use crate::file_system;
 use crate::sys::fork::Origin;
 use forebay_core::Backing;
@@ -45,6 +46,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// An open file or block device; see the module docs.
 #[derive(Debug)]
@@ -61,6 +63,7 @@ pub(super) struct Place {
     pub(super) is_sole: bool,
     /// The byte locks of all disks, held on `file`.
     image_locks: Mutex<ImageLocks>,
+    writers: Writers,
     backing: Backing,
     check: WriteBackCheck,
 }
@@ -91,6 +94,7 @@ impl Place {
             writable: OnceLock::new(),
             is_sole,
             image_locks: Mutex::default(),
+            writers: Writers::default(),
             backing,
             check: WriteBackCheck::new(probe),
         }
@@ -114,6 +118,19 @@ impl Place {
     pub(super) fn unlock_image(&self, access: Access) {
         let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.remove(&self.file, access);
+    }
+
+    /// Adds a disk that writes, after a wait for the I/O of a predecessor ([`Writers::enter`]).
+    ///
+    /// # Errors
+    /// Fails if the system cannot report the locks.
+    pub(super) fn enter_writer(&self, patience: Duration) -> io::Result<bool> {
+        self.writers.enter(&self.file, patience)
+    }
+
+    /// Returns the disks that write.
+    pub(super) fn writers(&self) -> &Writers {
+        &self.writers
     }
 
     /// Prepares the place for one more disk, which was opened by `path` and has not written yet.

@@ -58,6 +58,11 @@ impl Claim {
         })
     }
 
+    /// Returns the longest wait for a predecessor, milliseconds. `None` if the disk does not wait.
+    pub(crate) fn takeover_wait_ms(&self) -> Option<u64> {
+        self.seat.as_deref()?.writer.map(|wait| wait.as_millis() as u64)
+    }
+
     /// Returns a warning if the disk asked for byte locks, and the file system has none.
     pub(crate) fn lock_notice(&self) -> Option<String> {
         match &self.seat.as_deref()?.locks {

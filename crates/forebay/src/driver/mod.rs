@@ -25,6 +25,8 @@
 
 mod aio;
 mod deadline;
+#[cfg(test)]
+mod direct;
 mod due_fd;
 mod fault;
 mod kick_cost;

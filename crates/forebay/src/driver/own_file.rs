@@ -9,8 +9,11 @@
 // It reads the flags of the file with a system call.
 #![allow(unsafe_code)]
 
+use crate::claim::QueueFile;
 use crate::driver::Mode;
-use std::fs::{File, OpenOptions};
+#[cfg(test)]
+use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,7 +27,10 @@ const KEPT: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIM
 /// # Errors
 /// Returns the system's error if the file cannot be opened again: without `/proc`, or if the
 /// process may no longer open it.
-pub(in crate::driver) fn for_queue(file: &Arc<File>, mode: Mode) -> io::Result<Arc<File>> {
+pub(in crate::driver) fn for_queue(
+    file: &Arc<QueueFile>,
+    mode: Mode,
+) -> io::Result<Arc<QueueFile>> {
     if mode == Mode::Shared {
         return Ok(Arc::clone(file));
     }
@@ -39,7 +45,7 @@ pub(in crate::driver) fn for_queue(file: &Arc<File>, mode: Mode) -> io::Result<A
         .write(mode != libc::O_RDONLY)
         .custom_flags(flags & KEPT)
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    Ok(Arc::new(again))
+    Ok(Arc::new(file.sibling(again)))
 }
 
 #[cfg(test)]
@@ -55,7 +61,7 @@ mod tests {
             .custom_flags(libc::O_TMPFILE | libc::O_DSYNC)
             .open(folder)
             .expect("a file without a name");
-        let file = Arc::new(file);
+        let file = Arc::new(QueueFile::new(file, true));
         let flags = |file: &File| {
             // SAFETY: as above.
             let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };

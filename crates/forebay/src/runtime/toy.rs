@@ -6,10 +6,16 @@
 //! A kick is a completion of the device's own: a kick that is reaped before the wait begins wakes
 //! no thread, which K8 excludes.
 //!
-//! No time passes in a model. A wait with a timeout returns at once if the device is busy at times
-//! ([`How::nr_busy`]): then only the timeout ends it. Otherwise the timeout never ends a wait: a
-//! lost wake-up must show as a deadlock, and not be hidden by a leader that tries again every 3 ms.
-//! A wait with a deadline ([`How::flush_pending_ns`], [`How::io_timeout_ns`]) returns at once.
+//! No time passes in a model. If the device is busy at times ([`How::nr_busy`]), a wait with a
+//! timeout returns after a pause: then only the timeout ends it. Otherwise the timeout never ends a
+//! wait: a lost wake-up must show as a deadlock, and not be hidden by a leader that tries again
+//! every 3 ms. A wait with a deadline ([`How::flush_pending_ns`], [`How::io_timeout_ns`]) returns
+//! after a pause, too.
+//!
+//! The pause ([`pause_for`]) is needed because such a timeout is as long as thousands of turns. The
+//! leader of a context whose token another thread holds requests one more turn before each wait. If
+//! its waits returned at once, a random scheduler would let it do so within nearly every turn, and
+//! that thread would not get out of its loop of turns.
 //!
 //! Each bio has a page, which the device writes when it completes the request. So a checker sees
 //! whether the device's write happens before the owner's read after the bio has ended.
@@ -28,7 +34,7 @@ use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::sys::event::Event;
-use crate::sys::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
+use crate::sys::primitive::{Condvar, Mutex, UnsafeCell, lock, pause_for};
 use crate::tag_pool::TagPool;
 use forebay_core::wait::RESOURCE_DELAY;
 use forebay_core::{
@@ -255,6 +261,7 @@ impl Toy {
             policy,
             exclusive: false,
             lock: None,
+            takeover_wait_ms: None,
             service: false,
             tag_set: None,
             facts: DiskFacts::default(),
@@ -508,7 +515,7 @@ impl Waiter for ToyWaiter {
         let is_limited = timeout.is_some_and(|timeout| nr_busy > 0 || is_deadline(timeout));
         if is_limited || self.0.how.by == By::Silence || state.has_ended {
             drop(state);
-            return thread::yield_now();
+            return pause_for(timeout.unwrap_or_default());
         }
         let nr_reaped = state.nr_reaped;
         while state.nr_posted <= nr_reaped && !state.has_exited {

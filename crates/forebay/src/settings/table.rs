@@ -74,6 +74,15 @@ pub(crate) const LOCK: Setting = Setting::of_disk(
 )
 .when(FILES);
 
+pub(crate) const TAKEOVER_WAIT_MS: Setting = Setting::of_disk(
+    "takeover_wait_ms",
+    Values::Number { min: 0, max: 3_600_000, what: "a number of milliseconds from 0 to 3600000" },
+    "longest wait for I/O of a killed program that used the disk before, ms",
+    Fixed("3000"),
+    |info| info.takeover_wait_ms.map(|ms| ms.to_string()),
+)
+.when("a file or block device that is written to, and lock=on or exclusive=on");
+
 pub(crate) const READ_ONLY: Setting = Setting::of_disk(
     "read_only",
     Values::Switch,
@@ -107,7 +116,8 @@ pub(crate) const TAG_SET: Setting = Setting::of_disk(
     |info| info.tag_set.clone(),
 );
 
-const OF_DISK: [Setting; 7] = [MAX_SECTORS_KB, EXCLUSIVE, LOCK, READ_ONLY, FUA, SERVICE, TAG_SET];
+const OF_DISK: [Setting; 8] =
+    [MAX_SECTORS_KB, EXCLUSIVE, LOCK, TAKEOVER_WAIT_MS, READ_ONLY, FUA, SERVICE, TAG_SET];
 
 /// All settings that every disk has, in the order of reports: those of its [`Policy`] first.
 ///

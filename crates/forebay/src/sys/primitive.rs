@@ -28,6 +28,8 @@ compile_error!("one model checker at a time: blk_loom or blk_shuttle");
 mod on_std {
     #[cfg(test)]
     pub(crate) use std::sync::Arc;
+    #[cfg(test)]
+    pub(crate) use std::sync::atomic::fence;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread;
@@ -58,6 +60,8 @@ mod on_std {
 #[cfg(blk_loom)]
 mod on_loom {
     pub(crate) use loom::cell::UnsafeCell;
+    #[cfg(test)]
+    pub(crate) use loom::sync::atomic::fence;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
     pub(crate) use loom::thread;
@@ -67,6 +71,8 @@ mod on_loom {
 mod on_shuttle {
     #[cfg(test)]
     pub(crate) use shuttle::sync::Arc;
+    #[cfg(test)]
+    pub(crate) use shuttle::sync::atomic::fence;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread;

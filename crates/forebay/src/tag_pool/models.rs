@@ -296,12 +296,6 @@ mod many {
     #[test]
     fn two_disks_share_one_tag_for_long() {
         check(|| shared_tags(4, AT_ONCE));
-    }
-
-    /// PLAN.md has what is known of the failure.
-    #[test]
-    #[ignore = "one of some 10,000 schedules does not end (seed 1010)"]
-    fn two_disks_share_one_tag_for_long_at_busy_devices() {
         check(|| shared_tags(3, How { nr_busy: 3, ..AT_ONCE }));
     }
 

@@ -62,7 +62,7 @@ fn written_data_is_in_the_file_after_a_flush() {
 fn rings_pass_from_thread_to_thread() {
     let scratch = Scratch::new(1 << 20);
     let Some(daemon) = daemon(&scratch) else { return };
-    let disk = open(&format!("{}?nr_hw_queues=3&queue_size=16", daemon.spec()));
+    let disk = open(&format!("{}?nr_hw_queues=3&queue_size=16&poll_us=50", daemon.spec()));
     for round in 0..20_u64 {
         std::thread::scope(|scope| {
             for nth in 0..4 {
@@ -89,7 +89,7 @@ fn rings_pass_from_thread_to_thread() {
 
 #[test]
 fn death_of_the_server_fails_the_device_and_all_waits() {
-    for keys in ["nr_hw_queues=1", "nr_hw_queues=3", "service=on"] {
+    for keys in ["nr_hw_queues=1", "nr_hw_queues=3", "service=on", "poll_us=100&nr_hw_queues=3"] {
         let scratch = Scratch::new(1 << 20);
         let Some(mut daemon) = daemon(&scratch) else { return };
         let disk = open(&format!("{}?{keys}", daemon.spec()));
@@ -179,6 +179,10 @@ fn peer_that_is_no_vhost_user_server_is_refused() {
     assert!(error.starts_with("vhost-user:/nowhere/s: cannot connect: No such file"), "{error}");
     let error = Disk::open(&format!("{spec}?queue_size=3")).expect_err("a bad size").to_string();
     assert_eq!(error, "queue_size=3: expected a power of two, 4 to 1024");
+    let error = Disk::open(&format!("{spec}?poll_us=100001")).expect_err("too long").to_string();
+    assert_eq!(error, "poll_us=100001: expected a number of microseconds, 0 to 100000");
+    let error = Disk::open("ram:1M?poll_us=10").expect_err("no server polls there").to_string();
+    assert!(error.contains("poll_us"), "{error}");
     let error = Disk::open(&format!("{spec}?exclusive=on")).expect_err("one client").to_string();
     let expected = "exclusive=on: expected off: a vhost-user server has one client";
     assert!(error.starts_with(expected), "{error}");

@@ -21,11 +21,19 @@ pub(crate) struct StorageDaemon {
 }
 
 impl StorageDaemon {
-    /// Starts a daemon that exports a file.
+    /// Starts a daemon that exports a file, writable and with several queues.
     ///
     /// # Errors
     /// Returns why the program cannot be run.
     pub(crate) fn new(file: &Path) -> Result<StorageDaemon, String> {
+        StorageDaemon::with_options(file, &format!("writable=on,num-queues={NR_QUEUES}"))
+    }
+
+    /// Starts a daemon that exports a file with these options of each export.
+    ///
+    /// # Errors
+    /// Returns why the program cannot be run.
+    pub(crate) fn with_options(file: &Path, options: &str) -> Result<StorageDaemon, String> {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let pid_file = folder.path().join("pid");
         let mut command = Command::new(PROGRAM);
@@ -35,8 +43,7 @@ impl StorageDaemon {
         for nth in 0..NR_EXPORTS {
             let socket = socket(folder.path(), nth);
             let export = format!(
-                "type=vhost-user-blk,id=e{nth},node-name=n,writable=on,num-queues={NR_QUEUES},\
-                 addr.type=unix,addr.path={}",
+                "type=vhost-user-blk,id=e{nth},node-name=n,{options},addr.type=unix,addr.path={}",
                 socket.display()
             );
             command.args(["--export", &export]);

@@ -42,6 +42,11 @@ fn limits_that_cannot_be_kept_are_refused() {
         let message = format!("{option}: expected a whole number from 1 to {max}\n");
         check(&["disk.img", option], 2, &message);
     }
+    for option in ["--poll=0", "--poll=always", "--poll=1000001", "--poll=-1"] {
+        let message =
+            format!("{option}: expected adaptive, off, or microseconds from 1 to 1000000\n");
+        check(&["disk.img", option], 2, &message);
+    }
     let args = ["disk.img", "--nbd=tcp:no.such.host.invalid"];
     let unknown = "cannot listen at tcp:no.such.host.invalid:10809: the host name does not \
                    resolve: check it, or give an IP address (";

@@ -6,6 +6,7 @@ use forebay::Disk;
 
 use super::*;
 use crate::metrics::CountedExport;
+use forebay_front::PollSums;
 
 /// A sample: its name and labels, and its value.
 type Samples = BTreeMap<String, f64>;
@@ -147,6 +148,9 @@ fn traffic_and_failures_are_reported_with_labels() {
     counters.server().fail_handshake(HandshakeFailure::Tls);
     counters.server().panics.count();
     counters.worker().record(1, Stage::Disk, 3_000);
+    for (polled_ns, nr_found, nr_missed) in [(1_000, 2, 0), (2_000, 0, 1)] {
+        counters.worker().record_polling(PollSums { polled_ns, nr_found, nr_missed });
+    }
     let (text, samples) = texts_of(&counters);
     let odd = r#"device="a \"b\"\n\\c""#;
     let exact = [
@@ -157,6 +161,9 @@ fn traffic_and_failures_are_reported_with_labels() {
         ("forebay_connections_refused_total{reason=\"descriptors\"}".to_owned(), 0.0),
         ("forebay_handshake_failures_total{reason=\"tls\"}".to_owned(), 1.0),
         ("forebay_panics_total".to_owned(), 1.0),
+        ("forebay_poll_seconds_total".to_owned(), 3e-6),
+        ("forebay_polls_total{end=\"found\"}".to_owned(), 2.0),
+        ("forebay_polls_total{end=\"slept\"}".to_owned(), 1.0),
         ("forebay_connections{device=\"\"}".to_owned(), 0.0),
         (format!("forebay_connections{{{odd}}}"), 1.0),
         (format!("forebay_export_requests_total{{{odd},op=\"trim\"}}"), 1.0),

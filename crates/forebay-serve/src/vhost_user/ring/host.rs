@@ -7,7 +7,7 @@ use crate::metrics::WorkerCounters;
 use crate::shared::Shared;
 use forebay::{PlugGuard, SubmitErrorKind};
 use forebay_front::blk::BlkHost;
-use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, Stage};
+use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, PollSums, Stage};
 use forebay_vhost_user::{GuestData, RingError};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
@@ -63,6 +63,11 @@ impl RingHost {
     /// empty.
     pub(super) fn note_readable(&mut self) {
         self.is_readable = true;
+    }
+
+    /// Records the polling of this thread.
+    pub(super) fn record_polling(&self, sums: PollSums) {
+        self.counters.record_polling(sums);
     }
 
     /// Registers the descriptor of the queue at epoll, if it is not. Returns whether it is now.

@@ -21,6 +21,7 @@ use crate::metrics::RingCounters;
 use crate::shared::Shared;
 use forebay::QueueLimits;
 use forebay_front::blk::{BlkDisk, BlkFront, SECTOR};
+use forebay_front::{Host, Polling};
 use forebay_vhost_user::{MAX_RANGE_SECTORS, Ring, RingCommand, RingSetup, WriteCache};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -33,6 +34,10 @@ use std::sync::mpsc::SyncSender;
 /// Interval of a tick. Ticks are needed only while the server ends, or if the process had no
 /// descriptor left for the queue.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// Looks of a thread that polls, for each system call that reports commands and kicks.
+const LOOKS_PER_CALL: u32 = 16;
 
 /// A ring of a device.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub(crate) struct RingWorker {
     place: Arc<RingPlace>,
     events: Vec<epoll::Event>,
     front: BlkFront<RingHost>,
+    /// Decides whether a wait polls before it sleeps.
+    polling: Polling,
     /// Receiver of the base of a ring that stops, until its last request is answered.
     stopping: Option<SyncSender<u16>>,
     is_closing: bool,
@@ -88,10 +95,11 @@ impl RingWorker {
             ..ranges_of(export.disk.limits())
         };
         let place = Arc::new(place);
+        let polling = Polling::new(shared.poll);
         let host = RingHost::new(shared, Arc::clone(&place), epoll);
         let front = BlkFront::blk(host, disk);
         let events = Vec::with_capacity(8);
-        RingWorker { inbox, place, events, front, stopping: None, is_closing: false }
+        RingWorker { inbox, place, events, front, polling, stopping: None, is_closing: false }
     }
 
     /// Runs until the worker must end and its ring has stopped.
@@ -105,23 +113,59 @@ impl RingWorker {
         }
     }
 
-    /// Waits for events.
+    /// Waits for events or requests.
     fn wait(&mut self) {
-        let is_unfinished = self.front.is_unfinished();
-        let wants_tick = self.front.wants_tick();
         // The front waits for more requests itself if clients are deep; a ring is polled instead.
         self.front.pause_ns();
-        let host = self.front.host_mut();
-        let is_watched = host.watch_queue();
-        let no_time = Timespec::default();
-        let timeout = match is_unfinished {
-            true => Some(&no_time),
-            false if wants_tick || !is_watched => Some(&TICK),
-            false => None,
-        };
+        let is_watched = self.front.host_mut().watch_queue();
+        if self.front.is_unfinished() {
+            return self.take_events(Some(&NO_TIME));
+        }
+        let timeout = (self.front.wants_tick() || !is_watched).then_some(&TICK);
+        if self.polling.is_off() {
+            return self.take_events(timeout);
+        }
+        let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
+        if !(is_polled && self.poll()) {
+            // Drivers notify this thread again, so it sleeps unless something has arrived meanwhile.
+            let has_more = is_polled && self.front.end_poll();
+            self.take_events(if has_more { Some(&NO_TIME) } else { timeout });
+            self.polling.woke(forebay::now_ns());
+        }
+        if is_polled {
+            self.front.host().record_polling(self.polling.sums());
+        }
+    }
+
+    /// Looks for requests and events until there are some, or polling ends. Returns whether there
+    /// are some. Drivers do not notify this thread meanwhile.
+    fn poll(&mut self) -> bool {
+        self.front.begin_poll();
+        for look in 0_u32.. {
+            // A look at the memory costs less than a system call.
+            let is_due = self.front.host().is_busy() || look.is_multiple_of(LOOKS_PER_CALL);
+            if is_due {
+                self.take_events(Some(&NO_TIME));
+            }
+            let now_ns = forebay::now_ns();
+            let has_requests = self.front.has_available() || self.front.host().has_ended();
+            if has_requests || !self.events.is_empty() {
+                self.polling.found(now_ns);
+                return true;
+            }
+            if !self.polling.goes_on(now_ns) {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Takes the events at hand, or waits for the first one.
+    fn take_events(&mut self, timeout: Option<&Timespec>) {
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(host.epoll(), into, timeout) {
+        match epoll::wait(self.front.host().epoll(), into, timeout) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
         }

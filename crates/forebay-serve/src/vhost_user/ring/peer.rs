@@ -75,6 +75,11 @@ impl Ring for RingPeer {
     }
 
     #[inline]
+    fn has_available(&self) -> bool {
+        self.ring.has_available()
+    }
+
+    #[inline]
     fn disable_notifications(&mut self) -> Result<(), String> {
         self.ring.disable_notifications().map_err(|error| error.to_string())
     }

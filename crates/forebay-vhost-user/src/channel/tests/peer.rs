@@ -31,6 +31,8 @@ pub(super) const GET_QUEUE_NUM: u32 = 17;
 pub(super) const SET_VRING_ENABLE: u32 = 18;
 pub(super) const GET_CONFIG: u32 = 24;
 pub(super) const SET_CONFIG: u32 = 25;
+pub(super) const GET_INFLIGHT_FD: u32 = 31;
+pub(super) const SET_INFLIGHT_FD: u32 = 32;
 pub(super) const GET_MAX_MEM_SLOTS: u32 = 36;
 pub(super) const ADD_MEM_REG: u32 = 37;
 pub(super) const REM_MEM_REG: u32 = 38;
@@ -39,8 +41,8 @@ pub(super) const LAST: u32 = 50;
 
 /// Features that the tests negotiate: protocol features, VERSION_1, and CONFIG_WCE.
 pub(super) const FEATURES: u64 = 1 << 30 | 1 << 32 | 1 << 11;
-/// MQ, REPLY_ACK, CONFIG, CONFIGURE_MEM_SLOTS.
-pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 9 | 1 << 15;
+/// MQ, REPLY_ACK, CONFIG, INFLIGHT_SHMFD, CONFIGURE_MEM_SLOTS.
+pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
 
 /// Size of the region of [`Peer::share`], and its address in both address spaces.
 pub(super) const REGION: u64 = 64 << 10;
@@ -93,7 +95,11 @@ impl Rings for Fake {
         let text = match command {
             RingCommand::Start(setup) => {
                 check(&setup);
-                let text = format!("start {} {}", setup.base, setup.is_enabled);
+                let mut text = format!("start {} {}", setup.base, setup.is_enabled);
+                if let Some((region, ring)) = &setup.inflight {
+                    let (_, left) = region.recover(*ring, setup.size, 0).expect("its record");
+                    text += &format!(" in flight {:?}", left.heads);
+                }
                 assert!(place.replace(setup).is_none(), "ring {ring} starts once");
                 text
             }

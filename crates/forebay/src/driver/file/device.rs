@@ -10,6 +10,7 @@ use super::restrictions;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
+use crate::claim::QueueFile;
 use crate::driver::own_call::OwnCalls;
 use crate::driver::zeroing::Ranges;
 use crate::driver::{Device, DriverQueue, Mode, holes, own_file};
@@ -17,13 +18,12 @@ use crate::extent::Extents;
 use crate::info::Feature;
 use forebay_core::{BlockStatus, QueueLimits};
 use io_uring::IoUring;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 pub(super) struct FileDevice {
-    file: Arc<File>,
+    file: Arc<QueueFile>,
     limits: QueueLimits,
     ranges: Ranges,
     writes: Writes,
@@ -41,7 +41,7 @@ impl FileDevice {
     /// # Errors
     /// Returns the kernel's error if there are no rings.
     pub(super) fn new(
-        file: Arc<File>,
+        file: Arc<QueueFile>,
         limits: QueueLimits,
         ranges: Ranges,
         writes: Writes,

@@ -11,7 +11,7 @@ use super::device::FileDevice;
 use super::options::Options;
 use super::probe::Probed;
 use super::ranges::{self, Knowledge, Settled};
-use crate::claim::Claim;
+use crate::claim::{Claim, QueueFile};
 use crate::driver::aio::{AioDevice, no_aio};
 use crate::driver::psync::PsyncDevice;
 use crate::driver::psync::call::Target;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// An open file with its known properties, before an engine is chosen.
 pub(super) struct File {
-    pub(super) file: Arc<std::fs::File>,
+    pub(super) file: Arc<QueueFile>,
     pub(super) options: Options,
     pub(super) probed: Probed,
     pub(super) claim: Claim,

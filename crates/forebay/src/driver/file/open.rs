@@ -4,14 +4,14 @@ use super::base::RingOptions;
 use super::engine::{self, Engine, File};
 use super::options::Options;
 use super::probe;
-use crate::claim::{Claim, Use};
+use crate::claim::{Claim, QueueFile, Use};
 use crate::driver::Opened;
 use crate::driver::psync::nr_threads;
 use crate::driver_names;
 use crate::error::{OpenError, SpecError};
 use crate::info::ImageLock;
 use crate::keys::Keys;
-use crate::settings::table::LOCK;
+use crate::settings::table::{LOCK, TAKEOVER_WAIT_MS};
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::Policy;
@@ -20,6 +20,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(in crate::driver) fn open(
     spec: &Spec,
@@ -56,6 +57,7 @@ fn open_target(
 ) -> Result<File, OpenError> {
     let options = Options::take(keys, settings)?;
     let image_lock = take_lock(keys, settings.exclusive())?;
+    let takeover_wait = take_takeover_wait(keys)?;
     let rings = RingOptions::take(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
@@ -65,11 +67,12 @@ fn open_target(
         read_only: options.read_only,
         grows: options.growing,
         image_lock,
+        takeover_wait,
     };
     let claim = Claim::of_file(&file, path, wanted, nr_hw_queues)?;
     let mut probed = probe::probe(&file, path, options)?;
     probed.features.extend([claim.feature(), claim.lock_feature()]);
-    let file = Arc::new(file);
+    let file = Arc::new(QueueFile::new(file, wanted.marks()));
     Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
 }
 
@@ -84,6 +87,12 @@ fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
         }),
         lock => Ok(lock.unwrap_or(ImageLock::On)),
     }
+}
+
+/// Takes the longest wait for I/O of a predecessor.
+fn take_takeover_wait(keys: &mut Keys) -> Result<Duration, SpecError> {
+    let wait_ms = TAKEOVER_WAIT_MS.take(keys)?;
+    Ok(Duration::from_millis(wait_ms.unwrap_or(3000)))
 }
 
 fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {

@@ -24,6 +24,7 @@ use super::event::{self, Event};
 use super::forbidden::{self, Forbidden};
 use super::inline::Inline;
 use super::waiter::Left;
+use crate::claim::QueueFile;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
 use crate::driver::own_call::{self, OwnCalls};
@@ -31,7 +32,6 @@ use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode};
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -72,7 +72,7 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     pub(super) forbidden: Forbidden,
     nr_syscalls: u64,
     /// The file, also kept open for the ring.
-    file: Arc<File>,
+    file: Arc<QueueFile>,
 }
 
 impl<E: Enter> UringDriver<E> {
@@ -85,7 +85,7 @@ impl<E: Enter> UringDriver<E> {
         kernel: E,
         event: Option<Arc<Event>>,
         mode: Mode,
-        file: Arc<File>,
+        file: Arc<QueueFile>,
         ranges: Ranges,
         commands: Commands,
     ) -> UringDriver<E> {

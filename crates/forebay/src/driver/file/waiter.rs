@@ -14,11 +14,11 @@
 use super::enter::LONGEST_TIMEOUT;
 use super::event::Event;
 use super::forbidden::{self, PAUSE};
+use crate::claim::QueueFile;
 use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
 use io_uring::types::Timespec;
 use io_uring::{EnterFlags, IoUring};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct UringWaiter {
     event: Option<Arc<Event>>,
     left: Arc<Left>,
     /// Results of the requests that threads make themselves, and the file of these.
-    own: Option<(Arc<OwnCalls>, Arc<File>)>,
+    own: Option<(Arc<OwnCalls>, Arc<QueueFile>)>,
     nr_syscalls: AtomicU64,
 }
 
@@ -123,7 +123,7 @@ impl UringWaiter {
         ring: &IoUring,
         event: Option<Arc<Event>>,
         left: Arc<Left>,
-        own: Option<(Arc<OwnCalls>, Arc<File>)>,
+        own: Option<(Arc<OwnCalls>, Arc<QueueFile>)>,
     ) -> io::Result<UringWaiter> {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };

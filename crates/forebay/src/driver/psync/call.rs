@@ -5,6 +5,7 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
+use crate::claim::QueueFile;
 use crate::driver::own_call::OwnCall;
 use crate::driver::syscall::{lacks_durable_write, made, sync, write_durable};
 use crate::driver::vectors::{self, Vector, Vectors};
@@ -12,7 +13,6 @@ use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, own_file};
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, Segment, Tag};
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The file that calls operate on.
 #[derive(Debug)]
 pub(in crate::driver) struct Target {
-    pub(in crate::driver) file: Arc<File>,
+    pub(in crate::driver) file: Arc<QueueFile>,
     ranges: Ranges,
     /// The number of the best [`Way`] to zero a range, as far as the file system has shown it.
     way: AtomicU8,
 }
 
 impl Target {
-    pub(in crate::driver) fn new(file: Arc<File>, ranges: Ranges) -> Target {
+    pub(in crate::driver) fn new(file: Arc<QueueFile>, ranges: Ranges) -> Target {
         Target { file, ranges, way: AtomicU8::new(ranges.way as u8) }
     }
 

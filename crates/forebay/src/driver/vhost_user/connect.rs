@@ -128,16 +128,23 @@ impl Greeted {
     /// # Errors
     /// Returns what failed.
     pub(super) fn set_up(mut self, geometry: Geometry, nr: u32) -> Result<Connected, String> {
-        let queues = self.set_up_rings(geometry, nr).map_err(|why| self.watchdog.explain(why))?;
+        let error = Event::new().map(Arc::new).map_err(|error| format!("eventfd: {error}"))?;
+        let queues = self.set_up_rings(geometry, nr, &error);
+        let queues = queues.map_err(|why| self.watchdog.explain(why))?;
         self.watchdog.stop();
         if self.watchdog.has_bitten() {
             return Err(self.watchdog.explain(String::new()));
         }
-        let link = Link::new(self.stream).map_err(|error| error.to_string())?;
+        let link = Link::new(self.stream, error).map_err(|error| error.to_string())?;
         Ok(Connected { link, queues })
     }
 
-    fn set_up_rings(&mut self, geometry: Geometry, nr: u32) -> Result<Vec<Ready>, String> {
+    fn set_up_rings(
+        &mut self,
+        geometry: Geometry,
+        nr: u32,
+        error: &Event,
+    ) -> Result<Vec<Ready>, String> {
         let len = geometry.queue_len();
         let region = len.checked_mul(nr as usize).ok_or(io::ErrorKind::OutOfMemory.into());
         let region = region.and_then(Region::new);
@@ -151,8 +158,8 @@ impl Greeted {
         };
         self.frontend.set_mem_table(&[table]).map_err(failed("SET_MEM_TABLE"))?;
         let region = Arc::new(region);
-        let place = |nth| Area::new(geometry, nth as usize * len);
-        (0..nr).map(|nth| self.set_up_ring(nth as usize, &region, place(nth))).collect()
+        let place = |nth| Area::new(geometry, nth * len);
+        (0..nr as usize).map(|nth| self.set_up_ring(nth, &region, place(nth), error)).collect()
     }
 
     fn set_up_ring(
@@ -160,6 +167,7 @@ impl Greeted {
         nth: usize,
         region: &Arc<Region>,
         area: Area,
+        error: &Event,
     ) -> Result<Ready, String> {
         let queue = Queue::new(Arc::clone(region), area, self.features.has_event_idx());
         let event = || Event::new().map(Arc::new).map_err(|error| format!("eventfd: {error}"));
@@ -183,6 +191,7 @@ impl Greeted {
         frontend.set_vring_addr(nth, &places).map_err(failed("SET_VRING_ADDR"))?;
         frontend.set_vring_base(nth, 0).map_err(failed("SET_VRING_BASE"))?;
         frontend.set_vring_call(nth, &shared(&call)?).map_err(failed("SET_VRING_CALL"))?;
+        frontend.set_vring_err(nth, &shared(error)?).map_err(failed("SET_VRING_ERR"))?;
         frontend.set_vring_kick(nth, &shared(&kick)?).map_err(failed("SET_VRING_KICK"))?;
         frontend.set_vring_enable(nth, true).map_err(failed("SET_VRING_ENABLE"))?;
         Ok(Ready { queue, call, kick })

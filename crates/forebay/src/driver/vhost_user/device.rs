@@ -3,6 +3,7 @@
 use super::connect::Connected;
 use super::link::Link;
 use super::queue::{Spare, VhostUserDriver};
+use super::spin::Spin;
 use super::waiter::VhostUserWaiter;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::OpenError;
@@ -17,6 +18,7 @@ pub(super) struct VhostUserDevice {
     nr_tags: u32,
     link: Arc<Link>,
     spare: Spare,
+    spin: Spin,
 }
 
 impl VhostUserDevice {
@@ -25,13 +27,14 @@ impl VhostUserDevice {
         path: PathBuf,
         limits: QueueLimits,
         nr_tags: u32,
+        spin: Spin,
         connected: Connected,
     ) -> VhostUserDevice {
         let Connected { link, mut queues } = connected;
         // The first ring is taken first.
         queues.reverse();
         let (link, spare) = (Arc::new(link), Arc::new(Mutex::new(queues)));
-        VhostUserDevice { path, limits, nr_tags, link, spare }
+        VhostUserDevice { path, limits, nr_tags, link, spare, spin }
     }
 }
 
@@ -49,7 +52,7 @@ impl Device for VhostUserDevice {
             return Err(io::Error::other(why));
         }
         assert!(depth <= self.nr_tags, "all queues have the depth of the policy");
-        let driver = VhostUserDriver::new(&self.link, &self.spare, mode)?;
+        let driver = VhostUserDriver::new(&self.link, &self.spare, mode, self.spin)?;
         let waiter = Arc::new(VhostUserWaiter::new(Arc::clone(driver.shared())));
         Ok(DriverQueue { driver: Box::new(driver), waiter })
     }

@@ -1,20 +1,25 @@
 //! The connection to a server in use, and its end.
 //!
 //! After the handshake neither side sends anything. So input is the end of the stream, or it breaks
-//! the protocol. Either fails the device, and so does a ring that breaks the standard. The first
-//! reason is kept. The stream is then shut down, which ends every wait for it, on any queue.
+//! the protocol. Either fails the device, and so does a ring that breaks the standard, or an error
+//! of a ring that the server signals: it has then stopped that ring. The first reason is kept. The
+//! stream is then shut down, which ends every wait for it, on any queue.
 
+use crate::sys::event::{Event, await_readable};
 use crate::sys::fork::Origin;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Link {
     stream: UnixStream,
+    /// Signalled by the server for an error of any ring.
+    error: Arc<Event>,
     failure: OnceLock<String>,
     /// Set after the reason. Release, with the acquire of a load: requests that the device has
     /// completed before its end are taken first.
@@ -27,10 +32,10 @@ impl Link {
     ///
     /// # Errors
     /// The OS error if the stream cannot be made non-blocking.
-    pub(super) fn new(stream: UnixStream) -> io::Result<Link> {
+    pub(super) fn new(stream: UnixStream, error: Arc<Event>) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         let (failure, is_lost) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Link { stream, failure, is_lost, origin: Origin::here() })
+        Ok(Link { stream, error, failure, is_lost, origin: Origin::here() })
     }
 
     #[inline]
@@ -52,11 +57,22 @@ impl Link {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Reads from the stream and fails the device if it has ended. Does not block.
+    /// Fails the device if the stream has ended or the server has signalled an error. Does not
+    /// block.
     pub(super) fn look(&self) {
         if self.is_lost() {
             return;
         }
+        match await_readable(self.fds(), Some(Duration::ZERO)) {
+            Some([true, _]) => self.read(),
+            Some([_, true]) => self.lose("the server reports an error of a ring: see its log"),
+            _ => {}
+        }
+    }
+
+    /// Reads from the stream and fails the device if it has ended.
+    #[cold]
+    fn read(&self) {
         match (&self.stream).read(&mut [0]) {
             Ok(0) => self.lose("the server has closed the connection"),
             Ok(_) => self.lose("the server breaks the protocol: it has sent an unexpected message"),
@@ -68,9 +84,10 @@ impl Link {
         }
     }
 
-    /// Returns the stream's descriptor, readable once the device is gone or should be.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+    /// Returns the descriptors of the stream and of errors. One of them is readable once the device
+    /// is gone or should be.
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.stream.as_fd(), self.error.fd()]
     }
 }
 

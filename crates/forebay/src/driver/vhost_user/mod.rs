@@ -5,7 +5,8 @@
 //! - [`mod@open`]: keys, limits and features; [`config`]: the reports of the server, checked;
 //! - [`connect`]: the handshake, which sets up all rings; [`link`]: the connection afterwards;
 //! - [`region`]: the memory that both sides share; [`geometry`]: its parts;
-//! - [`ring`]: a split virtqueue; [`requests`]: the requests in it;
+//! - [`ring`]: a split virtqueue; [`notify`]: its notifications; [`requests`]: the requests in it;
+//! - [`spin`]: polling before a sleep;
 //! - [`device`], [`queue`], [`waiter`]: the interface to the layer.
 //!
 //! The server is not trusted. It can change only memory of the shared region, which holds rings and
@@ -28,8 +29,15 @@ mod geometry;
 mod handshakes;
 #[cfg(feature = "vhost-user")]
 mod link;
+#[cfg(test)]
+mod models;
+// Its models run without the feature too.
+#[cfg(any(test, feature = "vhost-user"))]
+mod notify;
 #[cfg(feature = "vhost-user")]
 mod open;
+#[cfg(all(test, feature = "vhost-user"))]
+mod polling;
 #[cfg(feature = "vhost-user")]
 mod queue;
 #[cfg(feature = "vhost-user")]
@@ -40,6 +48,8 @@ mod requests;
 mod ring;
 #[cfg(all(test, feature = "vhost-user"))]
 mod simulated;
+#[cfg(feature = "vhost-user")]
+mod spin;
 #[cfg(all(test, feature = "vhost-user"))]
 mod tests;
 #[cfg(feature = "vhost-user")]
@@ -49,6 +59,7 @@ use crate::error::SpecError;
 use crate::keys::Keys;
 #[cfg(feature = "vhost-user")]
 pub(super) use open::open;
+use std::time::Duration;
 
 /// Takes the size of the rings, in descriptors.
 fn take_queue_size(keys: &mut Keys) -> Result<Option<u16>, SpecError> {
@@ -56,6 +67,13 @@ fn take_queue_size(keys: &mut Keys) -> Result<Option<u16>, SpecError> {
         let size = value.parse().ok();
         size.filter(|size: &u16| size.is_power_of_two() && (4..=1024).contains(size))
     })
+}
+
+/// Takes the time for which a wait polls before it sleeps.
+fn take_poll(keys: &mut Keys) -> Result<Duration, SpecError> {
+    let expected = "a number of microseconds, 0 to 100000";
+    let poll_us = keys.take_number("poll_us", expected, 0..=100_000)?;
+    Ok(Duration::from_micros(poll_us.unwrap_or(0)))
 }
 
 /// Refuses the driver, in a build without it.
@@ -66,6 +84,7 @@ pub(super) fn open(
     _: &crate::settings::Settings,
 ) -> Result<super::Opened, crate::error::OpenError> {
     take_queue_size(keys)?;
+    take_poll(keys)?;
     let why = String::from("build the crate forebay with its feature `vhost-user`");
     Err(crate::error::OpenError::VhostUser { path: spec.target().into(), why })
 }

@@ -5,7 +5,8 @@ use super::connect;
 use super::device::VhostUserDevice;
 use super::geometry::Geometry;
 use super::requests::{MAX_SEGMENTS, RANGE};
-use super::take_queue_size;
+use super::spin::Spin;
+use super::{take_poll, take_queue_size};
 use crate::claim::Claim;
 use crate::driver::Opened;
 use crate::error::{OpenError, SpecError};
@@ -16,6 +17,7 @@ use crate::spec::Spec;
 use forebay_core::{Policy, QueueLimits};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The maximum number of ranges of a discard. The layer merges no more.
 const NR_RANGES_MAX: u32 = 256;
@@ -29,6 +31,7 @@ pub(in crate::driver) fn open(
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
     let queue_size = take_queue_size(keys)?;
+    let poll = take_poll(keys)?;
     if settings.exclusive() {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("exclusive"),
@@ -53,12 +56,12 @@ pub(in crate::driver) fn open(
     let geometry = geometry.map_err(refused)?;
     let connected = greeted.set_up(geometry, nr_hw_queues).map_err(refused)?;
     let limits = limits(&config, &geometry);
-    let device = VhostUserDevice::new(path.clone(), limits, nr_tags, connected);
+    let device = VhostUserDevice::new(path.clone(), limits, nr_tags, Spin::new(poll), connected);
     Ok(Opened {
         device: Arc::new(device),
         // Whether the server's disk is cached is unknown.
         facts: DiskFacts { caches_reads: true, ..DiskFacts::default() },
-        features: describe(&config, features, &geometry, nr_hw_queues),
+        features: describe(&config, features, &geometry, nr_hw_queues, poll),
         notice: None,
         defaults,
         claim: Claim::remote(),
@@ -98,6 +101,7 @@ fn describe(
     features: Features,
     geometry: &Geometry,
     nr_hw_queues: u32,
+    poll: Duration,
 ) -> Vec<Feature> {
     let queues = format!(
         "{nr_hw_queues} of the server's {}, {} descriptors each",
@@ -117,6 +121,10 @@ fn describe(
             "kicks and interrupts only when the other side waits",
             "the server does not have it: each completion interrupts a wait",
         ),
+        match poll.is_zero() {
+            true => Feature::missing("polling", "poll_us=0: a wait sleeps at once"),
+            false => Feature::present("polling", format!("a wait polls for {poll:?} at most")),
+        },
         Feature::present(
             "bounce",
             "all data is copied through memory that the server shares; it reaches no other memory",

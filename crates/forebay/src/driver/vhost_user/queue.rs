@@ -4,6 +4,8 @@
 //! asked only before a wait, and after each reap while an event loop polls the queue. So a caller
 //! that finds completions without waiting costs the server no system call.
 //!
+//! With `poll_us` a wait first polls the used ring ([`Spin`]), unless nothing is in flight.
+//!
 //! A server that is gone sends no interrupt, so each wait is also for the connection. A caller that
 //! only reaps looks at the connection now and then ([`NR_EMPTY_REAPS`]).
 
@@ -11,6 +13,7 @@ use super::connect::Ready;
 use super::link::Link;
 use super::requests::Queue;
 use super::ring::Watch;
+use super::spin::Spin;
 use crate::driver::Mode;
 use crate::driver::deadline::Deadline;
 use crate::sys::event::{AnyOf, Edges, Event, await_readable};
@@ -30,8 +33,8 @@ const NR_EMPTY_REAPS: u32 = 64;
 /// other event, and its next turn ends it.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The bit of the connection in the result of a wait.
-const OF_LINK: u64 = 1 << 2;
+/// The bits of the connection in the result of a wait.
+const OF_LINK: u64 = 1 << 2 | 1 << 3;
 
 /// The state that a driver and the waits beside it share.
 #[derive(Debug)]
@@ -49,12 +52,19 @@ pub(super) struct Shared {
     /// The event was signalled and not cleared. Release and acquire: set after the signal. So a
     /// thread that takes the mark clears that signal.
     has_signalled: AtomicBool,
+    /// The same, for a wait that polls: it takes the mark, and clears the signal unless an event
+    /// loop does.
+    is_kicked: AtomicBool,
+    /// An event loop has found its descriptor readable, so the next reap clears the event. Relaxed:
+    /// that reap follows on the same thread, or on one that takes the context over from it.
+    is_acknowledged: AtomicBool,
     /// Held while an interrupt is asked for. A wait must not replace the request of a later reap by
     /// that for an element which is taken: then no interrupt would follow.
     arming: Mutex<()>,
     /// The call eventfd, the event, and the connection ([`OF_LINK`]), for waits.
     edges: Edges,
     watched: OnceLock<Watched>,
+    spin: Spin,
     nr_syscalls: AtomicU64,
 }
 
@@ -70,9 +80,10 @@ struct Watched {
 }
 
 impl Shared {
-    fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>) -> io::Result<Shared> {
+    fn new(link: Arc<Link>, queue: &Queue, call: Arc<Event>, spin: Spin) -> io::Result<Shared> {
         let event = Event::new()?;
-        let edges = Edges::new([call.fd(), event.fd(), link.fd()])?;
+        let [stream, error] = link.fds();
+        let edges = Edges::new([call.fd(), event.fd(), stream, error])?;
         Ok(Shared {
             link,
             watch: queue.ring().watch().clone(),
@@ -81,15 +92,14 @@ impl Shared {
             call,
             event,
             has_signalled: AtomicBool::new(false),
+            is_kicked: AtomicBool::new(false),
+            is_acknowledged: AtomicBool::new(false),
             arming: Mutex::new(()),
             edges,
             watched: OnceLock::new(),
+            spin,
             nr_syscalls: AtomicU64::new(0),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.arming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
@@ -120,11 +130,18 @@ impl Shared {
     fn signal(&self) {
         self.count_syscalls(1);
         self.event.signal();
+        self.is_kicked.store(true, Ordering::Release);
         self.has_signalled.store(true, Ordering::Release);
     }
 
+    /// Makes the next reap clear the event. It is not cleared here: it may be the kick of a thread
+    /// that has not returned from its wait. That thread reaps first (K8).
+    pub(super) fn acknowledge(&self) {
+        self.is_acknowledged.store(true, Ordering::Relaxed);
+    }
+
     /// Clears the event if it was signalled.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         if self.has_signalled.swap(false, Ordering::Acquire) {
             self.count_syscalls(1);
             self.event.clear();
@@ -133,18 +150,35 @@ impl Shared {
 
     /// Asks for an interrupt at the next element. Returns whether it was used already.
     fn arm(&self, taken: u16) -> bool {
-        let _lock = self.lock();
+        let _lock = lock(&self.arming);
         self.taken.store(taken, Ordering::Relaxed);
-        self.watch.arm(taken);
-        self.watch.used_index() != taken
+        self.watch.arm(taken, 1)
     }
 
     /// Suppresses interrupts after a wait, unless an event loop needs them.
     fn suppress(&self) {
-        let _lock = self.lock();
+        let _lock = lock(&self.arming);
         if !self.is_polled() {
             self.watch.suppress();
         }
+    }
+
+    /// Polls the used ring, if waits poll and requests are in flight. Returns whether the wait is
+    /// over.
+    fn poll(&self, timeout: Option<Duration>) -> bool {
+        // Relaxed: an outdated number makes one wait poll in vain, or sleep at once.
+        if !self.spin.is_on() || self.nr_in_flight.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let taken = self.taken.load(Ordering::Relaxed);
+        let is_kicked = || self.is_kicked.load(Ordering::Acquire);
+        let is_over = self.spin.poll(timeout, || {
+            self.watch.used_index() != taken || is_kicked() || self.link.is_lost()
+        });
+        if is_over && self.is_kicked.swap(false, Ordering::Acquire) && !self.is_polled() {
+            self.clear();
+        }
+        is_over
     }
 
     /// Waits beside the driver: until an element is used that was not taken, a kick, the end of the
@@ -156,17 +190,21 @@ impl Shared {
             await_readable([self.event.fd()], Some(timeout));
             return self.clear();
         }
+        let until = Deadline::after(timeout);
+        if self.poll(timeout) {
+            return;
+        }
         let has_used = {
-            let _lock = self.lock();
-            let taken = self.taken.load(Ordering::Relaxed);
-            self.watch.arm(taken);
-            self.watch.used_index() != taken
+            let _lock = lock(&self.arming);
+            self.watch.arm(self.taken.load(Ordering::Relaxed), 1)
         };
         if !has_used {
             self.count_syscalls(1);
-            if self.edges.wait(timeout).is_some_and(|ended| ended & OF_LINK != 0) {
+            if self.edges.wait(until.left()).is_some_and(|ended| ended & OF_LINK != 0) {
                 self.link.look();
             }
+            // A kick that ended this sleep ends no later wait.
+            self.is_kicked.store(false, Ordering::Relaxed);
         }
         self.suppress();
     }
@@ -174,7 +212,8 @@ impl Shared {
     /// Returns a descriptor for an event loop.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.watched.get().is_none() {
-            let of_device = AnyOf::new([self.call.fd(), self.link.fd()]).ok()?;
+            let [stream, error] = self.link.fds();
+            let of_device = AnyOf::new([self.call.fd(), stream, error]).ok()?;
             let any = AnyOf::new([self.event.fd()]).ok()?;
             let has_device = AtomicBool::new(false);
             let _ = self.watched.set(Watched { any, of_device, has_device });
@@ -203,6 +242,10 @@ impl Shared {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A device's queues that no driver uses.
 pub(super) type Spare = Arc<Mutex<Vec<Ready>>>;
 
@@ -222,18 +265,31 @@ impl VhostUserDriver {
     ///
     /// # Errors
     /// Fails if none is left, or no descriptor can be created.
-    pub(super) fn new(link: &Arc<Link>, spare: &Spare, mode: Mode) -> io::Result<VhostUserDriver> {
-        let taken = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    pub(super) fn new(
+        link: &Arc<Link>,
+        spare: &Spare,
+        mode: Mode,
+        spin: Spin,
+    ) -> io::Result<VhostUserDriver> {
+        let taken = lock(spare).pop();
         let Some(ready) = taken else {
             return Err(io::Error::other("all queues of the server are in use"));
         };
         // Interrupts for a driver before.
         ready.call.clear_shared();
-        let shared = Shared::new(Arc::clone(link), &ready.queue, Arc::clone(&ready.call))?;
+        let call = Arc::clone(&ready.call);
+        let shared = match Shared::new(Arc::clone(link), &ready.queue, call, spin) {
+            Ok(shared) => Arc::new(shared),
+            Err(error) => {
+                // The caller may try again later.
+                lock(spare).push(ready);
+                return Err(error);
+            }
+        };
         Ok(VhostUserDriver {
             ready: Some(ready),
             spare: Arc::clone(spare),
-            shared: Arc::new(shared),
+            shared,
             mode,
             origin: Origin::here(),
             nr_empty_reaps: 0,
@@ -321,7 +377,8 @@ impl Driver for VhostUserDriver {
     fn reap(&mut self, done: &mut Completions, how: Reap) {
         let is_polled = self.shared.is_polled();
         let is_full = how == Reap::Full;
-        if is_polled && is_full {
+        if is_polled && (is_full || self.shared.is_acknowledged.load(Ordering::Relaxed)) {
+            self.shared.is_acknowledged.store(false, Ordering::Relaxed);
             // Later completions signal again.
             self.shared.clear();
             self.nr_syscalls += 1;
@@ -351,17 +408,26 @@ impl Driver for VhostUserDriver {
 
     fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
         self.commit_rqs();
+        if self.shared.link.is_lost() && self.queue().nr_in_flight() == 0 {
+            // The caller waits for its timeout only: nothing of a lost device completes.
+            self.nr_syscalls += 1;
+            await_readable([], timeout);
+            return;
+        }
         let until = Deadline::after(timeout);
         let nr = nr_completions.clamp(1, u32::from(u16::MAX / 2)) as u16;
         let taken = self.queue().ring().taken();
         let shared = Arc::clone(&self.shared);
         let has_enough = || shared.watch.used_index().wrapping_sub(taken) >= nr;
+        let is_done = || has_enough() || shared.link.is_lost();
+        if shared.spin.is_on() && shared.spin.poll(timeout, is_done) {
+            return;
+        }
         let mut has_polled = false;
         let is_over =
             |has_polled| has_enough() || shared.link.is_lost() || has_polled && until.is_over();
         while !is_over(has_polled) {
-            shared.watch.arm(taken.wrapping_add(nr - 1));
-            if has_enough() {
+            if shared.watch.arm(taken, nr) {
                 break;
             }
             self.nr_syscalls += 1;
@@ -398,7 +464,7 @@ impl Drop for VhostUserDriver {
         if nr_in_flight == 0 && !self.shared.link.is_lost() && !self.origin.is_elsewhere() {
             // An event loop of this queue may have asked for interrupts.
             self.shared.watch.suppress();
-            self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+            lock(&self.spare).push(ready);
         }
     }
 }

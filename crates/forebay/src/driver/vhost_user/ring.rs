@@ -12,13 +12,11 @@
 //!   covers. The device loads it with acquire.
 //! - The used index is loaded with acquire. The device stores it with release, after the element
 //!   and the data.
-//! - A notification is skipped if the other side says that it does not wait. Each side first stores
-//!   its index or its request to be notified, and then loads that of the other side, with a
-//!   sequentially consistent fence in between. So at least one side sees the other's store: either
-//!   the device is kicked, or it sees the new index by itself. The same holds for interrupts.
+//! - A notification is skipped if the other side says that it does not wait: [`notify`].
 //!
 //! All values are little-endian.
 
+use super::notify::{self, Publisher, Request, Waiting};
 use super::region::{BASE, Region};
 use std::fmt;
 use std::sync::Arc;
@@ -148,21 +146,12 @@ impl Watch {
         u16::from_le(index.load(Ordering::Acquire))
     }
 
-    /// Asks for an interrupt when the device has used the element at `index` (the next one, if that
-    /// is the used index). The caller looks at [`Watch::used_index`] again before it sleeps.
+    /// Asks for an interrupt when the device has used `nr` elements from `taken` on. Returns
+    /// whether it has already: then the caller must not sleep.
     ///
     /// Without `EVENT_IDX` each element interrupts until [`Watch::suppress`].
-    pub(super) fn arm(&self, index: u16) {
-        match self.has_event_idx {
-            true => {
-                let event = self.region.u16_at(self.layout.used_event());
-                event.store(index.to_le(), Ordering::Relaxed);
-            }
-            false => self.set_flags(0),
-        }
-        // SeqCst: between this request and the caller's next load of the used index. The device has
-        // a full barrier between its store of the index and its load of the request.
-        fence(Ordering::SeqCst);
+    pub(super) fn arm(&self, taken: u16, nr: u16) -> bool {
+        notify::arm(self, taken, nr)
     }
 
     /// Suppresses interrupts. With `EVENT_IDX` there is nothing to do: a request is for one
@@ -173,9 +162,65 @@ impl Watch {
         }
     }
 
-    /// Relaxed: a hint, and [`Watch::arm`] has a fence.
+    /// Relaxed: a hint, and [`notify::arm`] has a fence.
     fn set_flags(&self, flags: u16) {
         self.region.u16_at(self.layout.available).store(flags.to_le(), Ordering::Relaxed);
+    }
+}
+
+impl Waiting for Watch {
+    #[inline]
+    fn index(&self) -> u16 {
+        self.used_index()
+    }
+
+    /// The device has a full barrier between its store of the index and its load of the request.
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn ask(&self, element: u16) {
+        match self.has_event_idx {
+            true => {
+                let event = self.region.u16_at(self.layout.used_event());
+                event.store(element.to_le(), Ordering::Relaxed);
+            }
+            false => self.set_flags(0),
+        }
+    }
+}
+
+impl Publisher for Watch {
+    /// Release: the device's acquire of the index makes elements and descriptors visible.
+    #[inline]
+    fn store_index(&self, index: u16) {
+        let place = self.region.u16_at(self.layout.available_index());
+        place.store(index.to_le(), Ordering::Release);
+    }
+
+    /// The device has a full barrier between its store of the event index and its load of the
+    /// available index.
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn request(&self) -> Request {
+        let Watch { region, layout, has_event_idx } = self;
+        // Relaxed, twice: hints, ordered by the fence.
+        match has_event_idx {
+            true => {
+                let event = region.u16_at(layout.available_event()).load(Ordering::Relaxed);
+                Request::Event(u16::from_le(event))
+            }
+            false => {
+                let flags = u16::from_le(region.u16_at(layout.used).load(Ordering::Relaxed));
+                Request::Flag(flags & VRING_USED_F_NO_NOTIFY as u16 == 0)
+            }
+        }
     }
 }
 
@@ -199,7 +244,7 @@ impl Ring {
         let watch = Watch { region, layout, has_event_idx };
         watch.suppress();
         // Otherwise the first element interrupts: a used event of 0.
-        watch.arm(u16::MAX);
+        watch.ask(u16::MAX);
         watch.suppress();
         Ring { watch, next: 0, published: 0, taken: 0, used: 0 }
     }
@@ -241,24 +286,8 @@ impl Ring {
         if new == old {
             return false;
         }
-        let Watch { region, layout, has_event_idx } = &self.watch;
-        // Release: the device's acquire of the index makes elements and descriptors visible.
-        region.u16_at(layout.available_index()).store(new.to_le(), Ordering::Release);
         self.published = new;
-        // SeqCst: the device may be about to sleep. It stores its event index, has a full barrier,
-        // and loads the available index. So one side sees the other's store.
-        fence(Ordering::SeqCst);
-        // Relaxed, twice: hints, ordered by the fence.
-        match has_event_idx {
-            true => {
-                let event = region.u16_at(layout.available_event()).load(Ordering::Relaxed);
-                has_passed(u16::from_le(event), new, old)
-            }
-            false => {
-                let flags = region.u16_at(layout.used).load(Ordering::Relaxed);
-                u16::from_le(flags) & VRING_USED_F_NO_NOTIFY as u16 == 0
-            }
-        }
+        notify::publish(&self.watch, old, new)
     }
 
     /// Takes the oldest element of the used ring, with `nr_in_flight` chains at the device.
@@ -286,11 +315,4 @@ impl Ring {
         let len = u32::from_le(region.u32_at(element + 4).load(Ordering::Relaxed));
         Ok(Some(Used { id, len }))
     }
-}
-
-/// Returns whether an index that moved from `old` to `new` has passed the element at `event`.
-/// `vring_need_event` of the standard, 2.7.10.
-#[inline]
-fn has_passed(event: u16, new: u16, old: u16) -> bool {
-    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }

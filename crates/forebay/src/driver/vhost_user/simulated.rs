@@ -10,12 +10,14 @@ use super::link::Link;
 use super::queue::{Spare, VhostUserDriver};
 use super::region::{BASE, Region};
 use super::requests::Queue;
+use super::spin::Spin;
 use crate::driver::Mode;
 use crate::driver::testing::Numbers;
 use crate::sys::event::Event;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 /// The variants of a device.
@@ -62,12 +64,25 @@ pub(super) struct Device {
     pub(super) nr_interrupts: u32,
     call: Arc<Event>,
     pub(super) kick: Arc<Event>,
+    /// Signalled for an error of the ring.
+    pub(super) error: Arc<Event>,
     /// The server's end of the connection.
     pub(super) peer: Option<UnixStream>,
 }
 
 /// Returns a driver and the device that serves it.
 pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
+    polling_pair(kind, mode, Duration::ZERO)
+}
+
+/// Returns a driver whose waits poll for a time, and its device.
+pub(super) fn polling_pair(kind: Kind, mode: Mode, poll: Duration) -> (VhostUserDriver, Device) {
+    let (link, spare, device) = unused(kind);
+    (VhostUserDriver::new(&link, &spare, mode, Spin::new(poll)).expect("a queue"), device)
+}
+
+/// Returns a device, with its connection and its one queue.
+pub(super) fn unused(kind: Kind) -> (Arc<Link>, Spare, Device) {
     let config = Config {
         capacity_bytes: 1 << 20,
         piece_max: 4096,
@@ -90,7 +105,7 @@ pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
     let area = Area::new(geometry, 0);
     let queue = Queue::new(Arc::clone(&region), area, kind.has_event_idx);
     let event = || Arc::new(Event::new().expect("a descriptor"));
-    let (call, kick) = (event(), event());
+    let (call, kick, error) = (event(), event(), event());
     let (ours, peer) = UnixStream::pair().expect("two sockets");
     let device = Device {
         region,
@@ -103,11 +118,12 @@ pub(super) fn pair(kind: Kind, mode: Mode) -> (VhostUserDriver, Device) {
         nr_interrupts: 0,
         call: Arc::clone(&call),
         kick: Arc::clone(&kick),
+        error: Arc::clone(&error),
         peer: Some(peer),
     };
-    let link = Arc::new(Link::new(ours).expect("a socket"));
+    let link = Arc::new(Link::new(ours, error).expect("a socket"));
     let spare: Spare = Arc::new(Mutex::new(vec![Ready { queue, call, kick }]));
-    (VhostUserDriver::new(&link, &spare, mode).expect("a queue"), device)
+    (link, spare, device)
 }
 
 impl Device {

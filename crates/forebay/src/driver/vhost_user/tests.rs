@@ -1,9 +1,11 @@
 //! The driver against a simulated device, honest or hostile.
 
 use super::queue::VhostUserDriver;
-use super::simulated::{Chain, Device, Kind, NR_TAGS, pair};
+use super::simulated::{Chain, Device, Kind, NR_TAGS, pair, unused};
+use super::spin::Spin;
 use crate::driver::Mode;
-use crate::driver::testing::{self, Numbers, data, is_readable, reap};
+use crate::driver::testing::{self, Numbers, data, is_readable, reap, without_descriptors};
+use crate::sys::forked::in_child;
 use forebay_core::{Bio, BlockStatus, Completed, Driver, Issue, Op, Tag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -177,7 +179,7 @@ fn assert_given_up(kind: Kind, lie: impl FnOnce(&mut Device, Vec<Chain>), expect
     // A wait must not miss the end of the device, before or after it was found.
     driver.wait(1, None);
     let mut done = reap(&mut driver);
-    driver.wait(2, Some(Duration::from_secs(10)));
+    driver.wait(2, Some(Duration::from_millis(1)));
     done.extend(reap(&mut driver));
     done.sort_by_key(|done| done.tag.index());
     let offline = Err(BlockStatus::Offline);
@@ -284,6 +286,37 @@ fn end_of_the_server_ends_each_request_once() {
 }
 
 #[test]
+fn ring_that_the_server_has_stopped_gives_up_the_device() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        let (mut driver, device) = pair(QUIET, mode);
+        issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
+        driver.commit_rqs();
+        device.error.signal();
+        match mode {
+            Mode::Owned => driver.wait(1, None),
+            Mode::Shared => driver.shared().wait(None),
+        }
+        assert_eq!(reap(&mut driver), [ended(0, Err(BlockStatus::Offline))]);
+        let failure = driver.shared().failure().expect("a reason");
+        assert!(failure.starts_with("the server reports an error of a ring"), "{failure}");
+    }
+}
+
+#[test]
+fn wait_of_a_device_that_is_gone_does_not_spin() {
+    let (mut driver, mut device) = pair(QUIET, Mode::Owned);
+    drop(device.peer.take());
+    driver.shared().look();
+    // A layer above may have requests in flight that never reach the device.
+    let before = driver.nr_syscalls();
+    driver.wait(1, Some(Duration::from_micros(100)));
+    assert_eq!(driver.nr_syscalls() - before, 1, "it sleeps until its timeout");
+    device.set_used(7);
+    driver.wait(1, Some(Duration::from_micros(100)));
+    assert_eq!(driver.nr_syscalls() - before, 2, "and a ring of that device is not believed");
+}
+
+#[test]
 fn reaps_without_waits_find_the_end_of_the_server() {
     let (mut driver, mut device) = pair(QUIET, Mode::Owned);
     issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
@@ -314,8 +347,8 @@ fn descriptor_is_readable_for_completions_kicks_and_the_end() {
             assert!(!is_ready(), "{kind:?} {round}: nothing is in flight");
             driver.kick();
             assert!(is_ready());
-            shared.clear();
-            assert!(!is_ready());
+            shared.acknowledge();
+            assert!(reap(&mut driver).is_empty() && !is_ready(), "a reap clears it");
             // A wait beside the driver does not take the interrupt of a later completion.
             shared.wait(Some(Duration::from_millis(1)));
             issue(&mut driver, round, Bio::range(Op::Flush, 0, 0));
@@ -327,6 +360,33 @@ fn descriptor_is_readable_for_completions_kicks_and_the_end() {
         assert_eq!(reap(&mut driver), [ended(2, Err(BlockStatus::Offline))]);
         assert!(!is_ready(), "an event loop of an idle disk sleeps");
     }
+}
+
+#[test]
+fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
+    let (mut driver, _device) = pair(QUIET, Mode::Shared);
+    let shared = Arc::clone(driver.shared());
+    assert!(shared.poll_fd().is_some());
+    driver.kick();
+    // The event loop is another thread, and the kicked one does not wait yet.
+    shared.acknowledge();
+    shared.wait(None);
+    assert!(is_readable(shared.poll_fd().expect("a descriptor"), 0), "no reap has cleared it");
+    assert!(reap(&mut driver).is_empty());
+    assert!(!is_readable(shared.poll_fd().expect("a descriptor"), 0));
+}
+
+#[test]
+fn queue_that_cannot_be_opened_now_can_be_opened_later() {
+    assert!(in_child(|| {
+        let (link, spare, mut device) = unused(QUIET);
+        let open = || VhostUserDriver::new(&link, &spare, Mode::Owned, Spin::new(Duration::ZERO));
+        assert!(without_descriptors(|| open().is_err()));
+        let mut driver = open().expect("the queue of before");
+        issue(&mut driver, 0, Bio::range(Op::Flush, 0, 0));
+        driver.commit_rqs();
+        device.serve() == 1 && reap(&mut driver) == [ended(0, Ok(0))]
+    }));
 }
 
 #[test]

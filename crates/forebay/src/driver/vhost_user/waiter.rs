@@ -26,7 +26,7 @@ impl Waiter for VhostUserWaiter {
     }
 
     fn ack_poll(&self) {
-        self.shared.clear();
+        self.shared.acknowledge();
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -5,6 +5,7 @@
 
 use super::LONG;
 use crate::buf::Buf;
+use crate::claim::QueueFile;
 use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::{Enter, Kernel};
 use crate::driver::file::forbidden::{Forbidden, Verdict};
@@ -91,7 +92,7 @@ pub(super) fn scripted(
         .logical_block_size(1)
         .volatile_cache(true)
         .max_segments(8);
-    let kept = Arc::new(file.try_clone().expect("a descriptor"));
+    let kept = Arc::new(QueueFile::new(file.try_clone().expect("a descriptor"), false));
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, script.clone(), None, mode, kept, ranges(), commands);
     let left = Arc::clone(driver.left());
@@ -257,7 +258,7 @@ fn a_kick_finds_room_where_the_ring_is_full() {
 #[should_panic(expected = "the ring has room for every completion")]
 fn a_ring_whose_completions_could_overflow_is_refused() {
     let ring = IoUring::builder().setup_cqsize(DEPTH).build(1).expect("a ring");
-    let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
+    let file = Arc::new(QueueFile::new(tempfile::tempfile().expect("a scratch file"), false));
     let limits = QueueLimits::default().max_segments(8);
     let commands = Commands::new(&limits, DEPTH, None);
     UringDriver::new(ring, Script::default(), None, Mode::Shared, file, ranges(), commands);

@@ -2,6 +2,7 @@
 
 use super::LONG;
 use crate::buf::Buf;
+use crate::claim::QueueFile;
 use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::Kernel;
 use crate::driver::file::restrictions;
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// Returns a driver with a restricted ring on a pipe, its waiter, and the other end of the pipe.
 fn on_a_pipe(mode: Mode) -> (UringDriver<Kernel>, UringWaiter, PipeWriter) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let file = Arc::new(File::from(OwnedFd::from(reader)));
+    let file = Arc::new(QueueFile::new(File::from(OwnedFd::from(reader)), false));
     let mut builder = IoUring::builder();
     builder.setup_r_disabled();
     if mode == Mode::Owned {

@@ -1,0 +1,24 @@
+//! A Linux guest on served disks, in QEMU without hardware virtualization.
+//!
+//! - `image`: kernel and tools of the distribution, and the initial file system with a script;
+//! - `machine`: the virtual machine, its console and its monitor;
+//! - `export`: the server of a disk, which is forebay unless a variable says otherwise;
+//! - `nbd`: a disk by QEMU's client of NBD;
+//! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
+//!   memory; `firmware`: the same without an operating system;
+//! - `stops`, `kills`: a machine that is stopped or killed under load.
+//!
+//! A script runs as `/init`, after `scripts/init.sh`. It reports to the host by lines on the
+//! console, and the host answers lines where the script waits. Without the distribution's packages
+//! these tests are skipped by name, or fail if `FOREBAY_REQUIRE_TOOLS` is set.
+
+mod cache;
+mod disks;
+mod export;
+mod file_systems;
+mod firmware;
+mod image;
+mod kills;
+mod machine;
+mod nbd;
+mod stops;

@@ -1,0 +1,319 @@
+//! Adaptive polling: how long a thread looks for work before it sleeps.
+//!
+//! A sleep and its wake-up cost two switches of threads, and an idle processor resumes late. If the
+//! next work arrives within microseconds, a thread that keeps looking finds it earlier. If it does
+//! not, or if other threads need the processor, the thread wastes time. This policy decides between
+//! both. It has no clock: the caller passes times, and makes each wait in this order.
+//!
+//! 1. [`Polling::begin`] returns whether to poll.
+//! 2. While it polls, the caller looks for work. After a look that finds some, it calls
+//!    [`Polling::found`], and the wait is over. After any other look, it calls
+//!    [`Polling::goes_on`], and sleeps if that returns false.
+//! 3. After a sleep, it calls [`Polling::woke`].
+//!
+//! Four rules bound the adaptive mode.
+//!
+//! - **Window**, as QEMU's `poll-max-ns`. A wait polls for at most a window. The window doubles
+//!   after a short wait that was longer, up to 32 us. After a long wait it is zero, so an idle
+//!   thread does not poll.
+//! - **Budget.** Polling that finds nothing costs credit, and credit grows by a fifth of the time.
+//!   So at most 20 % of a processor is wasted over any time, plus two windows.
+//! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
+//!   while requests take less time with polls. Otherwise it is held off, each time for longer. So
+//!   it ends where a sleep costs little, or where a client needs the processor on which this thread
+//!   polls. A wait after many requests never polls.
+//! - **Preemption.** If another thread ran in the middle of a poll, the processors are busy, and
+//!   polling is held off for longer. A thread that polls uses up its share of the processor, and
+//!   waits for its turn when work arrives; a trial is too short to show that.
+
+use std::mem;
+
+/// Longest window, ns.
+const WINDOW_MAX_NS: u64 = 32_000;
+/// Shortest window, ns.
+const WINDOW_MIN_NS: u64 = 4_000;
+/// Longest short wait, ns: a window, and the wake-up, for which the other side is not responsible.
+/// In a virtual machine with idle processors, wake-ups of 20 us were measured.
+const SHORT_WAIT_NS: u64 = WINDOW_MAX_NS + 32_000;
+/// Part of a processor that polling may waste: one divided by this.
+const SHARE: u64 = 5;
+/// Most credit, ns.
+const CREDIT_MAX_NS: i64 = 2 * WINDOW_MAX_NS as i64;
+/// Waits in a block.
+const BLOCK: u32 = 32;
+/// Longest series: blocks with polls that follow a block without. A series doubles the next one, so
+/// that luck does not make a long one.
+const NR_BLOCKS: u32 = 32;
+/// Most requests since the last wait with which a wait polls. Clients with more in flight gain
+/// little: while the thread sleeps, their requests gather, and cost less together.
+const NR_FEW: u64 = 4;
+/// Least gain of a block with polls: the time of a request without polls, in hundredths of that
+/// with polls.
+const MIN_GAIN: u64 = 110;
+/// Shortest and longest time without polls after a block that was not worth it, ns.
+const HOLD_NS: (u64, u64) = (1_000_000, 1_024_000_000);
+/// Time between two looks that shows a preemption, ns. A look takes less than a microsecond; an
+/// interrupt takes a few; a slice of another thread takes milliseconds.
+const PREEMPTED_NS: u64 = 200_000;
+/// Shortest and longest time without polls after a preemption, ns. A preemption takes some 3 ms,
+/// which is about 2 % of the shortest time.
+const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
+
+/// Mode of polling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PollMode {
+    /// Never polls.
+    Off,
+    /// Polls while it pays off: at most 32 us in a wait, and 20 % of a processor without success.
+    #[default]
+    Adaptive,
+    /// Polls up to this long in each wait, ns, whatever that costs.
+    Fixed(u64),
+}
+
+/// Sums over all waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollSums {
+    /// Time spent polling, ns.
+    pub polled_ns: u64,
+    /// Waits that polling ended.
+    pub nr_found: u64,
+    /// Waits that polled and slept.
+    pub nr_missed: u64,
+}
+
+/// Time and requests of some waits, each with the work that follows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    nr_waits: u32,
+    nr_requests: u64,
+    ns: u64,
+}
+
+impl Sample {
+    /// Returns whether requests took less time than in `other`, by more than the least gain.
+    fn beats(&self, other: &Sample) -> bool {
+        let cost = |ns: u64, nr: u64, gain: u64| u128::from(ns) * u128::from(nr) * u128::from(gain);
+        cost(self.ns, other.nr_requests, MIN_GAIN) < cost(other.ns, self.nr_requests, 100)
+    }
+}
+
+/// Time without polls after a failure. It doubles with each failure.
+#[derive(Clone, Copy, Debug)]
+struct HoldOff {
+    next_ns: u64,
+    range_ns: (u64, u64),
+}
+
+impl HoldOff {
+    fn new(range_ns: (u64, u64)) -> HoldOff {
+        HoldOff { next_ns: range_ns.0, range_ns }
+    }
+
+    fn take_ns(&mut self) -> u64 {
+        let next_ns = (2 * self.next_ns).min(self.range_ns.1);
+        mem::replace(&mut self.next_ns, next_ns)
+    }
+}
+
+/// Polling policy of one thread.
+#[derive(Debug)]
+pub struct Polling {
+    mode: PollMode,
+    /// Time that a wait may poll, ns.
+    window_ns: u64,
+    /// Time that polling may still waste, ns. A look that takes longer than it should makes it
+    /// negative.
+    credit_ns: i64,
+    /// Begin of the wait, end of its polling, and last look, ns.
+    began_ns: u64,
+    until_ns: u64,
+    looked_ns: u64,
+    /// Whether the last wait was short.
+    was_short: bool,
+    /// Requests before the last wait.
+    nr_requests: u64,
+    /// Whether the current block has polls, and its sample so far.
+    is_polled: bool,
+    sample: Sample,
+    /// The last block without polls, and the blocks since.
+    slept: Sample,
+    nr_blocks: u32,
+    /// Blocks of this series.
+    nr_due: u32,
+    /// Time of the next block with polls, ns.
+    held_until_ns: u64,
+    hold_off: HoldOff,
+    preempted: HoldOff,
+    sums: PollSums,
+}
+
+impl Polling {
+    /// Creates the policy of a thread.
+    pub fn new(mode: PollMode) -> Polling {
+        Polling {
+            mode,
+            window_ns: 0,
+            credit_ns: CREDIT_MAX_NS,
+            began_ns: 0,
+            until_ns: 0,
+            looked_ns: 0,
+            was_short: false,
+            nr_requests: 0,
+            is_polled: false,
+            sample: Sample::default(),
+            slept: Sample::default(),
+            nr_blocks: 0,
+            nr_due: 1,
+            held_until_ns: 0,
+            hold_off: HoldOff::new(HOLD_NS),
+            preempted: HoldOff::new(PREEMPTED_HOLD_NS),
+            sums: PollSums::default(),
+        }
+    }
+
+    /// Returns whether the thread never polls. Then it need not call the other functions.
+    #[inline]
+    pub fn is_off(&self) -> bool {
+        self.mode == PollMode::Off
+    }
+
+    /// Begins a wait. `nr_requests`: number of requests that the thread has begun so far. Returns
+    /// whether the caller should poll.
+    #[inline]
+    pub fn begin(&mut self, now_ns: u64, nr_requests: u64) -> bool {
+        let window_ns = match self.mode {
+            PollMode::Off => 0,
+            PollMode::Adaptive => self.adapt(now_ns, nr_requests),
+            PollMode::Fixed(window_ns) => window_ns,
+        };
+        (self.began_ns, self.looked_ns) = (now_ns, now_ns);
+        self.until_ns = now_ns + window_ns;
+        window_ns > 0
+    }
+
+    /// Adds the time since the last wait began to the credit and to the sample. Returns how long
+    /// this wait may poll, ns.
+    #[inline]
+    fn adapt(&mut self, now_ns: u64, nr_requests: u64) -> u64 {
+        let ns = now_ns.saturating_sub(self.began_ns);
+        self.credit_ns = self.credit_ns.saturating_add_unsigned(ns / SHARE).min(CREDIT_MAX_NS);
+        let nr = nr_requests - mem::replace(&mut self.nr_requests, nr_requests);
+        if self.was_short {
+            self.sample.nr_waits += 1;
+            self.sample.nr_requests += nr;
+            self.sample.ns += ns;
+            if self.sample.nr_waits >= BLOCK {
+                self.end_block(now_ns);
+            }
+        }
+        let window_ns = self.window_ns.min(self.credit_ns.max(0) as u64);
+        let polls = self.is_polled && nr <= NR_FEW && window_ns >= WINDOW_MIN_NS;
+        if polls { window_ns } else { 0 }
+    }
+
+    /// Ends a block, and decides whether the next one has polls.
+    #[cold]
+    fn end_block(&mut self, now_ns: u64) {
+        let sample = mem::take(&mut self.sample);
+        if !self.is_polled {
+            self.slept = sample;
+            self.nr_blocks = 0;
+            self.is_polled = now_ns >= self.held_until_ns;
+        } else if sample.beats(&self.slept) {
+            self.nr_blocks += 1;
+            if self.nr_blocks == self.nr_due {
+                self.is_polled = false;
+                if self.nr_due == NR_BLOCKS {
+                    // A shorter series may fit into a slice of the processor.
+                    self.hold_off = HoldOff::new(HOLD_NS);
+                }
+                self.nr_due = (2 * self.nr_due).min(NR_BLOCKS);
+            }
+        } else {
+            let hold_ns = self.hold_off.take_ns();
+            self.hold(now_ns + hold_ns);
+        }
+    }
+
+    fn hold(&mut self, until_ns: u64) {
+        self.held_until_ns = until_ns;
+        self.is_polled = false;
+        self.nr_due = 1;
+        self.sample = Sample::default();
+    }
+
+    /// Handles a look that found nothing. Returns whether to look again.
+    #[inline]
+    pub fn goes_on(&mut self, now_ns: u64) -> bool {
+        let last_ns = mem::replace(&mut self.looked_ns, now_ns);
+        let is_preempted = self.is_preempted(last_ns, now_ns);
+        if now_ns < self.until_ns && !is_preempted {
+            return true;
+        }
+        // The time of a preemption is the other thread's.
+        let polled_ns = self.count_time(if is_preempted { last_ns } else { now_ns });
+        self.sums.nr_missed += 1;
+        self.credit_ns -= polled_ns as i64;
+        if is_preempted {
+            self.hold_after_preemption(now_ns);
+        }
+        false
+    }
+
+    /// Handles a look that found work: the wait is over.
+    #[inline]
+    pub fn found(&mut self, now_ns: u64) {
+        let is_preempted = self.is_preempted(self.looked_ns, now_ns);
+        self.count_time(if is_preempted { self.looked_ns } else { now_ns });
+        self.sums.nr_found += 1;
+        self.was_short = !is_preempted;
+        if is_preempted {
+            self.hold_after_preemption(now_ns);
+        }
+    }
+
+    /// Returns whether another thread ran between two looks, and polling must be held off.
+    #[inline]
+    fn is_preempted(&self, looked_ns: u64, now_ns: u64) -> bool {
+        self.mode == PollMode::Adaptive && now_ns.saturating_sub(looked_ns) >= PREEMPTED_NS
+    }
+
+    #[cold]
+    fn hold_after_preemption(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.held_until_ns) > PREEMPTED_HOLD_NS.1 {
+            self.preempted = HoldOff::new(PREEMPTED_HOLD_NS);
+        }
+        let hold_ns = self.preempted.take_ns();
+        self.hold(now_ns + hold_ns);
+    }
+
+    /// Handles the end of a sleep: the wait is over.
+    #[inline]
+    pub fn woke(&mut self, now_ns: u64) {
+        let waited_ns = now_ns.saturating_sub(self.began_ns);
+        self.was_short = waited_ns <= SHORT_WAIT_NS;
+        if !self.was_short {
+            self.window_ns = 0;
+        } else if waited_ns > self.window_ns {
+            self.window_ns = (2 * self.window_ns).clamp(WINDOW_MIN_NS, WINDOW_MAX_NS);
+        }
+    }
+
+    /// Returns the sums over all waits so far.
+    #[inline]
+    pub fn sums(&self) -> PollSums {
+        self.sums
+    }
+
+    /// Adds the time of the polling that ends now. Returns it.
+    #[inline]
+    fn count_time(&mut self, end_ns: u64) -> u64 {
+        let polled_ns = end_ns.saturating_sub(self.began_ns);
+        self.sums.polled_ns += polled_ns;
+        polled_ns
+    }
+}
+
+#[cfg(test)]
+mod tests;

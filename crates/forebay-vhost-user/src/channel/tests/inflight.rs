@@ -1,0 +1,79 @@
+//! Messages of the in-flight region.
+
+use super::peer::*;
+use super::{assert_refused, well};
+use crate::WriteCache;
+use crate::inflight::{InflightMemory, InflightShape};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+const SHAPE: InflightShape = InflightShape { nr_queues: 2, queue_size: 128 };
+
+/// Returns the body of a message about a region.
+fn region_of(
+    len: u64,
+    offset: u64,
+    InflightShape { nr_queues, queue_size }: InflightShape,
+) -> Vec<u8> {
+    let numbers = [len, offset].map(u64::to_le_bytes).concat();
+    // Four bytes of padding follow.
+    let counts = [nr_queues, queue_size, 0, 0].map(u16::to_le_bytes).concat();
+    [numbers, counts].concat()
+}
+
+#[test]
+fn rings_that_start_later_use_the_region_of_the_front_end() {
+    let rings = Fake::default();
+    well(&rings, |peer| {
+        peer.negotiate();
+        peer.share();
+        let asked = region_of(0, 0, SHAPE);
+        let given = region_of(SHAPE.len_bytes(), 0, SHAPE);
+        assert_eq!(peer.call(GET_INFLIGHT_FD, &asked, &[]), Reply::Body(given.clone()));
+        peer.start_ring(1);
+        assert_eq!(rings.take_log(), ["1: start 5 false"]);
+        peer.call(GET_VRING_BASE, &state(1, 0), &[]);
+        let (memory, file) = InflightMemory::create(SHAPE).expect("memory");
+        memory.recover(1, 128, 0).expect("a new record").0.take(9);
+        peer.accept(SET_INFLIGHT_FD, &given, &[file.as_raw_fd()]);
+        rings.take_log();
+        peer.start_ring(1);
+        assert_eq!(rings.take_log(), ["1: start 5 false in flight [9]"]);
+    });
+}
+
+/// Sends a region before any ring runs. It must be refused for this reason.
+#[track_caller]
+fn assert_region_refused(expected: &str, body: &[u8], file: &File) {
+    let ended = connection(&Fake::default(), &WriteCache::default(), |peer| {
+        peer.negotiate();
+        peer.share();
+        let reply = peer.call(SET_INFLIGHT_FD, body, &[file.as_raw_fd()]);
+        let error = Reply::Body(1_u64.to_le_bytes().to_vec());
+        assert!(reply == error || reply == Reply::Closed, "{expected}: {reply:?}");
+    });
+    let why = ended.expect_err(expected);
+    assert!(why.contains(expected), "{why}");
+}
+
+#[test]
+fn regions_that_cannot_be_used_are_refused() {
+    let (_, file) = InflightMemory::create(SHAPE).expect("memory");
+    let len = SHAPE.len_bytes();
+    let larger = InflightShape { nr_queues: NR_RINGS + 1, ..SHAPE };
+    let longer = InflightShape { queue_size: 2 * QUEUE_SIZE, ..SHAPE };
+    for (body, why) in [
+        (region_of(len, 0, larger), "a region for 4 rings of 128 descriptors: the device has 3"),
+        (region_of(len, 0, longer), "a region for 2 rings of 512 descriptors"),
+        (region_of(len - 1, 0, SHAPE), "is too short: 2 queues of 128 descriptors need"),
+        (region_of(len, 4096, SHAPE), "ends before byte 4096"),
+        (region_of(u64::MAX, u64::MAX - 4095, SHAPE), "ends before byte"),
+    ] {
+        assert_region_refused(why, &body, &file);
+    }
+    let body = region_of(len, 0, SHAPE);
+    assert_region_refused("not sealed against shrinking", &body, &memory(len));
+    assert_refused("another region while a ring runs", |peer| {
+        peer.call(SET_INFLIGHT_FD, &body, &[file.as_raw_fd()])
+    });
+}

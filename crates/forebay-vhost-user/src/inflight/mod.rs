@@ -1,0 +1,80 @@
+//! In-flight region: the requests that the device has taken and not used, in memory that outlives
+//! the process.
+//!
+//! The device creates the region and the front end keeps it. After the device was killed, its
+//! successor gets the region back and submits these requests again, in the order in which they were
+//! taken. A request whose used entry the driver may have seen is never submitted again.
+//!
+//! Source: QEMU's "Vhost-user Protocol", section "Inflight I/O tracking", for split rings. A queue
+//! has this record, in the byte order of the machine:
+//!
+//! ```text
+//!  0 u64 features (0)            12 u16 last_batch_head
+//!  8 u16 version (1)             14 u16 used_idx
+//! 10 u16 number of descriptors   16 one entry for each descriptor:
+//!                                   0 u8 in flight, 6 u16 next, 8 u64 counter
+//! ```
+//!
+//! A region survives a killed process, not a power failure: all stores that the process has made
+//! are in the memory, in program order. So only the order of stores counts:
+//!
+//! - I1: a request is marked before its I/O is submitted;
+//! - I2: a used entry is recorded in the list of the last batch before the driver can see it;
+//! - I3: the mark is cleared after the driver can see the used entry, and `used_idx` last.
+//!
+//! If the process dies between the steps of I2 and I3, the used index of the ring is ahead of
+//! `used_idx` by the entries of the last batch that the driver can see. Their marks are stale.
+//!
+//! The front end shares the region and is not trusted. Every value is checked, and a wrong one can
+//! only affect the requests of this ring.
+
+mod memory;
+mod recover;
+
+pub use memory::{InflightMemory, InflightShape};
+pub use recover::RecoverError;
+
+use memory::Record;
+use std::fmt;
+
+/// A queue's part of an in-flight region.
+pub struct Inflight {
+    record: Record,
+    /// The counter of the next request.
+    counter: u64,
+}
+
+impl fmt::Debug for Inflight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflight").field("counter", &self.counter).finish_non_exhaustive()
+    }
+}
+
+impl Inflight {
+    /// Marks a request that was taken from the available ring. Called before its I/O is submitted
+    /// (I1).
+    #[inline]
+    pub fn take(&mut self, head: u16) {
+        self.record.set_counter(head, self.counter);
+        self.counter += 1;
+        self.record.set_in_flight(head, true);
+    }
+
+    /// Records a request whose used entry is written next, before the driver can see it (I2).
+    #[inline]
+    pub fn begin_use(&mut self, head: u16) {
+        self.record.set_next(head, self.record.last_batch_head());
+        self.record.set_last_batch_head(head);
+    }
+
+    /// Clears a request whose used entry the driver can see (I3). `used_idx` is the used index of
+    /// the ring after that entry.
+    #[inline]
+    pub fn end_use(&mut self, head: u16, used_idx: u16) {
+        self.record.set_in_flight(head, false);
+        self.record.set_used_idx(used_idx);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Takeover lock: no program overtakes the I/O of a predecessor that was killed.
+//!
+//! The kernel ends direct I/O of a killed process on its own time: a write that the process has
+//! submitted to its ring may reach the device seconds later. The locks of the image ([`image_lock`]
+//! and [`exclusive`]) are on another open file, and end with the process. So a successor could
+//! write, and the older write could then replace its data.
+//!
+//! Each open file that a queue writes through has a shared lock on one more byte, [`BYTE`]. A ring
+//! holds a reference to that open file until its last request has ended, and so keeps the lock. The
+//! first disk of a process that writes to a file waits until no open file has the byte locked,
+//! after it has the locks of the image and before its first I/O. Later disks on the same file
+//! belong to the same process, which orders their I/O itself.
+//!
+//! Source: fcntl(2), open file description locks; io_uring(7), registered files.
+//!
+//! [`image_lock`]: super::image_lock
+//! [`exclusive`]: super::exclusive
+
+use super::ofd_lock::{self, Range};
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The byte, apart from those that QEMU locks (100 to 203).
+pub(super) const BYTE: libc::off_t = 300;
+const RANGE: Range = Range { start: BYTE, len: 1 };
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// An open file that a queue uses. If the queue may write, the file has the lock.
+#[derive(Debug)]
+pub(crate) struct QueueFile {
+    file: File,
+    is_marked: bool,
+}
+
+impl QueueFile {
+    /// Locks the file if `marks` is set and its file system has locks.
+    pub(crate) fn new(file: File, marks: bool) -> QueueFile {
+        // A shared lock conflicts only with a program that does not follow this protocol.
+        let is_marked = marks && ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok();
+        QueueFile { file, is_marked }
+    }
+
+    /// Returns another open file of the same queues, with a lock of its own.
+    pub(crate) fn sibling(&self, file: File) -> QueueFile {
+        QueueFile::new(file, self.is_marked)
+    }
+}
+
+impl Deref for QueueFile {
+    type Target = File;
+
+    #[inline]
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for QueueFile {
+    /// Unlocks the file: a child of a fork may have the descriptor too, and its queue has no I/O in
+    /// flight any more.
+    fn drop(&mut self) {
+        if self.is_marked {
+            // The file is closed next, so a failure has no remedy.
+            let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
+        }
+    }
+}
+
+/// The disks of this process that write to a place.
+#[derive(Debug, Default)]
+pub(super) struct Writers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    nr: u32,
+    /// The predecessor's I/O has ended. Reset when the last disk that writes is closed: other
+    /// programs may then write, and be killed.
+    is_clear: bool,
+}
+
+impl Writers {
+    /// Adds a disk. The first one waits until no other open file of `file`'s inode has the lock, at
+    /// most for `patience`; others wait for the first. Returns false if the lock remains.
+    ///
+    /// # Errors
+    /// Returns the error of the system if it cannot report the locks. A file system without locks
+    /// is no error, and then there is no wait.
+    pub(super) fn enter(&self, file: &File, patience: Duration) -> io::Result<bool> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_clear = state.is_clear || wait(file, patience)?;
+        state.nr += u32::from(state.is_clear);
+        Ok(state.is_clear)
+    }
+
+    /// Removes a disk that was added.
+    pub(super) fn leave(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.nr -= 1;
+        state.is_clear = state.nr > 0;
+    }
+}
+
+/// Waits until no other open file has the lock. Returns false if one still has it.
+fn wait(file: &File, patience: Duration) -> io::Result<bool> {
+    let since = Instant::now();
+    loop {
+        let found = match ofd_lock::conflict(file, RANGE, libc::F_WRLCK) {
+            Ok(found) => found,
+            Err(error) if ofd_lock::is_unsupported(&error) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        if i32::from(found.l_type) == libc::F_UNLCK {
+            return Ok(true);
+        }
+        if since.elapsed() >= patience {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::path::Path;
+    use std::thread;
+
+    fn open(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).open(path).expect("it opens")
+    }
+
+    fn image() -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        (folder, path)
+    }
+
+    #[test]
+    fn first_writer_waits_until_the_file_of_a_predecessor_is_closed() {
+        let (_folder, path) = image();
+        let old = QueueFile::new(open(&path), true);
+        let file = open(&path);
+        let writers = Writers::default();
+        assert!(!writers.enter(&file, Duration::ZERO).expect("it has locks"));
+        let closer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            drop(old);
+        });
+        assert!(writers.enter(&file, Duration::from_secs(60)).expect("it has locks"));
+        closer.join().expect("no panic");
+    }
+
+    #[test]
+    fn later_writers_of_the_process_do_not_wait_for_its_own_queues() {
+        let (_folder, path) = image();
+        let file = open(&path);
+        let writers = Writers::default();
+        let enter = |expected| {
+            assert_eq!(writers.enter(&file, Duration::ZERO).expect("it has locks"), expected);
+        };
+        enter(true);
+        let queue = QueueFile::new(open(&path), true);
+        let sibling = queue.sibling(open(&path));
+        enter(true);
+        writers.leave();
+        enter(true);
+        writers.leave();
+        writers.leave();
+        // All writers were closed, so these are taken for files of another program.
+        drop(queue);
+        enter(false);
+        drop(sibling);
+        enter(true);
+    }
+
+    #[test]
+    fn a_queue_that_does_not_write_holds_no_lock() {
+        let (_folder, path) = image();
+        let reader = QueueFile::new(open(&path), false);
+        let _again = reader.sibling(open(&path));
+        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_queue_although_a_copy_of_the_descriptor_is_open() {
+        let (_folder, path) = image();
+        let queue = QueueFile::new(open(&path), true);
+        let _copy = queue.try_clone().expect("a descriptor");
+        drop(queue);
+        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
+    }
+}

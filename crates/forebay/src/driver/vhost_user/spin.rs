@@ -1,0 +1,49 @@
+//! Polling before a sleep (the key `poll_us`): a wait looks at the used ring for a limited time.
+//!
+//! Interrupts stay suppressed meanwhile, so a server that completes within that time makes no
+//! system call, and neither does this side. A wait that finds nothing arms and sleeps as usual.
+
+use crate::sys::clock;
+use std::time::Duration;
+
+/// The number of looks at the ring between two readings of the clock.
+const NR_LOOKS: u32 = 8;
+
+/// The time for which waits poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spin {
+    limit_ns: u64,
+}
+
+impl Spin {
+    /// Returns polling for this time; zero for none.
+    pub(super) fn new(limit: Duration) -> Spin {
+        Spin { limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX) }
+    }
+
+    /// Returns whether waits poll at all.
+    #[inline]
+    pub(super) fn is_on(self) -> bool {
+        self.limit_ns > 0
+    }
+
+    /// Polls until `is_over` returns true, which is the result, or until the time of this polling
+    /// or `timeout` is over.
+    #[inline]
+    pub(super) fn poll(self, timeout: Option<Duration>, is_over: impl Fn() -> bool) -> bool {
+        let timeout_ns = timeout
+            .map_or(u64::MAX, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let begin_ns = clock::now_ns();
+        loop {
+            for _ in 0..NR_LOOKS {
+                if is_over() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if clock::now_ns().saturating_sub(begin_ns) >= self.limit_ns.min(timeout_ns) {
+                return false;
+            }
+        }
+    }
+}
