@@ -51,7 +51,6 @@ pub(crate) fn serve(folder: &Path, specs: &[&str], log: Option<OwnedFd>, test: i
         queue_size: SIZE,
         block_size: None,
         serial: String::from("serial"),
-        block_size: None,
     };
     let options = Options {
         exports: specs.iter().enumerate().map(export).collect(),
