@@ -9,6 +9,7 @@
 //!
 //! All entries use one copy and one build directory, so that builds are incremental.
 
+mod devices;
 mod drivers;
 mod flush;
 mod runtime;
@@ -120,7 +121,7 @@ impl Test {
 
 /// Returns every planted bug.
 fn table() -> Vec<&'static Bug> {
-    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS, vhost_user::BUGS]
+    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS, vhost_user::BUGS, devices::BUGS]
         .into_iter()
         .flatten()
         .collect()

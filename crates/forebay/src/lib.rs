@@ -115,3 +115,10 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;
+
+/// The parts of drivers that fuzz targets run. Only their builds have it.
+#[cfg(all(fuzzing, feature = "vhost-user"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::driver::fuzzed::{Ended, accepts_config, play_ring};
+}

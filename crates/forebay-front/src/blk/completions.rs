@@ -1,6 +1,6 @@
 //! Completion path: turns ends of I/O into used entries.
 
-use super::requests::InFlight;
+use super::in_flight::InFlight;
 use super::ring::Ring;
 use super::session::BlkSession;
 use super::wire::Status;

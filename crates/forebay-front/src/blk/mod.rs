@@ -5,7 +5,8 @@
 //!
 //! - `ring`: the interface to a ring; `wire`: the numbers of the protocol;
 //! - `session`: the session of one ring, and its notifications in both directions;
-//! - `requests`: parses requests and begins their I/O; `completions`: answers them.
+//! - `requests`: parses requests and begins their I/O; `completions`: answers them;
+//! - `in_flight`: the requests in between.
 //!
 //! Rules:
 //!
@@ -21,6 +22,7 @@
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.
 
 mod completions;
+mod in_flight;
 mod requests;
 mod ring;
 mod session;
@@ -30,7 +32,7 @@ mod testing;
 mod tests;
 mod wire;
 
-pub use requests::InFlight;
+pub use in_flight::InFlight;
 pub use ring::{Chain, GuestBytes, Ring};
 pub use session::BlkSession;
 pub use wire::{ID_LEN, RANGES_MAX, SECTOR};

@@ -1,5 +1,6 @@
 //! Request path: parses requests, and turns them into I/O.
 
+use super::in_flight::{HeldBack, InFlight, Work};
 use super::ring::{Chain, GuestBytes, Ring};
 use super::session::BlkSession;
 use super::wire::{
@@ -11,33 +12,6 @@ use crate::flight::Flight;
 use crate::host::{Io, Peer};
 use crate::kinds::RequestKind;
 use forebay_core::{Op, SubmitErrorKind};
-
-/// The protocol's part of a request in flight.
-#[derive(Clone, Copy, Debug)]
-pub struct InFlight {
-    pub(super) head: u16,
-    pub(super) kind: RequestKind,
-    /// First byte on the disk.
-    pub(super) offset: u64,
-    /// Bytes of data.
-    pub(super) len: u64,
-}
-
-/// A request that was taken, and not submitted yet.
-#[derive(Debug)]
-pub(super) struct HeldBack<M> {
-    rq: InFlight,
-    work: Work<M>,
-}
-
-/// The I/O of a request.
-#[derive(Debug)]
-enum Work<M> {
-    /// A single I/O.
-    One(Io<M>),
-    /// An I/O for each range of the session's list.
-    Ranges { op: Op },
-}
 
 /// A request as parsed.
 enum Parsed<M> {

@@ -1,6 +1,6 @@
 //! Session of one ring: takes its requests, and notifies its driver.
 
-use super::requests::{HeldBack, InFlight};
+use super::in_flight::{HeldBack, InFlight};
 use super::ring::Ring;
 use super::wire::Range;
 use super::{BlkDesk, BlkDisk, BlkHost};

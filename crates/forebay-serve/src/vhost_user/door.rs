@@ -90,8 +90,10 @@ impl Door {
         let mut state = self.lock();
         state.is_closing = true;
         if let Some(current) = &state.current {
-            // It fails only if the front end has closed it.
-            let _ = current.shutdown(Shutdown::Both);
+            // The channel sees the end, and the front end does not yet: it would take the used
+            // index for the place where the next server goes on, while rings still complete
+            // requests. It fails only if the front end has closed it.
+            let _ = current.shutdown(Shutdown::Read);
         }
         let waiting = std::mem::take(&mut state.waiting);
         self.changed.notify_all();

@@ -49,8 +49,8 @@ pub(crate) fn serve(folder: &Path, specs: &[&str], log: Option<OwnedFd>, test: i
         socket: DeviceSocket::Path(folder.join(nr.to_string())),
         nr_queues: 1,
         queue_size: SIZE,
-        serial: String::from("serial"),
         block_size: None,
+        serial: String::from("serial"),
     };
     let options = Options {
         exports: specs.iter().enumerate().map(export).collect(),

@@ -21,6 +21,7 @@ use vhost::vhost_user::message::{
     VhostUserVringState,
 };
 use vhost::vhost_user::{Error, GpuBackend, VhostUserBackendReqHandlerMut};
+use vm_memory::ByteValued;
 
 /// Protocol features of a device. BACKEND_REQ follows when its messages work.
 const OFFERED: Protocol = Protocol::MQ
@@ -248,8 +249,14 @@ impl<'a, R: Rings> Session<'a, R> {
         let shape = self.inflight_shape(asked)?;
         let (_, file) = InflightMemory::create(shape)
             .map_err(|error| refuse(format_args!("cannot create a region: {error}")))?;
-        let InflightShape { nr_queues, queue_size } = shape;
-        Ok((VhostUserInflight::new(shape.len_bytes(), 0, nr_queues, queue_size), file))
+        let mut given = VhostUserInflight::default();
+        // The crate sends four bytes of padding too, which would be from this process's stack. They
+        // are cleared, as far as the compiler keeps padding.
+        given.as_mut_slice().fill(0);
+        given.mmap_size = shape.len_bytes();
+        given.num_queues = shape.nr_queues;
+        given.queue_size = shape.queue_size;
+        Ok((given, file))
     }
 
     /// Uses a region that was created before, by this process or its predecessor, for the rings

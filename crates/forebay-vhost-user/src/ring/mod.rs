@@ -133,9 +133,17 @@ impl Ring {
         self.is_enabled = is_enabled;
     }
 
-    /// Replaces the eventfd that notifies the driver.
+    /// Replaces the eventfd that notifies the driver, and signals the new one.
+    ///
+    /// The front end replaces it while the ring runs, when a guest masks an interrupt. It looks at
+    /// the former one only until it has sent the message, and the ring may signal that one later.
+    /// Without another signal such a notification would be lost.
     pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.call = call;
+        if let Some(call) = &self.call {
+            // The write fails only if the counter is full: then it is signalled already.
+            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Replaces the eventfd that reports errors.

@@ -222,3 +222,16 @@ fn last_byte_is_the_status_even_if_it_has_a_descriptor_of_its_own_region() {
     ring.put(0, 77, 1).unwrap();
     assert_eq!(driver.read(SEAM - 4), [1, 2, 3, 4, 5, 77]);
 }
+
+/// A notification that went to the former eventfd must not be lost.
+#[test]
+fn new_call_eventfd_is_signalled_at_once() {
+    let memory = memory();
+    let driver = Driver::new(&memory, 0, PLAIN);
+    let mut ring = Ring::start(driver.setup()).map_err(|(error, _)| error).expect("a good ring");
+    assert_eq!(driver.nr_calls(), 0);
+    ring.set_call(driver.setup().call);
+    assert_eq!(driver.nr_calls(), 1);
+    ring.set_call(None);
+    assert_eq!(driver.nr_calls(), 0);
+}

@@ -1,4 +1,4 @@
-//! Direct use of a driver, without the layer above it.
+//! Direct use of a driver, without the layer above it: for tests and fuzz targets.
 
 use forebay_core::{
     Bio, Commit, Completed, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,

@@ -25,7 +25,9 @@
 
 mod aio;
 mod deadline;
-#[cfg(test)]
+// A fuzz target uses only a part of it.
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(fuzzing, expect(dead_code, reason = "tests use the rest"))]
 mod direct;
 mod due_fd;
 mod fault;
@@ -62,6 +64,9 @@ mod timer_slack;
 mod vectors;
 mod vhost_user;
 mod zeroing;
+
+#[cfg(all(fuzzing, feature = "vhost-user"))]
+pub(crate) use vhost_user::fuzzed;
 
 use crate::arena::Arena;
 use crate::claim::Claim;

@@ -23,6 +23,8 @@ mod config;
 mod connect;
 #[cfg(feature = "vhost-user")]
 mod device;
+#[cfg(all(fuzzing, feature = "vhost-user"))]
+pub(crate) mod fuzzed;
 #[cfg(feature = "vhost-user")]
 mod geometry;
 #[cfg(all(test, feature = "vhost-user"))]
@@ -46,7 +48,9 @@ mod region;
 mod requests;
 #[cfg(feature = "vhost-user")]
 mod ring;
-#[cfg(all(test, feature = "vhost-user"))]
+// A fuzz target uses only a part of it.
+#[cfg(all(any(test, fuzzing), feature = "vhost-user"))]
+#[cfg_attr(fuzzing, expect(dead_code, reason = "tests use the rest"))]
 mod simulated;
 #[cfg(feature = "vhost-user")]
 mod spin;

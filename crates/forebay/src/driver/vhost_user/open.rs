@@ -69,7 +69,7 @@ pub(in crate::driver) fn open(
 }
 
 /// Returns the limits that the configuration and the shape of the rings imply.
-fn limits(config: &Config, geometry: &Geometry) -> QueueLimits {
+pub(super) fn limits(config: &Config, geometry: &Geometry) -> QueueLimits {
     let max_sectors = geometry.data_max >> 9;
     let most = |ranges: Option<super::config::Ranges>, unit: u32| {
         ranges.map_or(0, |ranges| {

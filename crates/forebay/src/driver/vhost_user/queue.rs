@@ -116,13 +116,13 @@ impl Shared {
     }
 
     /// Looks at the connection.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn look(&self) {
         self.link.look();
     }
 
     /// Returns why the device is gone.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn failure(&self) -> Option<String> {
         self.link.failure()
     }

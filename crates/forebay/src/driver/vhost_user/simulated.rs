@@ -1,4 +1,5 @@
-//! Simulated device for the driver's tests: the other side of a ring, in this process.
+//! Simulated device for the driver's tests and fuzz target: the other side of a ring, in this
+//! process.
 //!
 //! It reads chains as the standard says and keeps a disk in memory. A test may make it lie in any
 //! way, because it writes the used ring itself.
@@ -12,7 +13,8 @@ use super::region::{BASE, Region};
 use super::requests::Queue;
 use super::spin::Spin;
 use crate::driver::Mode;
-use crate::driver::testing::Numbers;
+#[cfg(test)]
+use crate::driver::direct::Numbers;
 use crate::sys::event::Event;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{Ordering, fence};
@@ -240,11 +242,13 @@ impl Device {
     }
 
     /// Returns the event with which the device interrupts.
+    #[cfg(test)]
     pub(super) fn call(&self) -> &Event {
         &self.call
     }
 
     /// Writes some random words anywhere in the ring and the parts of each tag.
+    #[cfg(test)]
     pub(super) fn scribble(&mut self, numbers: &mut Numbers) {
         for _ in 0..1 + numbers.below(64) {
             let offset = numbers.below(40_000) as usize & !7;
@@ -258,6 +262,13 @@ impl Device {
         self.used = index;
         let [_, _, used] = self.parts;
         self.set_u16(used + 2, index);
+    }
+
+    /// Returns the places of the used ring.
+    #[cfg(fuzzing)]
+    pub(super) fn used_ring(&self) -> std::ops::Range<usize> {
+        let [_, _, used] = self.parts;
+        used..used + 6 + 8 * usize::from(self.size)
     }
 
     /// Performs and completes everything that is available. Returns how many chains.

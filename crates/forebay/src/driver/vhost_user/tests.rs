@@ -370,8 +370,8 @@ fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
     driver.kick();
     // The event loop is another thread, and the kicked one does not wait yet.
     shared.acknowledge();
-    shared.wait(None);
     assert!(is_readable(shared.poll_fd().expect("a descriptor"), 0), "no reap has cleared it");
+    shared.wait(None);
     assert!(reap(&mut driver).is_empty());
     assert!(!is_readable(shared.poll_fd().expect("a descriptor"), 0));
 }

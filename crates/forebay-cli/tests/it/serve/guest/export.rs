@@ -82,8 +82,18 @@ impl Export {
 
     /// Kills the server, whatever it is doing, and starts it again on the same socket.
     #[track_caller]
-    pub(super) fn restart(&mut self) {
+    pub(super) fn kill_and_restart(&mut self) {
         self.program = None;
+        self.program = Some(start(&self.folder, &self.args));
+    }
+
+    /// Ends the server in order, and starts it again on the same socket.
+    #[track_caller]
+    pub(super) fn restart(&mut self) {
+        if let Some(Program::Forebay(server)) = self.program.take() {
+            let status = server.terminate();
+            assert!(status.success(), "{status}");
+        }
         self.program = Some(start(&self.folder, &self.args));
     }
 

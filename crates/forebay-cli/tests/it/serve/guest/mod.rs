@@ -6,7 +6,8 @@
 //! - `nbd`: a disk by QEMU's client of NBD;
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
 //!   memory; `firmware`: the same without an operating system;
-//! - `stops`, `kills`: a machine that is stopped or killed under load.
+//! - `stops`, `kills`: a machine that is stopped or killed under load; `restarts`: its server is
+//!   restarted.
 //!
 //! A script runs as `/init`, after `scripts/init.sh`. It reports to the host by lines on the
 //! console, and the host answers lines where the script waits. Without the distribution's packages
@@ -21,4 +22,5 @@ mod image;
 mod kills;
 mod machine;
 mod nbd;
+mod restarts;
 mod stops;

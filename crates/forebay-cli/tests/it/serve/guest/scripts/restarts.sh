@@ -1,4 +1,4 @@
-# Four registers, one on each queue, and fio beside them, until the host has killed the server often.
+# Four registers, one on each queue, and fio beside them, until the host has restarted the server often.
 await vda
 
 # check NR TEXT: fails unless sector NR has this text.
