@@ -10,13 +10,13 @@
 //!
 //! Rules:
 //!
-//! - V1: A request that cannot be answered stops its ring: the host reports it, requests that were
+//! - Y1: A request that cannot be answered stops its ring: the host reports it, requests that were
 //!   accepted complete, and nothing more is taken. Any other bad request gets an error status.
-//! - V2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
-//! - V3: The session takes all available requests under the plug of a round, while the driver's
+//! - Y2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
+//! - Y3: The session takes all available requests under the plug of a round, while the driver's
 //!   notifications are off. It enables them at the end of the round, and looks again. A thread
 //!   that polls before it sleeps does the same around its polling.
-//! - V4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
+//! - Y4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
 //!   after its first used entry notifies it after each reap from then on.
 //!
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.
@@ -49,7 +49,7 @@ type BlkDesk<H> = Desk<BlkSession<H>>;
 
 /// The host of virtio-blk sessions.
 pub trait BlkHost: Host<Memory: GuestBytes, Peer: Ring<Memory = <Self as Host>::Memory>> {
-    /// Reports a ring that stops because its driver has broken it, or its memory is gone (V1).
+    /// Reports a ring that stops because its driver has broken it, or its memory is gone (Y1).
     fn broken(&mut self, ring: &mut Self::Peer, why: &str, now_ns: u64);
 }
 
@@ -121,7 +121,7 @@ impl<H: BlkHost> BlkFront<H> {
     }
 
     /// Changes the transport of all rings: enables them, or replaces their memory. After an error
-    /// the ring stops (V1).
+    /// the ring stops (Y1).
     pub fn change_rings(&mut self, mut change: impl FnMut(&mut H::Peer) -> Result<(), String>) {
         let mut at = 0;
         while let Some(key) = self.clients.next_key(&mut at) {

@@ -196,7 +196,7 @@ impl<H: BlkHost> BlkSession<H> {
         Ok(())
     }
 
-    /// Returns whether a write must be durable before its status (V2).
+    /// Returns whether a write must be durable before its status (Y2).
     #[inline]
     fn is_write_through(&self) -> bool {
         let ring = &self.link.peer;

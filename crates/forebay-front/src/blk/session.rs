@@ -13,7 +13,7 @@ use crate::slots::Key;
 /// Most requests that are taken at once: the largest ring. Requests that need no I/O are answered
 /// at once, so a driver could otherwise keep a round busy forever.
 const TAKES_MAX: u32 = 1024;
-/// Longest time from a used entry to the notification of the driver, ns (V4).
+/// Longest time from a used entry to the notification of the driver, ns (Y4).
 const NOTIFY_NS: u64 = 50_000;
 
 /// The session of one ring.
@@ -21,7 +21,7 @@ const NOTIFY_NS: u64 = 50_000;
 pub struct BlkSession<H: BlkHost> {
     pub(super) link: Link<H>,
     export: usize,
-    /// The ring is malformed, or its memory is gone (V1).
+    /// The ring is malformed, or its memory is gone (Y1).
     is_broken: bool,
     /// A request that was taken, and waits until the disk has room.
     pub(super) held_back: Option<HeldBack<H::Memory>>,
@@ -40,7 +40,7 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    /// Stops the ring (V1).
+    /// Stops the ring (Y1).
     #[cold]
     pub(super) fn break_ring(&mut self, desk: &mut BlkDesk<H>, why: &str) {
         self.used_ns = None;
@@ -87,7 +87,7 @@ impl<H: BlkHost> BlkSession<H> {
         })
     }
 
-    /// Takes requests (V3). Returns whether there may be more.
+    /// Takes requests (Y3). Returns whether there may be more.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         self.link.peer.disable_notifications()?;
         for _ in 0..TAKES_MAX {
@@ -192,7 +192,7 @@ impl<H: BlkHost> Session for BlkSession<H> {
         }
     }
 
-    /// Notifies the driver if it must not wait for the end of the round (V4).
+    /// Notifies the driver if it must not wait for the end of the round (Y4).
     #[inline]
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
         let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;

@@ -139,7 +139,7 @@ fn read_only_disk_refuses_changes() {
     assert_eq!(driven.ask(&header(FLUSH, 0), 0).0, OK);
 }
 
-/// V2: FUA without a write cache, or without FLUSH.
+/// Y2: FUA without a write cache, or without FLUSH.
 #[test]
 fn writes_are_durable_unless_the_driver_flushes_a_cache() {
     let changes = [
@@ -182,7 +182,7 @@ fn failure_of_the_disk_is_the_status() {
     assert_eq!(driven.ask(&header(FLUSH, 0), 0).0, OK);
 }
 
-/// V1.
+/// Y1.
 #[test]
 fn request_without_a_status_byte_stops_the_ring_after_the_accepted_ones() {
     let mut driven = driven();
@@ -225,7 +225,7 @@ fn broken_ring_is_reported_once_and_drains() {
     }
 }
 
-/// V3.
+/// Y3.
 #[test]
 fn all_available_requests_are_taken_and_answered_in_one_round() {
     let mut driven = driven();
@@ -241,7 +241,7 @@ fn all_available_requests_are_taken_and_answered_in_one_round() {
     assert_eq!((state.used.len(), &state.notified_at[..], state.kicks), (20, &[20][..], true));
 }
 
-/// V3: no request is left behind when the front is about to wait.
+/// Y3: no request is left behind when the front is about to wait.
 #[test]
 fn request_that_arrives_before_the_wait_is_taken() {
     let mut driven = driven();
@@ -251,7 +251,7 @@ fn request_that_arrives_before_the_wait_is_taken() {
     assert_eq!(driven.state.borrow().used, [(0, OK, 513)]);
 }
 
-/// V4.
+/// Y4.
 #[test]
 fn long_round_notifies_the_driver_before_its_end() {
     for (reap_ns, nr_notified) in [(10_000, 1), (60_000, 4)] {

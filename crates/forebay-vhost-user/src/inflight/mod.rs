@@ -18,11 +18,11 @@
 //! A region survives a killed process, not a power failure: all stores that the process has made
 //! are in the memory, in program order. So only the order of stores counts:
 //!
-//! - I1: a request is marked before its I/O is submitted;
-//! - I2: a used entry is recorded in the list of the last batch before the driver can see it;
-//! - I3: the mark is cleared after the driver can see the used entry, and `used_idx` last.
+//! - C1: a request is marked before its I/O is submitted;
+//! - C2: a used entry is recorded in the list of the last batch before the driver can see it;
+//! - C3: the mark is cleared after the driver can see the used entry, and `used_idx` last.
 //!
-//! If the process dies between the steps of I2 and I3, the used index of the ring is ahead of
+//! If the process dies between the steps of C2 and C3, the used index of the ring is ahead of
 //! `used_idx` by the entries of the last batch that the driver can see. Their marks are stale.
 //!
 //! The front end shares the region and is not trusted. Every value is checked, and a wrong one can
@@ -52,7 +52,7 @@ impl fmt::Debug for Inflight {
 
 impl Inflight {
     /// Marks a request that was taken from the available ring. Called before its I/O is submitted
-    /// (I1).
+    /// (C1).
     #[inline]
     pub fn take(&mut self, head: u16) {
         self.record.set_counter(head, self.counter);
@@ -60,14 +60,14 @@ impl Inflight {
         self.record.set_in_flight(head, true);
     }
 
-    /// Records a request whose used entry is written next, before the driver can see it (I2).
+    /// Records a request whose used entry is written next, before the driver can see it (C2).
     #[inline]
     pub fn begin_use(&mut self, head: u16) {
         self.record.set_next(head, self.record.last_batch_head());
         self.record.set_last_batch_head(head);
     }
 
-    /// Clears a request whose used entry the driver can see (I3). `used_idx` is the used index of
+    /// Clears a request whose used entry the driver can see (C3). `used_idx` is the used index of
     /// the ring after that entry.
     #[inline]
     pub fn end_use(&mut self, head: u16, used_idx: u16) {

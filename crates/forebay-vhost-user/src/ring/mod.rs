@@ -198,7 +198,7 @@ impl Ring {
         let chain = self.accept(head)?;
         self.parts.set_next_available(next.wrapping_add(1));
         if let Some(inflight) = &mut self.inflight {
-            // Its I/O is submitted later (I1).
+            // Its I/O is submitted later (C1).
             inflight.take(head);
         }
         Ok(Some(chain))
