@@ -36,6 +36,13 @@ const TARGETS: &[Target] = &[
     nbd("nbd_transmission", 1024),
     nbd("nbd_client", 512),
     Target {
+        name: "vhost_ring",
+        corpus: None,
+        dictionary: None,
+        max_len_bytes: 1024,
+        is_nbd: false,
+    },
+    Target {
         name: "vhost_user_client",
         corpus: None,
         dictionary: None,
