@@ -127,7 +127,7 @@ impl RingWorker {
         }
         let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
         if !(is_polled && self.poll()) {
-            // Drivers notify this thread again, so it sleeps unless something has arrived meanwhile.
+            // Drivers notify this thread again, so it sleeps unless something has arrived since.
             let has_more = is_polled && self.front.end_poll();
             self.take_events(if has_more { Some(&NO_TIME) } else { timeout });
             self.polling.woke(forebay::now_ns());
