@@ -9,8 +9,11 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// How long a server may take to serve its metrics, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Set to `qemu-storage-daemon`, the tests run against that server. After a failure, this shows
 /// whether the server is the reason, or QEMU and the guest are.
@@ -156,7 +159,15 @@ impl Export {
     /// Returns the sum of a counter over its labels.
     pub(super) fn counter(&self, name: &str) -> u64 {
         let socket = self.folder.path().join("metrics.sock");
-        let mut stream = UnixStream::connect(socket).expect("the server's metrics");
+        // A server that was just started listens for clients first, and for this afterwards.
+        let start = Instant::now();
+        let mut stream = loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "the server's metrics: {error}"),
+            }
+            sleep(Duration::from_millis(5));
+        };
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it answers");
