@@ -1,4 +1,4 @@
-//! Device for virtual machines: its configuration, and how its socket is opened.
+//! Device for virtual machines: its configuration and its socket.
 
 use crate::config::{DeviceOptions, DeviceSocket};
 use crate::error::{ServeError, system};
@@ -47,7 +47,7 @@ impl Device {
     }
 }
 
-/// Returns the spec of a disk at a device's socket, for programs on this machine.
+/// Returns the spec by which programs on this machine open the disk of a device.
 pub(crate) fn spec_at(listener: &Listener) -> String {
     match listener.address() {
         Address::Unix(path) => format!("vhost-user:{}", path.display()),
@@ -60,17 +60,15 @@ fn shape(options: &DeviceOptions) -> Result<Shape, String> {
     let (min, max) = (DeviceOptions::MIN_QUEUE_SIZE, DeviceOptions::MAX_QUEUE_SIZE);
     if !(1..=DeviceOptions::MAX_QUEUES).contains(&nr_queues) {
         let max = DeviceOptions::MAX_QUEUES;
-        return Err(format!("{nr_queues} queues: it has 1 to {max}"));
+        return Err(format!("{nr_queues} queues: expected 1 to {max}"));
     }
     if !queue_size.is_power_of_two() || !(min..=max).contains(&queue_size) {
-        return Err(format!(
-            "a queue size of {queue_size}: expected a power of two, {min} to {max}"
-        ));
+        return Err(format!("queue size {queue_size}: expected a power of two, {min} to {max}"));
     }
     Ok(Shape { nr_queues, queue_size })
 }
 
-/// Returns the limits of a disk that has blocks of this size.
+/// Returns the limits of the disk, with this block size.
 fn limits(
     limits: &QueueLimits,
     size_bytes: u64,
@@ -80,13 +78,15 @@ fn limits(
     let Some(block) = block_size else { return Ok(*limits) };
     let max = DeviceOptions::MAX_BLOCK;
     if !block.is_power_of_two() || !(512..=max).contains(&block) {
-        return Err(format!("a block size of {block}: expected a power of two, 512 to {max}"));
+        return Err(format!("block size {block}: expected a power of two, 512 to {max}"));
     }
     if block < own {
-        return Err(format!("a block size of {block}: the disk has blocks of {own} bytes"));
+        return Err(format!("block size {block} is too small: the disk has blocks of {own} bytes"));
     }
     if !size_bytes.is_multiple_of(block.into()) {
-        return Err(format!("a block size of {block}: {size_bytes} bytes are not whole blocks"));
+        return Err(format!(
+            "block size {block}: the disk's {size_bytes} bytes are not a multiple of it"
+        ));
     }
     let physical = limits.physical_block_size.max(block);
     Ok(limits.logical_block_size(block).physical_block_size(physical))

@@ -73,7 +73,7 @@ pub enum ServeError {
         piece: usize,
     },
     /// An export that no client can reach.
-    #[error("{spec}: no address and no device for this disk: name one, or leave out the disk")]
+    #[error("{spec}: this disk has no address and no device: give it one, or leave out the disk")]
     NoDoor {
         /// Spec of the disk.
         spec: String,

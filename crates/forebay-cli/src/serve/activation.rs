@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// Most sockets that are taken over.
 const MAX_SOCKETS: usize = 64;
 
-/// Returns the sockets of `LISTEN_FDS`, except those with the numbers `others`; none if the
+/// Returns the sockets of `LISTEN_FDS`, except the descriptors `others`. Returns none if the
 /// variable is for another process. The names of `LISTEN_FDNAMES` are not used.
 ///
 /// # Errors
@@ -36,10 +36,10 @@ pub(super) fn sockets(others: &[i32]) -> Result<Vec<OwnedFd>, Failure> {
     passed.map(socket).collect()
 }
 
-/// Returns the socket with this number.
+/// Returns the socket with this descriptor, which `--fd` names.
 ///
 /// # Errors
-/// Returns an error if the descriptor is not a listening socket.
+/// Returns an error if the descriptor is not a listening unix or TCP socket.
 pub(super) fn socket(number: i32) -> Result<OwnedFd, Failure> {
     copy_of(number)
         .map_err(|error| Failure::Run(format!("cannot use descriptor {number} (--fd): {error}")))

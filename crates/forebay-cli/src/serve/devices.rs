@@ -1,8 +1,8 @@
 //! Options of devices for virtual machines: vhost-user-blk.
 //!
-//! A device has a socket of its own, so the options are repeated as `--name` is: in the order of
-//! the disks. QEMU's conventions for such programs hold too (`docs/interop/vhost-user.rst`):
-//! `--socket-path`, `--fd`, `--print-capabilities`, and `--blk-file`.
+//! Each device has a socket of its own. Options of single devices are repeated in the order of the
+//! disks, as `--name` is. The options of QEMU's conventions for such programs exist too
+//! (`docs/interop/vhost-user.rst`): `--socket-path`, `--fd`, `--print-capabilities`, `--blk-file`.
 
 use super::activation;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ const MAX_QUEUES: u64 = DeviceOptions::MAX_QUEUES as u64;
 const MIN_QUEUE_SIZE: u64 = DeviceOptions::MIN_QUEUE_SIZE as u64;
 const MAX_QUEUE_SIZE: u64 = DeviceOptions::MAX_QUEUE_SIZE as u64;
 
-/// Abilities of the program in QEMU's form, for programs that start it.
+/// Capabilities of this program in QEMU's format, for programs that start it.
 pub(super) const CAPABILITIES: &str = r#"{
   "type": "block",
   "features": ["read-only", "blk-file"]
@@ -26,30 +26,30 @@ pub(super) const CAPABILITIES: &str = r#"{
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Virtual machines")]
 pub(super) struct DeviceArgs {
-    /// Serve a disk as vhost-user-blk at this socket, unix:PATH, for one virtual machine at a time;
-    /// repeat it for several disks, in their order. Without --nbd, NBD is off
+    /// Serve a disk as vhost-user-blk at this socket, unix:PATH, to one virtual machine at a time;
+    /// repeat it for several disks, in their order. Without --nbd, NBD is then off
     #[arg(long, value_name = "ADDRESS")]
     vhost_user_blk: Vec<Address>,
-    /// The same as --vhost-user-blk unix:PATH, as QEMU's programs have it
+    /// Same as --vhost-user-blk unix:PATH, for programs that follow QEMU's conventions
     #[arg(long, value_name = "PATH", conflicts_with_all = ["vhost_user_blk", "fd"])]
     socket_path: Option<PathBuf>,
-    /// Serve a disk as vhost-user-blk at a socket that listens already, by the number of its
+    /// Serve a disk as vhost-user-blk at a unix socket that already listens: the number of its
     /// descriptor; repeat it for several disks, in their order
     #[arg(long, value_name = "N", conflicts_with = "vhost_user_blk")]
     #[arg(value_parser = number::parse::<0, { i32::MAX as u64 }>)]
     fd: Vec<u64>,
-    /// The disk, in place of SPEC
+    /// The disk, in place of SPEC, for programs that follow QEMU's conventions
     #[arg(long, value_name = "SPEC", conflicts_with = "specs")]
     pub(super) blk_file: Option<String>,
-    /// Request queues of each device, 1 to 64, with a thread and a hardware context each [default:
-    /// one per processor]
+    /// Request queues (rings) of each device, 1 to 64, with a thread and a hardware context each
+    /// [default: one per processor]
     #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_QUEUES>)]
     num_queues: Option<u64>,
-    /// Largest queue that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
+    /// Largest ring that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
     /// [default: 1024]
     #[arg(long, value_name = "N", value_parser = number::parse::<MIN_QUEUE_SIZE, MAX_QUEUE_SIZE>)]
     queue_size: Option<u64>,
-    /// Serial number of a disk, at most 20 bytes; repeat it for several disks, in their order
+    /// Serial number of a device, at most 20 bytes; repeat it for several devices, in their order
     /// [default: the --name of the disk]
     #[arg(long, value_name = "TEXT")]
     serial: Vec<String>,
@@ -57,19 +57,19 @@ pub(super) struct DeviceArgs {
     /// disk]
     #[arg(long, value_name = "BYTES", value_parser = number::parse::<512, 4096>)]
     block_size: Option<u64>,
-    /// Print the abilities of this program as JSON, and exit
+    /// Print the capabilities of this program as JSON, and exit
     #[arg(long)]
     pub(super) print_capabilities: bool,
 }
 
-/// Sockets of the devices, before they are opened.
+/// Socket of a device, before it is opened.
 enum Socket {
     Path(PathBuf),
     Fd(i32),
 }
 
 impl DeviceArgs {
-    /// Returns the numbers of the descriptors that are sockets of devices.
+    /// Returns the descriptors of `--fd`.
     pub(super) fn fds(&self) -> Vec<i32> {
         self.fd.iter().map(|fd| *fd as i32).collect()
     }
@@ -88,7 +88,7 @@ impl DeviceArgs {
         Ok(sockets)
     }
 
-    /// Returns the name of an option that has an effect only on devices.
+    /// Returns the name of an option that was given and affects only devices.
     fn option_of_devices(&self) -> Option<&'static str> {
         let given = [
             ("--num-queues", self.num_queues.is_some()),
@@ -99,10 +99,10 @@ impl DeviceArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
-    /// Returns the devices of so many disks with these `--name` options.
+    /// Returns the devices for `nr_disks` disks with these `--name` options.
     ///
     /// # Errors
-    /// Returns an error if an option is wrong or has no effect, or if a descriptor is no socket.
+    /// Returns an error if an option is wrong or has no effect, or if a descriptor is not a socket.
     pub(super) fn devices(
         &self,
         nr_disks: usize,
@@ -152,13 +152,13 @@ impl DeviceArgs {
         }
         if let Some(serial) = self.serial.iter().find(|s| s.len() > DeviceOptions::MAX_SERIAL) {
             let max = DeviceOptions::MAX_SERIAL;
-            return Err(Failure::Usage(format!("--serial {serial}: at most {max} bytes")));
+            return Err(Failure::Usage(format!("--serial {serial}: expected at most {max} bytes")));
         }
         Ok(devices)
     }
 }
 
-/// Returns as much of a name as fits a serial number.
+/// Returns the beginning of a name that fits a serial number.
 fn shortened(name: &str) -> String {
     let fits = |end: &usize| name.is_char_boundary(*end);
     let end = (0..=name.len().min(DeviceOptions::MAX_SERIAL)).rev().find(fits);

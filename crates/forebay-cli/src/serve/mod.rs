@@ -1,4 +1,4 @@
-//! `forebay serve`: a server of disks, over NBD and to virtual machines.
+//! `forebay serve`: a server of disks, over NBD and, to virtual machines, over vhost-user-blk.
 //!
 //! The server is a library. These modules are its process: options, sockets that a service manager
 //! passes, signals, messages to the service manager, and the confinement.
@@ -40,12 +40,13 @@ Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/server
   forebay serve a.img b.img --name a --name b     two exports
-  forebay serve vm.img --vhost-user-blk unix:/run/vm.sock   a disk of a virtual machine
-The server prints the URIs of its exports, and logs each connection to standard error. It stays in
-the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its terminal is closed: it
-accepts no more connections, completes the requests in flight, flushes the disks, and ends with
-status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP reloads the TLS
-certificates for new connections: replace the files in the directory, not the directory.";
+  forebay serve vm.img --vhost-user-blk unix:vm.sock   a disk of a virtual machine
+The server prints how to reach its disks (NBD URIs and vhost-user:PATH), and logs each connection to
+standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its
+terminal is closed: it accepts no more connections, completes the requests in flight, flushes the
+disks, and ends with status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP
+reloads the TLS certificates for new connections: replace the files in the directory, not the
+directory.";
 
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
@@ -54,7 +55,7 @@ const MAX_MEMORY_MIB: u64 = 1 << 20;
 const MAX_CONNECTIONS: u64 = 1 << 20;
 const MAX_THREADS: u64 = 1 << 12;
 
-/// Longest polling in a wait, us.
+/// Longest polling of a wait, us.
 const MAX_POLL_US: u64 = 1_000_000;
 
 /// Options of `forebay serve`.
@@ -64,8 +65,8 @@ pub(crate) struct ServeArgs {
     /// Disks, as in info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
     #[arg(required_unless_present_any = ["blk_file", "print_capabilities"], value_name = "SPEC")]
     specs: Vec<String>,
-    /// Address to listen at: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
-    /// unix:./forebay.sock, if no disk is served as vhost-user-blk]
+    /// Address of the NBD server: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
+    /// unix:./forebay.sock, unless a disk is served as vhost-user-blk]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
     /// Name of an export; repeat it for several disks, in their order [default: a single disk is
@@ -92,13 +93,13 @@ pub(crate) struct ServeArgs {
     /// Require client certificates signed by ca-cert.pem
     #[arg(long)]
     tls_verify_peer: bool,
-    /// Maximum number of connections that have chosen an export, 1 to 1048576 [default: 100]
+    /// Maximum number of NBD connections that have chosen an export, 1 to 1048576 [default: 100]
     #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_CONNECTIONS>)]
     max_connections: Option<u64>,
-    /// Threads that serve connections, 1 to 4096 [default: one per processor]
+    /// Threads that serve NBD connections, 1 to 4096 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_THREADS>)]
     threads: Option<u64>,
-    /// Memory for data in flight on all connections, MiB, 1 to 1048576 [default: 64, or more if
+    /// Memory for data in flight on all NBD connections, MiB, 1 to 1048576 [default: 64, or more if
     /// connections and threads need it]
     #[arg(long, value_name = "N", value_parser = number::parse::<1, MAX_MEMORY_MIB>)]
     memory_mib: Option<u64>,
@@ -236,7 +237,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     })
 }
 
-/// Refuses options that have an effect only on NBD, which is off.
+/// Refuses options that affect only NBD, which is off.
 fn check_without_nbd(args: &ServeArgs) -> Result<(), Failure> {
     let given = [
         ("--description", !args.description.is_empty()),

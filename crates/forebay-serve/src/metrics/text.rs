@@ -87,11 +87,14 @@ fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot)
         Value::Whole(counters.panics.get()),
     )?;
     families.one_counter(
-        &Name::seconds("forebay_poll", "Time that threads polled before they slept."),
+        &Name::seconds("forebay_poll", "Time that threads spent polling for work."),
         Value::from_ns(snapshot.polls.polled_ns),
     )?;
     families.counter(
-        &Name::of("forebay_polls", "Waits that polled, by whether they found work or slept."),
+        &Name::of(
+            "forebay_polls",
+            "Waits that polled, by their end: work was found, or the thread slept.",
+        ),
         [("found", snapshot.polls.nr_found), ("slept", snapshot.polls.nr_missed)]
             .map(|(end, nr)| ([("end", end)], Value::Whole(nr))),
     )?;
@@ -218,16 +221,17 @@ const RING_FIGURES: [RingFigure; 7] = [
     (Name::bytes("forebay_ring_written", "Data written through a ring."), |ring| {
         ring.traffic.written_bytes
     }),
-    (Name::of("forebay_ring_kicks", "Notifications of the driver of a ring."), |ring| {
+    (Name::of("forebay_ring_kicks", "Notifications (kicks) from the driver of a ring."), |ring| {
         ring.events.kicks
     }),
-    (Name::of("forebay_ring_notifications", "Notifications sent to the driver."), |ring| {
-        ring.events.notifications
-    }),
+    (
+        Name::of("forebay_ring_notifications", "Notifications sent to the driver of a ring."),
+        |ring| ring.events.notifications,
+    ),
     (
         Name::of(
             "forebay_ring_notifications_suppressed",
-            "Rounds with answers for which the driver wanted no notification.",
+            "Rounds with completed requests for which the driver wanted no notification.",
         ),
         |ring| ring.events.suppressed,
     ),

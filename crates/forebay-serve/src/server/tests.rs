@@ -97,11 +97,11 @@ fn device_that_no_driver_could_use_is_refused() {
         let error = Server::open(options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    refused(|device| device.nr_queues = 0, "0 queues: it has 1 to 64");
+    refused(|device| device.nr_queues = 0, "0 queues: expected 1 to 64");
     refused(|device| device.nr_queues = 65, "65 queues");
-    refused(|device| device.queue_size = 100, "a queue size of 100");
-    refused(|device| device.queue_size = 2048, "a queue size of 2048");
-    refused(|device| device.block_size = Some(256), "a block size of 256");
+    refused(|device| device.queue_size = 100, "queue size 100: expected");
+    refused(|device| device.queue_size = 2048, "queue size 2048: expected");
+    refused(|device| device.block_size = Some(256), "block size 256: expected");
     refused(|device| device.serial = "x".repeat(21), "longer than 20 bytes");
 }
 

@@ -1,4 +1,4 @@
-//! Threads of all devices. They start and end with the server.
+//! Threads of all devices, which start and end with the server.
 
 use super::channel::Channel;
 use super::door::{Arrival, Door, Place};
@@ -31,7 +31,8 @@ impl DeviceThreads {
     /// rings have their queues.
     ///
     /// # Errors
-    /// Returns an error if a thread or a descriptor cannot be made. Threads that were started end.
+    /// Returns an error if a thread or a descriptor cannot be created. Then the threads that were
+    /// started end.
     pub(crate) fn start(
         shared: &Arc<Shared>,
         panicked: &Arc<OwnedFd>,
@@ -114,7 +115,7 @@ impl DeviceThreads {
             let ended = catch_unwind(work);
             panicked.end();
             if let Err(panic) = ended {
-                // Its driver would wait forever, so the server ends and can be started again.
+                // The driver would wait forever, so the server ends and can be started again.
                 panicked.report_panic();
                 resume_unwind(panic);
             }
@@ -130,7 +131,7 @@ impl DeviceThreads {
         let export = self.shared.devices[device].export;
         counters.set_export(export);
         let (id, opened_ns) = (counters.id(), now_ns());
-        // The messages are read on a thread of their own, which waits for them.
+        // The thread that reads the messages blocks until they arrive.
         let arrival = Arrival { stream, counters, opened_ns };
         let place = match arrival.stream.set_nonblocking(false) {
             Ok(()) => self.doors[device].push(arrival),
@@ -143,7 +144,7 @@ impl DeviceThreads {
         };
         match place {
             Place::First => {}
-            Place::Waits => log("another front end uses the device: it waits"),
+            Place::Waits => log("waits: another front end uses the device"),
             Place::Refused => {
                 self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
                 log("refused: too many front ends wait for the device");
@@ -160,7 +161,7 @@ impl DeviceThreads {
     /// have panicked.
     pub(crate) fn end(mut self) -> usize {
         self.close();
-        // The threads of the rings answer the order to stop, which a channel sends before it ends.
+        // A channel that ends sends the stop command to its rings, which their threads answer.
         let died = nr_died(&mut self.channels);
         self.close_rings();
         died + nr_died(&mut self.rings)

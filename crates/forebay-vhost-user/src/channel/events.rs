@@ -1,17 +1,17 @@
-//! Event descriptors of a front end: checked before a thread waits for them.
+//! Checks of the eventfds of a front end, before a thread waits for them.
 
 use super::refusal::{Refusal, refuse};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Returns the descriptor of an eventfd, which does not block.
+/// Returns the descriptor of an eventfd, and makes it non-blocking.
 ///
-/// The front end has the same open file, and can make it block again.
+/// The front end shares the open file, and can make it blocking again.
 ///
 /// # Errors
-/// Returns an error if it is no eventfd: a wait for another kind of file may return at once each
-/// time, and a read of it may wait.
+/// Returns an error if it is not an eventfd. A wait for another kind of file may always return at
+/// once, and a read of it may block.
 pub(super) fn eventfd(file: File) -> Result<OwnedFd, Refusal> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     // Without /proc the kind of the file is unknown.

@@ -1,15 +1,15 @@
 //! Message channel between a front end and a device: one connection from start to end.
 //!
 //! Source: QEMU's "Vhost-user Protocol" (docs/interop/vhost-user.rst). The crate `vhost` parses the
-//! messages and sends the replies. The calls block, so each device has a thread for its channel,
-//! which does no I/O of the disk.
+//! messages and sends the replies. Its calls block, so each device has a thread for its channel.
+//! That thread does no I/O of the disk.
 //!
 //! The front end is not trusted. A message that breaks the protocol, or comes at a wrong time, gets
 //! an error reply if it asks for one. Then the connection ends, with one reason for the log. The
-//! rings of the device stop, and the next connection starts from scratch.
+//! rings of the device stop, and the next connection sets up everything again.
 //!
 //! - `session`: the messages; `ring`: the state of one ring;
-//! - `regions`: memory; `events`: descriptors of events; `refusal`: reasons.
+//! - `regions`: memory regions; `events`: eventfds; `refusal`: a message that was refused.
 
 mod events;
 mod refusal;
@@ -75,7 +75,7 @@ pub fn serve(
 fn reason(error: &Error) -> Result<(), String> {
     match error {
         Error::Disconnected => Ok(()),
-        // The front end was killed while a reply was on its way.
+        // The front end was killed before it received a reply.
         Error::SocketBroken(_) => Ok(()),
         Error::ReqHandlerError(why) => Err(why.to_string()),
         Error::SocketRetry(_) => Err("too many descriptors with a message".to_owned()),

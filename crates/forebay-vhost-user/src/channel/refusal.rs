@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use vhost::vhost_user::Error;
 
-/// A message that breaks the protocol, or that cannot be obeyed.
+/// A message that breaks the protocol, or that the device cannot carry out.
 #[derive(Debug)]
 pub(super) struct Refusal(String);
 

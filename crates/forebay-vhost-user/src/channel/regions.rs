@@ -1,4 +1,4 @@
-//! Memory regions of a front end: checked, mapped, and searched by the front end's addresses.
+//! Memory regions of a front end: checks, mappings, and translation of the front end's addresses.
 
 use super::refusal::{Refusal, refuse};
 use crate::memory::GuestMemory;
@@ -64,7 +64,9 @@ impl Regions {
         }
         let wraps = [guest, user, offset].iter().any(|start| start.checked_add(len).is_none());
         if len == 0 || wraps || usize::try_from(len).is_err() {
-            return Err(refuse(format_args!("a memory region of {len} bytes at {guest:#x}")));
+            return Err(refuse(format_args!(
+                "a memory region of {len} bytes at {guest:#x} is empty or wraps around"
+            )));
         }
         let is_twice = self.regions.iter().any(|other| {
             overlap((guest, len), (other.guest, other.len))
@@ -114,7 +116,7 @@ impl Regions {
     }
 }
 
-/// Maps a region. Its file must be large enough: an access behind its end is a SIGBUS.
+/// Maps a region. Its file must be long enough: an access behind the end raises SIGBUS.
 fn map(file: File, (guest, len, offset): (u64, u64, u64)) -> Result<GuestRegionMmap, Refusal> {
     let failed = |why: &dyn std::fmt::Display| {
         refuse(format_args!("cannot map the memory region at {guest:#x}: {why}"))
@@ -125,7 +127,7 @@ fn map(file: File, (guest, len, offset): (u64, u64, u64)) -> Result<GuestRegionM
     }
     if found.len() < offset + len {
         return Err(failed(&format_args!(
-            "it ends at {} of its file, which has {} bytes",
+            "it ends at byte {} of its file, which has {} bytes",
             offset + len,
             found.len()
         )));

@@ -1,4 +1,4 @@
-//! State of one ring in the message channel, and the checks before it starts.
+//! State of one ring in the message channel, and checks before it starts.
 
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
@@ -53,7 +53,8 @@ impl Ring {
                     "the {what} at {guest:#x} is not aligned to {alignment} bytes"
                 ))),
                 None => Err(refuse(format_args!(
-                    "the {what} of {len} bytes at {user:#x} is outside of the memory regions"
+                    "the {what} of {len} bytes at {user:#x} is outside of the shared memory \
+                     regions: share all memory of the guest (`share=on` in QEMU)"
                 ))),
             }
         };

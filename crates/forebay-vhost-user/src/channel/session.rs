@@ -30,7 +30,7 @@ const OFFERED: Protocol = Protocol::MQ
     .union(Protocol::REPLY_ACK)
     .union(Protocol::CONFIGURE_MEM_SLOTS);
 
-/// Result of a message, for the crate.
+/// Result of a message, for the crate `vhost`.
 type Reply<T> = Result<T, Error>;
 
 /// Type of the base of a memory region, which only post-copy migration replies.
@@ -67,7 +67,7 @@ impl<'a, R: Rings> Session<'a, R> {
         }
     }
 
-    /// Sends the order to stop to a ring that runs.
+    /// Sends the stop command to a ring that runs.
     fn begin_stop(&mut self, ring: usize) -> Option<(usize, Receiver<u16>)> {
         let is_started = std::mem::take(&mut self.rings[ring].is_started);
         let (sender, answer) = sync_channel(1);
@@ -114,7 +114,7 @@ impl<'a, R: Rings> Session<'a, R> {
         usize::try_from(index)
             .ok()
             .filter(known)
-            .ok_or_else(|| refuse(format_args!("ring {index} of {nr}")))
+            .ok_or_else(|| refuse(format_args!("ring {index} of {nr} does not exist")))
     }
 
     /// Returns the index of a ring that exists and does not run.
@@ -178,7 +178,8 @@ impl<'a, R: Rings> Session<'a, R> {
 
     fn set_base(&mut self, index: u32, base: u32) -> Result<(), Refusal> {
         let ring = self.idle_ring(index)?;
-        let base = u16::try_from(base).map_err(|_| refuse(format_args!("index {base}")))?;
+        let base =
+            u16::try_from(base).map_err(|_| refuse(format_args!("index {base} is above 65535")))?;
         self.rings[ring].base = base;
         Ok(())
     }
@@ -186,14 +187,15 @@ impl<'a, R: Rings> Session<'a, R> {
     fn take_base(&mut self, index: u32) -> Result<u16, Refusal> {
         let ring = self.ring(index)?;
         self.stop(ring)?;
-        // A ring that has stopped starts with the next kick descriptor.
+        // A ring that has stopped starts again with the next kick descriptor.
         self.rings[ring].kick = None;
         Ok(self.rings[ring].base)
     }
 
     fn set_kick(&mut self, index: u8, file: Option<File>) -> Result<(), Refusal> {
         let ring = self.ring(index.into())?;
-        let file = file.ok_or_else(|| refuse("a ring without a kick descriptor (polling)"))?;
+        let file = file
+            .ok_or_else(|| refuse("a ring without a kick descriptor (polling) is not supported"))?;
         let kick = eventfd(file)?;
         self.stop(ring)?;
         self.rings[ring].kick = Some(kick);
@@ -235,7 +237,7 @@ impl<'a, R: Rings> Session<'a, R> {
         }
         let is_change = self.features.is_some_and(|before| before != features);
         if is_change && self.rings.iter().any(|ring| ring.is_started) {
-            return Err(refuse("other features while a ring runs"));
+            return Err(refuse("the features cannot change while a ring runs"));
         }
         self.features = Some(features);
         (0..self.rings.len()).try_for_each(|ring| self.start_if_complete(ring))
@@ -263,7 +265,7 @@ impl<'a, R: Rings> Session<'a, R> {
     /// that start from now on.
     fn set_inflight(&mut self, given: &VhostUserInflight, file: File) -> Result<(), Refusal> {
         if self.rings.iter().any(|ring| ring.is_started) {
-            return Err(refuse("another region while a ring runs"));
+            return Err(refuse("the in-flight region cannot change while a ring runs"));
         }
         let shape = self.inflight_shape(given)?;
         let region = InflightMemory::open(file, given.mmap_offset, given.mmap_size, shape);
@@ -299,7 +301,7 @@ fn thread_gone() -> Refusal {
     refuse("the thread of the ring has ended")
 }
 
-/// Returns the answer to a message that the device does not offer.
+/// Returns the reply to a message that the device does not support.
 fn not_offered<T>(message: &str) -> Reply<T> {
     Err(refuse("not supported").of(message).into())
 }
@@ -403,7 +405,8 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Reply<Vec<u8>> {
         let read = self.config.read(offset, size, self.cache);
-        let why = || refuse(format_args!("{size} bytes at {offset}"));
+        let why =
+            || refuse(format_args!("{size} bytes at {offset} are not in the configuration space"));
         named("GET_CONFIG", read.ok_or_else(why))
     }
 

@@ -185,7 +185,11 @@ fn assert_refused(expected: &str, send: impl FnOnce(&Peer) -> Reply) {
 fn messages_with_wrong_numbers_are_refused() {
     let table: [(u32, Vec<u8>, &str); 22] = [
         (SET_FEATURES, (1_u64 << 40).to_le_bytes().into(), "features 0x10000000000, which are not"),
-        (SET_FEATURES, (FEATURES | 1 << 9).to_le_bytes().into(), "other features while a ring"),
+        (
+            SET_FEATURES,
+            (FEATURES | 1 << 9).to_le_bytes().into(),
+            "the features cannot change while a ring",
+        ),
         (SET_PROTOCOL_FEATURES, (1_u64 << 13).to_le_bytes().into(), "features 0x2000, which"),
         (SET_VRING_NUM, state(3, 64), "SET_VRING_NUM: ring 3 of 3"),
         (SET_VRING_NUM, state(u32::MAX, 64), "ring 4294967295 of 3"),

@@ -1,4 +1,4 @@
-//! Recovery: the requests that a predecessor has left in a record.
+//! Recovery of the requests that a predecessor has left in a record.
 
 use super::Inflight;
 use super::memory::{InflightMemory, Record};
@@ -11,7 +11,7 @@ pub enum RecoverError {
     #[error("the in-flight region has no queue {0}: ask for a region with more queues")]
     NoQueue(u16),
     /// The ring has more descriptors than the record.
-    #[error("the ring has {ring} descriptors, its in-flight record {record}")]
+    #[error("the ring has {ring} descriptors, but its in-flight record only {record}")]
     Size {
         /// Descriptors of the ring.
         ring: u16,
@@ -19,7 +19,7 @@ pub enum RecoverError {
         record: u16,
     },
     /// The record has another format.
-    #[error("the in-flight record has version {version} and {size} descriptors")]
+    #[error("the in-flight record has an unexpected format: version {version}, {size} descriptors")]
     Format {
         /// Its version.
         version: u16,
@@ -27,7 +27,10 @@ pub enum RecoverError {
         size: u16,
     },
     /// The record belongs to another ring, or was damaged.
-    #[error("the used index of the ring is {ring}, that of its in-flight record {record}")]
+    #[error(
+        "the used index of the ring is {ring}, which does not fit that of its in-flight record, \
+         {record}"
+    )]
     UsedIndex {
         /// The used index of the ring.
         ring: u16,
@@ -39,7 +42,7 @@ pub enum RecoverError {
     Head(u16),
 }
 
-/// Requests that a predecessor has taken and not used.
+/// Requests that a predecessor has taken and not completed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Their heads, in the order in which they were taken.

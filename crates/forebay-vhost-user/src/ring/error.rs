@@ -13,7 +13,7 @@ pub enum RingError {
     #[error("the front end has truncated the memory of the guest")]
     Truncated,
     /// The available index moved too far.
-    #[error("{nr} entries are available in a ring of {size}")]
+    #[error("the available index is {nr} entries ahead in a ring of {size}")]
     IndexJump {
         /// Entries that seem to be available.
         nr: u16,
@@ -21,7 +21,7 @@ pub enum RingError {
         size: u16,
     },
     /// The head of a request is not in the table.
-    #[error("descriptor {head} is the head of a request, and the ring has {size}")]
+    #[error("descriptor {head} is the head of a request, but the ring has {size} descriptors")]
     BadHead {
         /// The head.
         head: u16,

@@ -320,10 +320,10 @@ const INDIRECTS: &[Case] = &[
 
 const ENTRIES: &[Case] = &[
     case("a jump by more than the ring", PLAIN, |driver| driver.move_index(SIZE + 1), {
-        Stops("entries are available")
+        Stops("entries ahead in a ring of")
     }),
     case("an index that goes back", PLAIN, |driver| driver.move_index(u16::MAX), {
-        Stops("entries are available")
+        Stops("entries ahead in a ring of")
     }),
     case(
         "a head behind the table",

@@ -31,7 +31,7 @@ fn properties_are_those_of_the_export() {
     assert_eq!((limits.max_discard_sectors, limits.max_discard_segments), (32768, 1));
     let present = |name| matches!(feature(disk.info(), name), FeatureState::Present(_));
     assert!(["virtio", "indirect_desc", "event_idx", "flush", "discard"].into_iter().all(present));
-    let queues = FeatureState::Present("5 of the server's 5, 512 descriptors each".into());
+    let queues = FeatureState::Present("5 of the server's 5 queues, 512 descriptors each".into());
     assert_eq!(feature(disk.info(), "virtio"), &queues);
     let error = Disk::open(&format!("{}?nr_hw_queues=6", daemon.spec())).expect_err("too many");
     let expected = "nr_hw_queues=6: expected 1 to 5, the number of queues that the server has";
@@ -174,7 +174,10 @@ fn peer_that_is_no_vhost_user_server_is_refused() {
     });
     drop(listener);
     let error = Disk::open(&spec).expect_err("no program listens").to_string();
-    assert!(error.ends_with("no program listens there: start the server"), "{error}");
+    assert!(
+        error.ends_with("no program listens there: start the server, or check the path"),
+        "{error}"
+    );
     let error = Disk::open("vhost-user:/nowhere/s").expect_err("no socket").to_string();
     assert!(error.starts_with("vhost-user:/nowhere/s: cannot connect: No such file"), "{error}");
     let error = Disk::open(&format!("{spec}?queue_size=3")).expect_err("a bad size").to_string();

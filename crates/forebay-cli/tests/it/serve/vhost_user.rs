@@ -175,7 +175,7 @@ fn next_front_end_waits_for_the_end_of_the_previous_one() {
     let first = open(&folder, "v");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| open(&folder, "v"));
-        server.await_lines("another front end uses the device: it waits", 1);
+        server.await_lines("waits: another front end uses the device", 1);
         first.write_at(&[7; 512], 0).expect("it is not disturbed");
         drop(first);
         let mut read = [0; 512];

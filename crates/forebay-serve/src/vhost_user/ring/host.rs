@@ -65,12 +65,13 @@ impl RingHost {
         self.is_readable = true;
     }
 
-    /// Records the polling of this thread.
+    /// Records the polling of this thread so far.
     pub(super) fn record_polling(&self, sums: PollSums) {
         self.counters.record_polling(sums);
     }
 
-    /// Registers the descriptor of the queue at epoll, if it is not. Returns whether it is now.
+    /// Registers the descriptor of the queue at epoll, unless it is registered. Returns whether it
+    /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
         if !self.is_watched {
             let data = EventData::new_u64(OF_QUEUE);
@@ -105,7 +106,7 @@ impl RingHost {
     fn log_stop(&self, why: &str, now_ns: u64) {
         let (ring, export) = (self.place.ring, &self.shared.infos[self.place.export].name);
         let line = format_args!(
-            "export {export:?}: ring {ring} stops: {why}: restart the driver or the guest"
+            "export {export:?}: ring {ring} stops: {why}: restart the guest, or reset its driver"
         );
         self.shared.log.line(now_ns, line);
     }
@@ -198,7 +199,7 @@ impl Host for RingHost {
     fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {
         self.base = peer.ring.next_available();
         if peer.is_watched {
-            // Its other owners keep the eventfd open, so closing it here would not remove it.
+            // Other processes keep the eventfd open, so closing it here would not unregister it.
             let _ = epoll::delete(&self.epoll, peer.ring.kick());
         }
         if let Some(ending) = closed.ending.filter(|ending| ending.is_at_once()) {

@@ -75,7 +75,7 @@ fn regions_that_cannot_be_used_are_refused() {
     }
     let body = region_of(len, 0, SHAPE);
     assert_region_refused("not sealed against shrinking", &body, &memory(len));
-    assert_refused("another region while a ring runs", |peer| {
+    assert_refused("the in-flight region cannot change while a ring runs", |peer| {
         peer.call(SET_INFLIGHT_FD, &body, &[file.as_raw_fd()])
     });
 }

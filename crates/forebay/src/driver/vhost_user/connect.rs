@@ -77,8 +77,8 @@ pub(super) fn greet(path: &str, timeout: Duration) -> Result<Greeted, String> {
         .and_then(|socket| socket.set_timeout(None).map(|()| socket))
         .map_err(|error| cannot_connect(&error, timeout))?;
     let stream = UnixStream::from(OwnedFd::from(socket));
-    let watchdog =
-        Watchdog::start(&stream, timeout).map_err(|error| format!("no thread: {error}"))?;
+    let watchdog = Watchdog::start(&stream, timeout)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
     let kept = stream.try_clone().map_err(|error| error.to_string())?;
     let mut frontend = Frontend::from_stream(stream, 1);
     let found = shake_hands(&mut frontend).map_err(|why| watchdog.explain(why))?;
@@ -128,7 +128,9 @@ impl Greeted {
     /// # Errors
     /// Returns what failed.
     pub(super) fn set_up(mut self, geometry: Geometry, nr: u32) -> Result<Connected, String> {
-        let error = Event::new().map(Arc::new).map_err(|error| format!("eventfd: {error}"))?;
+        let error = Event::new()
+            .map(Arc::new)
+            .map_err(|error| format!("cannot create an eventfd: {error}"))?;
         let queues = self.set_up_rings(geometry, nr, &error);
         let queues = queues.map_err(|why| self.watchdog.explain(why))?;
         self.watchdog.stop();
@@ -148,7 +150,8 @@ impl Greeted {
         let len = geometry.queue_len();
         let region = len.checked_mul(nr as usize).ok_or(io::ErrorKind::OutOfMemory.into());
         let region = region.and_then(Region::new);
-        let (region, file) = region.map_err(|error| format!("no memory to share: {error}"))?;
+        let (region, file) =
+            region.map_err(|error| format!("cannot create memory to share: {error}"))?;
         let table = VhostUserMemoryRegionInfo {
             guest_phys_addr: BASE,
             memory_size: region.len() as u64,
@@ -170,7 +173,9 @@ impl Greeted {
         error: &Event,
     ) -> Result<Ready, String> {
         let queue = Queue::new(Arc::clone(region), area, self.features.has_event_idx());
-        let event = || Event::new().map(Arc::new).map_err(|error| format!("eventfd: {error}"));
+        let event = || {
+            Event::new().map(Arc::new).map_err(|error| format!("cannot create an eventfd: {error}"))
+        };
         let (call, kick) = (event()?, event()?);
         let size = area.geometry.queue_size;
         let [descriptors, available, used] = area.layout.addrs();
@@ -200,13 +205,19 @@ impl Greeted {
 
 /// Returns a duplicate of an event in the crate's type.
 fn shared(event: &Event) -> Result<EventFd, String> {
-    let fd = event.fd().try_clone_to_owned().map_err(|error| format!("dup: {error}"))?;
+    let fd = event
+        .fd()
+        .try_clone_to_owned()
+        .map_err(|error| format!("cannot duplicate an eventfd: {error}"))?;
     // SAFETY: the descriptor is new, and this is its only owner.
     Ok(unsafe { EventFd::from_raw_fd(fd.into_raw_fd()) })
 }
 
 fn no_config() -> String {
-    String::from("the server does not offer the protocol feature CONFIG, which a disk needs")
+    String::from(
+        "the server does not offer the protocol feature CONFIG, which a disk needs: check that it \
+         serves vhost-user-blk",
+    )
 }
 
 /// Returns the conversion of a failed message to the reason.
@@ -216,8 +227,10 @@ fn failed(message: &'static str) -> impl FnOnce(vhost::Error) -> String {
 
 fn cannot_connect(error: &io::Error, timeout: Duration) -> String {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound => "; there is no such socket: start the server",
-        io::ErrorKind::ConnectionRefused => "; no program listens there: start the server",
+        io::ErrorKind::NotFound => "; there is no such socket: start the server, or check the path",
+        io::ErrorKind::ConnectionRefused => {
+            "; no program listens there: start the server, or check the path"
+        }
         io::ErrorKind::PermissionDenied => "; the socket's permissions do not allow it",
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             return format!("cannot connect within {timeout:?}");

@@ -104,7 +104,7 @@ fn describe(
     poll: Duration,
 ) -> Vec<Feature> {
     let queues = format!(
-        "{nr_hw_queues} of the server's {}, {} descriptors each",
+        "{nr_hw_queues} of the server's {} queues, {} descriptors each",
         config.nr_queues, geometry.queue_size
     );
     vec![
