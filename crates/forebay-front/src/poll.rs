@@ -1,12 +1,12 @@
-//! Adaptive polling: how long a thread looks for work before it sleeps.
+//! Adaptive polling: how long a thread polls for work before it sleeps.
 //!
-//! A sleep and its wake-up cost two switches of threads, and an idle processor resumes late. If the
-//! next work arrives within microseconds, a thread that keeps looking finds it earlier. If it does
-//! not, or if other threads need the processor, the thread wastes time. This policy decides between
-//! both. It has no clock: the caller passes times, and makes each wait in this order.
+//! A sleep and its wake-up cost two context switches, and an idle processor resumes late. If the
+//! next work arrives within microseconds, a thread that polls finds it earlier. If it does not, or
+//! if other threads need the processor, polling wastes time. This policy decides whether to poll.
+//! It has no clock: the caller passes times, and makes each wait in this order.
 //!
 //! 1. [`Polling::begin`] returns whether to poll.
-//! 2. While it polls, the caller looks for work. After a look that finds some, it calls
+//! 2. The caller polls: it looks for work again and again. After a look that finds some, it calls
 //!    [`Polling::found`], and the wait is over. After any other look, it calls
 //!    [`Polling::goes_on`], and sleeps if that returns false.
 //! 3. After a sleep, it calls [`Polling::woke`].
@@ -16,15 +16,15 @@
 //! - **Window**, as QEMU's `poll-max-ns`. A wait polls for at most a window. The window doubles
 //!   after a short wait that was longer, up to 32 us. After a long wait it is zero, so an idle
 //!   thread does not poll.
-//! - **Budget.** Polling that finds nothing costs credit, and credit grows by a fifth of the time.
-//!   So at most 20 % of a processor is wasted over any time, plus two windows.
+//! - **Budget.** Polling that finds nothing costs credit, and credit grows by a fifth of the time
+//!   that passes. So polling wastes at most 20 % of a processor over any period, plus two windows.
 //! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
 //!   while requests take less time with polls. Otherwise it is held off, each time for longer. So
-//!   it ends where a sleep costs little, or where a client needs the processor on which this thread
+//!   it ends if a sleep costs little, or if a client needs the processor on which this thread
 //!   polls. A wait after many requests never polls.
 //! - **Preemption.** If another thread ran in the middle of a poll, the processors are busy, and
-//!   polling is held off for longer. A thread that polls uses up its share of the processor, and
-//!   waits for its turn when work arrives; a trial is too short to show that.
+//!   polling is held off for longer. A thread that polls uses up its share of the processor. When
+//!   work arrives, it must then wait for the processor. A trial is too short to show that.
 
 use std::mem;
 
@@ -41,11 +41,11 @@ const SHARE: u64 = 5;
 const CREDIT_MAX_NS: i64 = 2 * WINDOW_MAX_NS as i64;
 /// Waits in a block.
 const BLOCK: u32 = 32;
-/// Longest series: blocks with polls that follow a block without. A series doubles the next one, so
-/// that luck does not make a long one.
+/// Longest series: blocks with polls that follow a block without. After a series that paid off, the
+/// next one is twice as long, so one lucky block does not start a long series.
 const NR_BLOCKS: u32 = 32;
-/// Most requests since the last wait with which a wait polls. Clients with more in flight gain
-/// little: while the thread sleeps, their requests gather, and cost less together.
+/// A wait polls only if at most this many requests began since the last wait. Clients with more in
+/// flight gain little: while the thread sleeps, their requests gather, and cost less together.
 const NR_FEW: u64 = 4;
 /// Least gain of a block with polls: the time of a request without polls, in hundredths of that
 /// with polls.
@@ -122,8 +122,7 @@ pub struct Polling {
     mode: PollMode,
     /// Time that a wait may poll, ns.
     window_ns: u64,
-    /// Time that polling may still waste, ns. A look that takes longer than it should makes it
-    /// negative.
+    /// Time that polling may still waste, ns. Negative after a look that took too long.
     credit_ns: i64,
     /// Begin of the wait, end of its polling, and last look, ns.
     began_ns: u64,

@@ -2,7 +2,8 @@
 //!
 //! - `channel`: the messages of a front end; `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
-//! - `ring`: the rings in that memory; `truncated`: memory that the front end takes away;
+//! - `truncated`: the handler of accesses to memory that the front end has truncated;
+//! - `ring`: the rings in that memory;
 //! - `inflight`: the requests in flight, in memory that outlives this process;
 //! - `setup`: commands of the message channel to the thread of a ring.
 //!

@@ -12,7 +12,7 @@
 //!
 //! Addresses come from a table, which checks them. Everything that holds addresses holds its table
 //! too, and the table holds the mappings.
-// It follows addresses of mapped memory.
+// This module dereferences addresses of mapped memory.
 #![allow(unsafe_code)]
 
 use crate::truncated::Watch;
@@ -137,7 +137,7 @@ pub enum Lent {
 }
 
 impl GuestData {
-    /// Returns no bytes, with a list whose memory is used for more.
+    /// Returns a value without bytes, which uses the memory of `list`.
     pub(crate) fn empty(mut list: Vec<Segment>, table: &Rc<GuestMemory>) -> GuestData {
         list.clear();
         GuestData { list, first: 0, len: 0, table: Rc::clone(table) }
@@ -167,7 +167,7 @@ impl GuestData {
         Some(byte)
     }
 
-    /// Returns the list, for other requests.
+    /// Returns the list, so that other requests can use its memory.
     pub(crate) fn into_list(self) -> Vec<Segment> {
         self.list
     }
@@ -196,7 +196,7 @@ impl GuestData {
         self.list = list;
     }
 
-    /// Calls `copy` with the pieces of the first `len` bytes, and removes these bytes.
+    /// Calls `copy` for each piece of the first `len` bytes, and removes these bytes.
     fn consume(&mut self, len: usize, mut copy: impl FnMut(usize, &VolatileSlice<'_>)) {
         let mut done = 0;
         while done < len {

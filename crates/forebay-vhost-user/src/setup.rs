@@ -5,7 +5,7 @@ use crate::memory::GuestMemory;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
 
-/// A ring that starts.
+/// All that a ring needs to start.
 #[derive(Debug)]
 pub struct RingSetup {
     /// Number of descriptors: a power of two.
@@ -24,17 +24,17 @@ pub struct RingSetup {
     pub memory: GuestMemory,
     /// Eventfd that the driver signals.
     pub kick: OwnedFd,
-    /// Eventfd that notifies the driver. `None`: the driver polls.
+    /// Eventfd by which the ring notifies the driver. `None`: the driver polls.
     pub call: Option<OwnedFd>,
-    /// Eventfd that reports an error of the ring.
+    /// Eventfd by which the ring reports an error to the front end.
     pub err: Option<OwnedFd>,
     /// The in-flight region, and the number of the ring in it. `None`: the front end has none.
     pub inflight: Option<(InflightMemory, u16)>,
-    /// Whether the ring is enabled. A ring that is not takes no requests.
+    /// Whether the ring is enabled. A disabled ring takes no requests.
     pub is_enabled: bool,
 }
 
-/// Message of the message channel to the thread of a ring.
+/// Command of the message channel to the thread of a ring.
 #[derive(Debug)]
 pub enum RingCommand {
     /// Starts the ring.

@@ -1,7 +1,7 @@
-//! Memory of a guest that was truncated: the device stops, and the process lives.
+//! Handler of SIGBUS: a device whose guest memory was truncated stops, and the process goes on.
 //!
 //! A front end shares the memory of its guest as a file. If it truncates the file, an access to the
-//! lost pages is a SIGBUS, which would end the process and all its other devices. The handler here
+//! lost pages is a SIGBUS, which would end the process and all its other devices. The handler
 //! replaces the mapping of such a region by zeroes and marks it, and the access is repeated. The
 //! rings of the device find the mark ([`Watch::is_lost`]) and stop.
 //!
@@ -23,8 +23,8 @@ use std::ptr::addr_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Most regions that are watched at once. An access to another one that was truncated ends the
-/// process.
+/// Most regions that are watched at once. If a region without an entry is truncated, an access to
+/// it ends the process.
 const NR_ENTRIES: usize = 4096;
 
 /// A region that the handler may replace.
@@ -141,8 +141,8 @@ unsafe impl Sync for Former {}
 // SAFETY: all bytes 0 are a valid `sigaction`: the default action.
 static FORMER: Former = Former(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-/// Makes the process survive accesses to truncated memory of guests. It installs a handler of
-/// SIGBUS; for other faults that calls the former one.
+/// Makes the process survive accesses to truncated memory of guests: installs a handler of SIGBUS.
+/// At another fault the handler restores the former one.
 ///
 /// # Errors
 /// Returns the error of the system call.
@@ -189,7 +189,7 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     if found {
         NR_LOST.fetch_add(1, Ordering::Relaxed);
     } else {
-        // The access is repeated with the former handler.
+        // The access is repeated, and its next SIGBUS goes to the former handler.
         // SAFETY: it was written before this handler was installed.
         unsafe { libc::sigaction(libc::SIGBUS, FORMER.0.get(), std::ptr::null_mut()) };
     }

@@ -1,4 +1,4 @@
-//! Completion path: turns ends of I/O into used entries.
+//! Completion path: turns completions of I/O into used entries.
 
 use super::in_flight::InFlight;
 use super::ring::Ring;
@@ -26,7 +26,7 @@ impl<H: BlkHost> BlkSession<H> {
         let flight = desk.flights.get_mut(key).expect("checked by the caller");
         let moves_data = matches!(flight.rq.kind, RequestKind::Read | RequestKind::Write);
         match result {
-            // The end of the file: it was truncated.
+            // A short transfer: the file was truncated.
             Ok(len) if moves_data && len < flight.rq.len => {
                 flight.fail(Failure::Status(BlockStatus::Io));
             }

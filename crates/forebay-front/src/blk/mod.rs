@@ -1,12 +1,12 @@
 //! virtio-blk sessions: requests of a ring in, I/O out, completions in, used entries out.
 //!
-//! One client of the front is one ring (virtqueue). The ring itself, in memory that it shares with
-//! its driver, is behind the trait [`Ring`]: the server has one in the memory of a guest.
+//! Each client of the front is one ring (virtqueue). The ring is in memory that it shares with its
+//! driver, behind the trait [`Ring`]. The server implements it for rings in the memory of a guest.
 //!
 //! - `ring`: the interface to a ring; `wire`: the numbers of the protocol;
 //! - `session`: the session of one ring, and its notifications in both directions;
 //! - `requests`: parses requests and begins their I/O; `completions`: answers them;
-//! - `in_flight`: the requests in between.
+//! - `in_flight`: the requests in flight.
 //!
 //! Rules:
 //!
@@ -53,7 +53,7 @@ pub trait BlkHost: Host<Memory: GuestBytes, Peer: Ring<Memory = <Self as Host>::
     fn broken(&mut self, ring: &mut Self::Peer, why: &str, now_ns: u64);
 }
 
-/// The disk of a virtio-blk device, as its rings serve it.
+/// Properties of the disk of a virtio-blk device.
 #[derive(Clone, Debug)]
 pub struct BlkDisk {
     /// Index of the export.
@@ -79,8 +79,8 @@ impl<H: BlkHost> BlkFront<H> {
         BlkFront::new(host, disk, (), 0)
     }
 
-    /// Takes requests from all rings. Called in each round, under its plug: while a front works,
-    /// drivers do not notify it.
+    /// Takes requests from all rings. Called in each round, under its plug, because drivers do not
+    /// notify a front that works.
     pub fn look_at_rings(&mut self) {
         let mut at = 0;
         while let Some(key) = self.clients.next_key(&mut at) {
@@ -109,8 +109,9 @@ impl<H: BlkHost> BlkFront<H> {
         false
     }
 
-    /// Ends to poll before the thread sleeps: drivers notify it from now on. Returns whether
-    /// requests are available already, of which they do not. Then the thread must not sleep.
+    /// Ends polling before the thread sleeps: drivers notify it from now on. Returns whether
+    /// requests are already available, of which drivers do not notify it. Then the thread must not
+    /// sleep.
     pub fn end_poll(&mut self) -> bool {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = self.clients.next_key(&mut at) {
@@ -142,8 +143,8 @@ impl<H: BlkHost> BlkFront<H> {
         }
     }
 
-    /// Returns whether all rings are closed and the disk has completed all of their I/O, that of
-    /// rings that were closed early included.
+    /// Returns whether all rings are closed and the disk has completed all of their I/O, including
+    /// that of rings that were closed early.
     pub fn has_drained(&self) -> bool {
         self.nr_clients() == 0 && self.nr_flights() == 0
     }

@@ -43,7 +43,7 @@ pub struct Chain<M> {
 /// A ring, as the host's part of a client. After an error it must not be used any more, except to
 /// answer requests in flight.
 ///
-/// Errors are texts for the log: the driver's mistake, or the memory that is gone.
+/// Errors are texts for the log: a mistake of the driver, or memory that is gone.
 pub trait Ring: Peer {
     /// Bytes of the guest.
     type Memory: GuestBytes;
@@ -83,8 +83,8 @@ pub trait Ring: Peer {
     /// Fails if the memory of the ring is gone.
     fn disable_notifications(&mut self) -> Result<(), String>;
 
-    /// Asks the driver to notify the device of new requests. Returns whether requests are available
-    /// already, of which it will not notify the device.
+    /// Asks the driver to notify the device of new requests. Returns whether requests are already
+    /// available, of which the driver will not notify the device.
     ///
     /// # Errors
     /// Fails if the memory of the ring is gone.

@@ -27,7 +27,7 @@ pub struct BlkSession<H: BlkHost> {
     pub(super) held_back: Option<HeldBack<H::Memory>>,
     /// Ranges of the DISCARD or WRITE_ZEROES that begins.
     pub(super) ranges: Vec<Range>,
-    /// Time of the first used entry of which the driver is not notified.
+    /// Time of the first used entry of which the driver was not notified yet.
     used_ns: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl<H: BlkHost> BlkSession<H> {
         self.may_receive() && self.link.peer.has_available()
     }
 
-    /// Has the driver notify the device from now on. Returns whether requests are available.
+    /// Asks the driver to notify the device from now on. Returns whether requests are available.
     #[inline]
     pub(super) fn enable_notifications(&mut self, desk: &mut BlkDesk<H>) -> bool {
         if !self.may_receive() {
@@ -109,8 +109,8 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    /// Ends a round: notifies the driver, and has it notify the device from now on. Returns whether
-    /// requests are available.
+    /// Ends a round: notifies the driver, and asks it to notify the device from now on. Returns
+    /// whether requests are available.
     #[inline]
     fn end_of_round(&mut self, desk: &mut BlkDesk<H>) -> bool {
         self.notify(desk);

@@ -61,7 +61,8 @@ impl Door {
         if is_first { Place::First } else { Place::Waits }
     }
 
-    /// Waits for the next connection, after the end of the previous one. `None`: the server ends.
+    /// Waits for the next connection, after the end of the previous one. Returns `None` once the
+    /// server ends.
     pub(super) fn next(&self) -> Option<Arrival> {
         let mut state = self.lock();
         state.current = None;
@@ -90,9 +91,9 @@ impl Door {
         let mut state = self.lock();
         state.is_closing = true;
         if let Some(current) = &state.current {
-            // The channel sees the end, and the front end does not yet: it would take the used
-            // index for the place where the next server goes on, while rings still complete
-            // requests. It fails only if the front end has closed it.
+            // Only the channel sees the end now, not the front end. The front end would take the
+            // used index as the place where the next server goes on, while rings still complete
+            // requests. This fails only if the front end has closed the connection.
             let _ = current.shutdown(Shutdown::Read);
         }
         let waiting = std::mem::take(&mut state.waiting);

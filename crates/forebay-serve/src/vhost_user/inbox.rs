@@ -1,4 +1,4 @@
-//! Inbox of the thread of a ring: commands of the message channel, and the order to end.
+//! Inbox of the thread of a ring: commands of the message channel, and the request to end.
 
 use forebay_vhost_user::RingCommand;
 use rustix::event::{EventfdFlags, eventfd};

@@ -6,7 +6,7 @@
 //! - `door`: connections that wait for the device;
 //! - `channel`: the thread that reads the messages of front ends;
 //! - `inbox`, `ring`: the thread of each request queue;
-//! - `threads`: start and end of all of these.
+//! - `threads`: starts and ends all of these.
 
 mod channel;
 mod door;

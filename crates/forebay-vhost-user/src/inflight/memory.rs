@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use vm_memory::{AtomicInteger, FileOffset, MmapRegion, VolatileMemory};
 
-/// Bytes of the head of a record, and of each entry.
+/// Length of a record's header, and of each entry, bytes.
 const HEAD: usize = 16;
 const ENTRY: usize = 16;
 /// Records begin at multiples of this many bytes: a cache line, so that threads share none.
@@ -21,7 +21,7 @@ const AT_USED_IDX: usize = 14;
 const OF_NEXT: usize = 6;
 const OF_COUNTER: usize = 8;
 
-/// InflightShape of an in-flight region.
+/// Shape of an in-flight region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InflightShape {
     /// Number of queues.
@@ -54,7 +54,7 @@ impl InflightMemory {
     /// at offset 0 of it.
     ///
     /// # Errors
-    /// Returns the error of the system, such as a lack of memory.
+    /// Returns the error of the system call, for example if memory is short.
     pub fn create(shape: InflightShape) -> io::Result<(InflightMemory, File)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(memfd_create("forebay in flight", flags)?);
@@ -64,7 +64,7 @@ impl InflightMemory {
         Ok((memory, file))
     }
 
-    /// Maps a region that the front end returns.
+    /// Maps a region that the front end has passed in.
     ///
     /// # Errors
     /// Returns an error if the file is too short for the shape, or may become so: a region must be

@@ -1,4 +1,4 @@
-//! Tests of a device that dies with requests in flight, and of its successor.
+//! Tests of a device that is killed with requests in flight, and of its successor.
 
 use super::driver::{Driver, PLAIN, SIZE, memory};
 use super::{Ring, RingError};

@@ -3,9 +3,8 @@
 //! The driver may write anything there at any time. Each value is read once, and checked before it
 //! is used. A ring that breaks the standard returns a [`RingError`], and its owner stops it.
 //!
-//! - `chain`: the descriptors of a request.
-//!
-//! - `parts`: the rings and the indices.
+//! - `parts`: the three parts of a ring in memory, and the indices;
+//! - `chain`: the descriptors of a request; `error`: why a ring stops.
 //!
 //! The crate `virtio-queue` has only the layouts. Its `Queue` looks the region up for each access,
 //! which cost 2,000 instructions per request. Its iterators do not distinguish the end of a chain
@@ -56,13 +55,13 @@ pub struct Ring {
     features: u64,
     has_indirect: bool,
     is_enabled: bool,
-    /// Regions that were lost in this process when the ring last checked its own.
+    /// Number of truncated regions of this process when the ring last checked its own memory.
     nr_lost: u64,
     /// By head.
     slots: Vec<Slot>,
     /// Lists of requests that have ended.
     lists: Vec<Vec<Segment>>,
-    /// Requests that a predecessor has taken, the first one last.
+    /// Requests that a predecessor has left, the first one last.
     left: Vec<u16>,
     /// The ring's part of the in-flight region.
     inflight: Option<Inflight>,
@@ -75,7 +74,7 @@ impl Ring {
     /// Starts a ring.
     ///
     /// # Errors
-    /// Fails if the ring is not valid. The error has the setup's eventfd for errors.
+    /// Fails if the ring is not valid. Returns the setup's eventfd for errors as well.
     pub fn start(setup: RingSetup) -> Result<Ring, (RingError, Option<OwnedFd>)> {
         let RingSetup { size, base, features, memory, kick, call, err, is_enabled, .. } = setup;
         let has = |bit: u32| features & (1 << bit) != 0;
@@ -135,9 +134,9 @@ impl Ring {
 
     /// Replaces the eventfd that notifies the driver, and signals the new one.
     ///
-    /// The front end replaces it while the ring runs, when a guest masks an interrupt. It looks at
-    /// the former one only until it has sent the message, and the ring may signal that one later.
-    /// Without another signal such a notification would be lost.
+    /// The front end replaces it while the ring runs, when a guest masks an interrupt. It reads the
+    /// former one only until it has sent the message. If the ring signals that one later, the
+    /// notification would be lost without this signal.
     pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.call = call;
         if let Some(call) = &self.call {
@@ -324,8 +323,8 @@ fn signal(eventfd: &OwnedFd) {
     let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
 }
 
-/// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns it, and
-/// the requests that a predecessor has taken, the first one last.
+/// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns that
+/// part, and the requests that a predecessor has left, the first one last.
 fn recover(
     parts: &mut Parts,
     inflight: Option<(InflightMemory, u16)>,

@@ -1,15 +1,15 @@
 //! Takeover lock: no program overtakes the I/O of a predecessor that was killed.
 //!
-//! The kernel ends direct I/O of a killed process on its own time: a write that the process has
-//! submitted to its ring may reach the device seconds later. The locks of the image ([`image_lock`]
-//! and [`exclusive`]) are on another open file, and end with the process. So a successor could
-//! write, and the older write could then replace its data.
+//! The kernel may complete direct I/O of a killed process after the process has ended: a write
+//! that was submitted to an io_uring may reach the device seconds later. The locks of the image
+//! ([`image_lock`] and [`exclusive`]) are on another open file, and end with the process. So a
+//! successor could write, and the older write could then replace its data.
 //!
-//! Each open file that a queue writes through has a shared lock on one more byte, [`BYTE`]. A ring
-//! holds a reference to that open file until its last request has ended, and so keeps the lock. The
-//! first disk of a process that writes to a file waits until no open file has the byte locked,
-//! after it has the locks of the image and before its first I/O. Later disks on the same file
-//! belong to the same process, which orders their I/O itself.
+//! Each open file that a queue writes through has a shared lock on one more byte, [`BYTE`]. An
+//! io_uring holds a reference to that open file until its last request has ended, and so keeps the
+//! lock. The first disk of a process that writes to a file waits until no other open file has this
+//! lock. The wait follows the locks of the image and precedes the first I/O. Later disks on the
+//! same file belong to the same process, which orders their I/O itself.
 //!
 //! Source: fcntl(2), open file description locks; io_uring(7), registered files.
 //!
@@ -78,8 +78,8 @@ pub(super) struct Writers(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     nr: u32,
-    /// The predecessor's I/O has ended. Reset when the last disk that writes is closed: other
-    /// programs may then write, and be killed.
+    /// Whether the predecessor's I/O has ended. Reset when the last disk that writes is closed:
+    /// then other programs may write, and be killed.
     is_clear: bool,
 }
 
@@ -88,8 +88,8 @@ impl Writers {
     /// most for `patience`; others wait for the first. Returns false if the lock remains.
     ///
     /// # Errors
-    /// Returns the error of the system if it cannot report the locks. A file system without locks
-    /// is no error, and then there is no wait.
+    /// Returns the error of the system if it cannot report the locks. On a file system without
+    /// locks there is no wait, and no error.
     pub(super) fn enter(&self, file: &File, patience: Duration) -> io::Result<bool> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_clear = state.is_clear || wait(file, patience)?;

@@ -1,7 +1,7 @@
 //! Bounce buffers: copies of data whose memory the disk does not accept.
 //!
-//! A disk that bypasses the page cache takes only memory of a certain alignment. Guests with a file
-//! system send whole pages. A firmware, or a program that reads the disk directly, may not.
+//! A disk that bypasses the page cache accepts only aligned memory. The file systems of guests send
+//! whole pages. Firmware, and programs that read the disk directly, may not.
 
 use forebay::{Buf, QueueLimits, Segment, SubmitErrorKind};
 
@@ -17,7 +17,7 @@ pub(super) struct Bounce {
     /// Buffers for the next copies, and their sum.
     kept: Vec<Buf>,
     kept_bytes: usize,
-    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) counts for ever.
+    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) counts forever.
     lent_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl Bounce {
         Bounce { limits: *limits, kept: Vec::new(), kept_bytes: 0, lent_bytes: 0 }
     }
 
-    /// Returns whether the disk does not accept these segments.
+    /// Returns whether the data must be copied, because the disk does not accept these segments.
     #[inline]
     pub(super) fn is_needed(&self, segments: &[Segment]) -> bool {
         let dma = self.limits.dma_alignment as usize;

@@ -36,10 +36,11 @@ use std::sync::mpsc::SyncSender;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// Looks of a thread that polls, for each system call that reports commands and kicks.
+/// A thread that polls makes one system call, which reports commands and kicks, for this number of
+/// looks at the ring.
 const LOOKS_PER_CALL: u32 = 16;
 
-/// A ring of a device.
+/// Place of a ring: its export, its number, and what it shares with its device.
 #[derive(Debug)]
 pub(crate) struct RingPlace {
     /// Index of the export.
@@ -115,7 +116,7 @@ impl RingWorker {
 
     /// Waits for events or requests.
     fn wait(&mut self) {
-        // The front waits for more requests itself if clients are deep; a ring is polled instead.
+        // Ends the round. The pause itself is for socket clients: a ring is polled instead.
         self.front.pause_ns();
         let is_watched = self.front.host_mut().watch_queue();
         if self.front.is_unfinished() {
@@ -127,7 +128,7 @@ impl RingWorker {
         }
         let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
         if !(is_polled && self.poll()) {
-            // Drivers notify this thread again, so it sleeps unless requests have arrived.
+            // From here on, drivers notify this thread: it sleeps unless requests are there.
             let has_more = is_polled && self.front.end_poll();
             self.take_events(if has_more { Some(&NO_TIME) } else { timeout });
             self.polling.woke(forebay::now_ns());
@@ -137,8 +138,8 @@ impl RingWorker {
         }
     }
 
-    /// Looks for requests and events until there are some, or polling ends. Returns whether there
-    /// are some. Drivers do not notify this thread meanwhile.
+    /// Polls until there are requests or events, or polling ends. Returns whether there are some.
+    /// Meanwhile, drivers do not notify this thread.
     fn poll(&mut self) -> bool {
         self.front.begin_poll();
         for look in 0_u32.. {
@@ -161,7 +162,7 @@ impl RingWorker {
         false
     }
 
-    /// Takes the events at hand, or waits for the first one.
+    /// Takes the pending events, or waits for the first one until the timeout.
     fn take_events(&mut self, timeout: Option<&Timespec>) {
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
@@ -203,7 +204,7 @@ impl RingWorker {
         });
     }
 
-    /// Answers the order to stop, when the last request is answered.
+    /// Answers the stop command once the last request is answered.
     fn answer_stop(&mut self) {
         if self.stopping.is_some() && self.front.has_drained() {
             let answer = self.stopping.take().expect("just seen");
@@ -255,9 +256,9 @@ fn start(front: &mut BlkFront<RingHost>, place: &Arc<RingPlace>, setup: RingSetu
     }
 }
 
-/// Returns a disk with the largest ranges of a discard and of a write-zeroes.
+/// Returns a disk with the largest ranges of discards and write-zeroes for these limits.
 fn ranges_of(limits: &QueueLimits) -> BlkDisk {
-    // The library splits a longer range; the configuration space has the same numbers.
+    // The configuration space has the same numbers. The library splits ranges to the limits.
     let most = |sectors: u32| if sectors > 0 { MAX_RANGE_SECTORS } else { 0 };
     BlkDisk {
         export: 0,

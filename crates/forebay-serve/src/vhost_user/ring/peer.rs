@@ -1,4 +1,4 @@
-//! A ring as its front sees it: the ring in the memory of the guest, with its counters.
+//! Peer of a ring's front: the ring in the memory of the guest, with its counters.
 
 use super::RingPlace;
 use forebay_front::blk::{Chain, Ring};

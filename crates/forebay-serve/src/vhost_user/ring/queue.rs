@@ -1,19 +1,18 @@
-//! Queue of a ring at its disk: requests whose data are in the memory of the guest.
+//! Queue of the disk for one ring: requests whose data are in the memory of the guest.
 //!
 //! The guest, and rings on other threads, may change that memory while the disk reads or writes it.
-//! [`BioQueue::submit_raw`] asks that no code does. These are the reasons why a change is harmless
-//! here, which is the contract that this file fulfils in its place:
+//! [`BioQueue::submit_raw`] requires that no code does. Here such a change is harmless, because:
 //!
 //! - No reference to the memory exists. The library passes addresses (`Segment`) to its drivers.
 //! - Most drivers pass them to the kernel (`file`, `aio`, `psync`, `nbd` without TLS). The kernel
 //!   copies, or a device does, and both expect changes.
 //! - `ram`, `model` and `fault` copy through raw pointers (memcpy). They read each byte once and do
-//!   not inspect it. So a change only makes the data a mixture of both, which the guest has asked
-//!   for. `null` does not touch the memory.
+//!   not inspect it. So a change only mixes old and new data, which the guest has caused. `null`
+//!   does not touch the memory.
 //! - `nbd` with TLS encrypts data after it has copied them.
 //!
 //! The memory stays mapped: each request in flight holds its [`GuestData`], which holds the table.
-// It vouches for addresses that go to the disk.
+// This module passes addresses of guest memory to the disk.
 #![allow(unsafe_code)]
 
 use super::bounce::Bounce;

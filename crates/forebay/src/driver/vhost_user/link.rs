@@ -1,9 +1,10 @@
 //! The connection to a server in use, and its end.
 //!
-//! After the handshake neither side sends anything. So input is the end of the stream, or it breaks
-//! the protocol. Either fails the device, and so does a ring that breaks the standard, or an error
-//! of a ring that the server signals: it has then stopped that ring. The first reason is kept. The
-//! stream is then shut down, which ends every wait for it, on any queue.
+//! After the handshake neither side sends messages. So the stream is readable only at its end, or
+//! if the server breaks the protocol. Either fails the device. So does a ring that breaks the
+//! standard, and an error of a ring that the server signals, because the server has stopped that
+//! ring. The first reason is kept. Then the stream is shut down, which ends the waits of all
+//! queues.
 
 use crate::sys::event::{Event, await_readable};
 use crate::sys::fork::Origin;

@@ -73,7 +73,7 @@ fn take_queue_size(keys: &mut Keys) -> Result<Option<u16>, SpecError> {
     })
 }
 
-/// Takes the time for which a wait polls before it sleeps.
+/// Takes the longest polling of a wait before it sleeps.
 fn take_poll(keys: &mut Keys) -> Result<Duration, SpecError> {
     let expected = "a number of microseconds, 0 to 100000";
     let poll_us = keys.take_number("poll_us", expected, 0..=100_000)?;

@@ -1,10 +1,10 @@
 //! Notifications of a split virtqueue, in one direction: from the side that publishes elements to
 //! the side that waits for them.
 //!
-//! The driver publishes available chains and the device waits for them, which it ends by a kick.
-//! The device publishes used chains and the driver waits, which an interrupt ends. Both directions
-//! follow the same steps, so they are here once, apart from the memory they use. `models` runs
-//! these functions in every interleaving.
+//! The driver publishes available chains, and ends a wait of the device by a kick. The device
+//! publishes used chains, and ends a wait of the driver by an interrupt. Both directions follow the
+//! same steps, so they are here once, apart from the memory they use. `models` runs these functions
+//! in every interleaving.
 //!
 //! - U1 The publishing side stores its index, then, after a fence, loads the other side's request.
 //! - U2 The waiting side stores its request, then, after a fence, loads the index again before it

@@ -1,7 +1,7 @@
 //! Polling before a sleep (the key `poll_us`): a wait looks at the used ring for a limited time.
 //!
-//! Interrupts stay suppressed meanwhile, so a server that completes within that time makes no
-//! system call, and neither does this side. A wait that finds nothing arms and sleeps as usual.
+//! Meanwhile interrupts stay suppressed. So if the server completes a request within that time,
+//! neither side makes a system call. A wait that finds nothing asks for an interrupt, and sleeps.
 
 use crate::sys::clock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Spin {
 }
 
 impl Spin {
-    /// Returns polling for this time; zero for none.
+    /// Returns a policy that polls for at most `limit`; zero turns polling off.
     pub(super) fn new(limit: Duration) -> Spin {
         Spin { limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX) }
     }
@@ -27,8 +27,8 @@ impl Spin {
         self.limit_ns > 0
     }
 
-    /// Polls until `is_over` returns true, which is the result, or until the time of this polling
-    /// or `timeout` is over.
+    /// Polls until `is_over` returns true, or until the limit or `timeout` has passed. Returns
+    /// whether `is_over` returned true.
     #[inline]
     pub(super) fn poll(self, timeout: Option<Duration>, is_over: impl Fn() -> bool) -> bool {
         let timeout_ns = timeout
