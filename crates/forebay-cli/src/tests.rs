@@ -39,6 +39,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "threads", "serve a --threads 2", "serve a --threads 3"),
     ("serve", "memory_mib", "serve a", "serve a --memory-mib 7"),
     ("serve", "poll", "serve a", "serve a --poll off"),
+    ("serve", "takeover_wait", "serve a", "serve a --takeover-wait 7"),
     ("serve", "metrics", "serve a", "serve a --metrics unix:m"),
     ("serve", "vhost_user_blk", "serve a", "serve a --vhost-user-blk unix:s"),
     ("serve", "socket_path", "serve a", "serve a --socket-path s"),

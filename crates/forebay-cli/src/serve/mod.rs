@@ -11,6 +11,7 @@ mod notify;
 mod sandbox;
 mod share;
 mod signals;
+mod takeover;
 
 use self::devices::DeviceArgs;
 pub(crate) use self::foreign::tip;
@@ -84,6 +85,10 @@ pub(crate) struct ServeArgs {
     /// lock=shared)
     #[arg(long)]
     shared: bool,
+    /// Longest wait for I/O of a killed program that wrote to a disk before, seconds, 0 to 3600
+    /// [default: 30 for disks of virtual machines, otherwise 3]
+    #[arg(long, value_name = "SECONDS", value_parser = number::parse::<0, 3600>)]
+    takeover_wait: Option<u64>,
     /// Use of TLS: with `on` clients may use it, with `require` they must
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
@@ -212,6 +217,11 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
     let specs = if args.shared { share::shared(&specs)? } else { specs };
     let devices = args.devices.devices(specs.len(), &args.name)?;
+    let specs = match args.takeover_wait {
+        None if devices.is_empty() => specs,
+        None => takeover::with_wait(specs, takeover::OF_DEVICES_S, false)?,
+        Some(seconds) => takeover::with_wait(specs, seconds, true)?,
+    };
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),

@@ -31,7 +31,7 @@ pub enum Step {
     EndedWait,
     /// The thread has become the leader.
     BecameLeader,
-    /// The leader has taken the delayed run: a turn follows, its own or the token holder's.
+    /// The leader has taken the delayed run.
     TookTimer,
     /// The leader has announced what it waits for.
     AnnouncedLead,

@@ -180,7 +180,6 @@ pub fn lead<H: Leader>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turn
             // Until the token holder has reaped, the driver reports that there is something to
             // reap.
             host.yield_now();
-            take_due_run(host);
         }
         host.cell().begin_wait(goal, WaitState::Leading);
         host.step(Step::AnnouncedLead);
@@ -209,17 +208,6 @@ pub fn lead<H: Leader>(host: &mut H, goal: u64, mut held: Option<(H::Token, Turn
     owes_turn &= held.is_none();
     stop_leading(host, held.map(|(token, _)| token), owes_turn);
     host.is_over(goal)
-}
-
-/// Takes the delayed run if it is due. The leader, which does not have the token, requests a turn
-/// next (W7). If the mark stayed, each of its waits would end at once, until it gets the token.
-fn take_due_run<H: Leader>(host: &mut H) {
-    if host.timers().is_set() {
-        let now_ns = host.now_ns();
-        if host.timers().take_due_run(now_ns) {
-            host.step(Step::TookTimer);
-        }
-    }
 }
 
 fn turn_as_leader<H: Leader>(host: &mut H, mut token: H::Token) -> (H::Token, Turned) {

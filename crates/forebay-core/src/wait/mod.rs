@@ -37,10 +37,8 @@
 //!   reaped. The leader makes that turn, or passes the debt on with the baton. So a thread that
 //!   receives a baton owes a turn, too.
 //! - W7 A thread that waits in the driver waits no longer than until the context's next deadline
-//!   ([`Turned::deadline`](crate::Turned::deadline)), or its delayed run. A turn that leaves an
-//!   earlier one kicks the leader; a turn that leaves a later one does not. A leader that finds the
-//!   delayed run due, and another thread with the token, takes the mark and requests a turn: that
-//!   turn is the run, and arms the next one.
+//!   ([`Turned::deadline`](crate::Turned::deadline)). A turn that leaves an earlier deadline kicks
+//!   the leader.
 
 mod cell;
 mod context;

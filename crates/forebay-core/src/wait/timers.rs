@@ -37,12 +37,6 @@ impl Timers {
         self.deadline.begin();
     }
 
-    /// Takes the mark of the delayed run if it is due by `now_ns` ([`RunTimer::begin_if_due`]). The
-    /// caller requests a turn next, which is that run. Returns whether it was due.
-    pub fn take_due_run(&self, now_ns: u64) -> bool {
-        self.delayed.begin_if_due(now_ns)
-    }
-
     /// Removes the delayed run, because the context was stopped or quiesced ([`RunTimer::cancel`]).
     pub fn cancel_delayed_run(&self) {
         self.delayed.cancel();
@@ -86,17 +80,6 @@ mod tests {
         assert_eq!((timers.is_set(), timers.left_ns(10)), (true, Some(60)));
         timers.take();
         assert!(!timers.is_set());
-    }
-
-    #[test]
-    fn only_a_delayed_run_that_is_due_is_taken() {
-        let timers = Timers::new();
-        timers.arm_deadline(70);
-        timers.arm_delayed_run(30);
-        assert!(!timers.take_due_run(29));
-        assert_eq!(timers.left_ns(0), Some(30));
-        assert!(timers.take_due_run(30) && !timers.take_due_run(70));
-        assert_eq!(timers.left_ns(0), Some(70), "the deadline stays");
     }
 
     #[test]

@@ -99,10 +99,8 @@ pub trait Turning {
     /// woken.
     fn deliver(&mut self) -> bool;
 
-    /// Arms the delayed run, because the driver is busy with nothing in flight
-    /// ([`Timers::arm_delayed_run`](super::Timers::arm_delayed_run)). Returns whether the leader
-    /// must be kicked, because it may wait for longer.
-    fn arm_delayed_run(&mut self) -> bool;
+    /// Arms the delayed run: the driver is busy with nothing in flight.
+    fn arm_delayed_run(&mut self);
 
     /// Arms the wake-ups of those that wait for the context without a turn of their own: a run at
     /// this time ([`Timers::arm_deadline`](super::Timers::arm_deadline)), and the alarm of event
@@ -141,18 +139,16 @@ pub fn turn<T: Turning>(at: &mut T, commit: Commit) -> Turned {
     at.step(Step::MadeProgress);
     let mut kick = at.serves_tag_waits() && serve_tag_waits(at, gates, commit, &mut turned);
     at.record(gates, turned);
-    // W7. A leader that was kicked for each such turn would return, and request the next one.
-    if turned.is_stuck() {
-        kick |= at.is_shared() && at.arm_delayed_run();
-    }
+    kick |= turned.is_stuck();
+    // W7.
     if let Some(at_ns) = turned.deadline() {
         kick |= !plants!(SkipDeadline) && at.arm_deadline(at_ns);
     }
     kick |= at.deliver() && !plants!(SkipOwnKick);
-    // Kick a leader that waits in the driver: for its own bio (W4), and for an earlier run (W7).
-    // The timers are armed before the kick: the woken leader reads them.
+    // Kick a leader that waits in the driver: for its own bio (W4), for requests that no completion
+    // moves on, and for an earlier deadline (W7).
     if kick && at.is_shared() {
-        kick_leader(at);
+        kick_leader(at, turned);
     }
     turned
 }
@@ -219,7 +215,11 @@ fn hands_over_flush<T: Turning>(at: &mut T) -> bool {
 }
 
 #[inline(never)]
-fn kick_leader<T: Turning>(at: &mut T) {
+fn kick_leader<T: Turning>(at: &mut T, turned: Turned) {
+    if turned.is_stuck() {
+        // Armed before the kick: the woken leader reads the timer.
+        at.arm_delayed_run();
+    }
     if !plants!(SkipKick) && at.run_state().kick() {
         at.kick_driver();
     }

@@ -78,7 +78,7 @@ impl Turning for Least {
         fn retry_for_awake(&mut self) -> bool;
         fn record(&mut self, _gates: Gates, _turned: Turned);
         fn deliver(&mut self) -> bool;
-        fn arm_delayed_run(&mut self) -> bool;
+        fn arm_delayed_run(&mut self);
         fn arm_deadline(&mut self, _at_ns: u64) -> bool;
         fn kick_driver(&mut self);
     }

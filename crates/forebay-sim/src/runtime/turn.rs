@@ -209,14 +209,13 @@ impl Turning for TaskTurn<'_, '_> {
         to_leader | hctx.kick_leader.take()
     }
 
-    fn arm_delayed_run(&mut self) -> bool {
+    fn arm_delayed_run(&mut self) {
         let (world, timers) = (&self.thread.world, &self.hctx.timers);
         let now = world.now();
         let at_ns = now + RESOURCE_DELAY.as_nanos() as u64;
-        let is_earliest = timers.arm_delayed_run(at_ns);
+        timers.arm_delayed_run(at_ns);
         let verdict = world.checks().runs.delayed(now, at_ns, timers.left_ns(now));
         world.fail(verdict);
-        is_earliest
     }
 
     fn arm_deadline(&mut self, at_ns: u64) -> bool {

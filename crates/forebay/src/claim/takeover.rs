@@ -9,14 +9,17 @@
 //! io_uring holds a reference to that open file until its last request has ended, and so keeps the
 //! lock. The first disk of a process that writes to a file waits until no other open file has this
 //! lock. The wait follows the locks of the image and precedes the first I/O. Later disks on the
-//! same file belong to the same process, which orders their I/O itself.
+//! same file belong to the same process, which orders their I/O itself. There is no wait either
+//! for locks that this process has left behind, with a ring that it may not enter any more.
 //!
 //! Source: fcntl(2), open file description locks; io_uring(7), registered files.
 //!
 //! [`image_lock`]: super::image_lock
 //! [`exclusive`]: super::exclusive
 
+use super::name::Name;
 use super::ofd_lock::{self, Range};
+use crate::sys::fork::{Origin, PerProcess};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -30,24 +33,31 @@ const RANGE: Range = Range { start: BYTE, len: 1 };
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The files that this process has locked, once for each lock.
+static MARKED: PerProcess<Vec<Name>> = PerProcess::new();
+
 /// An open file that a queue uses. If the queue may write, the file has the lock.
 #[derive(Debug)]
 pub(crate) struct QueueFile {
     file: File,
-    is_marked: bool,
+    /// The name, if the file is locked.
+    marked: Option<Name>,
+    origin: Origin,
 }
 
 impl QueueFile {
     /// Locks the file if `marks` is set and its file system has locks.
     pub(crate) fn new(file: File, marks: bool) -> QueueFile {
+        let name = file.metadata().ok().filter(|_| marks).map(|facts| Name::of(&facts));
         // A shared lock conflicts only with a program that does not follow this protocol.
-        let is_marked = marks && ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok();
-        QueueFile { file, is_marked }
+        let marked = name.filter(|_| ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok());
+        MARKED.lock().extend(marked);
+        QueueFile { file, marked, origin: Origin::here() }
     }
 
     /// Returns another open file of the same queues, with a lock of its own.
     pub(crate) fn sibling(&self, file: File) -> QueueFile {
-        QueueFile::new(file, self.is_marked)
+        QueueFile::new(file, self.marked.is_some())
     }
 }
 
@@ -64,9 +74,13 @@ impl Drop for QueueFile {
     /// Unlocks the file: a child of a fork may have the descriptor too, and its queue has no I/O in
     /// flight any more.
     fn drop(&mut self) {
-        if self.is_marked {
-            // The file is closed next, so a failure has no remedy.
-            let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
+        // A child of a fork shares the lock with its parent, which keeps it.
+        let Some(name) = self.marked.filter(|_| !self.origin.is_elsewhere()) else { return };
+        // The file is closed next, so a failure has no remedy.
+        let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
+        let mut marked = MARKED.lock();
+        if let Some(at) = marked.iter().position(|other| *other == name) {
+            marked.swap_remove(at);
         }
     }
 }
@@ -107,6 +121,9 @@ impl Writers {
 
 /// Waits until no other open file has the lock. Returns false if one still has it.
 fn wait(file: &File, patience: Duration) -> io::Result<bool> {
+    if MARKED.lock().contains(&Name::of(&file.metadata()?)) {
+        return Ok(true);
+    }
     let since = Instant::now();
     loop {
         let found = match ofd_lock::conflict(file, RANGE, libc::F_WRLCK) {
@@ -127,6 +144,7 @@ fn wait(file: &File, patience: Duration) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::forked::in_child;
     use std::fs::OpenOptions;
     use std::path::Path;
     use std::thread;
@@ -142,10 +160,17 @@ mod tests {
         (folder, path)
     }
 
+    /// Returns an open file as a predecessor has left it.
+    fn left_behind(path: &Path) -> File {
+        let file = open(path);
+        ofd_lock::set(&file, RANGE, libc::F_RDLCK).expect("it has locks");
+        file
+    }
+
     #[test]
     fn first_writer_waits_until_the_file_of_a_predecessor_is_closed() {
         let (_folder, path) = image();
-        let old = QueueFile::new(open(&path), true);
+        let old = left_behind(&path);
         let file = open(&path);
         let writers = Writers::default();
         assert!(!writers.enter(&file, Duration::ZERO).expect("it has locks"));
@@ -173,10 +198,14 @@ mod tests {
         enter(true);
         writers.leave();
         writers.leave();
-        // All writers were closed, so these are taken for files of another program.
+        // All writers were closed, and a queue was left behind.
         drop(queue);
-        enter(false);
+        enter(true);
+        writers.leave();
         drop(sibling);
+        let old = left_behind(&path);
+        enter(false);
+        drop(old);
         enter(true);
     }
 
@@ -195,5 +224,23 @@ mod tests {
         let _copy = queue.try_clone().expect("a descriptor");
         drop(queue);
         assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
+    }
+
+    #[test]
+    fn a_child_of_a_fork_leaves_the_lock_to_its_parent() {
+        let (_folder, path) = image();
+        let queue = QueueFile::new(open(&path), true);
+        let is_held = || {
+            let found = ofd_lock::conflict(&open(&path), RANGE, libc::F_WRLCK);
+            i32::from(found.expect("it has locks").l_type) != libc::F_UNLCK
+        };
+        let mut queue = Some(queue);
+        assert!(in_child(|| {
+            drop(queue.take());
+            true
+        }));
+        assert!(is_held());
+        drop(queue);
+        assert!(!is_held());
     }
 }

@@ -218,9 +218,8 @@ impl Hctx {
     }
 
     /// Arms the delayed run, after a turn that left work at a busy driver with nothing in flight.
-    /// Returns whether the leader may wait for longer.
-    fn delay_run(&self) -> bool {
-        self.timers.arm_delayed_run(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64)
+    fn delay_run(&self) {
+        self.timers.arm_delayed_run(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
     }
 
     /// Returns a descriptor for an event loop. It is readable when a descriptor of `fds` is

@@ -42,7 +42,7 @@ fn specs() {
          exclusive, flush, flush_pending_ms, fua, io_timeout_grace_ms, \
          io_timeout_ms, iostats, kick, kick_ns, logical_block_size, \
          max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_requests, plug, queue_depth, \
-         read_only, reserved_tags, run_queue, service, tag_need, tag_set, takeover_wait_ms, wake",
+         read_only, reserved_tags, run_queue, service, tag_need, tag_set, wake",
     );
     values();
 }
@@ -76,7 +76,7 @@ fn values() {
          io_timeout_ms, iostats, kick, latency_ns, \
          logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
          nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
-         run_queue, seed, service, size, tag_need, tag_set, takeover_wait_ms, wake",
+         run_queue, seed, service, size, tag_need, tag_set, wake",
     );
     check_open(
         "model:sata?nr_hw_queues=2",

@@ -202,23 +202,6 @@ fn leader_beside_a_token_holder_waits_without_a_turn_of_its_own() {
 }
 
 #[test]
-fn leader_beside_a_token_holder_leaves_it_the_run_that_is_due() {
-    for (now_ns, expected) in [(99, "wait 1"), (100, "wait 400")] {
-        let mut host = leader([]);
-        assert!(host.run.run());
-        host.now_ns = now_ns;
-        host.timers.arm_delayed_run(100);
-        host.timers.arm_deadline(500);
-        host.at("wait", |host| {
-            assert!(!host.run.release() && host.run.release(), "the holder turns once more");
-            host.cell.deliver(1, || ());
-        });
-        assert!(lead(&mut host, 1, None));
-        assert_eq!(host.log()[..2], ["yield", expected], "W7");
-    }
-}
-
-#[test]
 fn leader_that_was_woken_before_its_wait_does_not_wait() {
     for step in ["AnnouncedLead", "AboutToWait"] {
         let mut host = leader([busy(1)]);

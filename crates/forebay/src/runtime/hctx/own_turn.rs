@@ -139,7 +139,7 @@ impl Turning for OwnTurn<'_, '_, '_> {
             && deliver_others(self.token, self.own, self.nr_before)
     }
 
-    fn arm_delayed_run(&mut self) -> bool {
+    fn arm_delayed_run(&mut self) {
         unreachable!("the owner waits for a busy driver itself");
     }
 

@@ -342,8 +342,8 @@ impl Turning for TokenTurn<'_, '_, '_> {
         kick
     }
 
-    fn arm_delayed_run(&mut self) -> bool {
-        self.token.hctx.delay_run()
+    fn arm_delayed_run(&mut self) {
+        self.token.hctx.delay_run();
     }
 
     fn arm_deadline(&mut self, at_ns: u64) -> bool {
