@@ -56,7 +56,8 @@ impl Inflight {
     #[inline]
     pub fn take(&mut self, head: u16) {
         self.record.set_counter(head, self.counter);
-        self.counter += 1;
+        // A hostile front end may have set the greatest number: then only the order is lost.
+        self.counter = self.counter.wrapping_add(1);
         self.record.set_in_flight(head, true);
     }
 
