@@ -282,7 +282,13 @@ impl<'a, R: Rings> Session<'a, R> {
         }
         let shape = self.inflight_shape(given)?;
         let region = InflightMemory::open(file, given.mmap_offset, given.mmap_size, shape);
-        self.inflight = Some(region.map_err(refuse)?);
+        let region = region.map_err(refuse)?;
+        // The first region of a connection has the driver's setting from before it.
+        if self.inflight.is_none() && region.is_write_through() {
+            self.cache.set(false);
+        }
+        region.set_write_through(!self.cache.is_on());
+        self.inflight = Some(region);
         Ok(())
     }
 
@@ -305,6 +311,9 @@ impl<'a, R: Rings> Session<'a, R> {
             let len = bytes.len();
             refuse(format_args!("{len} bytes at {offset}: only wce, 0 or 1, can be written"))
         })?;
+        if let Some(region) = &self.inflight {
+            region.set_write_through(!is_on);
+        }
         self.cache.set(is_on);
         Ok(())
     }
