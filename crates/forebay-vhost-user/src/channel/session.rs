@@ -154,8 +154,15 @@ impl<'a, R: Rings> Session<'a, R> {
             return Err(refuse("too many memory regions are in use, of all front ends together"));
         }
         (self.regions, self.memory) = (regions, memory);
-        for ring in running {
-            self.send(ring, RingCommand::Memory(self.memory.clone()))?;
+        let (sender, answers) = sync_channel(running.len());
+        for ring in &running {
+            self.send(*ring, RingCommand::Memory(self.memory.clone(), sender.clone()))?;
+        }
+        drop(sender);
+        // The answer to the message allows the guest to use new memory: a ring that looked for it
+        // in the former table would stop.
+        for _ in running {
+            answers.recv().map_err(|_| thread_gone())?;
         }
         Ok(())
     }
