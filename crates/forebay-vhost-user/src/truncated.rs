@@ -150,11 +150,12 @@ impl Drop for Watch {
     }
 }
 
-/// Returns the number of regions that were lost so far. Relaxed: the handler runs on the thread
-/// that reads it afterwards, and for other threads a later call is early enough.
+/// Returns the number of regions that were lost so far. For other threads than that of the handler
+/// a later call is early enough. Acquire pairs with the handler's release: a ring that sees a new
+/// number looks for marks once, so it must see the marks that were made before.
 #[inline]
 pub(crate) fn nr_lost() -> u64 {
-    NR_LOST.load(Ordering::Relaxed)
+    NR_LOST.load(Ordering::Acquire)
 }
 
 /// The handler of SIGBUS before ours.
@@ -212,7 +213,8 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         entry.is_lost.store(found, Ordering::Relaxed);
     }
     if found {
-        NR_LOST.fetch_add(1, Ordering::Relaxed);
+        // Release: after the marks.
+        NR_LOST.fetch_add(1, Ordering::Release);
     } else {
         // The access is repeated with the former handler.
         // SAFETY: it was written before this handler was installed.
