@@ -17,6 +17,7 @@
 //! [`exclusive`]: super::exclusive
 
 use super::ofd_lock::{self, Range};
+use crate::sys::fork::Origin;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -35,6 +36,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct QueueFile {
     file: File,
     is_marked: bool,
+    origin: Origin,
 }
 
 impl QueueFile {
@@ -42,7 +44,7 @@ impl QueueFile {
     pub(crate) fn new(file: File, marks: bool) -> QueueFile {
         // A shared lock conflicts only with a program that does not follow this protocol.
         let is_marked = marks && ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok();
-        QueueFile { file, is_marked }
+        QueueFile { file, is_marked, origin: Origin::here() }
     }
 
     /// Returns another open file of the same queues, with a lock of its own.
@@ -62,9 +64,10 @@ impl Deref for QueueFile {
 
 impl Drop for QueueFile {
     /// Unlocks the file: a child of a fork may have the descriptor too, and its queue has no I/O in
-    /// flight any more.
+    /// flight any more. In such a child the lock belongs to the parent's queue. After a panic there
+    /// may be I/O, and the lock stays until the ring has closed the file.
     fn drop(&mut self) {
-        if self.is_marked {
+        if self.is_marked && !self.origin.is_elsewhere() && !std::thread::panicking() {
             // The file is closed next, so a failure has no remedy.
             let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
         }
@@ -125,75 +128,4 @@ fn wait(file: &File, patience: Duration) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::OpenOptions;
-    use std::path::Path;
-    use std::thread;
-
-    fn open(path: &Path) -> File {
-        OpenOptions::new().read(true).write(true).open(path).expect("it opens")
-    }
-
-    fn image() -> (tempfile::TempDir, std::path::PathBuf) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("disk.img");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        (folder, path)
-    }
-
-    #[test]
-    fn first_writer_waits_until_the_file_of_a_predecessor_is_closed() {
-        let (_folder, path) = image();
-        let old = QueueFile::new(open(&path), true);
-        let file = open(&path);
-        let writers = Writers::default();
-        assert!(!writers.enter(&file, Duration::ZERO).expect("it has locks"));
-        let closer = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(30));
-            drop(old);
-        });
-        assert!(writers.enter(&file, Duration::from_secs(60)).expect("it has locks"));
-        closer.join().expect("no panic");
-    }
-
-    #[test]
-    fn later_writers_of_the_process_do_not_wait_for_its_own_queues() {
-        let (_folder, path) = image();
-        let file = open(&path);
-        let writers = Writers::default();
-        let enter = |expected| {
-            assert_eq!(writers.enter(&file, Duration::ZERO).expect("it has locks"), expected);
-        };
-        enter(true);
-        let queue = QueueFile::new(open(&path), true);
-        let sibling = queue.sibling(open(&path));
-        enter(true);
-        writers.leave();
-        enter(true);
-        writers.leave();
-        writers.leave();
-        // All writers were closed, so these are taken for files of another program.
-        drop(queue);
-        enter(false);
-        drop(sibling);
-        enter(true);
-    }
-
-    #[test]
-    fn a_queue_that_does_not_write_holds_no_lock() {
-        let (_folder, path) = image();
-        let reader = QueueFile::new(open(&path), false);
-        let _again = reader.sibling(open(&path));
-        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
-    }
-
-    #[test]
-    fn a_lock_ends_with_its_queue_although_a_copy_of_the_descriptor_is_open() {
-        let (_folder, path) = image();
-        let queue = QueueFile::new(open(&path), true);
-        let _copy = queue.try_clone().expect("a descriptor");
-        drop(queue);
-        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
-    }
-}
+mod tests;
