@@ -5,7 +5,7 @@ use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
-use forebay_vhost_user::{Can, Config, Shape, WriteCache};
+use forebay_vhost_user::{Can, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
 use std::sync::Arc;
 
@@ -31,6 +31,13 @@ impl Device {
         let spec = &export.disk.info().spec;
         let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
+        let nr_bios = export.disk.info().policy.nr_bios;
+        if nr_bios < MAX_RANGES {
+            return Err(refused(format!(
+                "nr_bios={nr_bios}: a discard has up to {MAX_RANGES} ranges, an I/O each: set \
+                 nr_bios={MAX_RANGES} or more, or leave it out"
+            )));
+        }
         let serial = serial(&options.serial).map_err(refused)?;
         let can = Can {
             read_only: export.info.can.read_only,

@@ -74,6 +74,12 @@ impl GuestMemory {
         self.0.watches.iter().any(Watch::is_lost)
     }
 
+    /// Returns whether the process survives a truncation of all regions. If not, too many regions
+    /// are in use, and this table must not be.
+    pub fn is_watched(&self) -> bool {
+        self.0.watches.iter().all(Watch::is_active)
+    }
+
     /// Returns the regions.
     pub fn regions(&self) -> &GuestMemoryMmap {
         &self.0.regions

@@ -41,8 +41,9 @@ pub enum RingCommand {
     Start(Box<RingSetup>),
     /// Enables or disables the ring.
     Enable(bool),
-    /// Replaces the memory of the guest. Requests in flight keep their regions.
-    Memory(GuestMemory),
+    /// Replaces the memory of the guest. Requests in flight keep their regions. The thread answers
+    /// once it takes no more requests with the former memory, and waits for no I/O.
+    Memory(GuestMemory, SyncSender<()>),
     /// Replaces the eventfd that notifies the driver.
     Call(Option<OwnedFd>),
     /// Replaces the eventfd that reports an error of the ring.

@@ -11,7 +11,8 @@
 //!
 //! The handler runs on the thread that made the access. That thread holds the table of the region,
 //! so the region's entry cannot change meanwhile. Entries of other regions may: each has a sequence
-//! number, and an entry that changes is skipped.
+//! number, and an entry that changes is skipped. All tables with a mapping share its entry, so the
+//! mark of a mapping is one, and a front end uses no more entries than it has mappings.
 //!
 //! A library must not install signal handlers, so the program calls [`survive_truncated_memory`].
 // It installs a signal handler, which maps memory.
@@ -23,8 +24,8 @@ use std::ptr::addr_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Most regions that are watched at once. If a region without an entry is truncated, an access to
-/// it ends the process.
+/// Most regions that are watched at once. An access to another one that was truncated would end the
+/// process, so memory that is not watched must not be used.
 const NR_ENTRIES: usize = 4096;
 
 /// A region that the handler may replace.
@@ -46,14 +47,21 @@ static ENTRIES: [Entry; NR_ENTRIES] = [const {
     }
 }; NR_ENTRIES];
 
-/// Indices of free entries below the number, and the number of entries ever used.
-static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+/// The use of the entries.
+struct Used {
+    /// The number of watches of each entry that was ever used.
+    nr_watches: Vec<usize>,
+    /// Those of them that have none.
+    free: Vec<usize>,
+}
+
+static USED: Mutex<Used> = Mutex::new(Used { nr_watches: Vec::new(), free: Vec::new() });
 
 /// Number of regions that were replaced. A ring checks its regions only if it has changed.
 static NR_LOST: AtomicU64 = AtomicU64::new(0);
 
 impl Entry {
-    /// Changes the entry. Callers hold the lock of `FREE`.
+    /// Changes the entry. Callers hold the lock of `USED`.
     fn set(&self, start: usize, len: usize) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
@@ -82,6 +90,19 @@ impl Entry {
     }
 }
 
+impl Used {
+    /// Returns an entry without watches. `None`: there is none.
+    fn claim(&mut self) -> Option<usize> {
+        self.free.pop().or_else(|| {
+            let next = self.nr_watches.len();
+            (next < NR_ENTRIES).then(|| {
+                self.nr_watches.push(0);
+                next
+            })
+        })
+    }
+}
+
 /// A region that is watched until this is dropped. It must be dropped before the mapping ends.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -92,21 +113,22 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches a mapping of `len` bytes at `start`.
     pub(crate) fn new(start: usize, len: usize) -> Watch {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_lost = ENTRIES[..free.1].iter().any(|entry| {
-            entry.get() == Some((start, len)) && entry.is_lost.load(Ordering::Relaxed)
-        });
-        let index = free.0.pop().or_else(|| {
-            let next = free.1;
-            free.1 += usize::from(next < NR_ENTRIES);
-            (next < NR_ENTRIES).then_some(next)
-        });
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another table may have the same mapping. Its entry has the mark if it was replaced.
+        let shared = (0..used.nr_watches.len()).find(|&at| ENTRIES[at].get() == Some((start, len)));
+        let index = shared.or_else(|| used.claim());
         if let Some(index) = index {
-            ENTRIES[index].set(start, len);
-            // Another table has the same mapping, which was replaced already.
-            ENTRIES[index].is_lost.store(was_lost, Ordering::Relaxed);
+            used.nr_watches[index] += 1;
+            if shared.is_none() {
+                ENTRIES[index].set(start, len);
+            }
         }
         Watch { index }
+    }
+
+    /// Returns whether there was an entry for the region.
+    pub(crate) fn is_active(&self) -> bool {
+        self.index.is_some()
     }
 
     /// Returns whether the region was truncated, and replaced by zeroes.
@@ -118,18 +140,22 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(index) = self.index {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            ENTRIES[index].set(0, 0);
-            free.0.push(index);
+            let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+            used.nr_watches[index] -= 1;
+            if used.nr_watches[index] == 0 {
+                ENTRIES[index].set(0, 0);
+                used.free.push(index);
+            }
         }
     }
 }
 
-/// Returns the number of regions that were lost so far. Relaxed: the handler runs on the thread
-/// that reads it afterwards, and for other threads a later call is early enough.
+/// Returns the number of regions that were lost so far. For other threads than that of the handler
+/// a later call is early enough. Acquire pairs with the handler's release: a ring that sees a new
+/// number looks for marks once, so it must see the marks that were made before.
 #[inline]
 pub(crate) fn nr_lost() -> u64 {
-    NR_LOST.load(Ordering::Relaxed)
+    NR_LOST.load(Ordering::Acquire)
 }
 
 /// The handler of SIGBUS before ours.
@@ -187,7 +213,8 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         entry.is_lost.store(found, Ordering::Relaxed);
     }
     if found {
-        NR_LOST.fetch_add(1, Ordering::Relaxed);
+        // Release: after the marks.
+        NR_LOST.fetch_add(1, Ordering::Release);
     } else {
         // The access is repeated, and its next SIGBUS goes to the former handler.
         // SAFETY: it was written before this handler was installed.
@@ -240,10 +267,27 @@ mod tests {
     fn entry_is_free_after_its_watch() {
         let watches: Vec<_> = (1..100).map(|nr| Watch::new(nr << 44, 4096)).collect();
         drop(watches);
-        let used = FREE.lock().unwrap().1;
+        let nr_used = || USED.lock().unwrap().nr_watches.len();
+        let before = nr_used();
         for nr in 1..10_000 {
             drop(Watch::new(nr << 30, 4096));
         }
-        assert!(FREE.lock().unwrap().1 <= used + 64, "other tests have a few");
+        assert!(nr_used() <= before + 64, "other tests have a few");
+    }
+
+    #[test]
+    fn tables_of_one_mapping_share_its_entry() {
+        survive_truncated_memory().expect("a handler");
+        let (file, memory) = shared();
+        // As many as a front end with many rings, and many requests in flight, can make.
+        let table = || crate::GuestMemory::new(memory.clone());
+        let mut tables: Vec<_> = (0..2 * NR_ENTRIES).map(|_| table()).collect();
+        assert!(tables.iter().all(crate::GuestMemory::is_watched));
+        let last = tables.pop().expect("a table");
+        drop(tables);
+        assert!(last.is_watched() && !last.is_lost());
+        file.set_len(0).expect("it is truncated");
+        last.regions().write_obj(9_u8, GuestAddress(0)).expect("a write");
+        assert!(last.is_lost() && table().is_lost());
     }
 }

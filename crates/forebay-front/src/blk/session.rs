@@ -40,10 +40,9 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    /// Stops the ring (Y1).
+    /// Stops the ring (Y1). The driver is still notified of requests that were answered.
     #[cold]
     pub(super) fn break_ring(&mut self, desk: &mut BlkDesk<H>, why: &str) {
-        self.used_ns = None;
         if !std::mem::replace(&mut self.is_broken, true) {
             desk.host.broken(&mut self.link.peer, why, desk.now_ns);
         }

@@ -225,6 +225,21 @@ fn broken_ring_is_reported_once_and_drains() {
     }
 }
 
+/// Y1.
+#[test]
+fn driver_is_notified_of_requests_that_end_in_the_round_that_breaks_the_ring() {
+    let mut driven = driven();
+    // It is answered at once, under the plug in which the next one breaks the ring.
+    driven.chain(&header(GET_ID, 0), 20);
+    let (mut chain, _) = driven.make(&header(IN, 2), 512);
+    chain.has_status = false;
+    driven.state.borrow_mut().available.push_back(chain);
+    driven.run();
+    let state = driven.state.borrow();
+    assert_eq!((state.broken.len(), state.used.len()), (1, 1));
+    assert_eq!(state.notified_at, [1]);
+}
+
 /// Y3.
 #[test]
 fn all_available_requests_are_taken_and_answered_in_one_round() {

@@ -88,6 +88,20 @@ fn disk_has_a_hardware_context_for_each_thread_and_a_shared_one() {
     assert_eq!(nr(chosen), 2);
 }
 
+/// A ring waits until its disk has room for all ranges of a discard at once.
+#[test]
+fn device_whose_queues_are_shorter_than_a_discard_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let open = |nr_bios: u32| {
+        let mut options = device_options(&folder);
+        options.exports[0].spec += &format!("?nr_bios={nr_bios}");
+        Server::open(options).map(drop)
+    };
+    let error = open(15).expect_err("15 of 16").to_string();
+    assert!(error.contains("nr_bios=15: a discard has up to 16 ranges"), "{error}");
+    open(16).expect("16 of 16");
+}
+
 #[test]
 fn device_that_no_driver_could_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -50,7 +50,8 @@ pub fn serve(
     cache: &WriteCache,
     rings: &impl Rings,
 ) -> Result<(), String> {
-    // The write cache is on until a front end switches it off.
+    // The write cache is on until a front end switches it off, or sets an in-flight region in which
+    // that is recorded.
     cache.set(true);
     let session = Arc::new(Mutex::new(Session::new(config, cache, rings)));
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));

@@ -3,6 +3,7 @@
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
 use crate::inflight::InflightMemory;
+use crate::memory::GuestMemory;
 use crate::setup::RingSetup;
 use std::os::fd::OwnedFd;
 
@@ -73,7 +74,7 @@ impl Ring {
     /// left.
     pub(super) fn setup(
         &self,
-        regions: &Regions,
+        (regions, memory): (&Regions, &GuestMemory),
         features: u64,
         inflight: Option<(InflightMemory, u16)>,
     ) -> Result<RingSetup, Refusal> {
@@ -89,7 +90,7 @@ impl Ring {
             used,
             base: self.base,
             features,
-            memory: regions.table(),
+            memory: memory.clone(),
             kick: kick.ok_or_else(|| refuse("the ring has no kick descriptor"))?,
             call: self.call.as_ref().map(duplicate).transpose()?,
             err: self.err.as_ref().map(duplicate).transpose()?,

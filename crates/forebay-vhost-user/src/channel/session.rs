@@ -11,6 +11,7 @@ use super::regions::{MAX_REGIONS, Regions};
 use super::ring::{Places, Ring};
 use crate::config::{Config, MIN_QUEUE_SIZE, PROTOCOL_FEATURES, WriteCache, written_cache};
 use crate::inflight::{InflightMemory, InflightShape};
+use crate::memory::GuestMemory;
 use crate::setup::RingCommand;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -45,6 +46,8 @@ pub(super) struct Session<'a, R> {
     /// Negotiated features. `None`: SET_FEATURES has not arrived.
     features: Option<u64>,
     regions: Regions,
+    /// The table of the regions, for the threads of the rings.
+    memory: GuestMemory,
     /// The region that the front end has set.
     inflight: Option<InflightMemory>,
     rings: Vec<Ring>,
@@ -53,8 +56,16 @@ pub(super) struct Session<'a, R> {
 impl<'a, R: Rings> Session<'a, R> {
     pub(super) fn new(config: &'a Config, cache: &'a WriteCache, threads: &'a R) -> Session<'a, R> {
         let rings = (0..config.nr_queues()).map(|_| Ring::default()).collect();
-        let regions = Regions::default();
-        Session { config, cache, threads, features: None, regions, inflight: None, rings }
+        Session {
+            config,
+            cache,
+            threads,
+            features: None,
+            regions: Regions::default(),
+            memory: GuestMemory::empty(),
+            inflight: None,
+            rings,
+        }
     }
 
     /// Stops all rings, and waits until the last request of each is answered.
@@ -96,7 +107,7 @@ impl<'a, R: Rings> Session<'a, R> {
         // Without protocol features there is no message that enables a ring.
         state.is_enabled |= features & 1 << PROTOCOL_FEATURES == 0;
         let inflight = self.inflight.clone().map(|region| (region, ring as u16));
-        let setup = Box::new(state.setup(&self.regions, features, inflight)?);
+        let setup = Box::new(state.setup((&self.regions, &self.memory), features, inflight)?);
         self.send(ring, RingCommand::Start(setup))?;
         self.rings[ring].is_started = true;
         Ok(())
@@ -138,9 +149,20 @@ impl<'a, R: Rings> Session<'a, R> {
                 return Err(refuse(format_args!("ring {ring} runs in memory that moves")));
             }
         }
-        self.regions = regions;
-        for ring in running {
-            self.send(ring, RingCommand::Memory(self.regions.table()))?;
+        let memory = regions.table();
+        if !memory.is_watched() {
+            return Err(refuse("too many memory regions are in use, of all front ends together"));
+        }
+        (self.regions, self.memory) = (regions, memory);
+        let (sender, answers) = sync_channel(running.len());
+        for ring in &running {
+            self.send(*ring, RingCommand::Memory(self.memory.clone(), sender.clone()))?;
+        }
+        drop(sender);
+        // The answer to the message allows the guest to use new memory: a ring that looked for it
+        // in the former table would stop.
+        for _ in running {
+            answers.recv().map_err(|_| thread_gone())?;
         }
         Ok(())
     }
@@ -269,7 +291,13 @@ impl<'a, R: Rings> Session<'a, R> {
         }
         let shape = self.inflight_shape(given)?;
         let region = InflightMemory::open(file, given.mmap_offset, given.mmap_size, shape);
-        self.inflight = Some(region.map_err(refuse)?);
+        let region = region.map_err(refuse)?;
+        // The first region of a connection has the driver's setting from before it.
+        if self.inflight.is_none() && region.is_write_through() {
+            self.cache.set(false);
+        }
+        region.set_write_through(!self.cache.is_on());
+        self.inflight = Some(region);
         Ok(())
     }
 
@@ -292,6 +320,9 @@ impl<'a, R: Rings> Session<'a, R> {
             let len = bytes.len();
             refuse(format_args!("{len} bytes at {offset}: only wce, 0 or 1, can be written"))
         })?;
+        if let Some(region) = &self.inflight {
+            region.set_write_through(!is_on);
+        }
         self.cache.set(is_on);
         Ok(())
     }

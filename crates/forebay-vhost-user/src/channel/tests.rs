@@ -7,6 +7,7 @@ use self::peer::*;
 use crate::WriteCache;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 use virtio_bindings::virtio_blk::virtio_blk_config;
 
 /// Offset of the write cache in the configuration space.
@@ -114,6 +115,25 @@ fn memory_changes_reach_the_rings_that_run() {
         peer.accept(SET_MEM_TABLE, &table, &fds);
         let expected = ["0: start 5 false", "0: memory 2", "0: memory 1", "0: memory 2"];
         assert_eq!(rings.take_log(), expected);
+    });
+}
+
+#[test]
+fn message_about_memory_is_answered_when_all_rings_have_the_memory() {
+    let rings = Fake::default();
+    well(&rings, |peer| {
+        peer.negotiate();
+        peer.share();
+        peer.start_ring(0);
+        peer.start_ring(2);
+        let file = memory(REGION);
+        let added = region(GUEST + 2 * REGION, REGION, USER + 2 * REGION, 0);
+        for (message, fds, nr) in [(ADD_MEM_REG, &[file.as_raw_fd()][..], 2), (REM_MEM_REG, &[], 4)]
+        {
+            // The guest may use the region, or the front end reuse it, as soon as it is answered.
+            peer.accept(message, &added, fds);
+            assert_eq!(rings.nr_moved.load(Ordering::Relaxed), nr);
+        }
     });
 }
 

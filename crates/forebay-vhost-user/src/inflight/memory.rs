@@ -111,6 +111,27 @@ impl InflightMemory {
         self.shape
     }
 
+    /// Records whether the driver has switched its write cache off, for a successor.
+    pub(crate) fn set_write_through(&self, is_write_through: bool) {
+        if let Some(cell) = self.write_through() {
+            // Release: as for the records.
+            cell.store(is_write_through.into(), Ordering::Release);
+        }
+    }
+
+    /// Returns whether the driver has switched its write cache off.
+    pub(crate) fn is_write_through(&self) -> bool {
+        self.write_through().is_some_and(|cell| cell.load(Ordering::Acquire) != 0)
+    }
+
+    /// Returns the byte behind the entries of the first record. `None`: the record fills its lines,
+    /// which those of rings, with a power of two of descriptors, do not.
+    fn write_through(&self) -> Option<&AtomicU8> {
+        let at = HEAD + ENTRY * usize::from(self.shape.queue_size);
+        let has_room = at < self.shape.stride();
+        has_room.then(|| self.region.get_atomic_ref(at).expect("it is within the region"))
+    }
+
     /// Returns the record of a queue, or `None` if there is no such queue.
     pub(super) fn record(&self, queue: u16) -> Option<Record> {
         let InflightShape { nr_queues, queue_size } = self.shape;

@@ -15,6 +15,10 @@
 //!                                   0 u8 in flight, 6 u16 next, 8 u64 counter
 //! ```
 //!
+//! Records begin at multiples of 64 bytes. The byte behind the entries of the first one is no part
+//! of the format. It is 1 if the driver has switched its write cache off: front ends do not repeat
+//! that, and a successor must not acknowledge writes earlier than its predecessor did.
+//!
 //! A region survives a killed process, not a power failure: all stores that the process has made
 //! are in the memory, in program order. So only the order of stores counts:
 //!
@@ -56,7 +60,8 @@ impl Inflight {
     #[inline]
     pub fn take(&mut self, head: u16) {
         self.record.set_counter(head, self.counter);
-        self.counter += 1;
+        // A hostile front end may have set the greatest number: then only the order is lost.
+        self.counter = self.counter.wrapping_add(1);
         self.record.set_in_flight(head, true);
     }
 

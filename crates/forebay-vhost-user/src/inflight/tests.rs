@@ -173,3 +173,16 @@ fn a_ring_that_was_drained_and_reset_begins_anew() {
     let (_, found) = memory.recover(0, SIZE, 0).expect("its own record");
     assert_eq!(found, Recovered { heads: vec![1], avail_idx: 1 });
 }
+
+#[test]
+fn greatest_counter_of_a_hostile_front_end_only_loses_the_order() {
+    let (memory, _) = InflightMemory::create(SHAPE).expect("memory");
+    let (mut inflight, _) = memory.recover(0, SIZE, 0).expect("a new record");
+    inflight.take(1);
+    memory.record(0).expect("a queue").set_counter(1, u64::MAX - 1);
+    let (mut inflight, _) = memory.recover(0, SIZE, 0).expect("its own record");
+    inflight.take(2);
+    inflight.take(3);
+    let (_, found) = memory.recover(0, SIZE, 0).expect("its own record");
+    assert_eq!(found.heads, [3, 1, 2]);
+}

@@ -1,6 +1,6 @@
 //! Tests of a device that is killed with requests in flight, and of its successor.
 
-use super::driver::{Driver, PLAIN, SIZE, memory};
+use super::driver::{Driver, EVENT_IDX, PLAIN, SIZE, memory};
 use super::{Ring, RingError};
 use crate::inflight::{InflightMemory, InflightShape, RecoverError};
 
@@ -49,6 +49,25 @@ fn successor_takes_the_requests_of_a_dead_device_first_and_in_order() {
     let used: Vec<_> = (0..driver.used_index()).map(|at| driver.used_entry(at).0).collect();
     assert_eq!(used, [3, 12, 9, 9, 6, 0], "each request is used once");
     assert_eq!(ring.next_available(), 6);
+}
+
+#[test]
+fn successor_notifies_the_driver_of_what_a_dead_device_has_used() {
+    let memory = memory();
+    let mut driver = Driver::new(&memory, 0, EVENT_IDX);
+    let (region, _) = InflightMemory::create(SHAPE).expect("memory");
+    let mut ring = start(&driver, &region).expect("a good ring");
+    driver.nr_calls();
+    driver.offer_read(0, 1);
+    driver.offer_read(3, 1);
+    assert_eq!(take_all(&mut ring), [0, 3]);
+    ring.put(0, 0, 513).expect("it is in memory");
+    // The device dies between the used entry and the notification. The driver waits for that: its
+    // used event stays where it is, so a notification of the next entry alone would not be due.
+    drop(ring);
+    let mut ring = start(&driver, &region).expect("a good ring");
+    assert_eq!(driver.nr_calls(), 1);
+    assert_eq!(take_all(&mut ring), [3]);
 }
 
 #[test]

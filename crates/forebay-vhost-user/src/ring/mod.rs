@@ -71,7 +71,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Starts a ring.
+    /// Starts a ring. If it has an in-flight region, signals the eventfd that notifies the driver.
     ///
     /// # Errors
     /// Fails if the ring is not valid. Returns the setup's eventfd for errors as well.
@@ -93,6 +93,13 @@ impl Ring {
             Ok(opened) => opened,
             Err(error) => return Err((error, err)),
         };
+        // A predecessor may have died between a used entry and its notification, which would be
+        // lost. One too many is harmless.
+        if inflight.is_some()
+            && let Some(call) = &call
+        {
+            signal(call);
+        }
         Ok(Ring {
             parts,
             memory: Rc::new(memory),

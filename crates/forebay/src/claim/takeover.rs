@@ -72,10 +72,12 @@ impl Deref for QueueFile {
 
 impl Drop for QueueFile {
     /// Unlocks the file: a child of a fork may have the descriptor too, and its queue has no I/O in
-    /// flight any more.
+    /// flight any more. In such a child the lock belongs to the parent's queue. After a panic there
+    /// may be I/O, and the lock stays until the ring has closed the file.
     fn drop(&mut self) {
         // A child of a fork shares the lock with its parent, which keeps it.
-        let Some(name) = self.marked.filter(|_| !self.origin.is_elsewhere()) else { return };
+        let is_ended = !self.origin.is_elsewhere() && !std::thread::panicking();
+        let Some(name) = self.marked.filter(|_| is_ended) else { return };
         // The file is closed next, so a failure has no remedy.
         let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
         let mut marked = MARKED.lock();
@@ -142,105 +144,4 @@ fn wait(file: &File, patience: Duration) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::forked::in_child;
-    use std::fs::OpenOptions;
-    use std::path::Path;
-    use std::thread;
-
-    fn open(path: &Path) -> File {
-        OpenOptions::new().read(true).write(true).open(path).expect("it opens")
-    }
-
-    fn image() -> (tempfile::TempDir, std::path::PathBuf) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("disk.img");
-        std::fs::write(&path, [0; 4096]).expect("a file");
-        (folder, path)
-    }
-
-    /// Returns an open file as a predecessor has left it.
-    fn left_behind(path: &Path) -> File {
-        let file = open(path);
-        ofd_lock::set(&file, RANGE, libc::F_RDLCK).expect("it has locks");
-        file
-    }
-
-    #[test]
-    fn first_writer_waits_until_the_file_of_a_predecessor_is_closed() {
-        let (_folder, path) = image();
-        let old = left_behind(&path);
-        let file = open(&path);
-        let writers = Writers::default();
-        assert!(!writers.enter(&file, Duration::ZERO).expect("it has locks"));
-        let closer = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(30));
-            drop(old);
-        });
-        assert!(writers.enter(&file, Duration::from_secs(60)).expect("it has locks"));
-        closer.join().expect("no panic");
-    }
-
-    #[test]
-    fn later_writers_of_the_process_do_not_wait_for_its_own_queues() {
-        let (_folder, path) = image();
-        let file = open(&path);
-        let writers = Writers::default();
-        let enter = |expected| {
-            assert_eq!(writers.enter(&file, Duration::ZERO).expect("it has locks"), expected);
-        };
-        enter(true);
-        let queue = QueueFile::new(open(&path), true);
-        let sibling = queue.sibling(open(&path));
-        enter(true);
-        writers.leave();
-        enter(true);
-        writers.leave();
-        writers.leave();
-        // All writers were closed, and a queue was left behind.
-        drop(queue);
-        enter(true);
-        writers.leave();
-        drop(sibling);
-        let old = left_behind(&path);
-        enter(false);
-        drop(old);
-        enter(true);
-    }
-
-    #[test]
-    fn a_queue_that_does_not_write_holds_no_lock() {
-        let (_folder, path) = image();
-        let reader = QueueFile::new(open(&path), false);
-        let _again = reader.sibling(open(&path));
-        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
-    }
-
-    #[test]
-    fn a_lock_ends_with_its_queue_although_a_copy_of_the_descriptor_is_open() {
-        let (_folder, path) = image();
-        let queue = QueueFile::new(open(&path), true);
-        let _copy = queue.try_clone().expect("a descriptor");
-        drop(queue);
-        assert!(Writers::default().enter(&open(&path), Duration::ZERO).expect("it has locks"));
-    }
-
-    #[test]
-    fn a_child_of_a_fork_leaves_the_lock_to_its_parent() {
-        let (_folder, path) = image();
-        let queue = QueueFile::new(open(&path), true);
-        let is_held = || {
-            let found = ofd_lock::conflict(&open(&path), RANGE, libc::F_WRLCK);
-            i32::from(found.expect("it has locks").l_type) != libc::F_UNLCK
-        };
-        let mut queue = Some(queue);
-        assert!(in_child(|| {
-            drop(queue.take());
-            true
-        }));
-        assert!(is_held());
-        drop(queue);
-        assert!(!is_held());
-    }
-}
+mod tests;

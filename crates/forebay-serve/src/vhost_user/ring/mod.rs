@@ -229,8 +229,10 @@ fn obey(
             peer.ring.set_enabled(is_enabled);
             Ok(())
         }),
-        RingCommand::Memory(memory) => {
+        RingCommand::Memory(memory, answer) => {
             front.change_rings(|peer| texts(peer.ring.set_memory(memory.clone())));
+            // The message channel may have given up.
+            let _ = answer.send(());
         }
         RingCommand::Call(mut call) => front.change_rings(|peer| {
             peer.ring.set_call(call.take());

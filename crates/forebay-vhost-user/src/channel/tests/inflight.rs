@@ -1,7 +1,7 @@
 //! Messages of the in-flight region.
 
 use super::peer::*;
-use super::{assert_refused, well};
+use super::{WCE, assert_refused, well};
 use crate::WriteCache;
 use crate::inflight::{InflightMemory, InflightShape};
 use std::fs::File;
@@ -42,6 +42,35 @@ fn rings_that_start_later_use_the_region_of_the_front_end() {
         peer.start_ring(1);
         assert_eq!(rings.take_log(), ["1: start 5 false in flight [9]"]);
     });
+}
+
+/// Front ends do not repeat the driver's write to the configuration space when the server is
+/// restarted: the driver still believes that each write is durable before it ends.
+#[test]
+fn write_cache_that_the_driver_has_switched_off_stays_off_after_a_restart() {
+    let (_, file) = InflightMemory::create(SHAPE).expect("memory");
+    let set = |peer: &Peer, file: &File| {
+        let given = region_of(SHAPE.len_bytes(), 0, SHAPE);
+        peer.accept(SET_INFLIGHT_FD, &given, &[file.as_raw_fd()]);
+    };
+    // Each server has its own setting, and finds that of its predecessor.
+    for (was_on, written) in [(true, Some(0)), (false, None), (false, Some(1)), (true, None)] {
+        let cache = WriteCache::default();
+        let ended = connection(&Fake::default(), &cache, |peer| {
+            peer.negotiate();
+            set(peer, &file);
+            assert_eq!(cache.is_on(), was_on);
+            if let Some(wce) = written {
+                peer.accept(SET_CONFIG, &config(WCE, &[wce]), &[]);
+                // A ring that starts again has the same region set again; after a reset, another.
+                let (_, other) = InflightMemory::create(SHAPE).expect("memory");
+                set(peer, &other);
+                set(peer, &file);
+                assert_eq!(cache.is_on(), wce == 1);
+            }
+        });
+        assert_eq!(ended, Ok(()));
+    }
 }
 
 /// Sends a region before any ring runs. It must be refused for this reason.

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vm_memory::{GuestAddress, GuestMemoryBackend};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -58,6 +59,8 @@ pub(super) const QUEUE_SIZE: u16 = 256;
 pub(super) struct Fake {
     running: Mutex<[Option<Box<RingSetup>>; NR_RINGS as usize]>,
     pub(super) log: Mutex<Vec<String>>,
+    /// Rings that have taken new memory.
+    pub(super) nr_moved: Arc<AtomicUsize>,
 }
 
 impl Fake {
@@ -108,7 +111,14 @@ impl Rings for Fake {
                 answer.send(setup.base.wrapping_add(7)).expect("the channel waits");
                 "stop".to_owned()
             }
-            RingCommand::Memory(memory) => {
+            RingCommand::Memory(memory, answer) => {
+                let nr_moved = Arc::clone(&self.nr_moved);
+                // As a thread that is in the middle of a round.
+                std::thread::spawn(move || {
+                    (0..1000).for_each(|_| std::thread::yield_now());
+                    nr_moved.fetch_add(1, Ordering::Relaxed);
+                    answer.send(()).expect("the channel waits");
+                });
                 let setup = place.as_mut().expect("it runs");
                 setup.memory = memory;
                 check(setup);
