@@ -111,7 +111,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "wrapping_sub(1));\n",
         }],
         test: Test::model("driver::vhost_user::models::wait_for_one_used_chain_is_never_missed"),
-        says: "",
+        says: "deadlock",
     },
     Bug {
         name: "vhost-user-sleeps-without-looking-again",
@@ -122,7 +122,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "false",
         }],
         test: Test::model("driver::vhost_user::models::wait_for_one_used_chain_is_never_missed"),
-        says: "",
+        says: "deadlock",
     },
     Bug {
         name: "vhost-user-kick-cleared-by-a-loop",
