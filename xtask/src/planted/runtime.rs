@@ -280,15 +280,6 @@ pub(super) const BUGS: &[Bug] = &[
         says: "SIGABRT",
     },
     Bug {
-        name: "service-steps-down-silently",
-        what: "V2: the service thread steps down without waking event loops",
-        edits: &[Edit { file: SERVICE, from: "        hctx.wake_loops();\n", to: "" }],
-        test: Test::model(
-            "future::models::an_event_loop_submits_while_the_thread_of_the_disk_steps_down",
-        ),
-        says: "the loop sleeps forever",
-    },
-    Bug {
         name: "service-not-kicked",
         what: "V3: closing a disk does not kick its service thread",
         edits: &[Edit { file: SERVICE, from: "                token.kick();\n", to: "" }],
