@@ -20,7 +20,7 @@ tree() {
 }
 
 mkdir -p /mnt/ext4 /mnt/xfs /etc
-# Of the tools that make file systems.
+# mkfs looks there for mounted file systems.
 ln -s /proc/mounts /etc/mtab
 mkfs.ext4 -q -F /dev/vda || fail mkfs.ext4
 mount -t ext4 /dev/vda /mnt/ext4 || fail "mount of ext4"
