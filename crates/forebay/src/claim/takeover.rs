@@ -10,7 +10,9 @@
 //! lock. The first disk of a process that writes to a file waits until no other open file has this
 //! lock. The wait follows the locks of the image and precedes the first I/O. Later disks on the
 //! same file belong to the same process, which orders their I/O itself. There is no wait either
-//! for locks that this process has left behind, with a ring that it may not enter any more.
+//! for locks that this process has left behind, with a ring that it may not enter any more. Their
+//! files are recognized by inode number, so the process keeps such a file from being freed: a new
+//! file cannot have its number.
 //!
 //! Source: fcntl(2), open file description locks; io_uring(7), registered files.
 //!
@@ -20,9 +22,11 @@
 use super::name::Name;
 use super::ofd_lock::{self, Range};
 use crate::sys::fork::{Origin, PerProcess};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,8 +37,29 @@ const RANGE: Range = Range { start: BYTE, len: 1 };
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The files that this process has locked, once for each lock.
-static MARKED: PerProcess<Vec<Name>> = PerProcess::new();
+/// The files that this process has locked.
+static MARKED: PerProcess<Marks> = PerProcess::new();
+
+#[derive(Debug, Default)]
+struct Marks {
+    /// Once for each lock of a queue.
+    of_queues: Vec<Name>,
+    /// Locks that were left behind, each with a descriptor of its file that has no access and no
+    /// lock. It keeps the inode.
+    left: Vec<(Name, File)>,
+}
+
+impl Marks {
+    fn contains(&self, name: Name) -> bool {
+        self.of_queues.contains(&name) || self.left.iter().any(|(other, _)| *other == name)
+    }
+
+    fn remove(&mut self, name: Name) {
+        if let Some(at) = self.of_queues.iter().position(|other| *other == name) {
+            self.of_queues.swap_remove(at);
+        }
+    }
+}
 
 /// An open file that a queue uses. If the queue may write, the file has the lock.
 #[derive(Debug)]
@@ -51,7 +76,7 @@ impl QueueFile {
         let name = file.metadata().ok().filter(|_| marks).map(|facts| Name::of(&facts));
         // A shared lock conflicts only with a program that does not follow this protocol.
         let marked = name.filter(|_| ofd_lock::set(&file, RANGE, libc::F_RDLCK).is_ok());
-        MARKED.lock().extend(marked);
+        MARKED.lock().of_queues.extend(marked);
         QueueFile { file, marked, origin: Origin::here() }
     }
 
@@ -76,15 +101,23 @@ impl Drop for QueueFile {
     /// may be I/O, and the lock stays until the ring has closed the file.
     fn drop(&mut self) {
         // A child of a fork shares the lock with its parent, which keeps it.
-        let is_ended = !self.origin.is_elsewhere() && !std::thread::panicking();
-        let Some(name) = self.marked.filter(|_| is_ended) else { return };
-        // The file is closed next, so a failure has no remedy.
-        let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
-        let mut marked = MARKED.lock();
-        if let Some(at) = marked.iter().position(|other| *other == name) {
-            marked.swap_remove(at);
+        let Some(name) = self.marked.filter(|_| !self.origin.is_elsewhere()) else { return };
+        let mut marks = MARKED.lock();
+        marks.remove(name);
+        if !std::thread::panicking() {
+            // The file is closed next, so a failure has no remedy.
+            let _ = ofd_lock::set(&self.file, RANGE, libc::F_UNLCK);
+        } else if let Ok(inode) = inode_of(&self.file) {
+            marks.left.push((name, inode));
         }
+        // Without that descriptor, the next disk waits for the lock as for another program's.
     }
+}
+
+/// Returns a descriptor of an open file's inode only: it has no access, and shares no lock.
+fn inode_of(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 /// The disks of this process that write to a place.
@@ -123,7 +156,7 @@ impl Writers {
 
 /// Waits until no other open file has the lock. Returns false if one still has it.
 fn wait(file: &File, patience: Duration) -> io::Result<bool> {
-    if MARKED.lock().contains(&Name::of(&file.metadata()?)) {
+    if MARKED.lock().contains(Name::of(&file.metadata()?)) {
         return Ok(true);
     }
     let since = Instant::now();

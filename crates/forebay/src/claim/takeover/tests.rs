@@ -110,6 +110,25 @@ fn a_lock_stays_if_a_panic_drops_the_queue_with_io_in_flight() {
 }
 
 #[test]
+fn a_new_file_cannot_be_taken_for_one_whose_lock_a_panic_has_left_behind() {
+    let (folder, path) = image();
+    let queue = QueueFile::new(open(&path), true);
+    let name = Name::of(&queue.metadata().expect("an open file"));
+    let panics = thread::spawn(move || {
+        let _queue = queue;
+        panic!("a test has this thread panic");
+    });
+    assert!(panics.join().is_err());
+    std::fs::remove_file(&path).expect("it was there");
+    // A file system such as ext4 assigns the lowest free inode number next.
+    for nr in 0..100 {
+        let path = folder.path().join(nr.to_string());
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        assert_ne!(Name::of(&open(&path).metadata().expect("an open file")), name);
+    }
+}
+
+#[test]
 fn a_lock_ends_with_its_queue_although_a_copy_of_the_descriptor_is_open() {
     let (_folder, path) = image();
     let queue = QueueFile::new(open(&path), true);
