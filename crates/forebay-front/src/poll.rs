@@ -11,7 +11,7 @@
 //!    [`Polling::goes_on`], and sleeps if that returns false.
 //! 3. After a sleep, it calls [`Polling::woke`].
 //!
-//! Four rules bound the adaptive mode.
+//! Five rules bound the adaptive mode.
 //!
 //! - **Window**, as QEMU's `poll-max-ns`. A wait polls for at most a window. The window doubles
 //!   after a short wait that was longer, up to 32 us. After a long wait it is zero, so an idle
@@ -21,10 +21,13 @@
 //! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
 //!   while requests take less time with polls. Otherwise it is held off, each time for longer. So
 //!   it ends if a sleep costs little, or if a client needs the processor on which this thread
-//!   polls. A wait after many requests never polls.
-//! - **Preemption.** If another thread ran in the middle of a poll, the processors are busy, and
-//!   polling is held off for longer. A thread that polls uses up its share of the processor. When
-//!   work arrives, it must then wait for the processor. A trial is too short to show that.
+//!   polls.
+//! - **Few requests**, if the caller sets a limit ([`Polling::after_few`]). A wait after more
+//!   requests never polls.
+//! - **Preemption.** If other threads run in the middle of polls for more than 1 or 2 % of the
+//!   time, the processors are busy, and polling is held off for longer. A thread that polls uses up
+//!   its share of the processor. When work arrives, it must then wait for the processor. A trial is
+//!   too short to show that.
 
 use std::mem;
 
@@ -42,21 +45,27 @@ const CREDIT_MAX_NS: i64 = 2 * WINDOW_MAX_NS as i64;
 /// Waits in a block.
 const BLOCK: u32 = 32;
 /// Longest series: blocks with polls that follow a block without. After a series that paid off, the
-/// next one is twice as long, so one lucky block does not start a long series.
-const NR_BLOCKS: u32 = 32;
-/// A wait polls only if at most this many requests began since the last wait. Clients with more in
-/// flight gain little: while the thread sleeps, their requests gather, and cost less together.
-const NR_FEW: u64 = 4;
+/// next one is twice as long, so one lucky block does not start a long series. A wait without polls
+/// may take ten times as long as one with polls, so these blocks are rare: 1 % of the time.
+const NR_BLOCKS: u32 = 1024;
 /// Least gain of a block with polls: the time of a request without polls, in hundredths of that
 /// with polls.
 const MIN_GAIN: u64 = 110;
-/// Shortest and longest time without polls after a block that was not worth it, ns.
+/// Blocks over which the time of requests with polls is averaged: an interrupt or a short
+/// preemption may double that of one block.
+const NR_AVERAGED: u64 = 8;
+/// Shortest and longest time without polls after polls that were not worth it, ns. A block that
+/// fails wastes at most one ms: 32 windows.
 const HOLD_NS: (u64, u64) = (1_000_000, 1_024_000_000);
 /// Time between two looks that shows a preemption, ns. A look takes less than a microsecond; an
 /// interrupt takes a few; a slice of another thread takes milliseconds.
 const PREEMPTED_NS: u64 = 200_000;
-/// Shortest and longest time without polls after a preemption, ns. A preemption takes some 3 ms,
-/// which is about 2 % of the shortest time.
+/// Part of the time that preemptions may take: one divided by this. On idle processors, threads of
+/// the kernel take less than a percent.
+const PREEMPTED_SHARE: u64 = 64;
+/// Most credit for preemptions, ns. A preemption by a busy thread takes some 3 ms.
+const PREEMPTED_CREDIT_MAX_NS: i64 = 4_000_000;
+/// Shortest and longest time without polls after preemptions that exceeded the credit, ns.
 const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
 
 /// Mode of polling.
@@ -91,6 +100,13 @@ struct Sample {
 }
 
 impl Sample {
+    /// Adds a block to an average over the last blocks.
+    fn average(&mut self, block: &Sample) {
+        let left = |sum: u64| sum - sum / NR_AVERAGED;
+        self.nr_requests = left(self.nr_requests) + block.nr_requests;
+        self.ns = left(self.ns) + block.ns;
+    }
+
     /// Returns whether requests took less time than in `other`, by more than the least gain.
     fn beats(&self, other: &Sample) -> bool {
         let cost = |ns: u64, nr: u64, gain: u64| u128::from(ns) * u128::from(nr) * u128::from(gain);
@@ -120,6 +136,8 @@ impl HoldOff {
 #[derive(Debug)]
 pub struct Polling {
     mode: PollMode,
+    /// A wait polls only if at most this many requests began since the last wait.
+    nr_few: u64,
     /// Time that a wait may poll, ns.
     window_ns: u64,
     /// Time that polling may still waste, ns. Negative after a look that took too long.
@@ -135,8 +153,9 @@ pub struct Polling {
     /// Whether the current block has polls, and its sample so far.
     is_polled: bool,
     sample: Sample,
-    /// The last block without polls, and the blocks since.
+    /// The last block without polls, the average of those since, and their number.
     slept: Sample,
+    polled: Sample,
     nr_blocks: u32,
     /// Blocks of this series.
     nr_due: u32,
@@ -144,6 +163,8 @@ pub struct Polling {
     held_until_ns: u64,
     hold_off: HoldOff,
     preempted: HoldOff,
+    /// Time that preemptions may still take, ns.
+    preempted_credit_ns: i64,
     sums: PollSums,
 }
 
@@ -152,6 +173,7 @@ impl Polling {
     pub fn new(mode: PollMode) -> Polling {
         Polling {
             mode,
+            nr_few: u64::MAX,
             window_ns: 0,
             credit_ns: CREDIT_MAX_NS,
             began_ns: 0,
@@ -162,13 +184,22 @@ impl Polling {
             is_polled: false,
             sample: Sample::default(),
             slept: Sample::default(),
+            polled: Sample::default(),
             nr_blocks: 0,
             nr_due: 1,
             held_until_ns: 0,
             hold_off: HoldOff::new(HOLD_NS),
             preempted: HoldOff::new(PREEMPTED_HOLD_NS),
+            preempted_credit_ns: PREEMPTED_CREDIT_MAX_NS,
             sums: PollSums::default(),
         }
+    }
+
+    /// Sets the most requests between two waits after which the adaptive mode polls. Socket clients
+    /// with more in flight gain little: while the thread sleeps, their requests gather, and cost
+    /// less together.
+    pub fn after_few(self, nr_few: u64) -> Polling {
+        Polling { nr_few, ..self }
     }
 
     /// Returns whether the thread never polls. Then it need not call the other functions.
@@ -197,6 +228,8 @@ impl Polling {
     fn adapt(&mut self, now_ns: u64, nr_requests: u64) -> u64 {
         let ns = now_ns.saturating_sub(self.began_ns);
         self.credit_ns = self.credit_ns.saturating_add_unsigned(ns / SHARE).min(CREDIT_MAX_NS);
+        let credit_ns = self.preempted_credit_ns.saturating_add_unsigned(ns / PREEMPTED_SHARE);
+        self.preempted_credit_ns = credit_ns.min(PREEMPTED_CREDIT_MAX_NS);
         let nr = nr_requests - mem::replace(&mut self.nr_requests, nr_requests);
         if self.was_short {
             self.sample.nr_waits += 1;
@@ -207,7 +240,7 @@ impl Polling {
             }
         }
         let window_ns = self.window_ns.min(self.credit_ns.max(0) as u64);
-        let polls = self.is_polled && nr <= NR_FEW && window_ns >= WINDOW_MIN_NS;
+        let polls = self.is_polled && nr <= self.nr_few && window_ns >= WINDOW_MIN_NS;
         if polls { window_ns } else { 0 }
     }
 
@@ -216,10 +249,13 @@ impl Polling {
     fn end_block(&mut self, now_ns: u64) {
         let sample = mem::take(&mut self.sample);
         if !self.is_polled {
-            self.slept = sample;
+            (self.slept, self.polled) = (sample, Sample::default());
             self.nr_blocks = 0;
             self.is_polled = now_ns >= self.held_until_ns;
-        } else if sample.beats(&self.slept) {
+            return;
+        }
+        self.polled.average(&sample);
+        if self.polled.beats(&self.slept) {
             self.nr_blocks += 1;
             if self.nr_blocks == self.nr_due {
                 self.is_polled = false;
@@ -255,7 +291,7 @@ impl Polling {
         self.sums.nr_missed += 1;
         self.credit_ns -= polled_ns as i64;
         if is_preempted {
-            self.hold_after_preemption(now_ns);
+            self.hold_after_preemption(last_ns, now_ns);
         }
         false
     }
@@ -268,18 +304,24 @@ impl Polling {
         self.sums.nr_found += 1;
         self.was_short = !is_preempted;
         if is_preempted {
-            self.hold_after_preemption(now_ns);
+            self.hold_after_preemption(self.looked_ns, now_ns);
         }
     }
 
-    /// Returns whether another thread ran between two looks, and polling must be held off.
+    /// Returns whether another thread ran between two looks.
     #[inline]
     fn is_preempted(&self, looked_ns: u64, now_ns: u64) -> bool {
         self.mode == PollMode::Adaptive && now_ns.saturating_sub(looked_ns) >= PREEMPTED_NS
     }
 
+    /// Takes the time of a preemption from the credit, and holds polling off if that is used up.
     #[cold]
-    fn hold_after_preemption(&mut self, now_ns: u64) {
+    fn hold_after_preemption(&mut self, looked_ns: u64, now_ns: u64) {
+        self.preempted_credit_ns -= (now_ns - looked_ns) as i64;
+        if self.preempted_credit_ns >= 0 {
+            return;
+        }
+        self.preempted_credit_ns = 0;
         if now_ns.saturating_sub(self.held_until_ns) > PREEMPTED_HOLD_NS.1 {
             self.preempted = HoldOff::new(PREEMPTED_HOLD_NS);
         }

@@ -3,6 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
+/// A limit of requests between two waits.
+const FEW: u64 = 4;
+
 /// Cost of a look, and of the work for a request, ns.
 const LOOK_NS: u64 = 400;
 const WORK_NS: u64 = 4_000;
@@ -189,8 +192,9 @@ fn polling_resumes_when_the_processors_are_idle_again() {
 }
 
 #[test]
-fn many_requests_at_once_are_not_polled_for() {
+fn many_requests_at_once_are_not_polled_for_if_there_is_a_limit() {
     let mut server = Server::new(PollMode::Adaptive);
+    server.polling = Polling::new(PollMode::Adaptive).after_few(FEW);
     let mut serve_for = |nr_at_once: u64| {
         let (until_ns, before) = (server.now_ns + SECOND, server.polling.sums());
         while server.now_ns < until_ns {
@@ -199,9 +203,9 @@ fn many_requests_at_once_are_not_polled_for() {
         }
         server.polling.sums().nr_found - before.nr_found
     };
-    assert!(serve_for(NR_FEW) > 0);
+    assert!(serve_for(FEW) > 0);
     // The first wait still follows few requests.
-    assert!(serve_for(NR_FEW + 1) <= 1);
+    assert!(serve_for(FEW + 1) <= 1);
 }
 
 #[test]
@@ -264,7 +268,7 @@ proptest! {
             }
             now_ns += WORK_NS;
             // Every trial succeeds, so that only the budget ends polling.
-            nr_requests += if is_polled { NR_FEW } else { 0 };
+            nr_requests += if is_polled { FEW } else { 0 };
         }
     }
 }

@@ -30,6 +30,9 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Most requests between two waits after which a worker polls.
+const NR_FEW: u64 = 4;
+
 /// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -72,7 +75,7 @@ impl Worker {
         };
         let host = WorkerHost::new(Arc::clone(&shared), (block_status, Arc::clone(&inbox)), epoll);
         let front = NbdFront::nbd(host, settings);
-        let polling = Polling::new(shared.poll);
+        let polling = Polling::new(shared.poll).after_few(NR_FEW);
         Worker { shared, inbox, events: Vec::with_capacity(256), front, polling }
     }
 
