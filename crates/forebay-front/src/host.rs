@@ -137,7 +137,8 @@ pub trait Host: Debug + Sized {
     /// Returns the parts of a completion.
     fn parts(completion: Self::Completion) -> Parts<Self::Memory>;
 
-    /// Returns whether completions are waiting to be reaped, which no event reports.
+    /// Returns whether a reap is due that no event reports: completions are waiting, or I/O was
+    /// submitted since the last reap and the host must see it before a wait.
     fn has_ended(&self) -> bool;
 
     /// Returns whether any I/O of this front is in flight.

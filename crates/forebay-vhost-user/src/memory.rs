@@ -3,15 +3,17 @@
 //! The guest, and every process that shares its memory, may change it at any time. So no reference
 //! to it exists in this process. Each access has one of three forms:
 //!
-//! - Rings and descriptors are read and written by `vm-memory`, with atomic or volatile accesses.
-//!   Each value is read once and checked afterwards ([`crate::ring`]).
+//! - Rings are read and written with atomic accesses, and descriptors are read with volatile ones
+//!   ([`GuestRange`]). Each value is read once and checked afterwards ([`crate::ring`]).
 //! - Headers, statuses and bounced data are copied here, with volatile accesses.
 //! - Data of requests is passed to the disk as addresses ([`Segment`]). The kernel reads and writes
 //!   them, or a driver of the library copies them through raw pointers. Neither inspects the data,
 //!   so a change meanwhile only changes the data that the guest reads or writes itself.
 //!
 //! Addresses come from a table, which checks them. Everything that holds addresses holds its table
-//! too, and the table holds the mappings.
+//! too, and the table holds the mappings. `vm-memory` maps the regions. Its accesses look a region
+//! up and check a range for each value, which cost more than the rest of a request; so the table
+//! has a list of its own, and a range is checked once.
 // This module dereferences addresses of mapped memory.
 #![allow(unsafe_code)]
 
@@ -19,11 +21,12 @@ use crate::truncated::Watch;
 use forebay_core::Segment;
 use forebay_front::blk::GuestBytes;
 use std::fmt;
+use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use vm_memory::{
-    Address, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap,
-    VolatileSlice,
+    GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap, VolatileSlice,
 };
 
 /// An immutable table of the regions of a guest. A clone shares the table.
@@ -37,7 +40,20 @@ pub struct GuestMemory(Arc<Table>);
 struct Table {
     // Dropped first: the handler of faults must not find a region that is not mapped any more.
     watches: Vec<Watch>,
+    /// By length, the longest first: it has most of the data.
+    mapped: Vec<Mapped>,
     regions: GuestMemoryMmap,
+}
+
+/// Where a region is mapped.
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    /// First address in the guest.
+    start: u64,
+    /// Length, bytes. The region wraps neither in the guest nor in this process.
+    len: u64,
+    /// First address in this process.
+    host: usize,
 }
 
 /// A range that is not completely in the memory of the guest.
@@ -66,7 +82,31 @@ impl GuestMemory {
             Watch::new(region.as_ptr().expose_provenance(), region.size())
         };
         let watches = regions.iter().map(watch).collect();
-        GuestMemory(Arc::new(Table { watches, regions }))
+        let mapped = |region: &GuestRegionMmap| Mapped {
+            start: region.start_addr().0,
+            len: region.len(),
+            host: region.as_ptr().expose_provenance(),
+        };
+        let mut mapped: Vec<_> = regions.iter().map(mapped).collect();
+        mapped.sort_by_key(|region| std::cmp::Reverse(region.len));
+        GuestMemory(Arc::new(Table { watches, mapped, regions }))
+    }
+
+    /// Returns the address in this process of `addr`, and the number of bytes from there to the end
+    /// of its region. `None`: the address is outside of all regions.
+    #[inline]
+    fn find(&self, addr: u64) -> Option<(usize, u64)> {
+        self.0.mapped.iter().find_map(|region| {
+            let offset = addr.wrapping_sub(region.start);
+            (offset < region.len).then(|| (region.host + offset as usize, region.len - offset))
+        })
+    }
+
+    /// Returns a range that lies inside one region. `None`: it does not.
+    #[inline]
+    pub(crate) fn range(&self, addr: u64, len: u64) -> Option<GuestRange<'_>> {
+        let (host, left) = self.find(addr)?;
+        (len <= left).then(|| GuestRange { addr: host, len: len as usize, table: self })
     }
 
     /// Returns whether a region was truncated by the front end, and replaced by zeroes.
@@ -101,11 +141,8 @@ impl GuestMemory {
         let outside = OutsideMemory { addr, len: u64::from(len) };
         let (mut at, mut left) = (addr, u64::from(len));
         while left > 0 {
-            let region = self.0.regions.find_region(GuestAddress(at)).ok_or(outside)?;
-            let offset = region.to_region_addr(GuestAddress(at)).ok_or(outside)?;
-            let now = left.min(region.len() - offset.raw_value());
-            let host = region.get_host_address(offset).map_err(|_| outside)?;
-            let host = host.expose_provenance();
+            let (host, inside) = self.find(at).ok_or(outside)?;
+            let now = left.min(inside);
             match list.last_mut() {
                 // All segments of one request have less than 4 GiB together.
                 Some(last) if last.addr + last.len as usize == host => last.len += now as u32,
@@ -117,6 +154,119 @@ impl GuestMemory {
             }
         }
         Ok(())
+    }
+}
+
+/// A range of the guest's memory inside one region.
+///
+/// Invariant: the range is mapped while the table lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuestRange<'a> {
+    addr: usize,
+    len: usize,
+    table: &'a GuestMemory,
+}
+
+/// Eight bytes at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned(u64);
+
+impl GuestRange<'_> {
+    /// Returns the range with a table that it keeps. `None`: its first byte is not aligned in this
+    /// process, to `align` bytes.
+    pub(crate) fn keep(self, align: usize) -> Option<KeptRange> {
+        let GuestRange { addr, len, table } = self;
+        addr.is_multiple_of(align).then(|| KeptRange { addr, len, table: table.clone() })
+    }
+
+    /// Reads 16 bytes as two little-endian numbers, with a volatile access for each.
+    ///
+    /// # Panics
+    /// Panics if they are not in the range.
+    #[inline]
+    pub(crate) fn read_pair(&self, offset: usize) -> [u64; 2] {
+        assert!(offset + 16 <= self.len, "16 bytes at {offset} of {}", self.len);
+        // SAFETY: the bytes are in the range, which is mapped (invariant).
+        unsafe { read_pair(self.addr + offset) }
+    }
+}
+
+/// Asks the processor to load the cache line at an address. Any address is harmless.
+#[inline]
+pub(crate) fn prefetch(addr: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of an address that is not mapped has no effect.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(with_exposed_provenance_mut::<i8>(addr));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = addr;
+}
+
+/// Reads 16 bytes as two little-endian numbers, with a volatile access for each.
+///
+/// # Safety
+/// The bytes must be mapped memory of the guest.
+#[inline]
+unsafe fn read_pair(addr: usize) -> [u64; 2] {
+    let at: *const Unaligned = with_exposed_provenance_mut(addr);
+    // SAFETY: promised by the caller. The type has no alignment, and every value is valid.
+    let (low, high) = unsafe { (at.read_volatile(), at.add(1).read_volatile()) };
+    [u64::from_le(low.0), u64::from_le(high.0)]
+}
+
+/// A range of the guest's memory that keeps it mapped, for a part of a ring.
+///
+/// Invariant: the range is mapped while the table lives.
+#[derive(Debug)]
+pub(crate) struct KeptRange {
+    addr: usize,
+    len: usize,
+    table: GuestMemory,
+}
+
+impl KeptRange {
+    /// Returns the range.
+    #[inline]
+    pub(crate) fn range(&self) -> GuestRange<'_> {
+        GuestRange { addr: self.addr, len: self.len, table: &self.table }
+    }
+
+    /// Returns the address of a value of this many bytes.
+    #[inline]
+    fn at(&self, offset: usize, size: usize) -> usize {
+        let addr = self.addr + offset;
+        assert!(
+            offset + size <= self.len && addr.is_multiple_of(size),
+            "{size} bytes at {offset} of {}",
+            self.len
+        );
+        addr
+    }
+
+    /// Returns the atomic number at an offset, which is little-endian.
+    ///
+    /// # Panics
+    /// Panics if it is not in the range, or not aligned.
+    #[inline]
+    pub(crate) fn u16_at(&self, offset: usize) -> &AtomicU16 {
+        let place = with_exposed_provenance_mut(self.at(offset, 2));
+        // SAFETY: mapped while `self` lives (invariant), in the range and aligned, as checked. This
+        // process accesses the parts of a ring with atomics only.
+        unsafe { AtomicU16::from_ptr(place) }
+    }
+
+    /// Stores a number at an offset, little-endian and relaxed.
+    ///
+    /// # Panics
+    /// Panics if it is not in the range, or not aligned.
+    #[inline]
+    pub(crate) fn store_u32(&self, offset: usize, value: u32) {
+        let place = with_exposed_provenance_mut(self.at(offset, 4));
+        // SAFETY: as in `u16_at`.
+        unsafe { AtomicU32::from_ptr(place) }.store(value.to_le(), Ordering::Relaxed);
     }
 }
 
@@ -178,6 +328,12 @@ impl GuestData {
         self.list
     }
 
+    /// Returns the address of the first byte in this process, or 0.
+    #[inline]
+    pub(crate) fn first_addr(&self) -> usize {
+        self.segments().first().map_or(0, |segment| segment.addr)
+    }
+
     /// Returns the segments that are left.
     #[inline]
     pub fn segments(&self) -> &[Segment] {
@@ -210,9 +366,8 @@ impl GuestData {
             let now = (segment.len as usize).min(len - done);
             // SAFETY: the segment is mapped while the table lives, which `self` holds (invariant).
             // Access is volatile, so concurrent changes by others are harmless.
-            let slice = unsafe {
-                VolatileSlice::new(std::ptr::with_exposed_provenance_mut(segment.addr), now)
-            };
+            let slice =
+                unsafe { VolatileSlice::new(with_exposed_provenance_mut(segment.addr), now) };
             copy(done, &slice);
             segment.addr += now;
             segment.len -= now as u32;
@@ -229,7 +384,23 @@ impl GuestBytes for GuestData {
         self.len
     }
 
+    #[inline]
     fn take_front(&mut self, into: &mut [u8]) {
+        // The header of a request, usually in one piece.
+        if let (Ok(header), Some(first)) =
+            (<&mut [u8; 16]>::try_from(&mut *into), self.list.get_mut(self.first))
+            && first.len >= 16
+        {
+            // SAFETY: the segment is mapped while the table lives, which `self` holds (invariant).
+            let [low, high] = unsafe { read_pair(first.addr) };
+            header[..8].copy_from_slice(&low.to_le_bytes());
+            header[8..].copy_from_slice(&high.to_le_bytes());
+            first.addr += 16;
+            first.len -= 16;
+            self.first += usize::from(first.len == 0);
+            self.len -= 16;
+            return;
+        }
         self.consume(into.len(), |at, slice| {
             slice.copy_to(&mut into[at..at + slice.len()]);
         });
@@ -253,7 +424,7 @@ impl GuestByte {
     /// Writes the byte.
     #[inline]
     pub(crate) fn set(self, value: u8) {
-        let place: *mut u8 = std::ptr::with_exposed_provenance_mut(self.addr);
+        let place: *mut u8 = with_exposed_provenance_mut(self.addr);
         // SAFETY: the byte is mapped, and writable, while the table lives (invariant).
         unsafe { place.write_volatile(value) };
         drop(self.table);

@@ -14,8 +14,8 @@
 //!   accepted complete, and nothing more is taken. Any other bad request gets an error status.
 //! - Y2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
 //! - Y3: The session takes all available requests under the plug of a round, while the driver's
-//!   notifications are off. It enables them at the end of the round, and looks again. A thread
-//!   that polls before it sleeps does the same around its polling.
+//!   notifications are off. They are enabled only before the thread sleeps, after it has polled
+//!   ([`BlkFront::prepare_sleep`]). Then the session looks again.
 //! - Y4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
 //!   after its first used entry notifies it after each reap from then on.
 //!
@@ -88,15 +88,6 @@ impl<H: BlkHost> BlkFront<H> {
         }
     }
 
-    /// Begins to poll: until [`end_poll`](BlkFront::end_poll), drivers do not notify this thread.
-    pub fn begin_poll(&mut self) {
-        let mut at = 0;
-        while let Some(key) = self.clients.next_key(&mut at) {
-            let session = self.clients.get_mut(key).expect("just found");
-            session.begin_poll(&mut self.desk);
-        }
-    }
-
     /// Returns whether a driver has made requests available.
     #[inline]
     pub fn has_available(&mut self) -> bool {
@@ -109,10 +100,10 @@ impl<H: BlkHost> BlkFront<H> {
         false
     }
 
-    /// Ends polling before the thread sleeps: drivers notify it from now on. Returns whether
-    /// requests are already available, of which drivers do not notify it. Then the thread must not
-    /// sleep.
-    pub fn end_poll(&mut self) -> bool {
+    /// Prepares the sleep of the thread: from now on, until the next round, drivers notify it.
+    /// Returns whether requests are already available, of which drivers do not notify it. Then the
+    /// thread must not sleep.
+    pub fn prepare_sleep(&mut self) -> bool {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = self.clients.next_key(&mut at) {
             let session = self.clients.get_mut(key).expect("just found");

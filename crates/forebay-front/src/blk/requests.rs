@@ -36,32 +36,13 @@ impl<H: BlkHost> BlkSession<H> {
             return Err(format!("request {head} has no writable byte for its status"));
         }
         desk.nr_begun += 1;
-        match self.parse(&desk.common, chain) {
-            Parsed::Work(held_back) => {
-                self.link.begun();
-                self.link.peer.begin(held_back.rq.kind);
-                self.submit_again(desk, held_back);
-                Ok(())
-            }
-            Parsed::Answer(kind, status, written) => {
-                self.link.begun();
-                self.link.peer.begin(kind);
-                self.link.ended((status == Status::Ok).then_some(kind), 0);
-                self.note_used(desk);
-                self.link.peer.put(head, status as u8, written + 1)
-            }
-        }
-    }
-
-    /// Parses a request, and recycles memory that its I/O does not need.
-    #[inline]
-    fn parse(&mut self, disk: &BlkDisk, chain: Chain<H::Memory>) -> Parsed<H::Memory> {
-        let Chain { head, mut readable, writable, .. } = chain;
+        self.link.begun();
+        let Chain { mut readable, writable, .. } = chain;
         let mut header = [0; HEADER_LEN];
         if readable.len() < HEADER_LEN as u64 {
             self.link.peer.recycle(readable);
             self.link.peer.recycle(writable);
-            return Parsed::Answer(RequestKind::Refused, Status::IoError, 0);
+            return self.answer_at_once(desk, head, RequestKind::Refused, Status::IoError, 0);
         }
         readable.take_front(&mut header);
         let header = Header::parse(header);
@@ -69,43 +50,81 @@ impl<H: BlkHost> BlkSession<H> {
             Some(Type::In) => {
                 let is_good = readable.is_empty();
                 self.link.peer.recycle(readable);
-                self.parse_data(disk, (head, header.sector), (Op::Read, writable), is_good)
+                self.begin_data(desk, (head, header.sector), (Op::Read, writable), is_good)
             }
             Some(Type::Out) => {
-                let is_good = writable.is_empty() && !disk.read_only;
+                let is_good = writable.is_empty() && !desk.common.read_only;
                 self.link.peer.recycle(writable);
-                self.parse_data(disk, (head, header.sector), (Op::Write, readable), is_good)
+                self.begin_data(desk, (head, header.sector), (Op::Write, readable), is_good)
             }
-            kind => self.parse_other(disk, head, kind, (readable, writable)),
+            kind => self.begin_other(desk, head, kind, (readable, writable)),
         }
     }
 
-    #[inline]
-    fn parse_data(
+    /// Answers a request that begins and needs no I/O. `written` is the number of bytes that were
+    /// written before the status.
+    fn answer_at_once(
         &mut self,
-        disk: &BlkDisk,
+        desk: &mut BlkDesk<H>,
+        head: u16,
+        kind: RequestKind,
+        status: Status,
+        written: u32,
+    ) -> Result<(), String> {
+        self.link.peer.begin(kind);
+        self.link.ended((status == Status::Ok).then_some(kind), 0);
+        self.note_used(desk);
+        self.link.peer.put(head, status as u8, written + 1)
+    }
+
+    /// Begins a read or a write.
+    #[inline]
+    fn begin_data(
+        &mut self,
+        desk: &mut BlkDesk<H>,
         (head, sector): (u16, u64),
         (op, memory): (Op, H::Memory),
         is_good: bool,
-    ) -> Parsed<H::Memory> {
+    ) -> Result<(), String> {
         let kind = if op == Op::Read { RequestKind::Read } else { RequestKind::Write };
         let len = memory.len();
         let end = sector.checked_add(len / SECTOR);
-        if !is_good || len % SECTOR != 0 || end.is_none_or(|end| end > disk.nr_sectors) {
+        let is_inside = end.is_some_and(|end| end <= desk.common.nr_sectors);
+        let is_good = is_good && len % SECTOR == 0 && is_inside;
+        if !is_good || len == 0 {
             self.link.peer.recycle(memory);
-            return Parsed::Answer(kind, Status::IoError, 0);
-        }
-        if len == 0 {
-            self.link.peer.recycle(memory);
-            return Parsed::Answer(kind, Status::Ok, 0);
+            let status = if is_good { Status::Ok } else { Status::IoError };
+            return self.answer_at_once(desk, head, kind, status, 0);
         }
         let offset = sector * SECTOR;
         let io = Io::data(op, memory, offset, len as usize);
         let io = io.fua_if(op == Op::Write && self.is_write_through());
-        Parsed::Work(HeldBack { rq: InFlight { head, kind, offset, len }, work: Work::One(io) })
+        self.link.peer.begin(kind);
+        self.submit_one(desk, InFlight { head, kind, offset, len }, io);
+        Ok(())
     }
 
-    /// Parses a request that moves no data of the disk.
+    /// Begins a request that moves no data of the disk.
+    fn begin_other(
+        &mut self,
+        desk: &mut BlkDesk<H>,
+        head: u16,
+        kind: Option<Type>,
+        memory: (H::Memory, H::Memory),
+    ) -> Result<(), String> {
+        match self.parse_other(&desk.common, head, kind, memory) {
+            Parsed::Work(held_back) => {
+                self.link.peer.begin(held_back.rq.kind);
+                self.submit_again(desk, held_back);
+                Ok(())
+            }
+            Parsed::Answer(kind, status, written) => {
+                self.answer_at_once(desk, head, kind, status, written)
+            }
+        }
+    }
+
+    /// Parses a request that moves no data of the disk, and recycles its memory.
     fn parse_other(
         &mut self,
         disk: &BlkDisk,

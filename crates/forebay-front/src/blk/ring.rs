@@ -1,7 +1,7 @@
 //! Ring of a virtio-blk session: the interface to a virtqueue.
 
 use crate::host::Peer;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 
 /// Bytes of the guest: one direction of a request. The driver may change them at any time, so a
 /// session copies what it reads, once.
@@ -47,6 +47,8 @@ pub struct Chain<M> {
 pub trait Ring: Peer {
     /// Bytes of the guest.
     type Memory: GuestBytes;
+    /// The reason why a ring cannot go on.
+    type Error: Display;
 
     /// Returns the VIRTIO features that the driver has accepted.
     fn features(&self) -> u64;
@@ -61,14 +63,18 @@ pub trait Ring: Peer {
     ///
     /// # Errors
     /// Fails if the ring is malformed or its memory is gone.
-    fn take(&mut self) -> Result<Option<Chain<Self::Memory>>, String>;
+    fn take(&mut self) -> Result<Option<Chain<Self::Memory>>, Self::Error>;
 
-    /// Writes the status of a request that was taken, and its used entry. `written` is the number
-    /// of bytes that were written to its memory, the status included.
+    /// Writes the status of a request that was taken, and its used entry. The driver sees them
+    /// after [`publish`](Ring::publish). `written` is the number of bytes that were written to its
+    /// memory, the status included.
     ///
     /// # Errors
     /// Fails if the memory of the ring is gone.
     fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String>;
+
+    /// Makes the used entries visible to the driver.
+    fn publish(&mut self);
 
     /// Takes back the memory of a request, for the next ones.
     fn recycle(&mut self, memory: Self::Memory);
@@ -90,7 +96,8 @@ pub trait Ring: Peer {
     /// Fails if the memory of the ring is gone.
     fn enable_notifications(&mut self) -> Result<bool, String>;
 
-    /// Notifies the driver of new used entries, unless it has asked not to be.
+    /// Publishes the used entries, and notifies the driver of new ones, unless it has asked not to
+    /// be.
     ///
     /// # Errors
     /// Fails if the memory of the ring is gone.

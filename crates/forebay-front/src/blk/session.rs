@@ -59,15 +59,6 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    /// Begins to poll: asks the driver not to notify the device.
-    pub(super) fn begin_poll(&mut self, desk: &mut BlkDesk<H>) {
-        if self.may_receive()
-            && let Err(why) = self.link.peer.disable_notifications()
-        {
-            self.break_ring(desk, &why);
-        }
-    }
-
     /// Returns whether the driver has made requests available that may be taken.
     #[inline]
     pub(super) fn has_available(&self) -> bool {
@@ -93,8 +84,11 @@ impl<H: BlkHost> BlkSession<H> {
             if self.held_back.is_some() {
                 return Ok(false);
             }
-            let Some(chain) = self.link.peer.take()? else { return Ok(false) };
-            self.begin(desk, chain)?;
+            match self.link.peer.take() {
+                Ok(Some(chain)) => self.begin(desk, chain)?,
+                Ok(None) => return Ok(false),
+                Err(error) => return Err(error.to_string()),
+            }
         }
         Ok(true)
     }
@@ -106,14 +100,6 @@ impl<H: BlkHost> BlkSession<H> {
         {
             self.break_ring(desk, &why);
         }
-    }
-
-    /// Ends a round: notifies the driver, and asks it to notify the device from now on. Returns
-    /// whether requests are available.
-    #[inline]
-    fn end_of_round(&mut self, desk: &mut BlkDesk<H>) -> bool {
-        self.notify(desk);
-        self.enable_notifications(desk)
     }
 }
 
@@ -191,9 +177,11 @@ impl<H: BlkHost> Session for BlkSession<H> {
         }
     }
 
-    /// Notifies the driver if it must not wait for the end of the round (Y4).
+    /// Publishes the answers: a driver that polls sees them now. Notifies the driver if it must not
+    /// wait for the end of the round (Y4).
     #[inline]
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
+        self.link.peer.publish();
         let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;
         if self.link.is_ending() || self.used_ns.is_some_and(is_due) {
             self.notify(desk);
@@ -226,7 +214,8 @@ impl<H: BlkHost> Session for BlkSession<H> {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = clients.next_key(&mut at) {
             let session = clients.get_mut(key).expect("just found");
-            has_more |= session.end_of_round(desk);
+            session.notify(desk);
+            has_more |= session.has_available();
         }
         has_more
     }

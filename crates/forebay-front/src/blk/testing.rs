@@ -98,6 +98,7 @@ impl Peer for TestRing {
 
 impl Ring for TestRing {
     type Memory = TestBytes;
+    type Error = String;
 
     fn features(&self) -> u64 {
         self.0.borrow().features
@@ -122,13 +123,14 @@ impl Ring for TestRing {
         Ok(())
     }
 
+    fn publish(&mut self) {}
+
     fn recycle(&mut self, _memory: TestBytes) {
         self.0.borrow_mut().nr_recycled += 1;
     }
 
     fn has_available(&self) -> bool {
-        let state = self.0.borrow();
-        !(state.available.is_empty() && state.late.is_empty())
+        !self.0.borrow().available.is_empty()
     }
 
     fn disable_notifications(&mut self) -> Result<(), String> {
@@ -343,12 +345,12 @@ impl Driven {
         (Chain { head, readable, writable: writable.clone(), has_status: true }, writable)
     }
 
-    /// Runs rounds until the front waits for events.
+    /// Runs rounds until the front sleeps.
     pub(super) fn run(&mut self) {
         loop {
             self.front.host_mut().is_plugged = false;
             self.front.round(|front| front.look_at_rings());
-            if !self.front.is_unfinished() {
+            if !self.front.is_unfinished() && !self.front.prepare_sleep() {
                 return;
             }
         }

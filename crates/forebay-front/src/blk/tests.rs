@@ -252,13 +252,17 @@ fn all_available_requests_are_taken_and_answered_in_one_round() {
         assert_eq!(front.host().submitted.len(), 20);
     });
     assert!(!driven.front.is_unfinished());
-    let state = driven.state.borrow();
-    assert_eq!((state.used.len(), &state.notified_at[..], state.kicks), (20, &[20][..], true));
+    {
+        let state = driven.state.borrow();
+        assert_eq!((state.used.len(), &state.notified_at[..], state.kicks), (20, &[20][..], false));
+    }
+    assert!(!driven.front.prepare_sleep());
+    assert!(driven.state.borrow().kicks);
 }
 
 /// Y3: no request is left behind when the front is about to wait.
 #[test]
-fn request_that_arrives_before_the_wait_is_taken() {
+fn request_that_arrives_before_the_sleep_is_taken() {
     let mut driven = driven();
     let (late, _) = driven.make(&header(IN, 1), 512);
     driven.state.borrow_mut().late.push_back(late);

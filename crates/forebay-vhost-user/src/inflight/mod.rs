@@ -23,11 +23,13 @@
 //! are in the memory, in program order. So only the order of stores counts:
 //!
 //! - C1: a request is marked before its I/O is submitted;
-//! - C2: a used entry is recorded in the list of the last batch before the driver can see it;
-//! - C3: the mark is cleared after the driver can see the used entry, and `used_idx` last.
+//! - C2: all used entries of a batch are recorded in the list of the last batch before the driver
+//!   can see them. It sees them all with one store, that of the used index of the ring;
+//! - C3: the marks of the batch are cleared after that store, and `used_idx` is set last.
 //!
-//! If the process dies between the steps of C2 and C3, the used index of the ring is ahead of
-//! `used_idx` by the entries of the last batch that the driver can see. Their marks are stale.
+//! If the process dies after that store and before the end of C3, the used index of the ring is
+//! ahead of `used_idx` by the batch. Its marks are stale. If the process dies before that store,
+//! the batch is still in flight.
 //!
 //! The front end shares the region and is not trusted. Every value is checked, and a wrong one can
 //! only affect the requests of this ring.
@@ -72,11 +74,13 @@ impl Inflight {
         self.record.set_last_batch_head(head);
     }
 
-    /// Clears a request whose used entry the driver can see (C3). `used_idx` is the used index of
-    /// the ring after that entry.
+    /// Clears the requests of a batch whose used entries the driver can see (C3). `used_idx` is the
+    /// used index of the ring after them.
     #[inline]
-    pub fn end_use(&mut self, head: u16, used_idx: u16) {
-        self.record.set_in_flight(head, false);
+    pub fn end_use(&mut self, heads: impl Iterator<Item = u16>, used_idx: u16) {
+        for head in heads {
+            self.record.set_in_flight(head, false);
+        }
         self.record.set_used_idx(used_idx);
     }
 }

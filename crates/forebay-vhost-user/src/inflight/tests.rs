@@ -71,15 +71,20 @@ fn a_process_that_dies_after_any_store_loses_no_request_and_repeats_none_that_wa
                 // If the mark is missing, the request is still available.
                 check(&states, used_idx, &[&before, &taken]);
             } else {
-                let place = random(&mut state) % taken.len();
-                let head = taken.remove(place).expect("it is there");
-                let states = states_of(&record, || inflight.begin_use(head));
-                check(&states, used_idx, &[&before]);
-                // The driver sees the used entry.
-                used_idx = used_idx.wrapping_add(1);
-                let states = states_of(&record, || inflight.end_use(head, used_idx));
+                let mut batch = Vec::new();
+                for _ in 0..=random(&mut state) % taken.len() {
+                    let place = random(&mut state) % taken.len();
+                    let head = taken.remove(place).expect("it is there");
+                    let states = states_of(&record, || inflight.begin_use(head));
+                    check(&states, used_idx, &[&before]);
+                    batch.push(head);
+                }
+                // The driver sees the used entries.
+                used_idx = used_idx.wrapping_add(batch.len() as u16);
+                let heads = batch.iter().copied();
+                let states = states_of(&record, || inflight.end_use(heads, used_idx));
                 check(&states, used_idx, &[&taken]);
-                free.push(head);
+                free.append(&mut batch);
             }
             if random(&mut state).is_multiple_of(8) {
                 // The process dies, and its successor goes on with the same record.
@@ -166,7 +171,7 @@ fn a_ring_that_was_drained_and_reset_begins_anew() {
     let (mut inflight, _) = memory.recover(0, SIZE, 900).expect("a new record");
     inflight.take(4);
     inflight.begin_use(4);
-    inflight.end_use(4, 901);
+    inflight.end_use([4].into_iter(), 901);
     let (mut inflight, found) = memory.recover(0, SIZE, 0).expect("its own record");
     assert_eq!(found, Recovered { heads: Vec::new(), avail_idx: 0 });
     inflight.take(1);

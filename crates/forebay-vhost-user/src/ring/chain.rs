@@ -2,12 +2,10 @@
 
 use super::error::RingError;
 use super::parts::{DESCRIPTOR, Parts};
-use crate::memory::{GuestData, GuestMemory};
-use virtio_queue::desc::split::Descriptor;
-use vm_memory::{
-    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap,
-    MemoryRegionAddress,
-};
+use crate::memory::{GuestData, GuestMemory, GuestRange};
+use forebay_front::blk::GuestBytes;
+use std::rc::Rc;
+use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 /// Most descriptors of an indirect table: the largest ring. The standard allows no more than the
 /// ring has; drivers keep `seg_max` instead.
@@ -16,7 +14,7 @@ const INDIRECT_MAX: u32 = 1024;
 /// A ring, and the memory of its chains.
 pub(super) struct Within<'a> {
     pub(super) parts: &'a Parts,
-    pub(super) memory: &'a GuestMemory,
+    pub(super) memory: &'a Rc<GuestMemory>,
     /// Whether indirect tables were negotiated.
     pub(super) has_indirect: bool,
 }
@@ -24,12 +22,33 @@ pub(super) struct Within<'a> {
 /// A table that is being walked.
 #[derive(Clone, Copy)]
 enum Table<'a> {
-    /// That of the ring.
-    OfRing,
-    /// An indirect one, inside one region.
-    Inside(&'a GuestRegionMmap, MemoryRegionAddress),
+    /// Inside one region: that of the ring, or an indirect one.
+    Inside(GuestRange<'a>),
     /// An indirect one across regions, or outside of them: each descriptor is looked up.
     Across(u64),
+}
+
+/// A descriptor, as it was read.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    addr: u64,
+    len: u32,
+    flags: u32,
+    next: u16,
+}
+
+impl Descriptor {
+    /// Takes the bytes of a descriptor apart: `addr`, then `len`, `flags` and `next`.
+    #[inline]
+    fn parse([addr, rest]: [u64; 2]) -> Descriptor {
+        let flags = u32::from((rest >> 32) as u16);
+        Descriptor { addr, len: rest as u32, flags, next: (rest >> 48) as u16 }
+    }
+
+    #[inline]
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
 }
 
 impl<'a> Within<'a> {
@@ -44,7 +63,9 @@ impl<'a> Within<'a> {
         (readable, writable): (&mut GuestData, &mut GuestData),
     ) -> Result<(), RingError> {
         let bad = |why| RingError::Chain { head, why };
-        let (mut table, mut table_len) = (Table::OfRing, self.parts.size());
+        let (mut table, mut table_len) =
+            (Table::Inside(self.parts.descriptors()), self.parts.size());
+        let mut is_indirect = false;
         let (mut index, mut left) = (head, table_len);
         // Both directions together.
         let (mut nr_bytes, mut has_writable) = (0_u32, false);
@@ -57,18 +78,21 @@ impl<'a> Within<'a> {
             };
             left = fewer;
             let descriptor = self.read(head, table, index)?;
-            if descriptor.refers_to_indirect_table() {
-                (table, table_len) = self.indirect(head, table, descriptor)?;
+            let Descriptor { addr, len, .. } = descriptor;
+            if descriptor.has(VRING_DESC_F_INDIRECT) {
+                if std::mem::replace(&mut is_indirect, true) {
+                    return Err(bad("an indirect descriptor within an indirect table"));
+                }
+                (table, table_len) = self.indirect(head, descriptor)?;
                 (index, left) = (0, table_len);
                 continue;
             }
-            let (addr, len) = (descriptor.addr().0, descriptor.len());
             if len == 0 {
                 return Err(bad("a descriptor is empty"));
             }
             let sum = nr_bytes.checked_add(len);
             nr_bytes = sum.ok_or(bad("the chain has 4 GiB or more"))?;
-            let list = match descriptor.is_write_only() {
+            let list = match descriptor.has(VRING_DESC_F_WRITE) {
                 true => {
                     has_writable = true;
                     &mut *writable
@@ -79,58 +103,60 @@ impl<'a> Within<'a> {
                 false => &mut *readable,
             };
             list.append(addr, len).map_err(|outside| RingError::outside(head, outside))?;
-            if !descriptor.has_next() {
+            if !descriptor.has(VRING_DESC_F_NEXT) {
                 return Ok(());
             }
-            index = descriptor.next();
+            index = descriptor.next;
         }
     }
 
     /// Returns the table of an indirect descriptor, and its length.
-    fn indirect(
-        &self,
-        head: u16,
-        within: Table<'a>,
-        descriptor: Descriptor,
-    ) -> Result<(Table<'a>, u16), RingError> {
+    fn indirect(&self, head: u16, descriptor: Descriptor) -> Result<(Table<'a>, u16), RingError> {
         let bad = |why| Err(RingError::Chain { head, why });
-        let len = descriptor.len();
+        let Descriptor { addr, len, .. } = descriptor;
         if !self.has_indirect {
             return bad("an indirect descriptor, which was not negotiated");
         }
-        if !matches!(within, Table::OfRing) {
-            return bad("an indirect descriptor within an indirect table");
-        }
-        if descriptor.has_next() {
+        if descriptor.has(VRING_DESC_F_NEXT) {
             return bad("an indirect descriptor with a next one");
         }
         let nr = len / DESCRIPTOR as u32;
         if !len.is_multiple_of(DESCRIPTOR as u32) || nr == 0 || nr > INDIRECT_MAX {
             return bad("an indirect table of a bad length");
         }
-        let addr = descriptor.addr();
-        let region = self.memory.regions().find_region(addr);
-        let inside = region.and_then(|region| {
-            let offset = region.to_region_addr(addr)?;
-            (region.len() - offset.0 >= u64::from(len)).then_some(Table::Inside(region, offset))
-        });
-        Ok((inside.unwrap_or(Table::Across(addr.0)), nr as u16))
+        let inside = self.memory.range(addr, len.into());
+        Ok((inside.map_or(Table::Across(addr), Table::Inside), nr as u16))
     }
 
     /// Reads one descriptor, whose index is below the length of its table.
     #[inline]
     fn read(&self, head: u16, table: Table<'_>, index: u16) -> Result<Descriptor, RingError> {
-        let offset = DESCRIPTOR * u64::from(index);
+        let offset = DESCRIPTOR * usize::from(index);
         match table {
-            Table::OfRing => self.parts.descriptor(index),
-            Table::Inside(region, start) => {
-                Ok(region.read_obj(MemoryRegionAddress(start.0 + offset))?)
-            }
-            Table::Across(start) => {
-                let why = "its table wraps around the address space";
-                let addr = start.checked_add(offset).ok_or(RingError::Chain { head, why })?;
-                Ok(self.memory.regions().read_obj(GuestAddress(addr))?)
-            }
+            Table::Inside(range) => Ok(Descriptor::parse(range.read_pair(offset))),
+            Table::Across(start) => self.read_across(head, start, offset),
         }
+    }
+
+    /// Reads a descriptor of a table that is not inside one region.
+    #[cold]
+    fn read_across(&self, head: u16, start: u64, offset: usize) -> Result<Descriptor, RingError> {
+        let why = "its table wraps around the address space";
+        let addr = start.checked_add(offset as u64).ok_or(RingError::Chain { head, why })?;
+        let len = DESCRIPTOR as u64;
+        if let Some(range) = self.memory.range(addr, len) {
+            return Ok(Descriptor::parse(range.read_pair(0)));
+        }
+        // It lies across two regions, or outside.
+        let mut bytes = [0; DESCRIPTOR];
+        let mut data = GuestData::empty(Vec::new(), self.memory);
+        let outside = |outside| RingError::outside(head, outside);
+        data.append(addr, DESCRIPTOR as u32).map_err(outside)?;
+        data.take_front(&mut bytes);
+        let [low, high] = [0, 8].map(|at| {
+            let half: [u8; 8] = bytes[at..at + 8].try_into().expect("eight bytes");
+            u64::from_le_bytes(half)
+        });
+        Ok(Descriptor::parse([low, high]))
     }
 }

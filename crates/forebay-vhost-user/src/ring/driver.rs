@@ -219,6 +219,7 @@ fn text<T>(result: Result<T, super::RingError>) -> Result<T, String> {
 
 impl forebay_front::blk::Ring for TestPeer {
     type Memory = GuestData;
+    type Error = super::RingError;
 
     fn features(&self) -> u64 {
         self.ring.features()
@@ -232,12 +233,17 @@ impl forebay_front::blk::Ring for TestPeer {
         self.ring.is_enabled()
     }
 
-    fn take(&mut self) -> Result<Option<Chain<GuestData>>, String> {
-        text(self.ring.take())
+    fn take(&mut self) -> Result<Option<Chain<GuestData>>, super::RingError> {
+        self.ring.take()
     }
 
     fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
-        text(self.ring.put(head, status, written))
+        self.ring.put(head, status, written);
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        self.ring.publish();
     }
 
     fn recycle(&mut self, memory: GuestData) {
@@ -249,7 +255,8 @@ impl forebay_front::blk::Ring for TestPeer {
     }
 
     fn disable_notifications(&mut self) -> Result<(), String> {
-        text(self.ring.disable_notifications())
+        self.ring.disable_notifications();
+        Ok(())
     }
 
     fn enable_notifications(&mut self) -> Result<bool, String> {
@@ -257,7 +264,8 @@ impl forebay_front::blk::Ring for TestPeer {
     }
 
     fn notify(&mut self) -> Result<(), String> {
-        text(self.ring.notify()).map(|_| ())
+        self.ring.notify();
+        Ok(())
     }
 }
 
@@ -386,12 +394,12 @@ impl Served {
         self.0.host_mut()
     }
 
-    /// Runs rounds until the front waits for events.
+    /// Runs rounds until the front sleeps.
     pub(super) fn run(&mut self) {
         let mut nr_rounds = 0;
         loop {
             self.0.round(|front| front.look_at_rings());
-            if !self.0.is_unfinished() {
+            if !self.0.is_unfinished() && !self.0.prepare_sleep() {
                 return;
             }
             nr_rounds += 1;

@@ -50,12 +50,9 @@ pub enum RingError {
     /// The in-flight region is not that of the ring.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// The ring cannot be used.
-    #[error("the ring cannot be used: {0}")]
-    Queue(#[from] virtio_queue::Error),
-    /// The ring cannot be read.
-    #[error("the ring cannot be read: {0}")]
-    Memory(#[from] vm_memory::GuestMemoryError),
+    /// The number of descriptors is not a power of two.
+    #[error("the ring has {0} descriptors, which is not a power of two")]
+    Size(u16),
 }
 
 impl RingError {

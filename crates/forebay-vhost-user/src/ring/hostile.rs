@@ -273,7 +273,7 @@ const INDIRECTS: &[Case] = &[
             driver.descriptor(0, (HOLE, 48), IS_INDIRECT, 0);
             driver.offer(0);
         },
-        Stops("cannot be read"),
+        Stops("not in the memory"),
     ),
     case(
         "a table at the end of the address space",
@@ -282,7 +282,7 @@ const INDIRECTS: &[Case] = &[
             driver.descriptor(0, (u64::MAX - 7, 48), IS_INDIRECT, 0);
             driver.offer(0);
         },
-        Stops("cannot be read"),
+        Stops("not in the memory"),
     ),
     case(
         "a table with a loop",

@@ -6,7 +6,7 @@
 //! - `parts`: the three parts of a ring in memory, and the indices;
 //! - `chain`: the descriptors of a request; `error`: why a ring stops.
 //!
-//! The crate `virtio-queue` has only the layouts. Its `Queue` looks the region up for each access,
+//! The `Queue` of the crate `virtio-queue` is not used. It looks the region up for each access,
 //! which cost 2,000 instructions per request. Its iterators do not distinguish the end of a chain
 //! from an error, and follow indirect descriptors that were not negotiated.
 //!
@@ -27,7 +27,7 @@ mod tests;
 pub use error::RingError;
 
 use crate::inflight::{Inflight, InflightMemory};
-use crate::memory::{GuestByte, GuestData, GuestMemory};
+use crate::memory::{GuestByte, GuestData, GuestMemory, prefetch};
 use crate::setup::RingSetup;
 use crate::truncated;
 use forebay_core::Segment;
@@ -37,6 +37,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+
+/// Used entries after which they are published: a driver that polls handles them while the ring
+/// goes on.
+const PUBLISH_MAX: u16 = 8;
+
+/// Distance of the request whose header is prefetched. The driver has just written it, so a load
+/// would wait for the driver's processor.
+const PREFETCHED: u16 = 2;
 
 /// State of a descriptor that may be the head of a request.
 #[derive(Debug)]
@@ -57,14 +65,22 @@ pub struct Ring {
     is_enabled: bool,
     /// Number of truncated regions of this process when the ring last checked its own memory.
     nr_lost: u64,
+    /// The available index when it was last loaded. The driver stores to its cache line, so it is
+    /// loaded again only when all requests before it were taken.
+    seen: u16,
     /// By head.
     slots: Vec<Slot>,
+    /// By head: the address of the last header. Drivers use the same memory again, so the header of
+    /// the next request is usually there.
+    headers: Vec<usize>,
     /// Lists of requests that have ended.
     lists: Vec<Vec<Segment>>,
     /// Requests that a predecessor has left, the first one last.
     left: Vec<u16>,
     /// The ring's part of the in-flight region.
     inflight: Option<Inflight>,
+    /// Requests in that region whose used entries are not published.
+    batch: Vec<u16>,
     kick: OwnedFd,
     call: Option<OwnedFd>,
     err: Option<OwnedFd>,
@@ -101,6 +117,7 @@ impl Ring {
             signal(call);
         }
         Ok(Ring {
+            seen: parts.next_available(),
             parts,
             memory: Rc::new(memory),
             features,
@@ -108,9 +125,11 @@ impl Ring {
             is_enabled,
             nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
+            headers: vec![0; usize::from(size)],
             lists: Vec::new(),
             left,
             inflight,
+            batch: Vec::new(),
             kick,
             call,
             err,
@@ -190,17 +209,26 @@ impl Ring {
         if let Some(head) = self.left.pop() {
             return self.accept(head).map(Some);
         }
-        // Acquire pairs with the driver's release of the index, after the entries and descriptors.
-        let index = self.parts.available_index(Ordering::Acquire)?;
         let next = self.parts.next_available();
-        let nr = index.wrapping_sub(next);
+        if self.seen == next {
+            // Acquire pairs with the driver's release of the index, after the entries and
+            // descriptors.
+            let index = self.parts.available_index(Ordering::Acquire);
+            let (nr, size) = (index.wrapping_sub(next), self.parts.size());
+            if nr > size {
+                return Err(RingError::IndexJump { nr, size });
+            }
+            self.seen = index;
+        }
+        let nr = self.seen.wrapping_sub(next);
         if nr == 0 {
             return Ok(None);
         }
-        if nr > self.parts.size() {
-            return Err(RingError::IndexJump { nr, size: self.parts.size() });
+        if nr > PREFETCHED {
+            let later = self.parts.available_entry(next.wrapping_add(PREFETCHED));
+            prefetch(self.headers.get(usize::from(later)).copied().unwrap_or(0));
         }
-        let head = self.parts.available_entry(next)?;
+        let head = self.parts.available_entry(next);
         let chain = self.accept(head)?;
         self.parts.set_next_available(next.wrapping_add(1));
         if let Some(inflight) = &mut self.inflight {
@@ -229,19 +257,19 @@ impl Ring {
         within.walk(head, (&mut readable, &mut writable))?;
         let status = writable.take_last_byte();
         let has_status = status.is_some();
+        self.headers[usize::from(head)] = readable.first_addr();
         *slot = Slot::Taken(status);
         Ok(Chain { head, readable, writable, has_status })
     }
 
-    /// Answers a request that was taken: writes its status, then its used entry.
-    ///
-    /// # Errors
-    /// Fails if the used ring is gone.
+    /// Answers a request that was taken: writes its status and its used entry. The driver sees them
+    /// after [`publish`](Ring::publish) at the latest, which must follow before the ring is
+    /// dropped.
     ///
     /// # Panics
     /// Panics if no request with this head is in flight.
     #[inline]
-    pub fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), RingError> {
+    pub fn put(&mut self, head: u16, status: u8, written: u32) {
         let slot = std::mem::replace(&mut self.slots[usize::from(head)], Slot::Free);
         let Slot::Taken(byte) = slot else { panic!("request {head} is answered once") };
         if let Some(byte) = byte {
@@ -249,13 +277,23 @@ impl Ring {
         }
         if let Some(inflight) = &mut self.inflight {
             inflight.begin_use(head);
+            self.batch.push(head);
         }
-        // It stores the index with release, after the status and the entry.
-        self.parts.add_used(head, written)?;
-        if let Some(inflight) = &mut self.inflight {
-            inflight.end_use(head, self.parts.next_used());
+        self.parts.add_used(head, written);
+        if self.parts.nr_unpublished() >= PUBLISH_MAX {
+            self.publish();
         }
-        Ok(())
+    }
+
+    /// Makes the answers visible to the driver.
+    #[inline]
+    pub fn publish(&mut self) {
+        // It stores the index with release, after the statuses and the entries.
+        if self.parts.publish()
+            && let Some(inflight) = &mut self.inflight
+        {
+            inflight.end_use(self.batch.drain(..), self.parts.next_used());
+        }
     }
 
     /// Takes back the memory of a request.
@@ -273,25 +311,22 @@ impl Ring {
     pub fn has_available(&self) -> bool {
         let index = self.parts.available_index(Ordering::Relaxed);
         let next = self.parts.next_available();
-        !self.left.is_empty() || index.map_or(true, |index| index != next)
+        !self.left.is_empty() || index != next
     }
 
     /// Asks the driver not to signal `kick`.
-    ///
-    /// # Errors
-    /// Fails if the used ring is gone.
     #[inline]
-    pub fn disable_notifications(&mut self) -> Result<(), RingError> {
-        self.parts.disable_notifications()
+    pub fn disable_notifications(&mut self) {
+        self.parts.disable_notifications();
     }
 
     /// Asks the driver to signal `kick` for new requests. Returns whether some are available.
     ///
     /// # Errors
-    /// Fails if the ring is gone.
+    /// Fails if the memory of the ring was truncated.
     #[inline]
     pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        let has_more = self.parts.enable_notifications()?;
+        let has_more = self.parts.enable_notifications();
         self.check_memory()?;
         Ok(has_more)
     }
@@ -309,18 +344,16 @@ impl Ring {
         Ok(())
     }
 
-    /// Signals `call` for the used entries since the last time, unless the driver has asked not to
-    /// be interrupted. Returns whether it was signalled.
-    ///
-    /// # Errors
-    /// Fails if the ring is gone.
+    /// Publishes the answers, and signals `call` for those since the last time, unless the driver
+    /// has asked not to be interrupted. Returns whether it was signalled.
     #[inline]
-    pub fn notify(&mut self) -> Result<bool, RingError> {
-        let is_wanted = self.parts.wants_notification()?;
+    pub fn notify(&mut self) -> bool {
+        self.publish();
+        let is_wanted = self.parts.wants_notification();
         if is_wanted && let Some(call) = &self.call {
             signal(call);
         }
-        Ok(is_wanted)
+        is_wanted
     }
 }
 
@@ -337,7 +370,7 @@ fn recover(
     inflight: Option<(InflightMemory, u16)>,
 ) -> Result<(Option<Inflight>, Vec<u16>), RingError> {
     let Some((region, ring)) = inflight else { return Ok((None, Vec::new())) };
-    let used_idx = parts.used_index()?;
+    let used_idx = parts.used_index();
     let (inflight, recovered) = region.recover(ring, parts.size(), used_idx)?;
     parts.set_next_used(used_idx);
     parts.set_next_available(recovered.avail_idx);

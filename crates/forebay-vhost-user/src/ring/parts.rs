@@ -1,62 +1,19 @@
 //! The three parts of a ring in the memory of the guest, and its indices.
 //!
-//! Each part is inside one region, which is found once: a lookup for each access would cost more
-//! than all other work on a request. Accesses are those of `vm-memory`: atomic for the rings,
+//! Each part is inside one region, which is found once. Accesses are atomic for the rings, and
 //! volatile for descriptors.
 //!
 //! Indices of the device are private and written only, so the driver cannot change them.
 
 use super::error::RingError;
-use crate::memory::GuestMemory;
-use std::sync::Arc;
+use crate::memory::{GuestMemory, GuestRange, KeptRange};
 use std::sync::atomic::{Ordering, fence};
 use virtio_bindings::virtio_ring::{VRING_AVAIL_F_NO_INTERRUPT, VRING_USED_F_NO_NOTIFY};
-use virtio_queue::desc::split::Descriptor;
-use vm_memory::{
-    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, GuestRegionMmap,
-    MemoryRegionAddress,
-};
 
 /// Length of a descriptor, bytes.
-pub(super) const DESCRIPTOR: u64 = 16;
+pub(super) const DESCRIPTOR: usize = 16;
 /// Length of a used entry, bytes.
-const USED_ENTRY: u64 = 8;
-
-/// A range of the guest's memory inside one region.
-#[derive(Debug)]
-struct Part {
-    region: Arc<GuestRegionMmap>,
-    offset: u64,
-}
-
-impl Part {
-    fn new(memory: &GuestMemory, addr: u64, len: u64) -> Result<Part, RingError> {
-        let regions = memory.regions();
-        let region = regions.find_region(GuestAddress(addr)).ok_or(RingError::NotInMemory)?;
-        let offset = addr - region.start_addr().0;
-        if region.len() - offset < len {
-            return Err(RingError::NotInMemory);
-        }
-        let region = GuestRegionMmap::with_arc(region.get_mmap(), region.start_addr());
-        let region = Arc::new(region.ok_or(RingError::NotInMemory)?);
-        Ok(Part { region, offset })
-    }
-
-    #[inline]
-    fn at(&self, offset: u64) -> MemoryRegionAddress {
-        MemoryRegionAddress(self.offset + offset)
-    }
-
-    #[inline]
-    fn load(&self, offset: u64, ordering: Ordering) -> Result<u16, RingError> {
-        Ok(u16::from_le(self.region.load(self.at(offset), ordering)?))
-    }
-
-    #[inline]
-    fn store(&self, offset: u64, value: u16, ordering: Ordering) -> Result<(), RingError> {
-        Ok(self.region.store(value.to_le(), self.at(offset), ordering)?)
-    }
-}
+const USED_ENTRY: usize = 8;
 
 /// Where a ring is, and its features.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +30,13 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Parts {
     places: Places,
-    descriptors: Part,
-    available: Part,
-    used: Part,
+    descriptors: KeptRange,
+    available: KeptRange,
+    used: KeptRange,
     next_available: u16,
     next_used: u16,
+    /// The used index in the memory of the guest.
+    published: u16,
     /// The used index at the last notification that was due.
     notified: u16,
     /// The table of the regions, which watches them for truncation.
@@ -92,19 +51,24 @@ impl Parts {
     pub(super) fn new(places: Places, base: u16, memory: &GuestMemory) -> Result<Parts, RingError> {
         let Places { size, descriptors, available, used, .. } = places;
         if !size.is_power_of_two() {
-            return Err(RingError::Queue(virtio_queue::Error::InvalidSize));
+            return Err(RingError::Size(size));
         }
         if descriptors % 16 != 0 || available % 2 != 0 || used % 4 != 0 {
             return Err(RingError::NotInMemory);
         }
-        let nr = u64::from(size);
+        let part = |addr, len: usize, align| {
+            let range = memory.range(addr, len as u64).and_then(|range| range.keep(align));
+            range.ok_or(RingError::NotInMemory)
+        };
+        let nr = usize::from(size);
         Ok(Parts {
             places,
-            descriptors: Part::new(memory, descriptors, nr * DESCRIPTOR)?,
-            available: Part::new(memory, available, 6 + 2 * nr)?,
-            used: Part::new(memory, used, 6 + nr * USED_ENTRY)?,
+            descriptors: part(descriptors, nr * DESCRIPTOR, 1)?,
+            available: part(available, 6 + 2 * nr, 2)?,
+            used: part(used, 6 + nr * USED_ENTRY, 4)?,
             next_available: base,
             next_used: base,
+            published: base,
             notified: base,
             memory: memory.clone(),
         })
@@ -115,9 +79,9 @@ impl Parts {
     /// # Errors
     /// Fails if a part is not there. Then the parts stay where they were.
     pub(super) fn set_memory(&mut self, memory: &GuestMemory) -> Result<(), RingError> {
-        let (next_used, notified) = (self.next_used, self.notified);
+        let (next_used, published, notified) = (self.next_used, self.published, self.notified);
         let moved = Parts::new(self.places, self.next_available, memory)?;
-        *self = Parts { next_used, notified, ..moved };
+        *self = Parts { next_used, published, notified, ..moved };
         Ok(())
     }
 
@@ -147,89 +111,110 @@ impl Parts {
     }
 
     pub(super) fn set_next_used(&mut self, index: u16) {
-        (self.next_used, self.notified) = (index, index);
+        (self.next_used, self.published, self.notified) = (index, index, index);
+    }
+
+    /// Returns the offset of an entry of `len` bytes in the available or the used ring.
+    #[inline]
+    fn entry(&self, index: u16, len: usize) -> usize {
+        4 + len * usize::from(index & (self.places.size - 1))
     }
 
     /// Returns the driver's available index.
     #[inline]
-    pub(super) fn available_index(&self, ordering: Ordering) -> Result<u16, RingError> {
-        self.available.load(2, ordering)
+    pub(super) fn available_index(&self, ordering: Ordering) -> u16 {
+        u16::from_le(self.available.u16_at(2).load(ordering))
     }
 
     /// Returns the entry of the available ring at an index. Relaxed: the caller has loaded an index
     /// that covers it with acquire.
     #[inline]
-    pub(super) fn available_entry(&self, index: u16) -> Result<u16, RingError> {
-        let entry = u64::from(index & (self.places.size - 1));
-        self.available.load(4 + 2 * entry, Ordering::Relaxed)
+    pub(super) fn available_entry(&self, index: u16) -> u16 {
+        let entry = self.available.u16_at(self.entry(index, 2));
+        u16::from_le(entry.load(Ordering::Relaxed))
     }
 
     /// Returns the used index in the memory of the guest.
-    pub(super) fn used_index(&self) -> Result<u16, RingError> {
-        self.used.load(2, Ordering::Acquire)
+    pub(super) fn used_index(&self) -> u16 {
+        u16::from_le(self.used.u16_at(2).load(Ordering::Acquire))
     }
 
-    /// Reads descriptor `index` of the ring's table, which must be below its size.
+    /// Returns the ring's table of descriptors.
     #[inline]
-    pub(super) fn descriptor(&self, index: u16) -> Result<Descriptor, RingError> {
-        let at = self.descriptors.at(DESCRIPTOR * u64::from(index));
-        Ok(self.descriptors.region.read_obj(at)?)
+    pub(super) fn descriptors(&self) -> GuestRange<'_> {
+        self.descriptors.range()
     }
 
-    /// Appends a used entry.
+    /// Appends a used entry, which the driver sees after [`publish`](Parts::publish).
     #[inline]
-    pub(super) fn add_used(&mut self, head: u16, written: u32) -> Result<(), RingError> {
-        let entry = u64::from(self.next_used & (self.places.size - 1));
-        let at = 4 + USED_ENTRY * entry;
-        let region = &self.used.region;
+    pub(super) fn add_used(&mut self, head: u16, written: u32) {
+        let at = self.entry(self.next_used, USED_ENTRY);
         // Relaxed: the index publishes the entry.
-        region.store(u32::from(head).to_le(), self.used.at(at), Ordering::Relaxed)?;
-        region.store(written.to_le(), self.used.at(at + 4), Ordering::Relaxed)?;
+        self.used.store_u32(at, head.into());
+        self.used.store_u32(at + 4, written);
         self.next_used = self.next_used.wrapping_add(1);
-        // Release pairs with the driver's acquire of the index: the entry, the status and the data
-        // are visible before it.
-        self.used.store(2, self.next_used, Ordering::Release)
+    }
+
+    /// Returns the number of used entries that the driver does not see yet.
+    #[inline]
+    pub(super) fn nr_unpublished(&self) -> u16 {
+        self.next_used.wrapping_sub(self.published)
+    }
+
+    /// Makes all used entries visible to the driver. Returns whether there were new ones.
+    ///
+    /// One store for several entries: a driver that polls takes the cache line of the index, and
+    /// each store brings it back.
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        if std::mem::replace(&mut self.published, self.next_used) == self.next_used {
+            return false;
+        }
+        // Release pairs with the driver's acquire of the index: the entries, the statuses and the
+        // data are visible before it.
+        self.used.u16_at(2).store(self.next_used.to_le(), Ordering::Release);
+        true
     }
 
     /// Asks the driver not to notify the device. With event indices it notifies once at most.
     #[inline]
-    pub(super) fn disable_notifications(&mut self) -> Result<(), RingError> {
-        if self.places.has_event_idx {
-            return Ok(());
+    pub(super) fn disable_notifications(&mut self) {
+        if !self.places.has_event_idx {
+            // Relaxed: a notification too many is harmless.
+            let flags = VRING_USED_F_NO_NOTIFY as u16;
+            self.used.u16_at(0).store(flags.to_le(), Ordering::Relaxed);
         }
-        // Relaxed: a notification too many is harmless.
-        self.used.store(0, VRING_USED_F_NO_NOTIFY as u16, Ordering::Relaxed)
     }
 
     /// Asks the driver to notify the device. Returns whether requests are available already.
     #[inline]
-    pub(super) fn enable_notifications(&mut self) -> Result<bool, RingError> {
+    pub(super) fn enable_notifications(&mut self) -> bool {
         if self.places.has_event_idx {
-            let offset = 4 + USED_ENTRY * u64::from(self.places.size);
-            self.used.store(offset, self.next_available, Ordering::Relaxed)?;
+            let event = self.used.u16_at(4 + USED_ENTRY * usize::from(self.places.size));
+            event.store(self.next_available.to_le(), Ordering::Relaxed);
         } else {
-            self.used.store(0, 0, Ordering::Relaxed)?;
+            self.used.u16_at(0).store(0, Ordering::Relaxed);
         }
         // The request is stored before the index is loaded. The driver stores its index, and loads
         // the request after a fence of its own. So one side sees the other's store.
         fence(Ordering::SeqCst);
-        Ok(self.available_index(Ordering::Relaxed)? != self.next_available)
+        self.available_index(Ordering::Relaxed) != self.next_available
     }
 
     /// Returns whether the driver wants a notification of the used entries since the last call.
     #[inline]
-    pub(super) fn wants_notification(&mut self) -> Result<bool, RingError> {
+    pub(super) fn wants_notification(&mut self) -> bool {
         // The used index is stored before the driver's wish is loaded. The driver stores its wish,
         // and loads the index after a fence of its own. So one side sees the other's store.
         fence(Ordering::SeqCst);
         let former = std::mem::replace(&mut self.notified, self.next_used);
+        let load = |offset| u16::from_le(self.available.u16_at(offset).load(Ordering::Relaxed));
         if !self.places.has_event_idx {
-            let flags = self.available.load(0, Ordering::Relaxed)?;
-            return Ok(u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0);
+            return u32::from(load(0)) & VRING_AVAIL_F_NO_INTERRUPT == 0;
         }
-        let event = self.available.load(4 + 2 * u64::from(self.places.size), Ordering::Relaxed)?;
+        let event = load(4 + 2 * usize::from(self.places.size));
         // It wants one if its index is among the new entries, modulo 65536.
         let nr_new = self.next_used.wrapping_sub(former);
-        Ok(self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new)
+        self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct RingHost {
     queue: GuestQueue,
     /// Whether the descriptor of the queue was reported since the last reap.
     is_readable: bool,
+    /// Whether I/O was submitted since the last reap. The queue requires a reap before a wait.
+    has_submitted: bool,
     /// Whether the descriptor of the queue is registered at epoll.
     is_watched: bool,
     /// Index of the next available entry when the ring stopped.
@@ -46,6 +48,7 @@ impl RingHost {
         RingHost {
             queue: GuestQueue::new(&shared.exports[place.export].disk),
             is_readable: false,
+            has_submitted: false,
             is_watched: false,
             base: 0,
             counters: shared.counters.worker(),
@@ -135,11 +138,13 @@ impl Host for RingHost {
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
+        self.has_submitted = true;
         self.queue.submit(io, now_ns)
     }
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, _now_ns: u64) {
+        self.has_submitted = false;
         if !self.queue.is_empty() || std::mem::take(&mut self.is_readable) {
             self.queue.reap(done);
         }
@@ -152,7 +157,7 @@ impl Host for RingHost {
 
     #[inline]
     fn has_ended(&self) -> bool {
-        self.queue.has_ended()
+        self.has_submitted || self.queue.has_ended()
     }
 
     fn is_busy(&self) -> bool {
@@ -197,6 +202,8 @@ impl Host for RingHost {
     }
 
     fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {
+        // After a panic, answers may be left that no flush has published.
+        peer.ring.publish();
         self.base = peer.ring.next_available();
         if peer.is_watched {
             // Other processes keep the eventfd open, so closing it here would not unregister it.

@@ -36,9 +36,9 @@ use std::sync::mpsc::SyncSender;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// A thread that polls makes one system call, which reports commands and kicks, for this number of
-/// looks at the ring.
-const LOOKS_PER_CALL: u32 = 16;
+/// Time after which a thread that polls makes a system call, which reports commands and kicks, ns.
+/// A look at the memory of the ring costs less.
+const CALL_NS: u64 = 20_000;
 
 /// Place of a ring: its export, its number, and what it shares with its device.
 #[derive(Debug)]
@@ -63,6 +63,8 @@ pub(crate) struct RingWorker {
     front: BlkFront<RingHost>,
     /// Decides whether a wait polls before it sleeps.
     polling: Polling,
+    /// Time of the last system call of a poll, ns.
+    called_ns: u64,
     /// Receiver of the base of a ring that stops, until its last request is answered.
     stopping: Option<SyncSender<u16>>,
     is_closing: bool,
@@ -100,7 +102,16 @@ impl RingWorker {
         let host = RingHost::new(shared, Arc::clone(&place), epoll);
         let front = BlkFront::blk(host, disk);
         let events = Vec::with_capacity(8);
-        RingWorker { inbox, place, events, front, polling, stopping: None, is_closing: false }
+        RingWorker {
+            inbox,
+            place,
+            events,
+            front,
+            polling,
+            called_ns: 0,
+            stopping: None,
+            is_closing: false,
+        }
     }
 
     /// Runs until the worker must end and its ring has stopped.
@@ -124,13 +135,11 @@ impl RingWorker {
         }
         let timeout = (self.front.wants_tick() || !is_watched).then_some(&TICK);
         if self.polling.is_off() {
-            return self.take_events(timeout);
+            return self.sleep(timeout);
         }
         let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
         if !(is_polled && self.poll()) {
-            // From here on, drivers notify this thread: it sleeps unless requests are there.
-            let has_more = is_polled && self.front.end_poll();
-            self.take_events(if has_more { Some(&NO_TIME) } else { timeout });
+            self.sleep(timeout);
             self.polling.woke(forebay::now_ns());
         }
         if is_polled {
@@ -138,17 +147,21 @@ impl RingWorker {
         }
     }
 
+    /// Sleeps until there are events, unless requests are there.
+    fn sleep(&mut self, timeout: Option<&Timespec>) {
+        let has_more = self.front.prepare_sleep();
+        self.take_events(if has_more { Some(&NO_TIME) } else { timeout });
+    }
+
     /// Polls until there are requests or events, or polling ends. Returns whether there are some.
-    /// Meanwhile, drivers do not notify this thread.
     fn poll(&mut self) -> bool {
-        self.front.begin_poll();
-        for look in 0_u32.. {
-            // A look at the memory costs less than a system call.
-            let is_due = self.front.host().is_busy() || look.is_multiple_of(LOOKS_PER_CALL);
-            if is_due {
+        self.events.clear();
+        loop {
+            let now_ns = forebay::now_ns();
+            if self.front.host().is_busy() || now_ns.saturating_sub(self.called_ns) >= CALL_NS {
+                self.called_ns = now_ns;
                 self.take_events(Some(&NO_TIME));
             }
-            let now_ns = forebay::now_ns();
             let has_requests = self.front.has_available() || self.front.host().has_ended();
             if has_requests || !self.events.is_empty() {
                 self.polling.found(now_ns);
@@ -159,7 +172,6 @@ impl RingWorker {
             }
             std::hint::spin_loop();
         }
-        false
     }
 
     /// Takes the pending events, or waits for the first one until the timeout.

@@ -3,7 +3,7 @@
 use super::RingPlace;
 use forebay_front::blk::{Chain, Ring};
 use forebay_front::{Peer, RequestKind};
-use forebay_vhost_user::GuestData;
+use forebay_vhost_user::{GuestData, RingError};
 use std::sync::Arc;
 
 /// A ring that was started.
@@ -43,6 +43,7 @@ impl Peer for RingPeer {
 
 impl Ring for RingPeer {
     type Memory = GuestData;
+    type Error = RingError;
 
     #[inline]
     fn features(&self) -> u64 {
@@ -60,13 +61,19 @@ impl Ring for RingPeer {
     }
 
     #[inline]
-    fn take(&mut self) -> Result<Option<Chain<GuestData>>, String> {
-        self.ring.take().map_err(|error| error.to_string())
+    fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
+        self.ring.take()
     }
 
     #[inline]
     fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
-        self.ring.put(head, status, written).map_err(|error| error.to_string())
+        self.ring.put(head, status, written);
+        Ok(())
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        self.ring.publish();
     }
 
     #[inline]
@@ -81,7 +88,8 @@ impl Ring for RingPeer {
 
     #[inline]
     fn disable_notifications(&mut self) -> Result<(), String> {
-        self.ring.disable_notifications().map_err(|error| error.to_string())
+        self.ring.disable_notifications();
+        Ok(())
     }
 
     #[inline]
@@ -91,9 +99,8 @@ impl Ring for RingPeer {
 
     fn notify(&mut self) -> Result<(), String> {
         match self.ring.notify() {
-            Ok(true) => self.place.counters.notified(),
-            Ok(false) => self.place.counters.suppressed(),
-            Err(error) => return Err(error.to_string()),
+            true => self.place.counters.notified(),
+            false => self.place.counters.suppressed(),
         }
         Ok(())
     }
