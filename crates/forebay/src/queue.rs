@@ -69,8 +69,8 @@ struct QueuePoll {
     event: Arc<Event>,
     any: AnyOf,
     waiter: Arc<dyn Waiter>,
-    /// The owner reaps all ended bios before it polls the descriptor, so its own calls need not
-    /// signal them.
+    /// The owner reaps after its last submission and before it polls the descriptor, so its own
+    /// calls need not signal.
     reaps_before_poll: bool,
     /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
     no_poll_fd: bool,
@@ -364,10 +364,11 @@ impl BioQueue {
         self.poll_with(false)
     }
 
-    /// Returns the descriptor as [`poll_fd`](BioQueue::poll_fd) does, for an event loop that never
-    /// waits while [`has_ended`](BioQueue::has_ended) is true. I/O that ends within this thread's
-    /// own calls then does not signal the descriptor, which saves a system call per batch. A loop
-    /// that waits although `has_ended` is true may wait forever.
+    /// Returns the descriptor as [`poll_fd`](BioQueue::poll_fd) does, for an event loop that reaps
+    /// after its last submission and before each wait, and never waits while
+    /// [`has_ended`](BioQueue::has_ended) is true. This thread's own calls then do not signal the
+    /// descriptor, which saves three system calls per batch. A loop that waits without the reap, or
+    /// although `has_ended` is true, may wait forever.
     ///
     /// The first call of either method decides for the lifetime of the queue.
     ///
@@ -413,8 +414,8 @@ impl BioQueue {
     }
 
     /// Keeps the descriptor readable while there are bios to reap that no other code signals. If
-    /// the owner reaps before it polls, bios that its own calls complete are signalled only after a
-    /// reap (`is_reaped`). The alarm covers work that no completion continues.
+    /// the owner reaps before it polls, only a reap (`is_reaped`) signals them. The alarm covers
+    /// work that no completion continues.
     #[inline]
     fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
@@ -423,10 +424,12 @@ impl BioQueue {
     }
 
     fn signal_poll(&self, poll: &QueuePoll, is_reaped: bool) {
+        if poll.reaps_before_poll && !is_reaped {
+            return;
+        }
         let ready = self.ready.borrow();
         let is_waiting = self.len > ready.len() && poll.no_poll_fd;
-        let has_left = !ready.is_empty() && (is_reaped || !poll.reaps_before_poll);
-        if has_left || is_waiting {
+        if !ready.is_empty() || is_waiting {
             poll.signal();
         }
     }

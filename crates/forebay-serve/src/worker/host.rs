@@ -42,6 +42,8 @@ pub(super) struct WorkerHost {
     is_readable: Vec<bool>,
     /// Queues whose descriptors are not registered at epoll yet.
     unwatched: Vec<usize>,
+    /// Whether I/O was submitted since the last reap. The queues require a reap before a wait.
+    has_submitted: bool,
     counters: Arc<WorkerCounters>,
 }
 
@@ -61,6 +63,7 @@ impl WorkerHost {
         WorkerHost {
             is_readable: vec![false; queues.len()],
             unwatched: (0..queues.len()).collect(),
+            has_submitted: false,
             queues,
             counters: shared.counters.worker(),
             shared,
@@ -186,11 +189,13 @@ impl Host for WorkerHost {
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
+        self.has_submitted = true;
         let submitted = self.queues[export].submit_at(io_of(io), now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>, now_ns: u64) {
+        self.has_submitted = false;
         for (queue, is_readable) in self.queues.iter_mut().zip(&mut self.is_readable) {
             if std::mem::take(is_readable) {
                 queue.reap(0, usize::MAX, done);
@@ -207,7 +212,7 @@ impl Host for WorkerHost {
     }
 
     fn has_ended(&self) -> bool {
-        self.queues.iter().any(BioQueue::has_ended)
+        self.has_submitted || self.queues.iter().any(BioQueue::has_ended)
     }
 
     fn is_busy(&self) -> bool {
