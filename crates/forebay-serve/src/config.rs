@@ -11,12 +11,22 @@ use std::path::PathBuf;
 pub struct ExportOptions {
     /// Device spec of the disk, such as `disk.img?direct=on`.
     pub spec: String,
+    /// The spec as its user wrote it, which errors name. `None`: as `spec`. For programs that add
+    /// keys of their own.
+    pub written: Option<String>,
     /// Name that clients ask for. A client that asks for none gets the export with the empty name.
     pub name: String,
     /// Description that is sent to clients.
     pub description: String,
     /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
+}
+
+impl ExportOptions {
+    /// Returns the spec for errors.
+    pub(crate) fn written(&self) -> String {
+        self.written.as_ref().unwrap_or(&self.spec).clone()
+    }
 }
 
 /// TLS options.

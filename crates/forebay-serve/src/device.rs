@@ -28,8 +28,7 @@ impl Device {
         options: DeviceOptions,
         export: &Export,
     ) -> Result<(Device, Listener), ServeError> {
-        let spec = &export.disk.info().spec;
-        let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
+        let refused = |why: String| ServeError::Device { spec: export.spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
         let nr_bios = export.disk.info().policy.nr_bios;
         if nr_bios < MAX_RANGES {

@@ -204,10 +204,10 @@ fn specs(args: &ServeArgs) -> Vec<String> {
 
 /// Returns the options of the server for these arguments.
 pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
-    let specs = specs(args);
+    let written = specs(args);
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
-        if nr > specs.len() {
-            let nr_specs = specs.len();
+        if nr > written.len() {
+            let nr_specs = written.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
             let why = format!("{option} is given {nr} times, for {nr_specs} {disks}");
             return Err(Failure::Usage(format!("{why}: give it at most once per disk")));
@@ -215,7 +215,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let specs = if args.shared { share::shared(&specs)? } else { specs };
+    let specs = if args.shared { share::shared(&written)? } else { written.clone() };
     let devices = args.devices.devices(specs.len(), &args.name)?;
     let specs = match args.takeover_wait {
         None if devices.is_empty() => specs,
@@ -224,6 +224,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     };
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
+        written: Some(written[nr].clone()),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,

@@ -74,6 +74,23 @@ fn export_that_no_client_can_reach_is_refused() {
 }
 
 #[test]
+fn errors_name_the_disk_as_its_user_wrote_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |spec: &str, written: Option<&str>| {
+        let mut options = device_options(&folder);
+        options.exports[0].spec = spec.to_owned();
+        options.exports[0].written = written.map(str::to_owned);
+        Server::open(options).expect_err(spec).to_string()
+    };
+    let refused = error("ram:1M?nr_bios=3", None);
+    assert!(refused.starts_with("ram:1M?nr_bios=3: cannot serve"), "{refused}");
+    for spec in ["ram:1M?nr_bios=3&wake=single", "ram:1M?capacity=growing", "ram:1M?nix=on"] {
+        let refused = error(spec, Some("ram:1M?mine"));
+        assert!(refused.starts_with("ram:1M?mine: "), "{refused}");
+    }
+}
+
+#[test]
 fn disk_has_a_hardware_context_for_each_thread_and_a_shared_one() {
     let folder = tempfile::tempdir().unwrap();
     let nr = |options: Options| {
