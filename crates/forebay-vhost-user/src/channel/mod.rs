@@ -67,9 +67,10 @@ pub fn serve(
         rings.panicked();
         Err("internal error while serving this front end".to_owned())
     });
+    let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
     // The front end sees the end of the connection only when no ring uses its memory.
-    session.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
-    ending
+    session.stop_all();
+    ending.and_then(|()| session.close())
 }
 
 /// Returns why a connection ends after this error.

@@ -36,6 +36,8 @@ pub(super) struct Session<'a, R> {
     /// The region that the front end has set.
     inflight: Option<InflightMemory>,
     rings: Vec<Ring>,
+    /// Whether no message about a ring or the configuration has followed GET_QUEUE_NUM.
+    ends_at_queue_num: bool,
 }
 
 impl<'a, R: Rings> Session<'a, R> {
@@ -50,6 +52,7 @@ impl<'a, R: Rings> Session<'a, R> {
             memory: GuestMemory::empty(),
             inflight: None,
             rings,
+            ends_at_queue_num: false,
         }
     }
 
@@ -104,17 +107,37 @@ impl<'a, R: Rings> Session<'a, R> {
     }
 
     /// Returns the index of a ring that exists.
-    fn ring(&self, index: u32) -> Result<usize, Refusal> {
+    fn ring(&mut self, index: u32) -> Result<usize, Refusal> {
+        self.ends_at_queue_num = false;
         let nr = self.rings.len();
         let known = |index: &usize| *index < nr;
-        usize::try_from(index)
-            .ok()
-            .filter(known)
-            .ok_or_else(|| refuse(format_args!("ring {index} of {nr} does not exist")))
+        usize::try_from(index).ok().filter(known).ok_or_else(|| {
+            let asked = u64::from(index) + 1;
+            refuse(format_args!("the front end asks for {asked} queues or more, {}", offer(nr)))
+        })
+    }
+
+    /// Returns the number of queues.
+    fn nr_queues(&mut self) -> u64 {
+        self.ends_at_queue_num = true;
+        self.rings.len() as u64
+    }
+
+    /// Returns whether the front end has a reason of its own to close the connection now: QEMU does
+    /// so if the device has fewer queues than it needs, and the protocol has no message for that.
+    pub(super) fn close(&self) -> Result<(), String> {
+        match self.ends_at_queue_num {
+            false => Ok(()),
+            true => Err(format!(
+                "closed by the front end when it had read the number of queues: it may ask for \
+                 more, {}",
+                offer(self.rings.len())
+            )),
+        }
     }
 
     /// Returns the index of a ring that exists and does not run.
-    fn idle_ring(&self, index: u32) -> Result<usize, Refusal> {
+    fn idle_ring(&mut self, index: u32) -> Result<usize, Refusal> {
         let ring = self.ring(index)?;
         match self.rings[ring].is_started {
             true => Err(refuse(format_args!("ring {ring} runs: GET_VRING_BASE stops it"))),
@@ -262,6 +285,14 @@ impl<'a, R: Rings> Session<'a, R> {
         self.cache.set(is_on);
         Ok(())
     }
+}
+
+/// Returns how many queues the device has, and the remedy if that is too few.
+fn offer(nr_queues: usize) -> String {
+    format!(
+        "and the device has {nr_queues}: lower num-queues of the virtual machine, or raise \
+         --num-queues of the server"
+    )
 }
 
 fn thread_gone() -> Refusal {

@@ -86,6 +86,23 @@ fn ring_without_protocol_features_is_enabled_at_its_start() {
 }
 
 #[test]
+fn front_end_that_closes_at_the_number_of_queues_has_a_reason_in_the_log() {
+    let nr_queues = u64::from(NR_RINGS).to_le_bytes().to_vec();
+    let ask = |peer: &Peer| {
+        peer.negotiate();
+        assert_eq!(peer.call(GET_QUEUE_NUM, &[], &[]), Reply::Body(nr_queues.clone()));
+    };
+    let ended = connection(&Fake::default(), &WriteCache::default(), ask);
+    let why = ended.expect_err("it may need more queues");
+    assert!(why.contains("it may ask for more, and the device has 3: lower num-queues"), "{why}");
+    well(&Fake::default(), |peer| {
+        ask(peer);
+        peer.share();
+        peer.start_ring(2);
+    });
+}
+
+#[test]
 fn deprecated_reset_disables_all_rings() {
     let rings = Fake::default();
     well(&rings, |peer| {
@@ -211,8 +228,12 @@ fn messages_with_wrong_numbers_are_refused() {
             "the features cannot change while a ring",
         ),
         (SET_PROTOCOL_FEATURES, (1_u64 << 13).to_le_bytes().into(), "features 0x2000, which"),
-        (SET_VRING_NUM, state(3, 64), "SET_VRING_NUM: ring 3 of 3"),
-        (SET_VRING_NUM, state(u32::MAX, 64), "ring 4294967295 of 3"),
+        (
+            SET_VRING_NUM,
+            state(3, 64),
+            "SET_VRING_NUM: the front end asks for 4 queues or more, and the device has 3: lower",
+        ),
+        (SET_VRING_NUM, state(u32::MAX, 64), "asks for 4294967296 queues or more"),
         (SET_VRING_NUM, state(1, 0), "a ring of 0 descriptors"),
         (SET_VRING_NUM, state(1, 2), "a ring of 2 descriptors"),
         (SET_VRING_NUM, state(1, 100), "expected a power of two, 4 to 256"),
@@ -220,12 +241,12 @@ fn messages_with_wrong_numbers_are_refused() {
         (SET_VRING_NUM, state(1, 1 << 31), "a ring of 2147483648 descriptors"),
         (SET_VRING_NUM, state(0, 64), "ring 0 runs"),
         (SET_VRING_ADDR, addresses(0, USER), "ring 0 runs"),
-        (SET_VRING_ADDR, addresses(9, USER), "ring 9 of 3"),
+        (SET_VRING_ADDR, addresses(9, USER), "asks for 10 queues or more"),
         (SET_VRING_ADDR, addresses(1, USER + 1), "broke the protocol"),
         (SET_VRING_BASE, state(0, 1), "ring 0 runs"),
         (SET_VRING_BASE, state(1, 1 << 16), "index 65536"),
-        (GET_VRING_BASE, state(3, 0), "ring 3 of 3"),
-        (SET_VRING_ENABLE, state(3, 1), "ring 3 of 3"),
+        (GET_VRING_BASE, state(3, 0), "asks for 4 queues or more"),
+        (SET_VRING_ENABLE, state(3, 1), "asks for 4 queues or more"),
         (SET_VRING_ENABLE, state(0, 2), "broke the protocol"),
         (SET_CONFIG, config(WCE, &[2]), "only wce, 0 or 1"),
         (SET_CONFIG, config(0, &[0; 8]), "8 bytes at 0"),
@@ -260,7 +281,9 @@ fn descriptors_that_do_not_belong_are_refused() {
     let polls = (1_u64 | 0x100).to_le_bytes();
     assert_refused("polling", |peer| peer.call(SET_VRING_KICK, &polls, &[]));
     let unknown = 200_u64.to_le_bytes();
-    assert_refused("ring 200 of 3", |peer| peer.call(SET_VRING_KICK, &unknown, &[kick]));
+    assert_refused("asks for 201 queues or more", |peer| {
+        peer.call(SET_VRING_KICK, &unknown, &[kick])
+    });
     for nr in 0..=8 {
         let many = vec![kick; nr];
         if nr != 1 {

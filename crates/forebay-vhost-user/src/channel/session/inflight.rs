@@ -1,6 +1,6 @@
 //! The in-flight region of a session.
 
-use super::Session;
+use super::{Session, offer};
 use crate::channel::Rings;
 use crate::channel::refusal::{Refusal, refuse};
 use crate::inflight::{InflightMemory, InflightShape};
@@ -53,10 +53,15 @@ impl<R: Rings> Session<'_, R> {
     fn inflight_shape(&self, region: &VhostUserInflight) -> Result<InflightShape, Refusal> {
         let VhostUserInflight { num_queues: nr_queues, queue_size, .. } = *region;
         let (most_queues, most) = (self.config.nr_queues(), self.config.queue_size());
-        if usize::from(nr_queues) > usize::from(most_queues) || queue_size > most {
+        if nr_queues > most_queues {
+            let offer = offer(most_queues.into());
+            return Err(refuse(format_args!("the front end asks for {nr_queues} queues, {offer}")));
+        }
+        if queue_size > most {
             return Err(refuse(format_args!(
-                "a region for {nr_queues} rings of {queue_size} descriptors: the device has \
-                 {most_queues} of at most {most}"
+                "the front end asks for rings of {queue_size} descriptors, and the device has at \
+                 most {most}: lower queue-size of the virtual machine, or raise --queue-size of \
+                 the server"
             )));
         }
         Ok(InflightShape { nr_queues, queue_size })

@@ -123,7 +123,7 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
     }
 
     fn get_queue_num(&mut self) -> Reply<u64> {
-        Ok(self.rings.len() as u64)
+        Ok(self.nr_queues())
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Reply<()> {
@@ -131,6 +131,7 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Reply<Vec<u8>> {
+        self.ends_at_queue_num = false;
         let read = self.config.read(offset, size, self.cache);
         let why =
             || refuse(format_args!("{size} bytes at {offset} are not in the configuration space"));
