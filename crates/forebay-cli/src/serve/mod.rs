@@ -14,6 +14,7 @@ mod signals;
 mod takeover;
 
 use self::devices::DeviceArgs;
+pub(crate) use self::devices::missing_disk;
 pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
