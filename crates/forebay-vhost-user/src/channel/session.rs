@@ -290,8 +290,8 @@ impl<'a, R: Rings> Session<'a, R> {
 /// Returns how many queues the device has, and the remedy if that is too few.
 fn offer(nr_queues: usize) -> String {
     format!(
-        "and the device has {nr_queues}: lower num-queues of the virtual machine, or raise \
-         --num-queues of the server"
+        "and the device has {nr_queues} (lower num-queues of the virtual machine, or raise \
+         --num-queues of the server)"
     )
 }
 

@@ -60,8 +60,8 @@ impl<R: Rings> Session<'_, R> {
         if queue_size > most {
             return Err(refuse(format_args!(
                 "the front end asks for rings of {queue_size} descriptors, and the device has at \
-                 most {most}: lower queue-size of the virtual machine, or raise --queue-size of \
-                 the server"
+                 most {most} (lower queue-size of the virtual machine, or raise --queue-size of \
+                 the server)"
             )));
         }
         Ok(InflightShape { nr_queues, queue_size })

@@ -96,7 +96,7 @@ fn regions_that_cannot_be_used_are_refused() {
     for (body, why) in [
         (
             region_of(len, 0, larger),
-            "asks for 4 queues, and the device has 3: lower num-queues of the virtual",
+            "asks for 4 queues, and the device has 3 (lower num-queues of the virtual",
         ),
         (
             region_of(len, 0, longer),
