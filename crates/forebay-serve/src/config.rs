@@ -79,7 +79,7 @@ impl DeviceOptions {
     /// Largest block, bytes.
     pub const MAX_BLOCK: u32 = 4096;
     /// Length of the longest serial number, bytes.
-    pub const MAX_SERIAL: usize = 20;
+    pub const MAX_SERIAL: usize = forebay_front::blk::ID_LEN;
 }
 
 /// Options of a server.

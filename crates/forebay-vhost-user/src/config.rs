@@ -4,6 +4,7 @@
 //! space are little-endian. A field counts only if its feature was negotiated, so all are filled.
 
 use forebay_core::QueueLimits;
+use forebay_front::blk::{RANGES_MAX, SECTOR};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use virtio_bindings::virtio_blk::{
@@ -31,7 +32,7 @@ pub const MAX_SEGMENTS: u32 = 126;
 pub const MAX_SEGMENT_BYTES: u32 = 4 << 20;
 
 /// Most ranges of a discard or a write-zeroes. A longer list is refused.
-pub const MAX_RANGES: u32 = 16;
+pub const MAX_RANGES: u32 = RANGES_MAX as u32;
 
 /// Longest range of a discard or a write-zeroes, sectors: 1 GiB. The layer splits it.
 pub const MAX_RANGE_SECTORS: u32 = 1 << 21;
@@ -41,9 +42,6 @@ pub(crate) const PROTOCOL_FEATURES: u32 = 30;
 
 /// Length of the configuration space that a front end may read.
 const SPACE_LEN: usize = 256;
-
-/// Length of a sector, the unit of the configuration space, bytes.
-const SECTOR: u32 = 512;
 
 /// Shape of a device that its operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +76,11 @@ pub struct Config {
 impl Config {
     /// Returns the configuration of a disk of `size_bytes` with these limits.
     pub fn new(limits: &QueueLimits, size_bytes: u64, can: Can, shape: Shape) -> Config {
-        let block = limits.logical_block_size.max(SECTOR);
+        let sector = SECTOR as u32;
+        let block = limits.logical_block_size.max(sector);
         let most = |sectors: u32| {
             let most = sectors.min(MAX_RANGE_SECTORS);
-            most - most % (block / SECTOR)
+            most - most % (block / sector)
         };
         let zeroes = if can.write_zeroes { most(limits.max_write_zeroes_sectors) } else { 0 };
         let discard = if can.discard { most(limits.max_discard_sectors) } else { 0 };
@@ -109,11 +108,11 @@ impl Config {
         }
         let mut space = Space([0; SPACE_LEN]);
         let per_block = (limits.physical_block_size / block).max(1);
-        let alignment = limits.discard_granularity.max(block) / SECTOR;
+        let alignment = limits.discard_granularity.max(block) / sector;
         let segments = MAX_SEGMENTS.min(u32::from(shape.queue_size) - 2);
         let in_blocks = |bytes: u32| bytes / block;
         // A device may have sectors that make no whole block; the disk has whole blocks.
-        space.set(offset_of!(virtio_blk_config, capacity), (size_bytes / 512).to_le_bytes());
+        space.set(offset_of!(virtio_blk_config, capacity), (size_bytes / SECTOR).to_le_bytes());
         space.set(offset_of!(virtio_blk_config, size_max), MAX_SEGMENT_BYTES.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, seg_max), segments.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, blk_size), block.to_le_bytes());

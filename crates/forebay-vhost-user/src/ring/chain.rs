@@ -2,6 +2,7 @@
 
 use super::error::RingError;
 use super::parts::{DESCRIPTOR, Parts};
+use crate::config::MAX_QUEUE_SIZE;
 use crate::memory::{GuestData, GuestMemory};
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{
@@ -11,7 +12,7 @@ use vm_memory::{
 
 /// Most descriptors of an indirect table: the largest ring. The standard allows no more than the
 /// ring has; drivers keep `seg_max` instead.
-const INDIRECT_MAX: u32 = 1024;
+const INDIRECT_MAX: u32 = MAX_QUEUE_SIZE as u32;
 
 /// A ring, and the memory of its chains.
 pub(super) struct Within<'a> {

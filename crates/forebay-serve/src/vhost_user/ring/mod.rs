@@ -20,7 +20,7 @@ use super::inbox::RingInbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
 use forebay::QueueLimits;
-use forebay_front::blk::{BlkDisk, BlkFront, SECTOR};
+use forebay_front::blk::{BlkDisk, BlkFront, ID_LEN, SECTOR};
 use forebay_front::{Host, Polling};
 use forebay_vhost_user::{MAX_RANGE_SECTORS, Ring, RingCommand, RingSetup, WriteCache};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -48,7 +48,7 @@ pub(crate) struct RingPlace {
     /// Index of the ring in its device.
     pub(crate) ring: u16,
     /// Serial number of the device, padded with zeroes.
-    pub(crate) serial: [u8; 20],
+    pub(crate) serial: [u8; ID_LEN],
     /// The write cache of the device.
     pub(crate) write_cache: Arc<WriteCache>,
     /// Counters of this ring.
@@ -269,6 +269,6 @@ fn ranges_of(limits: &QueueLimits) -> BlkDisk {
         discards_to_zeroes: false,
         max_discard_sectors: most(limits.max_discard_sectors),
         max_write_zeroes_sectors: most(limits.max_write_zeroes_sectors),
-        serial: [0; 20],
+        serial: [0; ID_LEN],
     }
 }
