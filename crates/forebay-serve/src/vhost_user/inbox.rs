@@ -1,6 +1,6 @@
 //! Inbox of the thread of a ring: commands of the message channel, and the request to end.
 
-use forebay_vhost_user::RingCommand;
+use forebay_vhost_user::{RingCommand, signal};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,8 +76,7 @@ impl RingInbox {
 
     /// Signals the server that the thread has panicked.
     pub(crate) fn report_panic(&self) {
-        // The counter of the eventfd is far below its maximum, so the write does not fail.
-        let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
+        signal(&self.panicked);
     }
 
     /// Poisons the lock, so that the thread panics when it next takes from the inbox.
@@ -94,9 +93,7 @@ impl RingInbox {
     }
 
     fn ring(&self) {
-        // The write fails only if the counter is at its maximum: then the eventfd is signalled
-        // already.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        signal(&self.event);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{ServeError, system};
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
+use forebay_vhost_user::signal;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -76,8 +77,7 @@ impl DeviceThreads {
         let builder = Builder::new().name(format!("device-{device}"));
         let thread = builder.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| channel.run())) {
-                // The counter of the eventfd is far below its maximum, so the write does not fail.
-                let _ = rustix::io::write(&panicked, &1_u64.to_ne_bytes());
+                signal(&panicked);
                 resume_unwind(panic);
             }
         });

@@ -2,6 +2,7 @@
 
 use crate::listen::Peer;
 use forebay_front::nbd::StatusAnswer;
+use forebay_vhost_user::signal;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,9 +82,7 @@ impl Inbox {
     }
 
     fn ring(&self) {
-        // The write fails only if the counter is at its maximum: then the eventfd is signalled
-        // already.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        signal(&self.event);
     }
 
     /// Takes all new connections, and whether the worker must stop. One lock protects both, so that
@@ -97,8 +96,7 @@ impl Inbox {
 
     /// Signals the accept loop that the worker has panicked and serves no connection any more.
     pub(crate) fn report_panic(&self) {
-        // The counter of the eventfd is far below its maximum, so the write does not fail.
-        let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
+        signal(&self.panicked);
     }
 
     /// Poisons the lock, so that the worker panics when it next takes from the inbox.

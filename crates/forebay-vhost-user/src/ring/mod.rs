@@ -26,6 +26,7 @@ mod tests;
 
 pub use error::RingError;
 
+use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};
 use crate::memory::{GuestByte, GuestData, GuestMemory};
 use crate::setup::RingSetup;
@@ -147,8 +148,7 @@ impl Ring {
     pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.call = call;
         if let Some(call) = &self.call {
-            // The write fails only if the counter is full: then it is signalled already.
-            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+            signal(call);
         }
     }
 
@@ -322,12 +322,6 @@ impl Ring {
         }
         Ok(is_wanted)
     }
-}
-
-/// Signals an eventfd. The write fails only if its counter is full: then it is signalled already.
-#[inline]
-fn signal(eventfd: &OwnedFd) {
-    let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
 }
 
 /// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns that

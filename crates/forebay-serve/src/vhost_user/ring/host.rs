@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use forebay::{PlugGuard, SubmitErrorKind};
 use forebay_front::blk::BlkHost;
 use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, PollSums, Stage};
-use forebay_vhost_user::{GuestData, RingError};
+use forebay_vhost_user::{GuestData, RingError, signal};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
 use std::fmt;
@@ -97,8 +97,7 @@ impl RingHost {
     /// Reports a ring that could not be started.
     pub(super) fn refused(&self, error: &RingError, err: Option<OwnedFd>) {
         if let Some(err) = err {
-            // The write fails only if the counter is full: then it is signalled already.
-            let _ = rustix::io::write(&err, &1_u64.to_ne_bytes());
+            signal(err);
         }
         self.log_stop(&error.to_string(), forebay::now_ns());
     }
