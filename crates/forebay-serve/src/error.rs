@@ -74,7 +74,7 @@ pub enum ServeError {
     },
     /// An export that no client can reach.
     #[error("{spec}: this disk has no address and no device: give it one, or leave out the disk")]
-    NoDoor {
+    Unreachable {
         /// Spec of the disk.
         spec: String,
     },

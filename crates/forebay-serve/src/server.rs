@@ -84,9 +84,9 @@ impl Server {
             }
             let of_export = || options.devices.iter().filter(|device| device.export == nr);
             let nr_rings: usize = of_export().map(|device| usize::from(device.nr_queues)).sum();
-            let has_door = has_nbd || of_export().next().is_some();
-            if !has_door && !options.devices.is_empty() {
-                return Err(ServeError::NoDoor { spec: export.written() });
+            let is_reachable = has_nbd || of_export().next().is_some();
+            if !is_reachable && !options.devices.is_empty() {
+                return Err(ServeError::Unreachable { spec: export.written() });
             }
             // One for each thread, and the shared one.
             let nr_hw_queues = (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32);

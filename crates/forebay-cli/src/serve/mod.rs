@@ -298,7 +298,7 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::SameName(_) => {
             Failure::Usage(format!("{error}: give each SPEC a --name of its own"))
         }
-        ServeError::NoDoor { spec } => Failure::Usage(format!(
+        ServeError::Unreachable { spec } => Failure::Usage(format!(
             "{spec}: no client can reach this disk: give each SPEC a --vhost-user-blk of its own, \
              or add --nbd ADDRESS"
         )),

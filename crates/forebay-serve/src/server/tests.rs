@@ -70,7 +70,7 @@ fn export_that_no_client_can_reach_is_refused() {
         name: "other".to_owned(),
         ..ExportOptions::default()
     });
-    assert!(matches!(Server::open(options), Err(ServeError::NoDoor { .. })));
+    assert!(matches!(Server::open(options), Err(ServeError::Unreachable { .. })));
 }
 
 #[test]

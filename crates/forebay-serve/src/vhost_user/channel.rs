@@ -1,6 +1,6 @@
 //! Thread that reads the messages of a device's front ends, one connection after the other.
 
-use super::door::{Arrival, Door};
+use super::connections::{ConnectionQueue, PendingConnection};
 use super::inbox::RingInbox;
 use crate::listen::Peer;
 use crate::log::Closed;
@@ -16,21 +16,21 @@ pub(super) struct Channel {
     pub(super) shared: Arc<Shared>,
     /// Index of the device.
     pub(super) device: usize,
-    pub(super) door: Arc<Door>,
+    pub(super) connections: Arc<ConnectionQueue>,
     pub(super) inboxes: Vec<Arc<RingInbox>>,
     pub(super) counters: Vec<Arc<RingCounters>>,
 }
 
 impl Channel {
-    /// Serves connections until the door is closed.
+    /// Serves connections until the queue of connections is closed.
     pub(super) fn run(self) {
-        while let Some(arrival) = self.door.next() {
-            self.serve(arrival);
+        while let Some(connection) = self.connections.next() {
+            self.serve(connection);
         }
     }
 
-    fn serve(&self, arrival: Arrival) {
-        let Arrival { stream, counters, opened_ns } = arrival;
+    fn serve(&self, connection: PendingConnection) {
+        let PendingConnection { stream, counters, opened_ns } = connection;
         let device = &self.shared.devices[self.device];
         let export = self.shared.infos[device.export].name.as_str();
         let id = counters.id();
@@ -43,7 +43,7 @@ impl Channel {
             traffic.add(&ring.traffic().sum().since(before));
         }
         let why = match ended {
-            _ if self.door.is_closing() => "the server shuts down".to_owned(),
+            _ if self.connections.is_closing() => "the server shuts down".to_owned(),
             Ok(()) => "closed by the front end".to_owned(),
             Err(why) => why,
         };

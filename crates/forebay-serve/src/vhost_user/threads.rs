@@ -1,7 +1,7 @@
 //! Threads of all devices, which start and end with the server.
 
 use super::channel::Channel;
-use super::door::{Arrival, Door, Place};
+use super::connections::{Admission, ConnectionQueue, PendingConnection};
 use super::inbox::RingInbox;
 use super::ring::{RingPlace, RingWorker};
 use crate::error::{ServeError, system};
@@ -21,7 +21,7 @@ use std::thread::{Builder, JoinHandle};
 pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
     /// One for each device.
-    doors: Vec<Arc<Door>>,
+    connections: Vec<Arc<ConnectionQueue>>,
     inboxes: Vec<Arc<RingInbox>>,
     channels: Vec<JoinHandle<()>>,
     rings: Vec<JoinHandle<()>>,
@@ -40,7 +40,7 @@ impl DeviceThreads {
     ) -> Result<(DeviceThreads, Vec<Receiver<()>>), ServeError> {
         let mut threads = DeviceThreads {
             shared: Arc::clone(shared),
-            doors: Vec::new(),
+            connections: Vec::new(),
             inboxes: Vec::new(),
             channels: Vec::new(),
             rings: Vec::new(),
@@ -70,10 +70,10 @@ impl DeviceThreads {
             inboxes.push(inbox);
             counters.push(counted);
         }
-        let door = Arc::new(Door::default());
-        self.doors.push(Arc::clone(&door));
+        let connections = Arc::new(ConnectionQueue::default());
+        self.connections.push(Arc::clone(&connections));
         let (shared, panicked) = (Arc::clone(&self.shared), Arc::clone(panicked));
-        let channel = Channel { shared, device, door, inboxes, counters };
+        let channel = Channel { shared, device, connections, inboxes, counters };
         let builder = Builder::new().name(format!("device-{device}"));
         let thread = builder.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| channel.run())) {
@@ -132,20 +132,20 @@ impl DeviceThreads {
         counters.set_export(export);
         let (id, opened_ns) = (counters.id(), now_ns());
         // The thread that reads the messages blocks until they arrive.
-        let arrival = Arrival { stream, counters, opened_ns };
-        let place = match arrival.stream.set_nonblocking(false) {
-            Ok(()) => self.doors[device].push(arrival),
-            Err(_) => Place::Refused,
+        let connection = PendingConnection { stream, counters, opened_ns };
+        let admission = match connection.stream.set_nonblocking(false) {
+            Ok(()) => self.connections[device].push(connection),
+            Err(_) => Admission::Refused,
         };
         let name = &self.shared.infos[export].name;
         let log = |outcome: &str| {
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         };
-        match place {
-            Place::First => {}
-            Place::Waits => log("waits: another front end uses the device"),
-            Place::Refused => {
+        match admission {
+            Admission::Served => {}
+            Admission::Queued => log("waits: another front end uses the device"),
+            Admission::Refused => {
                 self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
                 log("refused: too many front ends wait for the device");
             }
@@ -154,7 +154,7 @@ impl DeviceThreads {
 
     /// Makes the connections end. The rings stop taking requests, and answer those in flight.
     pub(crate) fn close(&self) {
-        self.doors.iter().for_each(|door| door.close());
+        self.connections.iter().for_each(|connections| connections.close());
     }
 
     /// Waits until the threads have completed the requests in flight and ended. Returns how many

@@ -11,26 +11,26 @@ const MAX_WAITING: usize = 8;
 
 /// A connection of a front end.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct PendingConnection {
     pub(super) stream: UnixStream,
     pub(super) counters: OpenConnection,
     pub(super) opened_ns: u64,
 }
 
-/// Place of a connection at the door.
+/// Outcome of adding a connection.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Admission {
     /// The device serves it now.
-    First,
+    Served,
     /// It waits for the end of another connection.
-    Waits,
+    Queued,
     /// Too many wait, or the server ends. It is closed.
     Refused,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Arrival>,
+    waiting: VecDeque<PendingConnection>,
     /// A handle of the connection that the device serves.
     current: Option<UnixStream>,
     is_closing: bool,
@@ -38,32 +38,32 @@ struct State {
 
 /// Connections of a device.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct ConnectionQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Door {
+impl ConnectionQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change under this lock is complete even if a panic follows.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a connection.
-    pub(super) fn push(&self, arrival: Arrival) -> Place {
+    pub(super) fn push(&self, connection: PendingConnection) -> Admission {
         let mut state = self.lock();
         if state.is_closing || state.waiting.len() == MAX_WAITING {
-            return Place::Refused;
+            return Admission::Refused;
         }
         let is_first = state.current.is_none() && state.waiting.is_empty();
-        state.waiting.push_back(arrival);
+        state.waiting.push_back(connection);
         self.changed.notify_one();
-        if is_first { Place::First } else { Place::Waits }
+        if is_first { Admission::Served } else { Admission::Queued }
     }
 
     /// Waits for the next connection, after the end of the previous one. Returns `None` once the
     /// server ends.
-    pub(super) fn next(&self) -> Option<Arrival> {
+    pub(super) fn next(&self) -> Option<PendingConnection> {
         let mut state = self.lock();
         state.current = None;
         loop {
@@ -71,10 +71,10 @@ impl Door {
                 return None;
             }
             // Without a second descriptor the connection could not be shut down: it is closed.
-            while let Some(arrival) = state.waiting.pop_front() {
-                if let Ok(current) = arrival.stream.try_clone() {
+            while let Some(connection) = state.waiting.pop_front() {
+                if let Ok(current) = connection.stream.try_clone() {
                     state.current = Some(current);
-                    return Some(arrival);
+                    return Some(connection);
                 }
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
