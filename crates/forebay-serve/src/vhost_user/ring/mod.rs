@@ -193,7 +193,7 @@ impl RingWorker {
             if has_commands {
                 let (commands, must_close) = inbox.take();
                 for command in commands {
-                    obey(front, (place, stopping), command);
+                    execute(front, (place, stopping), command);
                 }
                 if must_close {
                     *is_closing = true;
@@ -214,8 +214,8 @@ impl RingWorker {
     }
 }
 
-/// Carries out a command.
-fn obey(
+/// Executes a command of the message channel.
+fn execute(
     front: &mut BlkFront<RingHost>,
     (place, stopping): (&Arc<RingPlace>, &mut Option<SyncSender<u16>>),
     command: RingCommand,
