@@ -25,7 +25,7 @@ use std::os::fd::BorrowedFd;
 
 /// A request at the disk.
 #[derive(Debug)]
-struct Flying {
+struct InFlight {
     user_data: u64,
     op: Op,
     /// Keeps the memory mapped.
@@ -38,7 +38,7 @@ pub(super) struct GuestQueue {
     // Dropped first: that waits until the disk does not use the memory any more.
     queue: BioQueue,
     /// Requests at the disk. Their bios have the index as their number.
-    flying: Vec<Option<Flying>>,
+    in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
     bounce: Bounce,
     nr_bios: usize,
@@ -48,7 +48,7 @@ impl GuestQueue {
     pub(super) fn new(disk: &Disk) -> GuestQueue {
         GuestQueue {
             queue: disk.queue(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             bounce: Bounce::new(disk.limits()),
             nr_bios: disk.info().policy.nr_bios as usize,
@@ -90,7 +90,7 @@ impl GuestQueue {
         }
         let bio = Bio { flags, ..Bio::range(op, offset, len) };
         let Some(mut data) = memory else {
-            return self.fly(Flying { user_data, op, data: None }, bio, now_ns);
+            return self.submit_bio(InFlight { user_data, op, data: None }, bio, now_ns);
         };
         if self.bounce.is_needed(data.segments()) {
             return self.submit_bounced((op, user_data), data, bio, now_ns);
@@ -99,30 +99,34 @@ impl GuestQueue {
             Lent::One(segment) => Segments::One(segment),
             Lent::Many(list) => Segments::Many(list),
         };
-        self.fly(Flying { user_data, op, data: Some(data) }, Bio { segments, ..bio }, now_ns)
+        self.submit_bio(
+            InFlight { user_data, op, data: Some(data) },
+            Bio { segments, ..bio },
+            now_ns,
+        )
     }
 
     /// Submits a bio with the memory of a request.
     #[inline]
-    fn fly(
+    fn submit_bio(
         &mut self,
-        flying: Flying,
+        in_flight: InFlight,
         bio: Bio,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            (self.flying.len() - 1) as u32
+            self.in_flight.push(None);
+            (self.in_flight.len() - 1) as u32
         });
-        self.flying[index as usize] = Some(flying);
+        self.in_flight[index as usize] = Some(in_flight);
         let bio = Bio { user_data: index.into(), ..bio };
-        // SAFETY: the segments were lent by the request's data, which `flying` keeps until the
+        // SAFETY: the segments were lent by the request's data, which `in_flight` keeps until the
         // completion is reaped, and after the queue is dropped. The module says why changes by the
         // guest are harmless. Addresses of guest memory are exposed.
         let submitted = unsafe { self.queue.submit_raw_at(bio, now_ns) };
         submitted.map_err(|(refusal, bio)| {
-            let flying = self.land(index.into(), bio.segments);
-            (refusal, flying.data)
+            let in_flight = self.remove(index.into(), bio.segments);
+            (refusal, in_flight.data)
         })
     }
 
@@ -148,33 +152,33 @@ impl GuestQueue {
             _ => forebay::Io::read_part(buf, len, offset),
         };
         let index = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            (self.flying.len() - 1) as u32
+            self.in_flight.push(None);
+            (self.in_flight.len() - 1) as u32
         });
-        self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data) });
+        self.in_flight[index as usize] = Some(InFlight { user_data, op, data: Some(data) });
         let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
         submitted.map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
             }
-            (error.kind, self.land(index.into(), Segments::None).data)
+            (error.kind, self.remove(index.into(), Segments::None).data)
         })
     }
 
     /// Removes a request from those at the disk.
     #[inline]
-    fn land(&mut self, index: u64, segments: Segments) -> Flying {
-        land(&mut self.flying, &mut self.free, index, segments)
+    fn remove(&mut self, index: u64, segments: Segments) -> InFlight {
+        remove(&mut self.in_flight, &mut self.free, index, segments)
     }
 
     /// Appends the completions.
     #[inline]
     pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>) {
-        let GuestQueue { queue, flying, free, bounce, .. } = self;
+        let GuestQueue { queue, in_flight, free, bounce, .. } = self;
         queue.reap_raw_with(0, usize::MAX, |completion, segments| {
             let Completion { user_data: index, result, buf, .. } = completion;
-            let Flying { user_data, op, mut data } = land(flying, free, index, segments);
+            let InFlight { user_data, op, mut data } = remove(in_flight, free, index, segments);
             if let Some(buf) = buf {
                 if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
                     data.fill_front(&buf[..len as usize]);
@@ -188,16 +192,16 @@ impl GuestQueue {
 
 /// Removes a request from those at the disk, and returns its list of segments to its memory.
 #[inline]
-fn land(
-    flying: &mut [Option<Flying>],
+fn remove(
+    in_flight: &mut [Option<InFlight>],
     free: &mut Vec<u32>,
     index: u64,
     segments: Segments,
-) -> Flying {
-    let mut landed = flying[index as usize].take().expect("a request ends once");
+) -> InFlight {
+    let mut removed = in_flight[index as usize].take().expect("a request ends once");
     free.push(index as u32);
-    if let (Some(data), Segments::Many(list)) = (&mut landed.data, segments) {
+    if let (Some(data), Segments::Many(list)) = (&mut removed.data, segments) {
         data.give_back(list);
     }
-    landed
+    removed
 }
