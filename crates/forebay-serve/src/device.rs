@@ -5,7 +5,7 @@ use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
-use forebay_vhost_user::{Can, Config, MAX_RANGES, Shape, WriteCache};
+use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Device {
             )));
         }
         let serial = serial(&options.serial).map_err(refused)?;
-        let can = Can {
+        let capabilities = Capabilities {
             read_only: export.info.can.read_only,
             discard: export.info.can.trim,
             write_zeroes: export.info.can.write_zeroes,
@@ -46,7 +46,7 @@ impl Device {
         };
         let size_bytes = export.info.size_bytes;
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
-        let config = Config::new(&limits.map_err(refused)?, size_bytes, can, shape);
+        let config = Config::new(&limits.map_err(refused)?, size_bytes, capabilities, shape);
         let listener = listener(options.socket)?;
         let device = Device { export: options.export, config, cache: Arc::default(), serial };
         Ok((device, listener))

@@ -54,7 +54,7 @@ pub struct Shape {
 
 /// Operations of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Can {
+pub struct Capabilities {
     /// Reads only.
     pub read_only: bool,
     /// Discards.
@@ -75,15 +75,21 @@ pub struct Config {
 
 impl Config {
     /// Returns the configuration of a disk of `size_bytes` with these limits.
-    pub fn new(limits: &QueueLimits, size_bytes: u64, can: Can, shape: Shape) -> Config {
+    pub fn new(
+        limits: &QueueLimits,
+        size_bytes: u64,
+        capabilities: Capabilities,
+        shape: Shape,
+    ) -> Config {
         let sector = SECTOR as u32;
         let block = limits.logical_block_size.max(sector);
         let most = |sectors: u32| {
             let most = sectors.min(MAX_RANGE_SECTORS);
             most - most % (block / sector)
         };
-        let zeroes = if can.write_zeroes { most(limits.max_write_zeroes_sectors) } else { 0 };
-        let discard = if can.discard { most(limits.max_discard_sectors) } else { 0 };
+        let zeroes =
+            if capabilities.write_zeroes { most(limits.max_write_zeroes_sectors) } else { 0 };
+        let discard = if capabilities.discard { most(limits.max_discard_sectors) } else { 0 };
         let mut features = [
             VIRTIO_F_VERSION_1,
             VIRTIO_RING_F_INDIRECT_DESC,
@@ -100,7 +106,7 @@ impl Config {
         .into_iter()
         .fold(0, |bits, bit| bits | 1 << bit);
         for (bit, is_offered) in [
-            (VIRTIO_BLK_F_RO, can.read_only),
+            (VIRTIO_BLK_F_RO, capabilities.read_only),
             (VIRTIO_BLK_F_DISCARD, discard > 0),
             (VIRTIO_BLK_F_WRITE_ZEROES, zeroes > 0),
         ] {
@@ -129,7 +135,10 @@ impl Config {
         space.set(offset_of!(virtio_blk_config, discard_sector_alignment), alignment.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, max_write_zeroes_sectors), zeroes.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, max_write_zeroes_seg), MAX_RANGES.to_le_bytes());
-        space.set(offset_of!(virtio_blk_config, write_zeroes_may_unmap), [can.unmap.into()]);
+        space.set(
+            offset_of!(virtio_blk_config, write_zeroes_may_unmap),
+            [capabilities.unmap.into()],
+        );
         Config { shape, features, space: space.0 }
     }
 
@@ -209,7 +218,8 @@ mod tests {
 
     const SHAPE: Shape = Shape { nr_queues: 3, queue_size: 128 };
 
-    const ALL: Can = Can { read_only: false, discard: true, write_zeroes: true, unmap: true };
+    const ALL: Capabilities =
+        Capabilities { read_only: false, discard: true, write_zeroes: true, unmap: true };
 
     fn limits() -> QueueLimits {
         QueueLimits::default()
@@ -260,8 +270,9 @@ mod tests {
         let can_all = Config::new(&limits(), 1 << 30, ALL, SHAPE);
         assert!(!has(&can_all, VIRTIO_BLK_F_RO));
         assert!(has(&can_all, VIRTIO_BLK_F_DISCARD) && has(&can_all, VIRTIO_BLK_F_WRITE_ZEROES));
-        let can = Can { read_only: true, discard: false, write_zeroes: false, unmap: false };
-        let read_only = Config::new(&limits(), 1 << 30, can, SHAPE);
+        let capabilities =
+            Capabilities { read_only: true, discard: false, write_zeroes: false, unmap: false };
+        let read_only = Config::new(&limits(), 1 << 30, capabilities, SHAPE);
         assert!(has(&read_only, VIRTIO_BLK_F_RO) && has(&read_only, VIRTIO_BLK_F_FLUSH));
         assert!(!has(&read_only, VIRTIO_BLK_F_DISCARD));
         assert!(!has(&read_only, VIRTIO_BLK_F_WRITE_ZEROES));

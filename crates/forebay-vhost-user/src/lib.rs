@@ -21,8 +21,8 @@ mod truncated;
 
 pub use channel::{Rings, serve};
 pub use config::{
-    Can, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES, MAX_SEGMENT_BYTES,
-    MAX_SEGMENTS, MIN_QUEUE_SIZE, Shape, WriteCache,
+    Capabilities, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES,
+    MAX_SEGMENT_BYTES, MAX_SEGMENTS, MIN_QUEUE_SIZE, Shape, WriteCache,
 };
 pub use eventfd::signal;
 pub use inflight::{InflightMemory, InflightShape, RecoverError};

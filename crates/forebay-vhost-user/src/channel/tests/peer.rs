@@ -1,7 +1,7 @@
 //! Both sides of a message channel under test: raw messages of a front end, and rings that record
 //! their commands.
 
-use crate::{Can, Config, RingCommand, RingSetup, Rings, Shape, WriteCache, serve};
+use crate::{Capabilities, Config, RingCommand, RingSetup, Rings, Shape, WriteCache, serve};
 use forebay_core::QueueLimits;
 use std::fs::File;
 use std::io::Read;
@@ -233,9 +233,10 @@ pub(super) fn connection(
     cache: &WriteCache,
     front_end: impl FnOnce(&Peer),
 ) -> Result<(), String> {
-    let can = Can { read_only: false, discard: true, write_zeroes: true, unmap: true };
+    let capabilities =
+        Capabilities { read_only: false, discard: true, write_zeroes: true, unmap: true };
     let shape = Shape { nr_queues: NR_RINGS, queue_size: QUEUE_SIZE };
-    let config = Config::new(&QueueLimits::default(), 1 << 30, can, shape);
+    let config = Config::new(&QueueLimits::default(), 1 << 30, capabilities, shape);
     let (front, back) = UnixStream::pair().expect("a pair");
     front.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let ended = std::thread::scope(|scope| {
