@@ -14,13 +14,13 @@
 
 mod chain;
 #[cfg(test)]
-mod deaths;
-#[cfg(test)]
 mod driver;
 mod error;
 #[cfg(test)]
 mod hostile;
 mod parts;
+#[cfg(test)]
+mod recovery;
 #[cfg(test)]
 mod tests;
 
