@@ -38,7 +38,7 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a new memory table moves a ring that runs",
         edits: &[Edit {
             file: SESSION,
-            from: "if after != state.guest_places(&self.regions)? {",
+            from: "if after != state.guest_addresses(&self.regions)? {",
             to: "if after != after {",
         }],
         test: channel("channel::tests::memory_that_cannot_be_used_is_refused"),

@@ -13,7 +13,7 @@ use super::Rings;
 use super::events::eventfd;
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
-use super::ring::{Places, Ring};
+use super::ring::{RingAddresses, RingState};
 use crate::config::{Config, MIN_QUEUE_SIZE, PROTOCOL_FEATURES, WriteCache, written_cache};
 use crate::inflight::InflightMemory;
 use crate::memory::GuestMemory;
@@ -35,14 +35,14 @@ pub(super) struct Session<'a, R> {
     memory: GuestMemory,
     /// The region that the front end has set.
     inflight: Option<InflightMemory>,
-    rings: Vec<Ring>,
+    rings: Vec<RingState>,
     /// Whether no message about a ring or the configuration has followed GET_QUEUE_NUM.
     ends_at_queue_num: bool,
 }
 
 impl<'a, R: Rings> Session<'a, R> {
     pub(super) fn new(config: &'a Config, cache: &'a WriteCache, threads: &'a R) -> Session<'a, R> {
-        let rings = (0..config.nr_queues()).map(|_| Ring::default()).collect();
+        let rings = (0..config.nr_queues()).map(|_| RingState::default()).collect();
         Session {
             config,
             cache,
@@ -152,8 +152,8 @@ impl<'a, R: Rings> Session<'a, R> {
         for ring in &running {
             let state = &self.rings[*ring];
             let moved = |_| refuse(format_args!("ring {ring} runs in memory that goes away"));
-            let after = state.guest_places(&regions).map_err(moved)?;
-            if after != state.guest_places(&self.regions)? {
+            let after = state.guest_addresses(&regions).map_err(moved)?;
+            if after != state.guest_addresses(&self.regions)? {
                 return Err(refuse(format_args!("ring {ring} runs in memory that moves")));
             }
         }
@@ -200,9 +200,9 @@ impl<'a, R: Rings> Session<'a, R> {
         self.start_if_complete(ring)
     }
 
-    fn set_places(&mut self, index: u32, places: Places) -> Result<(), Refusal> {
+    fn set_addresses(&mut self, index: u32, addresses: RingAddresses) -> Result<(), Refusal> {
         let ring = self.idle_ring(index)?;
-        self.rings[ring].places = Some(places);
+        self.rings[ring].addresses = Some(addresses);
         self.start_if_complete(ring)
     }
 
@@ -237,7 +237,7 @@ impl<'a, R: Rings> Session<'a, R> {
         &mut self,
         index: u8,
         file: Option<File>,
-        place: fn(&mut Ring) -> &mut Option<std::os::fd::OwnedFd>,
+        place: fn(&mut RingState) -> &mut Option<std::os::fd::OwnedFd>,
         command: fn(Option<std::os::fd::OwnedFd>) -> RingCommand,
     ) -> Result<(), Refusal> {
         let ring = self.ring(index.into())?;

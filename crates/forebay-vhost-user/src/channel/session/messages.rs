@@ -4,7 +4,7 @@ use super::Session;
 use crate::channel::Rings;
 use crate::channel::refusal::{Refusal, refuse};
 use crate::channel::regions::MAX_REGIONS;
-use crate::channel::ring::Places;
+use crate::channel::ring::RingAddresses;
 use crate::setup::RingCommand;
 use std::fs::File;
 use vhost::vhost_user::message::{
@@ -86,7 +86,10 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
         if !flags.is_empty() {
             return not_offered("SET_VRING_ADDR: the log of a migration");
         }
-        named("SET_VRING_ADDR", self.set_places(index, Places { descriptors, available, used }))
+        named(
+            "SET_VRING_ADDR",
+            self.set_addresses(index, RingAddresses { descriptors, available, used }),
+        )
     }
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Reply<()> {
