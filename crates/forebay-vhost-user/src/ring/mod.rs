@@ -33,7 +33,7 @@ use crate::setup::RingSetup;
 use crate::truncated;
 use forebay_core::Segment;
 use forebay_front::blk::Chain;
-use parts::{Parts, Places};
+use parts::{Parts, RingLayout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -79,14 +79,14 @@ impl Ring {
     pub fn start(setup: RingSetup) -> Result<Ring, (RingError, Option<OwnedFd>)> {
         let RingSetup { size, base, features, memory, kick, call, err, is_enabled, .. } = setup;
         let has = |bit: u32| features & (1 << bit) != 0;
-        let places = Places {
+        let layout = RingLayout {
             size,
             descriptors: setup.descriptors,
             available: setup.available,
             used: setup.used,
             has_event_idx: has(VIRTIO_RING_F_EVENT_IDX),
         };
-        let opened = Parts::new(places, base, &memory).and_then(|mut parts| {
+        let opened = Parts::new(layout, base, &memory).and_then(|mut parts| {
             let recovered = recover(&mut parts, setup.inflight)?;
             Ok((parts, recovered))
         });

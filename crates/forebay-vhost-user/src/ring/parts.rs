@@ -60,7 +60,7 @@ impl Part {
 
 /// Where a ring is, and its features.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct RingLayout {
     /// Number of descriptors: a power of two.
     pub(super) size: u16,
     pub(super) descriptors: u64,
@@ -72,7 +72,7 @@ pub(super) struct Places {
 /// The parts and the indices.
 #[derive(Debug)]
 pub(super) struct Parts {
-    places: Places,
+    layout: RingLayout,
     descriptors: Part,
     available: Part,
     used: Part,
@@ -89,8 +89,12 @@ impl Parts {
     ///
     /// # Errors
     /// Fails if a part is not in the memory, or misaligned.
-    pub(super) fn new(places: Places, base: u16, memory: &GuestMemory) -> Result<Parts, RingError> {
-        let Places { size, descriptors, available, used, .. } = places;
+    pub(super) fn new(
+        layout: RingLayout,
+        base: u16,
+        memory: &GuestMemory,
+    ) -> Result<Parts, RingError> {
+        let RingLayout { size, descriptors, available, used, .. } = layout;
         if !size.is_power_of_two() {
             return Err(RingError::Queue(virtio_queue::Error::InvalidSize));
         }
@@ -99,7 +103,7 @@ impl Parts {
         }
         let nr = u64::from(size);
         Ok(Parts {
-            places,
+            layout,
             descriptors: Part::new(memory, descriptors, nr * DESCRIPTOR)?,
             available: Part::new(memory, available, 6 + 2 * nr)?,
             used: Part::new(memory, used, 6 + nr * USED_ENTRY)?,
@@ -116,7 +120,7 @@ impl Parts {
     /// Fails if a part is not there. Then the parts stay where they were.
     pub(super) fn set_memory(&mut self, memory: &GuestMemory) -> Result<(), RingError> {
         let (next_used, notified) = (self.next_used, self.notified);
-        let moved = Parts::new(self.places, self.next_available, memory)?;
+        let moved = Parts::new(self.layout, self.next_available, memory)?;
         *self = Parts { next_used, notified, ..moved };
         Ok(())
     }
@@ -128,7 +132,7 @@ impl Parts {
 
     #[inline]
     pub(super) fn size(&self) -> u16 {
-        self.places.size
+        self.layout.size
     }
 
     #[inline]
@@ -160,7 +164,7 @@ impl Parts {
     /// that covers it with acquire.
     #[inline]
     pub(super) fn available_entry(&self, index: u16) -> Result<u16, RingError> {
-        let entry = u64::from(index & (self.places.size - 1));
+        let entry = u64::from(index & (self.layout.size - 1));
         self.available.load(4 + 2 * entry, Ordering::Relaxed)
     }
 
@@ -179,7 +183,7 @@ impl Parts {
     /// Appends a used entry.
     #[inline]
     pub(super) fn add_used(&mut self, head: u16, written: u32) -> Result<(), RingError> {
-        let entry = u64::from(self.next_used & (self.places.size - 1));
+        let entry = u64::from(self.next_used & (self.layout.size - 1));
         let at = 4 + USED_ENTRY * entry;
         let region = &self.used.region;
         // Relaxed: the index publishes the entry.
@@ -194,7 +198,7 @@ impl Parts {
     /// Asks the driver not to notify the device. With event indices it notifies once at most.
     #[inline]
     pub(super) fn disable_notifications(&mut self) -> Result<(), RingError> {
-        if self.places.has_event_idx {
+        if self.layout.has_event_idx {
             return Ok(());
         }
         // Relaxed: a notification too many is harmless.
@@ -204,8 +208,8 @@ impl Parts {
     /// Asks the driver to notify the device. Returns whether requests are available already.
     #[inline]
     pub(super) fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        if self.places.has_event_idx {
-            let offset = 4 + USED_ENTRY * u64::from(self.places.size);
+        if self.layout.has_event_idx {
+            let offset = 4 + USED_ENTRY * u64::from(self.layout.size);
             self.used.store(offset, self.next_available, Ordering::Relaxed)?;
         } else {
             self.used.store(0, 0, Ordering::Relaxed)?;
@@ -223,11 +227,11 @@ impl Parts {
         // and loads the index after a fence of its own. So one side sees the other's store.
         fence(Ordering::SeqCst);
         let former = std::mem::replace(&mut self.notified, self.next_used);
-        if !self.places.has_event_idx {
+        if !self.layout.has_event_idx {
             let flags = self.available.load(0, Ordering::Relaxed)?;
             return Ok(u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0);
         }
-        let event = self.available.load(4 + 2 * u64::from(self.places.size), Ordering::Relaxed)?;
+        let event = self.available.load(4 + 2 * u64::from(self.layout.size), Ordering::Relaxed)?;
         // It wants one if its index is among the new entries, modulo 65536.
         let nr_new = self.next_used.wrapping_sub(former);
         Ok(self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new)
