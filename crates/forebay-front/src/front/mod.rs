@@ -313,8 +313,7 @@ impl<S: Session> Front<S> {
             let link = session.link_mut();
             if interest != link.interest {
                 link.interest = interest;
-                let watched = self.desk.host.watch(&mut link.peer, key, interest);
-                watched.expect("the client is watched already");
+                self.desk.host.change_watch(&mut link.peer, key, interest);
             }
         }
         if self.dirty.is_empty() {

@@ -146,6 +146,14 @@ impl WorkerHost {
     }
 }
 
+/// Returns the events of epoll for which a client is watched.
+fn event_flags(interest: Interest) -> EventFlags {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, interest.receive);
+    flags.set(EventFlags::OUT, interest.send);
+    flags
+}
+
 /// Returns the library's form of an I/O.
 #[inline(always)]
 fn io_of(io: Io<Buf>) -> forebay::Io {
@@ -224,15 +232,14 @@ impl Host for WorkerHost {
     }
 
     fn watch(&mut self, client: &mut Client, key: Key, interest: Interest) -> io::Result<()> {
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, interest.receive);
-        flags.set(EventFlags::OUT, interest.send);
         let data = EventData::new_u64(key.to_u64());
-        match client.interest.replace(flags) {
-            None => epoll::add(&self.epoll, client.fd(), data, flags)?,
-            Some(_) => epoll::modify(&self.epoll, client.fd(), data, flags)?,
-        }
-        Ok(())
+        Ok(epoll::add(&self.epoll, client.fd(), data, event_flags(interest))?)
+    }
+
+    fn change_watch(&mut self, client: &mut Client, key: Key, interest: Interest) {
+        let data = EventData::new_u64(key.to_u64());
+        let changed = epoll::modify(&self.epoll, client.fd(), data, event_flags(interest));
+        changed.expect("the socket is registered at epoll");
     }
 
     #[inline]
