@@ -1,7 +1,7 @@
 //! Thread that reads the messages of a device's front ends, one connection after the other.
 
 use super::connections::{ConnectionQueue, PendingConnection};
-use super::inbox::RingInbox;
+use crate::inbox::Inbox;
 use crate::listen::Peer;
 use crate::log::Closed;
 use crate::metrics::RingCounters;
@@ -17,7 +17,7 @@ pub(super) struct Channel {
     /// Index of the device.
     pub(super) device: usize,
     pub(super) connections: Arc<ConnectionQueue>,
-    pub(super) inboxes: Vec<Arc<RingInbox>>,
+    pub(super) inboxes: Vec<Arc<Inbox<RingCommand>>>,
     pub(super) counters: Vec<Arc<RingCounters>>,
 }
 

@@ -5,12 +5,11 @@
 //!
 //! - `connections`: connections that wait for the device;
 //! - `channel`: the thread that reads the messages of front ends;
-//! - `inbox`, `ring`: the thread of each request queue;
+//! - `ring`: the thread of each request queue;
 //! - `threads`: starts and ends all of these.
 
 mod channel;
 mod connections;
-mod inbox;
 mod ring;
 mod threads;
 

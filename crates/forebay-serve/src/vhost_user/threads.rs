@@ -2,13 +2,13 @@
 
 use super::channel::Channel;
 use super::connections::{Admission, ConnectionQueue, PendingConnection};
-use super::inbox::RingInbox;
 use super::ring::{RingPlace, RingWorker};
 use crate::error::{ServeError, system};
+use crate::inbox::Inbox;
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
-use forebay_vhost_user::signal;
+use forebay_vhost_user::{RingCommand, signal};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
     /// One for each device.
     connections: Vec<Arc<ConnectionQueue>>,
-    inboxes: Vec<Arc<RingInbox>>,
+    inboxes: Vec<Arc<Inbox<RingCommand>>>,
     channels: Vec<JoinHandle<()>>,
     rings: Vec<JoinHandle<()>>,
 }
@@ -60,7 +60,7 @@ impl DeviceThreads {
     ) -> Result<(), ServeError> {
         let (mut inboxes, mut counters) = (Vec::new(), Vec::new());
         for ring in 0..self.shared.devices[device].config.nr_queues() {
-            let inbox = RingInbox::new(Arc::clone(panicked));
+            let inbox = Inbox::new(Arc::clone(panicked));
             let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
             let inbox = Arc::new(inbox);
             let export = self.shared.devices[device].export;
@@ -89,7 +89,7 @@ impl DeviceThreads {
     fn start_ring(
         &mut self,
         (device, ring): (usize, u16),
-        inbox: &Arc<RingInbox>,
+        inbox: &Arc<Inbox<RingCommand>>,
         counters: &Arc<RingCounters>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll = RingWorker::epoll(inbox);

@@ -1,7 +1,7 @@
 //! Host of a front: the library's queues, epoll, the log and the metrics.
 
 use super::client::Client;
-use super::inbox::Inbox;
+use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use super::timer::Timer;
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
@@ -31,7 +31,7 @@ pub(super) const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 pub(super) struct WorkerHost {
     shared: Arc<Shared>,
     block_status: Arc<BlockStatusThreads>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     epoll: OwnedFd,
     /// Timer for deadlines and for freeing memory: waits for events have no timeout.
     timer: Timer,
@@ -54,7 +54,7 @@ impl fmt::Debug for WorkerHost {
 impl WorkerHost {
     pub(super) fn new(
         shared: Arc<Shared>,
-        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<Inbox>),
+        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<WorkerInbox>),
         (epoll, timer): (OwnedFd, Timer),
     ) -> WorkerHost {
         let queues: Vec<_> = shared.exports.iter().map(|export| export.disk.queue()).collect();

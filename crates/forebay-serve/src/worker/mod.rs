@@ -17,7 +17,7 @@ mod timer;
 
 use self::client::Client;
 use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
-use self::inbox::{Inbox, NewConnection};
+use self::inbox::{WorkerCommand, WorkerInbox};
 use self::status::BlockStatusThreads;
 use self::timer::Timer;
 use crate::shared::Shared;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     events: Vec<epoll::Event>,
     front: NbdFront<WorkerHost>,
     /// Decides whether a wait polls before it sleeps.
@@ -46,7 +46,7 @@ impl Worker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(inbox: &Inbox) -> std::io::Result<(OwnedFd, Timer)> {
+    pub(crate) fn epoll(inbox: &WorkerInbox) -> std::io::Result<(OwnedFd, Timer)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
         let timer = Timer::new()?;
@@ -57,7 +57,7 @@ impl Worker {
     /// Creates a worker. It must stay on this thread.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        inbox: Arc<Inbox>,
+        inbox: Arc<WorkerInbox>,
         block_status: Arc<BlockStatusThreads>,
         epoll: (OwnedFd, Timer),
     ) -> Worker {
@@ -174,16 +174,18 @@ fn readiness(flags: EventFlags) -> Readiness {
 }
 
 /// Handles the inbox: new connections, answers, and the order to stop.
-fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &Inbox) {
-    let waiting = inbox.take();
-    for NewConnection { fd, peer } in waiting.new_connections {
-        front.accept(Client::new(fd, peer, shared.counters.open_connection()));
-    }
-    for answer in inbox.take_answers() {
-        front.answer(answer);
+fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerInbox) {
+    let (commands, is_closing) = inbox.take();
+    for command in commands {
+        match command {
+            WorkerCommand::Accept(fd, peer) => {
+                front.accept(Client::new(fd, peer, shared.counters.open_connection()));
+            }
+            WorkerCommand::Answer(answer) => front.answer(answer),
+        }
     }
     front.evict();
-    if waiting.is_closing {
+    if is_closing {
         front.stop();
     }
 }

@@ -16,7 +16,7 @@ mod queue;
 
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
-use super::inbox::RingInbox;
+use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
 use forebay::QueueLimits;
@@ -57,7 +57,7 @@ pub(crate) struct RingPlace {
 
 /// The thread of a ring.
 pub(crate) struct RingWorker {
-    inbox: Arc<RingInbox>,
+    inbox: Arc<Inbox<RingCommand>>,
     place: Arc<RingPlace>,
     events: Vec<epoll::Event>,
     front: BlkFront<RingHost>,
@@ -73,7 +73,7 @@ impl RingWorker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(inbox: &RingInbox) -> std::io::Result<OwnedFd> {
+    pub(crate) fn epoll(inbox: &Inbox<RingCommand>) -> std::io::Result<OwnedFd> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
         Ok(epoll)
@@ -83,7 +83,7 @@ impl RingWorker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         place: RingPlace,
-        inbox: Arc<RingInbox>,
+        inbox: Arc<Inbox<RingCommand>>,
         epoll: OwnedFd,
     ) -> RingWorker {
         let export = &shared.exports[place.export];
