@@ -18,6 +18,7 @@ mod end;
 mod error;
 mod export;
 mod handle;
+mod host;
 mod inbox;
 mod listen;
 mod log;

@@ -20,11 +20,11 @@ use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
 use self::inbox::{WorkerCommand, WorkerInbox};
 use self::status::BlockStatusThreads;
 use self::timer::Timer;
+use crate::host::HostBase;
 use crate::shared::Shared;
 use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
 use forebay_front::{Key, MARK_SHIFT, Polling, Readiness};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -47,8 +47,7 @@ impl Worker {
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
     pub(crate) fn epoll(inbox: &WorkerInbox) -> std::io::Result<(OwnedFd, Timer)> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
+        let epoll = HostBase::epoll_of(inbox.fd(), OF_INBOX)?;
         let timer = Timer::new()?;
         epoll::add(&epoll, timer.fd(), EventData::new_u64(OF_TIMER), EventFlags::IN)?;
         Ok((epoll, timer))
@@ -110,7 +109,7 @@ impl Worker {
             self.polling.woke(forebay::now_ns());
         }
         if is_polled {
-            self.front.host().record_polling(self.polling.sums());
+            self.front.host().common().record_polling(self.polling.sums());
         }
     }
 
@@ -133,12 +132,7 @@ impl Worker {
     fn take_events(&mut self, at_once: bool) {
         let no_time = Timespec::default();
         let timeout = at_once.then_some(&no_time);
-        self.events.clear();
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(self.front.host().epoll(), into, timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
-        }
+        self.front.host().common().take_events(&mut self.events, timeout);
     }
 
     /// Handles all events.

@@ -16,6 +16,7 @@ mod queue;
 
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
+use crate::host::HostBase;
 use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
@@ -23,8 +24,7 @@ use forebay::QueueLimits;
 use forebay_front::blk::{BlkDisk, BlkFront, ID_LEN, SECTOR};
 use forebay_front::{Host, Polling};
 use forebay_vhost_user::{MAX_RANGE_SECTORS, Ring, RingCommand, RingSetup, WriteCache};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll;
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -74,9 +74,7 @@ impl RingWorker {
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
     pub(crate) fn epoll(inbox: &Inbox<RingCommand>) -> std::io::Result<OwnedFd> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
-        Ok(epoll)
+        HostBase::epoll_of(inbox.fd(), OF_INBOX)
     }
 
     /// Creates the worker of a ring. It must stay on this thread.
@@ -134,7 +132,7 @@ impl RingWorker {
             self.polling.woke(forebay::now_ns());
         }
         if is_polled {
-            self.front.host().record_polling(self.polling.sums());
+            self.front.host().common().record_polling(self.polling.sums());
         }
     }
 
@@ -164,12 +162,7 @@ impl RingWorker {
 
     /// Takes the pending events, or waits for the first one until the timeout.
     fn take_events(&mut self, timeout: Option<&Timespec>) {
-        self.events.clear();
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(self.front.host().epoll(), into, timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
-        }
+        self.front.host().common().take_events(&mut self.events, timeout);
     }
 
     /// Handles all events, and takes the requests that are available.
