@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn commands_arrive_in_order_and_once() {
         let inbox = inbox();
-        assert!(inbox.push(RingCommand::Enable(true)) && inbox.push(RingCommand::Call(None)));
+        assert!(inbox.push(RingCommand::Err(None)) && inbox.push(RingCommand::Call(None)));
         let (commands, is_closing) = inbox.take();
         assert!(!is_closing);
-        let [RingCommand::Enable(true), RingCommand::Call(None)] = &commands[..] else {
+        let [RingCommand::Err(None), RingCommand::Call(None)] = &commands[..] else {
             panic!("{commands:?}")
         };
         inbox.close();
@@ -131,6 +131,6 @@ mod tests {
         assert!(inbox.push(RingCommand::Stop(sender)));
         inbox.end();
         assert!(answer.recv().is_err());
-        assert!(!inbox.push(RingCommand::Enable(true)));
+        assert!(!inbox.push(RingCommand::Call(None)));
     }
 }

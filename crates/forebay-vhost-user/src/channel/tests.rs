@@ -138,6 +138,23 @@ fn message_about_memory_is_answered_when_all_rings_have_the_memory() {
 }
 
 #[test]
+fn message_that_disables_a_ring_is_answered_when_the_ring_is_disabled() {
+    let rings = Fake::default();
+    well(&rings, |peer| {
+        peer.negotiate();
+        peer.share();
+        peer.start_ring(0);
+        for (enable, nr) in [(1, 1), (0, 2)] {
+            peer.accept(SET_VRING_ENABLE, &state(0, enable), &[]);
+            assert_eq!(rings.nr_switched.load(Ordering::Relaxed), nr);
+        }
+        peer.start_ring(2);
+        peer.accept(RESET_OWNER, &[], &[]);
+        assert_eq!(rings.nr_switched.load(Ordering::Relaxed), 4);
+    });
+}
+
+#[test]
 fn memory_cannot_shrink_while_it_is_shared() {
     use rustix::fs::MemfdFlags;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -225,10 +225,14 @@ fn obey(
     };
     match command {
         RingCommand::Start(setup) => start(front, place, *setup),
-        RingCommand::Enable(is_enabled) => front.change_rings(|peer| {
-            peer.ring.set_enabled(is_enabled);
-            Ok(())
-        }),
+        RingCommand::Enable(is_enabled, answer) => {
+            front.change_rings(|peer| {
+                peer.ring.set_enabled(is_enabled);
+                Ok(())
+            });
+            // The message channel may have given up.
+            let _ = answer.send(());
+        }
         RingCommand::Memory(memory, answer) => {
             front.change_rings(|peer| texts(peer.ring.set_memory(memory.clone())));
             // The message channel may have given up.
