@@ -318,6 +318,13 @@ fn memory_that_cannot_be_used_is_refused() {
     ] {
         assert_refused(expected, |peer| peer.call(ADD_MEM_REG, &body, &[fd]));
     }
+    // No server is behind sysfs, but the list of file systems does not have it either.
+    let other = std::fs::File::open("/sys/kernel/mm/transparent_hugepage/enabled")
+        .or_else(|_| std::fs::File::open("/proc/self/status"))
+        .expect("a file that is not in memory");
+    assert_refused("on a file system of type", |peer| {
+        peer.call(ADD_MEM_REG, &region(far, 4096, user, 0), &[other.as_raw_fd()])
+    });
     assert_refused("", |peer| peer.call(ADD_MEM_REG, &region(far, REGION, user, 0), &[]));
     let body = table(&[(GUEST, REGION, USER, 0), (GUEST + 4096, REGION, user, 0)]);
     assert_refused("overlaps another", |peer| peer.call(SET_MEM_TABLE, &body, &[fd, fd]));
