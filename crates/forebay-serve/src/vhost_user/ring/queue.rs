@@ -30,6 +30,8 @@ struct Flying {
     op: Op,
     /// Keeps the memory mapped.
     data: Option<GuestData>,
+    /// Length of the request if the disk has a copy of its memory; otherwise 0.
+    bounced: u64,
 }
 
 /// The queue.
@@ -90,7 +92,7 @@ impl GuestQueue {
         }
         let bio = Bio { flags, ..Bio::range(op, offset, len) };
         let Some(mut data) = memory else {
-            return self.fly(Flying { user_data, op, data: None }, bio, now_ns);
+            return self.fly(Flying { user_data, op, data: None, bounced: 0 }, bio, now_ns);
         };
         if self.bounce.is_needed(data.segments()) {
             return self.submit_bounced((op, user_data), data, bio, now_ns);
@@ -99,7 +101,8 @@ impl GuestQueue {
             Lent::One(segment) => Segments::One(segment),
             Lent::Many(list) => Segments::Many(list),
         };
-        self.fly(Flying { user_data, op, data: Some(data) }, Bio { segments, ..bio }, now_ns)
+        let flying = Flying { user_data, op, data: Some(data), bounced: 0 };
+        self.fly(flying, Bio { segments, ..bio }, now_ns)
     }
 
     /// Submits a bio with the memory of a request.
@@ -151,7 +154,8 @@ impl GuestQueue {
             self.flying.push(None);
             (self.flying.len() - 1) as u32
         });
-        self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data) });
+        let bounced = len as u64;
+        self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data), bounced });
         let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
         submitted.map_err(|error| {
@@ -174,12 +178,17 @@ impl GuestQueue {
         let GuestQueue { queue, flying, free, bounce, .. } = self;
         queue.reap_raw_with(0, usize::MAX, |completion, segments| {
             let Completion { user_data: index, result, buf, .. } = completion;
-            let Flying { user_data, op, mut data } = land(flying, free, index, segments);
-            if let Some(buf) = buf {
-                if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
-                    data.fill_front(&buf[..len as usize]);
+            let Flying { user_data, op, mut data, bounced } = land(flying, free, index, segments);
+            match buf {
+                Some(buf) => {
+                    if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
+                        data.fill_front(&buf[..len as usize]);
+                    }
+                    bounce.give(buf);
                 }
-                bounce.give(buf);
+                // The request has ended early.
+                None if bounced > 0 => bounce.leave(bounced),
+                None => {}
             }
             done.push((user_data, result, data));
         });
