@@ -71,6 +71,10 @@ impl Rings for Connection<'_> {
         self.channel.line(format_args!("connection {}: ring {ring} stopped", self.id));
     }
 
+    fn closing(&self) {
+        self.channel.door.end_messages();
+    }
+
     fn panicked(&self) {
         self.channel.shared.counters.server().panics.count();
     }

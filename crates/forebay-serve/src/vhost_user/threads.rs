@@ -1,7 +1,7 @@
 //! Threads of all devices, which start and end with the server.
 
 use super::channel::Channel;
-use super::door::{Arrival, Door, Place};
+use super::door::{Arrival, Door, Place, REPLY_TIMEOUT};
 use super::inbox::RingInbox;
 use super::ring::{RingPlace, RingWorker};
 use crate::error::{ServeError, system};
@@ -161,6 +161,7 @@ impl DeviceThreads {
     /// have panicked.
     pub(crate) fn end(mut self) -> usize {
         self.close();
+        self.doors.iter().for_each(|door| door.end_replies(REPLY_TIMEOUT));
         // A channel that ends sends the stop command to its rings, which their threads answer.
         let died = nr_died(&mut self.channels);
         self.close_rings();
