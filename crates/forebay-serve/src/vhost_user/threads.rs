@@ -101,6 +101,7 @@ impl DeviceThreads {
             ring,
             serial: of_device.serial,
             write_cache: Arc::clone(&of_device.cache),
+            refusal: Arc::clone(&of_device.refusal),
             counters: Arc::clone(counters),
         };
         let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));

@@ -35,8 +35,8 @@ pub trait Rings {
     /// Reports that a ring has stopped because of a message.
     fn stopped(&self, ring: u16);
 
-    /// Reports that the connection takes no more messages, and sends no more replies. Its rings stop
-    /// next.
+    /// Reports that the connection takes no more messages, and sends no more replies. Its rings
+    /// stop next.
     fn closing(&self) {}
 
     /// Counts a panic that ended a connection: a bug in this crate.

@@ -151,8 +151,8 @@ const FILE_SYSTEMS: [(u64, &str); 5] = [
 /// Refuses memory on a file system where another process decides how long a page fault takes.
 ///
 /// A FUSE server, which the front end may run itself, need not answer a read of a page. The thread
-/// of the ring would block in the fault, and could not be stopped. NFS, SMB and 9p have such servers
-/// too, and file systems that are stacked on others may be on any of them.
+/// of the ring would block in the fault, and could not be stopped. NFS, SMB and 9p have such
+/// servers too, and file systems that are stacked on others may be on any of them.
 fn check_file_system(file: &File) -> Result<(), String> {
     let found = rustix::fs::fstatfs(file).map_err(|error| error.to_string())?;
     // The width of the field depends on the architecture, and some sign-extend it.

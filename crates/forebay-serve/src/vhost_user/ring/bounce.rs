@@ -17,8 +17,8 @@ pub(super) struct Bounce {
     /// Buffers for the next copies, and their sum.
     kept: Vec<Buf>,
     kept_bytes: usize,
-    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) does not count: if
-    /// it did, requests that are held back would wait for an answer that was given.
+    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) does not count:
+    /// if it did, requests that are held back would wait for an answer that was given.
     lent_bytes: u64,
 }
 

@@ -16,12 +16,16 @@
 #![allow(unsafe_code)]
 
 use super::bounce::Bounce;
+use super::registered::Registered;
+use crate::metrics::RingCounters;
 use forebay::{Bio, BioQueue, Completion, Disk, Op, Segments, SubmitErrorKind};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
-use forebay_vhost_user::{GuestData, Lent};
+use forebay_vhost_user::{GuestData, GuestMemory, Lent};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// A request at the disk.
 #[derive(Debug)]
@@ -44,16 +48,40 @@ pub(super) struct GuestQueue {
     free: Vec<u32>,
     bounce: Bounce,
     nr_bios: usize,
+    /// The registered memory of the guest, with `--register-memory`.
+    registered: Option<Registered>,
+    counters: Arc<RingCounters>,
 }
 
 impl GuestQueue {
-    pub(super) fn new(disk: &Disk) -> GuestQueue {
+    /// Creates the queue. `registers`: the memory of the guest is registered with the disk.
+    pub(super) fn new(disk: &Disk, registers: bool, counters: Arc<RingCounters>) -> GuestQueue {
         GuestQueue {
             queue: disk.queue(),
             flying: Vec::new(),
             free: Vec::new(),
             bounce: Bounce::new(disk.limits()),
             nr_bios: disk.info().policy.nr_bios as usize,
+            registered: registers.then(Registered::default),
+            counters,
+        }
+    }
+
+    /// Registers the memory of the guest, with `--register-memory`. Returns why the kernel refuses
+    /// a part of it, if it does.
+    pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) -> Option<String> {
+        self.registered.as_mut()?.add(memory, &self.queue)
+    }
+
+    /// Ends the registration of memory that is not used any more, and records how many requests
+    /// have used registered memory.
+    #[inline]
+    pub(super) fn release_unused(&mut self) {
+        if let Some(registered) = &mut self.registered {
+            if let Some(nr) = registered.nr_requests() {
+                self.counters.set_registered(nr);
+            }
+            registered.release_unused();
         }
     }
 
@@ -158,6 +186,9 @@ impl GuestQueue {
         self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data), bounced });
         let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
+        if submitted.is_ok() {
+            self.counters.bounced(bounced);
+        }
         submitted.map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
