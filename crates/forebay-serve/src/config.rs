@@ -94,6 +94,12 @@ pub struct Options {
     pub sockets: Vec<OwnedFd>,
     /// Devices for virtual machines. An export may have several.
     pub devices: Vec<DeviceOptions>,
+    /// Whether devices register the memory of their virtual machines with io_uring. Their disks
+    /// must be able to ([`Disk::can_register_memory`]). Memory that the kernel refuses is used
+    /// without, and the log says so.
+    ///
+    /// [`Disk::can_register_memory`]: forebay::Disk::can_register_memory
+    pub register_memory: bool,
     /// TLS. `None`: the server refuses TLS to clients that ask for it.
     pub tls: Option<TlsOptions>,
     /// Limits on what clients may use.

@@ -8,6 +8,7 @@ use forebay::QueueLimits;
 use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A device of an export.
 #[derive(Debug)]
@@ -17,17 +18,22 @@ pub(crate) struct Device {
     pub(crate) config: Config,
     pub(crate) cache: Arc<WriteCache>,
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
+    /// Whether a refusal to register the memory of the front end was logged.
+    pub(crate) refusal: Arc<AtomicBool>,
 }
 
 impl Device {
-    /// Opens the socket of a device of this export.
+    /// Opens the socket of a device of one of these exports. `register_memory`: the disk must be
+    /// able to register memory.
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
     pub(crate) fn open(
         options: DeviceOptions,
-        export: &Export,
+        exports: &[Export],
+        register_memory: bool,
     ) -> Result<(Device, Listener), ServeError> {
+        let export = &exports[options.export];
         let refused = |why: String| ServeError::Device { spec: export.spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
         let nr_bios = export.disk.info().policy.nr_bios;
@@ -36,6 +42,14 @@ impl Device {
                 "nr_bios={nr_bios}: a discard has up to {MAX_RANGES} ranges, an I/O each: set \
                  nr_bios={MAX_RANGES} or more, or leave it out"
             )));
+        }
+        if register_memory && !export.disk.can_register_memory() {
+            return Err(refused(
+                "it cannot register memory (--register-memory): that needs a file or block device \
+                 with engine=io_uring and without fixed_buffers, on Linux 5.19 or later: leave the \
+                 option out"
+                    .to_owned(),
+            ));
         }
         let serial = serial(&options.serial).map_err(refused)?;
         let capabilities = Capabilities {
@@ -48,7 +62,8 @@ impl Device {
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
         let config = Config::new(&limits.map_err(refused)?, size_bytes, capabilities, shape);
         let listener = listener(options.socket)?;
-        let device = Device { export: options.export, config, cache: Arc::default(), serial };
+        let (cache, refusal) = (Arc::default(), Arc::default());
+        let device = Device { export: options.export, config, cache, serial, refusal };
         Ok((device, listener))
     }
 }

@@ -109,10 +109,8 @@ impl Server {
         if listeners.is_empty() && options.devices.is_empty() {
             return Err(ServeError::NoSocket);
         }
-        let device = |device: DeviceOptions| {
-            let export = &exports[device.export];
-            Device::open(device, export)
-        };
+        let device =
+            |device: DeviceOptions| Device::open(device, &exports, options.register_memory);
         let devices = options.devices.into_iter().map(device);
         let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
         let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
@@ -132,6 +130,7 @@ impl Server {
             tls,
             tls_policy,
             devices,
+            register_memory: options.register_memory,
             limits: options.limits,
             nr_workers,
             poll: options.poll,

@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) tls_policy: TlsPolicy,
     /// Devices for virtual machines.
     pub(crate) devices: Vec<Device>,
+    /// Whether the memory of virtual machines is registered with io_uring.
+    pub(crate) register_memory: bool,
     pub(crate) limits: Limits,
     /// Threads that serve NBD connections: none if no NBD socket listens.
     pub(crate) nr_workers: usize,

@@ -117,6 +117,12 @@ impl Disk {
         BioQueue::new(Arc::clone(&self.shared))
     }
 
+    /// Returns whether queues of this disk can register memory of their callers
+    /// ([`BioQueue::register_memory`]). Only files that use io_uring, without `fixed_buffers`, can.
+    pub fn can_register_memory(&self) -> bool {
+        self.shared.can_register_memory()
+    }
+
     /// Allocates a buffer of `len` zero bytes from the memory that the disk has registered with its
     /// device (`fixed_buffers=`). The kernel need not look up and pin such memory for each I/O. If
     /// none is free, or none is registered, the buffer is from the heap.

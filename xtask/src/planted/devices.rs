@@ -54,11 +54,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "device-ring-outlives-its-connection",
         what: "the rings of a front end that is gone go on",
-        edits: &[Edit {
-            file: CHANNEL,
-            from: "session.stop_all();",
-            to: "let _ = &mut session;",
-        }],
+        edits: &[Edit { file: CHANNEL, from: "session.stop_all();", to: "let _ = &mut session;" }],
         test: channel(
             "channel::tests::ring_starts_with_its_kick_descriptor_and_stops_with_its_base",
         ),

@@ -87,6 +87,11 @@ pub(super) struct DeviceArgs {
     /// disk]
     #[arg(long, value_name = "BYTES", value_parser = number::power_of_two::<512, MAX_BLOCK>)]
     block_size: Option<u64>,
+    /// Register the memory of virtual machines with io_uring, which then pins it once and not for
+    /// each request. It is allocated and locked as a whole, so do not use it with a balloon,
+    /// virtio-mem or free page reporting. For files with engine=io_uring
+    #[arg(long)]
+    pub(super) register_memory: bool,
     /// Print the capabilities of this program as JSON, and exit
     #[arg(long)]
     pub(super) print_capabilities: bool,
@@ -116,6 +121,7 @@ impl DeviceArgs {
             ("--queue-size", self.queue_size.is_some()),
             ("--serial", !self.serial.is_empty()),
             ("--block-size", self.block_size.is_some()),
+            ("--register-memory", self.register_memory),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -237,6 +243,7 @@ mod tests {
             ("a.img --queue-size 64", "--queue-size is for virtual machines"),
             ("a.img --serial x", "--serial is for virtual machines"),
             ("a.img --block-size 512", "--block-size is for virtual machines"),
+            ("a.img --register-memory", "--register-memory is for virtual machines"),
             ("a --vhost-user-blk unix:s --vhost-user-blk unix:t", "given 2 times, for 1 disk"),
             ("a --vhost-user-blk unix:s --serial x --serial y", "given 2 times, for 1 device"),
             ("a --vhost-user-blk tcp:host", "through a unix socket: write unix:PATH"),

@@ -234,6 +234,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         exports: exports.collect(),
         listen: args.nbd.clone(),
         devices,
+        register_memory: args.devices.register_memory,
         tls: tls(args)?,
         limits: Limits {
             connections: args

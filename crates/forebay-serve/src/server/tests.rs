@@ -7,6 +7,7 @@ use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn options(folder: &TempDir, name: &str) -> Options {
@@ -59,6 +60,27 @@ fn thread_of_a_ring_that_panics_ends_the_server_with_an_error() {
     let (_stop, stopped) = UnixStream::pair().unwrap();
     let ended = server.serve(threads, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+}
+
+/// The thread of the device then blocks in the write of a reply.
+#[test]
+fn front_end_that_does_not_read_its_replies_does_not_keep_the_server_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::open(device_options(&folder)).unwrap();
+    let threads = Threads::start(&server.shared).unwrap();
+    let mut front_end = UnixStream::connect(folder.path().join("v")).unwrap();
+    let (stop, stopped) = UnixStream::pair().unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut ()));
+        // GET_FEATURES, until neither side takes more.
+        let message = [1_u32, 1, 0].map(u32::to_le_bytes).concat();
+        front_end.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        while front_end.write_all(&message).is_ok() {}
+        drop(stop);
+        served.join().unwrap().unwrap();
+    });
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
 #[test]

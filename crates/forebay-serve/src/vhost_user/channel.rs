@@ -10,6 +10,7 @@ use forebay::now_ns;
 use forebay_vhost_user::{RingCommand, Rings};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Message channel of a device.
 pub(super) struct Channel {
@@ -35,6 +36,8 @@ impl Channel {
         let export = self.shared.infos[device.export].name.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
+        // Each connection has other memory. No ring runs now.
+        device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
         let rings = Connection { channel: self, id };
         let ended = forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings);
@@ -69,6 +72,10 @@ impl Rings for Connection<'_> {
 
     fn stopped(&self, ring: u16) {
         self.channel.line(format_args!("connection {}: ring {ring} stopped", self.id));
+    }
+
+    fn closing(&self) {
+        self.channel.connections.end_messages();
     }
 
     fn panicked(&self) {

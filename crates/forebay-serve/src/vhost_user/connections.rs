@@ -1,13 +1,18 @@
 //! Connections that wait for a device, and the one that it serves.
 
 use crate::metrics::OpenConnection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Most front ends that wait for a device. More are refused.
 const MAX_WAITING: usize = 8;
+
+/// Longest wait, while the server ends, for a front end that does not read its replies.
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection of a front end.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ struct State {
     waiting: VecDeque<PendingConnection>,
     /// A handle of the connection that the device serves.
     current: Option<UnixStream>,
+    /// Whether that connection may still send replies. Later its rings stop.
+    has_messages: bool,
     is_closing: bool,
 }
 
@@ -66,6 +73,8 @@ impl ConnectionQueue {
     pub(super) fn next(&self) -> Option<PendingConnection> {
         let mut state = self.lock();
         state.current = None;
+        // The end of the server may wait for the end of the connection.
+        self.changed.notify_all();
         loop {
             if state.is_closing {
                 return None;
@@ -73,11 +82,45 @@ impl ConnectionQueue {
             // Without a second descriptor the connection could not be shut down: it is closed.
             while let Some(connection) = state.waiting.pop_front() {
                 if let Ok(current) = connection.stream.try_clone() {
-                    state.current = Some(current);
+                    (state.current, state.has_messages) = (Some(current), true);
                     return Some(connection);
                 }
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Records that the current connection sends no more replies.
+    pub(super) fn end_messages(&self) {
+        self.lock().has_messages = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the current connection sends no more replies. Once `timeout` has passed, makes
+    /// a reply that its front end does not read fail. The queue of connections must be closed.
+    ///
+    /// A time limit of the socket would not help: the crate `vhost` repeats a write that was timed
+    /// out. A connection whose replies are read is not cut off, because a message may wait for I/O
+    /// of a ring: see `close`.
+    pub(super) fn end_replies(&self, timeout: Duration) {
+        let mut state = self.lock();
+        assert!(state.is_closing, "the front end is not asked to leave");
+        let mut until = Instant::now() + timeout;
+        while state.has_messages
+            && let Some(current) = &state.current
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                if !has_room(current) {
+                    // This fails only if the front end has closed the connection.
+                    let _ = current.shutdown(Shutdown::Both);
+                    return;
+                }
+                until = Instant::now() + timeout;
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -101,4 +144,11 @@ impl ConnectionQueue {
         drop(state);
         drop(waiting);
     }
+}
+
+/// Returns whether a stream has room for a reply. If not, its peer has not read the last ones.
+fn has_room(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+    // It does not wait, so no signal interrupts it.
+    poll(&mut fds, Some(&Timespec::default())).map_or(true, |nr| nr > 0)
 }

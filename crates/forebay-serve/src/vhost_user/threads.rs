@@ -1,7 +1,7 @@
 //! Threads of all devices, which start and end with the server.
 
 use super::channel::Channel;
-use super::connections::{Admission, ConnectionQueue, PendingConnection};
+use super::connections::{Admission, ConnectionQueue, PendingConnection, REPLY_TIMEOUT};
 use super::ring::{RingPlace, RingWorker};
 use crate::error::{ServeError, system};
 use crate::inbox::Inbox;
@@ -101,6 +101,7 @@ impl DeviceThreads {
             ring,
             serial: of_device.serial,
             write_cache: Arc::clone(&of_device.cache),
+            refusal: Arc::clone(&of_device.refusal),
             counters: Arc::clone(counters),
         };
         let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));
@@ -161,6 +162,7 @@ impl DeviceThreads {
     /// have panicked.
     pub(crate) fn end(mut self) -> usize {
         self.close();
+        self.connections.iter().for_each(|queue| queue.end_replies(REPLY_TIMEOUT));
         // A channel that ends sends the stop command to its rings, which their threads answer.
         let died = nr_died(&mut self.channels);
         self.close_rings();

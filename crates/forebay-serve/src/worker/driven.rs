@@ -42,6 +42,7 @@ impl Driven {
             tls: None,
             tls_policy: TlsPolicy::Off,
             devices: Vec::new(),
+            register_memory: false,
             poll: PollMode::Off,
             limits,
             nr_workers: 1,

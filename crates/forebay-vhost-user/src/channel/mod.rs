@@ -35,6 +35,10 @@ pub trait Rings {
     /// Reports that a ring has stopped because of a message.
     fn stopped(&self, ring: u16);
 
+    /// Reports that the connection takes no more messages, and sends no more replies. Its rings
+    /// stop next.
+    fn closing(&self) {}
+
     /// Counts a panic that ended a connection: a bug in this crate.
     fn panicked(&self);
 }
@@ -67,6 +71,7 @@ pub fn serve(
         rings.panicked();
         Err("internal error while serving this front end".to_owned())
     });
+    rings.closing();
     let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
     // The front end sees the end of the connection only when no ring uses its memory.
     session.stop_all();

@@ -254,10 +254,13 @@ impl<'a, R: Rings> Session<'a, R> {
     fn enable(&mut self, index: u32, enable: bool) -> Result<(), Refusal> {
         let ring = self.ring(index)?;
         self.rings[ring].is_enabled = enable;
-        match self.rings[ring].is_started {
-            true => self.send(ring, RingCommand::Enable(enable)),
-            false => Ok(()),
+        if !self.rings[ring].is_started {
+            return Ok(());
         }
+        let (sender, answer) = sync_channel(1);
+        self.send(ring, RingCommand::Enable(enable, sender))?;
+        // The front end may rely on the answer: a disabled ring takes no more requests.
+        answer.recv().map_err(|_| thread_gone())
     }
 
     fn negotiate(&mut self, features: u64) -> Result<(), Refusal> {

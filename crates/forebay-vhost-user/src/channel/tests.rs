@@ -155,6 +155,23 @@ fn message_about_memory_is_answered_when_all_rings_have_the_memory() {
 }
 
 #[test]
+fn message_that_disables_a_ring_is_answered_when_the_ring_is_disabled() {
+    let rings = Fake::default();
+    well(&rings, |peer| {
+        peer.negotiate();
+        peer.share();
+        peer.start_ring(0);
+        for (enable, nr) in [(1, 1), (0, 2)] {
+            peer.accept(SET_VRING_ENABLE, &state(0, enable), &[]);
+            assert_eq!(rings.nr_switched.load(Ordering::Relaxed), nr);
+        }
+        peer.start_ring(2);
+        peer.accept(RESET_OWNER, &[], &[]);
+        assert_eq!(rings.nr_switched.load(Ordering::Relaxed), 4);
+    });
+}
+
+#[test]
 fn memory_cannot_shrink_while_it_is_shared() {
     use rustix::fs::MemfdFlags;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -324,6 +341,13 @@ fn memory_that_cannot_be_used_is_refused() {
     ] {
         assert_refused(expected, |peer| peer.call(ADD_MEM_REG, &body, &[fd]));
     }
+    // No server is behind sysfs, but the list of file systems does not have it either.
+    let other = std::fs::File::open("/sys/kernel/mm/transparent_hugepage/enabled")
+        .or_else(|_| std::fs::File::open("/proc/self/status"))
+        .expect("a file that is not in memory");
+    assert_refused("on a file system of type", |peer| {
+        peer.call(ADD_MEM_REG, &region(far, 4096, user, 0), &[other.as_raw_fd()])
+    });
     assert_refused("", |peer| peer.call(ADD_MEM_REG, &region(far, REGION, user, 0), &[]));
     let body = table(&[(GUEST, REGION, USER, 0), (GUEST + 4096, REGION, user, 0)]);
     assert_refused("overlaps another", |peer| peer.call(SET_MEM_TABLE, &body, &[fd, fd]));

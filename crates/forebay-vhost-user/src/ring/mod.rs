@@ -168,6 +168,11 @@ impl Ring {
         Ok(())
     }
 
+    /// Returns the memory of the guest. Each request in flight holds that which it was taken with.
+    pub fn memory(&self) -> &Rc<GuestMemory> {
+        &self.memory
+    }
+
     /// Returns the index of the next available entry: the base from which the ring goes on.
     pub fn next_available(&self) -> u16 {
         self.parts.next_available()

@@ -230,6 +230,11 @@ impl Shared {
         &self.hctxs
     }
 
+    /// Returns whether callers can register memory with the queues of the device.
+    pub(crate) fn can_register_memory(&self) -> bool {
+        self.device.can_register_memory()
+    }
+
     pub(crate) fn waiter(&self) -> &Arc<dyn Waiter> {
         &self.waiter
     }

@@ -8,13 +8,15 @@ use crate::shared::Shared;
 use forebay::{PlugGuard, SubmitErrorKind};
 use forebay_front::blk::BlkHost;
 use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, Stage};
-use forebay_vhost_user::{GuestData, RingError, signal};
+use forebay_vhost_user::{GuestData, GuestMemory, RingError, signal};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Event data of descriptors. That of a kick is the key of its client.
 pub(super) const OF_INBOX: u64 = u64::MAX;
@@ -42,7 +44,11 @@ impl fmt::Debug for RingHost {
 impl RingHost {
     pub(super) fn new(shared: Arc<Shared>, place: Arc<RingPlace>, epoll: OwnedFd) -> RingHost {
         RingHost {
-            queue: GuestQueue::new(&shared.exports[place.export].disk),
+            queue: GuestQueue::new(
+                &shared.exports[place.export].disk,
+                shared.register_memory,
+                Arc::clone(&place.counters),
+            ),
             is_readable: false,
             is_watched: false,
             base: 0,
@@ -79,6 +85,27 @@ impl RingHost {
 
     pub(super) fn set_base(&mut self, base: u16) {
         self.base = base;
+    }
+
+    /// Registers the memory of the guest, with `--register-memory`. Logs the first refusal of a
+    /// connection.
+    pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) {
+        let Some(why) = self.queue.register(memory) else { return };
+        if !self.place.refusal.swap(true, Ordering::Relaxed) {
+            let export = &self.common.shared().infos[self.place.export].name;
+            let ring = self.place.ring;
+            let line = format_args!(
+                "export {export:?}: ring {ring}: memory of the guest is not registered, and its \
+                 I/O goes on without: {why}"
+            );
+            self.common.log(forebay::now_ns(), line);
+        }
+    }
+
+    /// Ends the registration of memory that is not used any more.
+    #[inline]
+    pub(super) fn release_unused(&mut self) {
+        self.queue.release_unused();
     }
 
     /// Reports a ring that could not be started.

@@ -7,12 +7,13 @@
 //! - `host`: the host of the front: the disk's queue, epoll, the log; `peer`: the ring with its
 //!   counters;
 //! - `queue`: submits requests to the disk straight from the memory of the guest; `bounce`: copies
-//!   of memory that the disk does not accept.
+//!   of memory that the disk does not accept; `registered`: memory that the disk has registered.
 
 mod bounce;
 mod host;
 mod peer;
 mod queue;
+mod registered;
 
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
@@ -28,7 +29,9 @@ use rustix::event::epoll;
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
 /// Interval of a tick. Ticks are needed only while the server ends, or if the process had no
@@ -51,6 +54,8 @@ pub(crate) struct RingPlace {
     pub(crate) serial: [u8; ID_LEN],
     /// The write cache of the device.
     pub(crate) write_cache: Arc<WriteCache>,
+    /// Whether a refusal to register memory was logged, for all rings of the device.
+    pub(crate) refusal: Arc<AtomicBool>,
     /// Counters of this ring.
     pub(crate) counters: Arc<RingCounters>,
 }
@@ -108,6 +113,7 @@ impl RingWorker {
         while !(self.is_closing && self.front.has_drained()) {
             self.wait();
             self.round();
+            self.front.host_mut().release_unused();
             self.answer_stop();
         }
     }
@@ -218,12 +224,24 @@ fn execute(
     };
     match command {
         RingCommand::Start(setup) => start(front, place, *setup),
-        RingCommand::Enable(is_enabled) => front.change_rings(|peer| {
-            peer.ring.set_enabled(is_enabled);
-            Ok(())
-        }),
+        RingCommand::Enable(is_enabled, answer) => {
+            front.change_rings(|peer| {
+                peer.ring.set_enabled(is_enabled);
+                Ok(())
+            });
+            // The message channel may have given up.
+            let _ = answer.send(());
+        }
         RingCommand::Memory(memory, answer) => {
-            front.change_rings(|peer| texts(peer.ring.set_memory(memory.clone())));
+            let mut table = None;
+            front.change_rings(|peer| {
+                let result = texts(peer.ring.set_memory(memory.clone()));
+                table = Some(Rc::clone(peer.ring.memory()));
+                result
+            });
+            if let Some(table) = table {
+                front.host_mut().register(&table);
+            }
             // The message channel may have given up.
             let _ = answer.send(());
         }
@@ -246,7 +264,10 @@ fn execute(
 fn start(front: &mut BlkFront<RingHost>, place: &Arc<RingPlace>, setup: RingSetup) {
     front.host_mut().set_base(setup.base);
     match Ring::start(setup) {
-        Ok(ring) => front.accept(RingPeer::new(ring, Arc::clone(place))),
+        Ok(ring) => {
+            front.host_mut().register(ring.memory());
+            front.accept(RingPeer::new(ring, Arc::clone(place)));
+        }
         Err((error, err)) => front.host_mut().refused(&error, err),
     }
 }

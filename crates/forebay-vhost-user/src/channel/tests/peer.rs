@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vm_memory::{GuestAddress, GuestMemoryBackend};
@@ -61,6 +62,18 @@ pub(super) struct Fake {
     pub(super) log: Mutex<Vec<String>>,
     /// Rings that have taken new memory.
     pub(super) nr_moved: Arc<AtomicUsize>,
+    /// Times that a ring was enabled or disabled.
+    pub(super) nr_switched: Arc<AtomicUsize>,
+}
+
+/// Counts up and answers later, as a thread that is in the middle of a round.
+fn answer_later(count: &Arc<AtomicUsize>, answer: SyncSender<()>) {
+    let count = Arc::clone(count);
+    std::thread::spawn(move || {
+        (0..1000).for_each(|_| std::thread::yield_now());
+        count.fetch_add(1, Ordering::Relaxed);
+        answer.send(()).expect("the channel waits");
+    });
 }
 
 impl Fake {
@@ -112,19 +125,14 @@ impl Rings for Fake {
                 "stop".to_owned()
             }
             RingCommand::Memory(memory, answer) => {
-                let nr_moved = Arc::clone(&self.nr_moved);
-                // As a thread that is in the middle of a round.
-                std::thread::spawn(move || {
-                    (0..1000).for_each(|_| std::thread::yield_now());
-                    nr_moved.fetch_add(1, Ordering::Relaxed);
-                    answer.send(()).expect("the channel waits");
-                });
+                answer_later(&self.nr_moved, answer);
                 let setup = place.as_mut().expect("it runs");
                 setup.memory = memory;
                 check(setup);
                 format!("memory {}", setup.memory.regions().num_regions())
             }
-            RingCommand::Enable(enable) => {
+            RingCommand::Enable(enable, answer) => {
+                answer_later(&self.nr_switched, answer);
                 place.as_mut().expect("it runs").is_enabled = enable;
                 format!("enable {enable}")
             }
