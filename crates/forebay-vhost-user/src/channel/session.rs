@@ -5,6 +5,7 @@
 //! a running ring is refused.
 
 use super::Rings;
+use super::backend_fd::SetBackendFd;
 use super::events::eventfd;
 use super::refusal::{Refusal, refuse};
 use super::regions::{MAX_REGIONS, Regions};
@@ -21,11 +22,12 @@ use vhost::vhost_user::message::{
     VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags,
     VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Backend, Error, GpuBackend, VhostUserBackendReqHandlerMut};
 use vm_memory::ByteValued;
 
-/// Protocol features of a device. BACKEND_REQ follows when its messages work.
+/// Protocol features of a device. It uses BACKEND_REQ only to report a changed configuration space.
 const OFFERED: Protocol = Protocol::MQ
+    .union(Protocol::BACKEND_REQ)
     .union(Protocol::INFLIGHT_SHMFD)
     .union(Protocol::CONFIG)
     .union(Protocol::REPLY_ACK)
@@ -45,6 +47,10 @@ pub(super) struct Session<'a, R> {
     threads: &'a R,
     /// Negotiated features. `None`: SET_FEATURES has not arrived.
     features: Option<u64>,
+    /// Negotiated protocol features.
+    protocol: Protocol,
+    /// The crate has received the socket of the backend channel.
+    has_lost_channel: bool,
     regions: Regions,
     /// The table of the regions, for the threads of the rings.
     memory: GuestMemory,
@@ -61,6 +67,8 @@ impl<'a, R: Rings> Session<'a, R> {
             cache,
             threads,
             features: None,
+            protocol: Protocol::empty(),
+            has_lost_channel: false,
             regions: Regions::default(),
             memory: GuestMemory::empty(),
             inflight: None,
@@ -314,6 +322,26 @@ impl<'a, R: Rings> Session<'a, R> {
         Ok(InflightShape { nr_queues, queue_size })
     }
 
+    /// Returns whether messages may demand replies.
+    pub(super) fn replies(&self) -> bool {
+        self.protocol.contains(Protocol::REPLY_ACK)
+    }
+
+    /// Returns whether a message with the socket of the backend channel was received where its
+    /// socket is lost.
+    pub(super) fn has_lost_channel(&self) -> bool {
+        self.has_lost_channel
+    }
+
+    /// Sets the socket of the backend channel.
+    pub(super) fn set_backend_fd(&mut self, message: &mut SetBackendFd) -> Result<(), Refusal> {
+        if !self.protocol.contains(Protocol::BACKEND_REQ) {
+            return Err(refuse("BACKEND_REQ was not negotiated"));
+        }
+        self.config.backend_channel().set(message.socket()?);
+        Ok(())
+    }
+
     fn write_config(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let features = self.features.unwrap_or_default();
         let is_on = written_cache(offset, bytes, features).ok_or_else(|| {
@@ -423,7 +451,9 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
     fn set_protocol_features(&mut self, features: u64) -> Reply<()> {
         let unknown = features & !OFFERED.bits();
         let why = || refuse(format_args!("features {unknown:#x}, which are not offered"));
-        named("SET_PROTOCOL_FEATURES", (unknown == 0).then_some(()).ok_or_else(why))
+        named("SET_PROTOCOL_FEATURES", (unknown == 0).then_some(()).ok_or_else(why))?;
+        self.protocol = Protocol::from_bits_truncate(features);
+        Ok(())
     }
 
     fn get_queue_num(&mut self) -> Reply<u64> {
@@ -443,6 +473,11 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
 
     fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Reply<()> {
         named("SET_CONFIG", self.write_config(offset, bytes))
+    }
+
+    /// Receives a message that [`super::backend_fd`] has not recognised.
+    fn set_backend_req_fd(&mut self, _: Backend) {
+        self.has_lost_channel = true;
     }
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Reply<()> {
