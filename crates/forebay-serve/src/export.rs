@@ -17,7 +17,9 @@ const PAYLOAD_MAX: u32 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) disk: Disk,
-    /// Description for clients.
+    /// Spec of the disk, as in the options.
+    pub(crate) spec: String,
+    /// Description for clients. Its size is the one at start ([`Sizes`](crate::sizes::Sizes)).
     pub(crate) info: ExportInfo,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
@@ -74,7 +76,7 @@ impl Export {
             caches_reads: facts.caches_reads,
         };
         let opened_point = disk.durable_point();
-        Ok(Export { disk, info, facts, opened_point })
+        Ok(Export { disk, spec: options.spec.clone(), info, facts, opened_point })
     }
 
     /// Returns whether a client's write may not be on stable storage: a write has ended and no

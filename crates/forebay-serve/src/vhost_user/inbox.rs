@@ -1,5 +1,7 @@
-//! Inbox of the thread of a ring: commands of the message channel, and the request to end.
+//! Inbox of the thread of a ring: commands of the message channel, a new size of the disk, and the
+//! request to end.
 
+use crate::sizes::{NewSize, ResizeInbox};
 use forebay_vhost_user::RingCommand;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 struct Waiting {
     /// Commands, the oldest first.
     commands: Vec<RingCommand>,
+    resized: Option<NewSize>,
     is_closing: bool,
     /// Whether the thread has ended, so that it takes no more commands.
     is_gone: bool,
@@ -51,6 +54,11 @@ impl RingInbox {
         true
     }
 
+    /// Takes the new size. Call it after [`RingInbox::take`], which resets the eventfd.
+    pub(crate) fn take_size(&self) -> Option<NewSize> {
+        self.waiting.lock().expect("no panic under this lock").resized.take()
+    }
+
     /// Makes the thread end when its ring has stopped.
     pub(crate) fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_closing = true;
@@ -64,14 +72,14 @@ impl RingInbox {
         (std::mem::take(&mut waiting.commands), waiting.is_closing)
     }
 
-    /// Records that the thread has ended. Drops the commands that it has not taken, so that the
-    /// channel does not wait for an answer.
+    /// Records that the thread has ended. Drops what it has not taken, so that no sender waits for
+    /// an answer.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_gone = true;
-        let commands = std::mem::take(&mut waiting.commands);
+        let (commands, resized) = (std::mem::take(&mut waiting.commands), waiting.resized.take());
         drop(waiting);
-        drop(commands);
+        drop((commands, resized));
     }
 
     /// Signals the server that the thread has panicked.
@@ -97,6 +105,17 @@ impl RingInbox {
         // The write fails only if the counter is at its maximum: then the eventfd is signalled
         // already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+}
+
+impl ResizeInbox<NewSize> for RingInbox {
+    fn resize(&self, size: NewSize) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.is_gone {
+            waiting.resized = Some(size);
+            drop(waiting);
+            self.ring();
+        }
     }
 }
 
@@ -132,5 +151,23 @@ mod tests {
         inbox.end();
         assert!(answer.recv().is_err());
         assert!(!inbox.push(RingCommand::Enable(true)));
+    }
+
+    #[test]
+    fn new_size_is_taken_once_and_answered_or_dropped() {
+        let inbox = inbox();
+        let (sender, answer) = sync_channel(1);
+        let resize = || inbox.resize(NewSize { size_bytes: 512, answer: sender.clone() });
+        resize();
+        let size = inbox.take_size().expect("just added");
+        assert_eq!(size.size_bytes, 512);
+        assert!(inbox.take_size().is_none());
+        size.answer.send(()).expect("the receiver is here");
+        answer.recv().expect("the answer");
+        resize();
+        inbox.end();
+        resize();
+        drop((size, sender));
+        assert!(answer.recv().is_err());
     }
 }

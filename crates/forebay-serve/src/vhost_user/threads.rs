@@ -65,6 +65,7 @@ impl DeviceThreads {
             let export = self.shared.devices[device].export;
             let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
+            self.shared.sizes.add_ring(export, inbox.clone());
             readies.push(self.start_ring((device, ring), &inbox, &counted)?);
             inboxes.push(inbox);
             counters.push(counted);

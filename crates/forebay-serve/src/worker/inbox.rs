@@ -1,7 +1,10 @@
-//! Inbox of a worker: new connections, the order to stop, and answers of the BLOCK_STATUS thread.
+//! Inbox of a worker: new connections, the order to stop, new sizes of the exports, and answers of
+//! the BLOCK_STATUS thread.
 
 use crate::listen::Peer;
+use crate::sizes::ResizeInbox;
 use forebay_front::nbd::StatusAnswer;
+use forebay_nbd::export::ExportInfo;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +21,8 @@ pub(crate) struct NewConnection {
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) new_connections: Vec<NewConnection>,
+    /// Descriptions of the exports, if sizes have changed.
+    pub(crate) resized: Option<Arc<[ExportInfo]>>,
     /// The worker must stop. No connection follows these.
     pub(crate) is_closing: bool,
 }
@@ -86,13 +91,18 @@ impl Inbox {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Takes all new connections, and whether the worker must stop. One lock protects both, so that
-    /// no connection arrives after the order to stop was taken.
+    /// Takes all new connections, new sizes, and whether the worker must stop. One lock protects
+    /// these, so that no connection arrives after the order to stop was taken.
     pub(crate) fn take(&self) -> Waiting {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         let is_closing = waiting.is_closing;
-        Waiting { new_connections: std::mem::take(&mut waiting.new_connections), is_closing }
+        let resized = waiting.resized.take();
+        Waiting {
+            new_connections: std::mem::take(&mut waiting.new_connections),
+            resized,
+            is_closing,
+        }
     }
 
     /// Signals the accept loop that the worker has panicked and serves no connection any more.
@@ -117,5 +127,12 @@ impl Inbox {
     /// Counts a closed connection.
     pub(crate) fn closed(&self) {
         self.nr_conns.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ResizeInbox<Arc<[ExportInfo]>> for Inbox {
+    fn resize(&self, infos: Arc<[ExportInfo]>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).resized = Some(infos);
+        self.ring();
     }
 }

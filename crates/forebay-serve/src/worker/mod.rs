@@ -4,7 +4,7 @@
 //! module has the host of that front:
 //!
 //! - `host`: the library's queues, epoll, the log and the metrics; `client`: sockets and TLS;
-//! - `inbox`: new connections and answers; `status`: the threads that answer BLOCK_STATUS;
+//! - `inbox`: new connections, sizes and answers; `status`: the threads that answer BLOCK_STATUS;
 //! - `timer`: ticks for deadlines.
 
 mod client;
@@ -62,7 +62,7 @@ impl Worker {
         epoll: (OwnedFd, Timer),
     ) -> Worker {
         let settings = Settings {
-            infos: Arc::clone(&shared.infos),
+            infos: shared.sizes.infos(),
             facts: shared.exports.iter().map(|export| export.facts).collect(),
             tls: shared.tls_policy,
             capacity: shared.limits.capacity(),
@@ -173,9 +173,12 @@ fn readiness(flags: EventFlags) -> Readiness {
     }
 }
 
-/// Handles the inbox: new connections, answers, and the order to stop.
+/// Handles the inbox: new sizes, new connections, answers, and the order to stop.
 fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &Inbox) {
     let waiting = inbox.take();
+    if let Some(infos) = waiting.resized {
+        front.resize(infos);
+    }
     for NewConnection { fd, peer } in waiting.new_connections {
         front.accept(Client::new(fd, peer, shared.counters.open_connection()));
     }

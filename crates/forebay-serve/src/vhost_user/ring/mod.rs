@@ -19,6 +19,7 @@ use self::peer::RingPeer;
 use super::inbox::RingInbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
+use crate::sizes::NewSize;
 use forebay::QueueLimits;
 use forebay_front::blk::{BlkDisk, BlkFront, SECTOR};
 use forebay_front::{Host, Polling};
@@ -89,7 +90,7 @@ impl RingWorker {
         let export = &shared.exports[place.export];
         let disk = BlkDisk {
             export: place.export,
-            nr_sectors: export.info.size_bytes / SECTOR,
+            nr_sectors: shared.sizes.infos()[place.export].size_bytes / SECTOR,
             read_only: export.info.can.read_only,
             discards_to_zeroes: export.facts.discards_to_zeroes,
             serial: place.serial,
@@ -192,6 +193,11 @@ impl RingWorker {
             }
             if has_commands {
                 let (commands, must_close) = inbox.take();
+                if let Some(NewSize { size_bytes, answer }) = inbox.take_size() {
+                    front.resize(size_bytes / SECTOR);
+                    // The thread that resizes may have given up.
+                    let _ = answer.send(());
+                }
                 for command in commands {
                     obey(front, (place, stopping), command);
                 }
