@@ -16,6 +16,8 @@ pub(crate) struct Device {
     /// Index of the export.
     pub(crate) export: usize,
     pub(crate) config: Config,
+    /// Size of its blocks, bytes. The size of the export is a multiple of it.
+    pub(crate) block_bytes: u32,
     pub(crate) cache: Arc<WriteCache>,
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
     /// Whether a refusal to register the memory of the front end was logged.
@@ -60,10 +62,13 @@ impl Device {
         };
         let size_bytes = export.info.size_bytes;
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
-        let config = Config::new(&limits.map_err(refused)?, size_bytes, capabilities, shape);
+        let limits = limits.map_err(refused)?;
+        let config = Config::new(&limits, size_bytes, capabilities, shape);
+        let block_bytes = limits.logical_block_size;
         let listener = listener(options.socket)?;
         let (cache, refusal) = (Arc::default(), Arc::default());
-        let device = Device { export: options.export, config, cache, serial, refusal };
+        let export = options.export;
+        let device = Device { export, config, block_bytes, cache, serial, refusal };
         Ok((device, listener))
     }
 }

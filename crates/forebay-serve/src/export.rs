@@ -19,7 +19,7 @@ pub(crate) struct Export {
     pub(crate) disk: Disk,
     /// Spec of the disk, as its user wrote it.
     pub(crate) spec: String,
-    /// Description for clients.
+    /// Description for clients. Its size is the one at start ([`Sizes`](crate::sizes::Sizes)).
     pub(crate) info: ExportInfo,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,

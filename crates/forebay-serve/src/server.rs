@@ -12,6 +12,7 @@ use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint, labels};
 use crate::observer::Observer;
 use crate::shared::Shared;
+use crate::sizes::Sizes;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
@@ -120,12 +121,12 @@ impl Server {
             disk: export.disk.clone(),
         });
         let counters = Counters::new(counted.collect());
-        let metrics = match &options.metrics {
-            Some(address) => Some(Endpoint::open(address, Arc::clone(&counters))?),
-            None => None,
-        };
+        let open = |address| Endpoint::open(address, Arc::clone(&counters));
+        let metrics = options.metrics.as_ref().map(open).transpose()?;
+        let infos: Arc<[_]> = exports.iter().map(|export| export.info.clone()).collect();
         let shared = Arc::new(Shared {
-            infos: exports.iter().map(|export| export.info.clone()).collect(),
+            sizes: Sizes::new(Arc::clone(&infos)),
+            infos,
             exports: exports.into(),
             tls,
             tls_policy,

@@ -51,6 +51,7 @@ impl Threads {
                     .map_err(system("cannot create a descriptor for a worker"))?,
             );
             threads.inboxes.push(Arc::clone(&inbox));
+            shared.sizes.add_worker(inbox.clone());
             let ready = threads.start_worker(number, shared, inbox, &block_status)?;
             readies.push(ready);
         }

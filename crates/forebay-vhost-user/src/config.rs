@@ -3,10 +3,11 @@
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.3 and 5.2.4. Numbers of the configuration
 //! space are little-endian. A field counts only if its feature was negotiated, so all are filled.
 
+use crate::backend_channel::{BackendChannel, Notified};
 use forebay_core::QueueLimits;
 use forebay_front::blk::{RANGES_MAX, SECTOR};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH,
     VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -65,12 +66,18 @@ pub struct Capabilities {
     pub unmap: bool,
 }
 
-/// Features and configuration space of a device.
-#[derive(Clone, Debug)]
+/// Features and configuration space of a device. Only the capacity changes.
+#[derive(Debug)]
 pub struct Config {
     shape: Shape,
     features: u64,
     space: [u8; SPACE_LEN],
+    /// Sectors of the disk. A thread that resizes the device stores it, and the message channel
+    /// loads it. The store is Release and the load Acquire, for the rings: they accept requests up
+    /// to the new size before the store. A driver that has read the new size sends such requests
+    /// after the load, so each ring takes them after its own change.
+    nr_sectors: AtomicU64,
+    backend_channel: BackendChannel,
 }
 
 impl Config {
@@ -117,8 +124,6 @@ impl Config {
         let alignment = limits.discard_granularity.max(block) / sector;
         let segments = MAX_SEGMENTS.min(u32::from(shape.queue_size) - 2);
         let in_blocks = |bytes: u32| bytes / block;
-        // A device may have sectors that make no whole block; the disk has whole blocks.
-        space.set(offset_of!(virtio_blk_config, capacity), (size_bytes / SECTOR).to_le_bytes());
         space.set(offset_of!(virtio_blk_config, size_max), MAX_SEGMENT_BYTES.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, seg_max), segments.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, blk_size), block.to_le_bytes());
@@ -139,7 +144,25 @@ impl Config {
             offset_of!(virtio_blk_config, write_zeroes_may_unmap),
             [capabilities.unmap.into()],
         );
-        Config { shape, features, space: space.0 }
+        Config {
+            shape,
+            features,
+            space: space.0,
+            nr_sectors: AtomicU64::new(nr_sectors(size_bytes)),
+            backend_channel: BackendChannel::default(),
+        }
+    }
+
+    /// Changes the size of the disk in the configuration space, and makes the front end that is
+    /// connected read it again. The rings must already accept requests up to that size. Does not
+    /// wait for the front end.
+    pub fn resize(&self, size_bytes: u64) -> Notified {
+        self.nr_sectors.store(nr_sectors(size_bytes), Ordering::Release);
+        self.backend_channel.notify()
+    }
+
+    pub(crate) fn backend_channel(&self) -> &BackendChannel {
+        &self.backend_channel
     }
 
     /// Returns the number of rings.
@@ -159,10 +182,12 @@ impl Config {
 
     /// Returns `len` bytes of the configuration space. `None`: they are not all inside of it.
     pub(crate) fn read(&self, offset: u32, len: u32, cache: &WriteCache) -> Option<Vec<u8>> {
-        let mut space = self.space;
-        space[offset_of!(virtio_blk_config, wce)] = cache.is_on().into();
+        let mut space = Space(self.space);
+        let nr_sectors = self.nr_sectors.load(Ordering::Acquire);
+        space.set(offset_of!(virtio_blk_config, capacity), nr_sectors.to_le_bytes());
+        space.set(offset_of!(virtio_blk_config, wce), [cache.is_on().into()]);
         let end = offset.checked_add(len)?;
-        space.get(offset as usize..end as usize).map(<[u8]>::to_vec)
+        space.0.get(offset as usize..end as usize).map(<[u8]>::to_vec)
     }
 }
 
@@ -177,7 +202,12 @@ pub(crate) fn written_cache(offset: u32, bytes: &[u8], features: u64) -> Option<
     }
 }
 
-/// The configuration space of a device under construction.
+/// Returns the sectors of a disk. It has whole blocks, even if a device has sectors behind them.
+fn nr_sectors(size_bytes: u64) -> u64 {
+    size_bytes / SECTOR
+}
+
+/// Bytes of a configuration space.
 struct Space([u8; SPACE_LEN]);
 
 impl Space {

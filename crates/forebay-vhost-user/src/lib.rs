@@ -1,6 +1,7 @@
 //! vhost-user-blk device: the layer between a front end (QEMU) and the front of the server.
 //!
-//! - `channel`: the messages of a front end; `config`: features and configuration space;
+//! - `channel`: the messages of a front end; `backend_channel`: the message of the device to it;
+//! - `config`: features and configuration space;
 //! - `memory`: the memory of the guest, mapped into this process;
 //! - `truncated`: the handler of accesses to memory that the front end has truncated;
 //! - `ring`: the rings in that memory;
@@ -10,6 +11,7 @@
 //! Sources: VIRTIO 1.2 (split rings, block device), and QEMU's "Vhost-user Protocol".
 #![deny(missing_docs)]
 
+mod backend_channel;
 mod channel;
 mod config;
 mod eventfd;
@@ -19,6 +21,7 @@ mod ring;
 mod setup;
 mod truncated;
 
+pub use backend_channel::Notified;
 pub use channel::{Rings, serve};
 pub use config::{
     Capabilities, Config, MAX_QUEUE_SIZE, MAX_QUEUES, MAX_RANGE_SECTORS, MAX_RANGES,

@@ -48,7 +48,8 @@ standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so d
 terminal is closed: it accepts no more connections, completes the requests in flight, flushes the
 disks, and ends with status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP
 reloads the TLS certificates for new connections: replace the files in the directory, not the
-directory.";
+directory. It also reads the sizes of files and block devices again. Virtual machines and new NBD
+connections get a larger one, and connected NBD clients may use it. A smaller one is refused.";
 
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: u64 = 1 << 20;

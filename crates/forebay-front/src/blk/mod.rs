@@ -58,7 +58,7 @@ pub trait BlkHost: Host<Memory: GuestBytes, Peer: Ring<Memory = <Self as Host>::
 pub struct BlkDisk {
     /// Index of the export.
     pub export: usize,
-    /// Size in sectors of 512 bytes.
+    /// Size in sectors of 512 bytes, until [`BlkFront::resize`].
     pub nr_sectors: u64,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -130,6 +130,11 @@ impl<H: BlkHost> BlkFront<H> {
             session.change(&mut self.desk, &mut change);
             self.mark_dirty(key);
         }
+    }
+
+    /// Changes the size of the disk, for requests that are taken from now on.
+    pub fn resize(&mut self, nr_sectors: u64) {
+        self.desk.common.nr_sectors = nr_sectors;
     }
 
     /// Stops all rings: they take no more requests, and are closed when their last request is

@@ -1,6 +1,7 @@
 //! Thread that reads the messages of a device's front ends, one connection after the other.
 
 use super::connections::{ConnectionQueue, PendingConnection};
+use super::ring::ThreadCommand;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
 use crate::log::Closed;
@@ -18,7 +19,7 @@ pub(super) struct Channel {
     /// Index of the device.
     pub(super) device: usize,
     pub(super) connections: Arc<ConnectionQueue>,
-    pub(super) inboxes: Vec<Arc<Inbox<RingCommand>>>,
+    pub(super) inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
     pub(super) counters: Vec<Arc<RingCounters>>,
 }
 
@@ -67,7 +68,7 @@ struct Connection<'a> {
 
 impl Rings for Connection<'_> {
     fn send(&self, ring: u16, command: RingCommand) -> bool {
-        self.channel.inboxes[usize::from(ring)].push(command)
+        self.channel.inboxes[usize::from(ring)].push(ThreadCommand::Channel(command))
     }
 
     fn stopped(&self, ring: u16) {

@@ -2,13 +2,13 @@
 
 use super::channel::Channel;
 use super::connections::{Admission, ConnectionQueue, PendingConnection, REPLY_TIMEOUT};
-use super::ring::{RingPlace, RingWorker};
+use super::ring::{RingPlace, RingWorker, ThreadCommand};
 use crate::error::{ServeError, system};
 use crate::inbox::Inbox;
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
-use forebay_vhost_user::{RingCommand, signal};
+use forebay_vhost_user::signal;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +22,7 @@ pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
     /// One for each device.
     connections: Vec<Arc<ConnectionQueue>>,
-    inboxes: Vec<Arc<Inbox<RingCommand>>>,
+    inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
     channels: Vec<JoinHandle<()>>,
     rings: Vec<JoinHandle<()>>,
 }
@@ -66,6 +66,7 @@ impl DeviceThreads {
             let export = self.shared.devices[device].export;
             let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
+            self.shared.sizes.add_ring(export, inbox.clone());
             readies.push(self.start_ring((device, ring), &inbox, &counted)?);
             inboxes.push(inbox);
             counters.push(counted);
@@ -89,7 +90,7 @@ impl DeviceThreads {
     fn start_ring(
         &mut self,
         (device, ring): (usize, u16),
-        inbox: &Arc<Inbox<RingCommand>>,
+        inbox: &Arc<Inbox<ThreadCommand>>,
         counters: &Arc<RingCounters>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll = RingWorker::epoll(inbox);

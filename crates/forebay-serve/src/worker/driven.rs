@@ -9,6 +9,7 @@ use crate::listen::Peer;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
+use crate::sizes::Sizes;
 use forebay::Disk;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
@@ -38,6 +39,7 @@ impl Driven {
         let budget = Budget::new(&limits.capacity(), export.info.block_size.min).unwrap();
         let shared = Arc::new(Shared {
             infos: [export.info.clone()].into(),
+            sizes: Sizes::new([export.info.clone()].into()),
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,

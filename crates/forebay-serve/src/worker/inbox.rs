@@ -1,8 +1,11 @@
-//! Inbox of a worker: new connections, and answers of the BLOCK_STATUS threads.
+//! Inbox of a worker: new connections, new sizes of the exports, and answers of the BLOCK_STATUS
+//! threads.
 
 use crate::inbox::Inbox;
 use crate::listen::Peer;
+use crate::sizes::ResizeInbox;
 use forebay_front::nbd::StatusAnswer;
+use forebay_nbd::export::ExportInfo;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) enum WorkerCommand {
     /// Serve a connection that has just been accepted.
     Accept(OwnedFd, Peer),
+    /// Use these descriptions of the exports: sizes have changed.
+    Resize(Arc<[ExportInfo]>),
     /// Send the answer to a BLOCK_STATUS request.
     Answer(StatusAnswer),
 }
@@ -45,6 +50,12 @@ impl WorkerInbox {
     /// Counts a closed connection.
     pub(crate) fn closed(&self) {
         self.nr_conns.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ResizeInbox<Arc<[ExportInfo]>> for WorkerInbox {
+    fn resize(&self, infos: Arc<[ExportInfo]>) {
+        self.inbox.push(WorkerCommand::Resize(infos));
     }
 }
 

@@ -4,7 +4,7 @@
 //! module has the host of that front:
 //!
 //! - `host`: the library's queues, epoll, the log and the metrics; `client`: sockets and TLS;
-//! - `inbox`: new connections and answers; `status`: the threads that answer BLOCK_STATUS;
+//! - `inbox`: new connections, sizes and answers; `status`: the threads that answer BLOCK_STATUS;
 //! - `timer`: ticks for deadlines.
 
 mod client;
@@ -61,7 +61,7 @@ impl Worker {
         epoll: (OwnedFd, Timer),
     ) -> Worker {
         let settings = Settings {
-            infos: Arc::clone(&shared.infos),
+            infos: shared.sizes.infos(),
             facts: shared.exports.iter().map(|export| export.facts).collect(),
             tls: shared.tls_policy,
             capacity: shared.limits.capacity(),
@@ -167,7 +167,7 @@ fn readiness(flags: EventFlags) -> Readiness {
     }
 }
 
-/// Handles the inbox: new connections, answers, and the order to stop.
+/// Handles the inbox: new sizes, new connections, answers, and the order to stop.
 fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerInbox) {
     let (commands, is_closing) = inbox.take();
     for command in commands {
@@ -175,6 +175,7 @@ fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerI
             WorkerCommand::Accept(fd, peer) => {
                 front.accept(Client::new(fd, peer, shared.counters.open_connection()));
             }
+            WorkerCommand::Resize(infos) => front.resize(infos),
             WorkerCommand::Answer(answer) => front.answer(answer),
         }
     }

@@ -10,6 +10,7 @@ mod inflight;
 mod messages;
 
 use super::Rings;
+use super::backend_fd::SetBackendFd;
 use super::events::eventfd;
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
@@ -20,7 +21,7 @@ use crate::memory::GuestMemory;
 use crate::setup::RingCommand;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, sync_channel};
-use vhost::vhost_user::message::VhostUserMemoryRegion;
+use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserProtocolFeatures as Protocol};
 
 /// State of a connection.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(super) struct Session<'a, R> {
     threads: &'a R,
     /// Negotiated features. `None`: SET_FEATURES has not arrived.
     features: Option<u64>,
+    /// Negotiated protocol features.
+    protocol: Protocol,
+    /// The crate has received the socket of the backend channel.
+    has_lost_channel: bool,
     regions: Regions,
     /// The table of the regions, for the threads of the rings.
     memory: GuestMemory,
@@ -48,6 +53,8 @@ impl<'a, R: Rings> Session<'a, R> {
             cache,
             threads,
             features: None,
+            protocol: Protocol::empty(),
+            has_lost_channel: false,
             regions: Regions::default(),
             memory: GuestMemory::empty(),
             inflight: None,
@@ -274,6 +281,26 @@ impl<'a, R: Rings> Session<'a, R> {
         }
         self.features = Some(features);
         (0..self.rings.len()).try_for_each(|ring| self.start_if_complete(ring))
+    }
+
+    /// Returns whether messages may demand replies.
+    pub(super) fn replies(&self) -> bool {
+        self.protocol.contains(Protocol::REPLY_ACK)
+    }
+
+    /// Returns whether a message with the socket of the backend channel was received where its
+    /// socket is lost.
+    pub(super) fn has_lost_channel(&self) -> bool {
+        self.has_lost_channel
+    }
+
+    /// Sets the socket of the backend channel.
+    pub(super) fn set_backend_fd(&mut self, message: &mut SetBackendFd) -> Result<(), Refusal> {
+        if !self.protocol.contains(Protocol::BACKEND_REQ) {
+            return Err(refuse("BACKEND_REQ was not negotiated"));
+        }
+        self.config.backend_channel().set(message.socket()?);
+        Ok(())
     }
 
     fn write_config(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Refusal> {

@@ -1,5 +1,6 @@
 //! Tests of the message channel: each message at a wrong time and with wrong contents.
 
+mod backend;
 mod inflight;
 mod peer;
 

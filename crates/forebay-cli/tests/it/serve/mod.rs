@@ -8,7 +8,7 @@
 //! - `chain`: a server on the disk of another server;
 //! - `process`, `activation`, `signals`: its process, and the service manager that starts it;
 //! - `confinement`: restrictions that the kernel enforces;
-//! - `hangup`: SIGHUP, with and without a controlling terminal;
+//! - `hangup`: SIGHUP, with and without a controlling terminal; `resize`: files that grow;
 //! - `endings`: messages and exit codes after failures;
 //! - `load`, `registers`: four clients with a checked log, also across kills;
 //! - `rude`, `hostile`: clients that disconnect early, and malicious clients.
@@ -31,6 +31,7 @@ mod process;
 mod qemu;
 mod refusals;
 mod registers;
+mod resize;
 mod rude;
 mod script;
 mod server;

@@ -5,22 +5,25 @@
 //! message channel sends a command. Then it runs a round of its front ([`forebay_front::blk`]).
 //!
 //! - `host`: the host of the front: the disk's queue, epoll, the log; `peer`: the ring with its
-//!   counters;
+//!   counters; `command`: the commands of other threads;
 //! - `queue`: submits requests to the disk straight from the memory of the guest; `bounce`: copies
 //!   of memory that the disk does not accept; `registered`: memory that the disk has registered.
 
 mod bounce;
+mod command;
 mod host;
 mod peer;
 mod queue;
 mod registered;
 
+pub(crate) use self::command::ThreadCommand;
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
 use crate::host::HostBase;
 use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
+use crate::sizes::NewSize;
 use forebay::QueueLimits;
 use forebay_front::blk::{BlkDisk, BlkFront, ID_LEN, SECTOR};
 use forebay_front::{Host, Polling};
@@ -62,7 +65,7 @@ pub(crate) struct RingPlace {
 
 /// The thread of a ring.
 pub(crate) struct RingWorker {
-    inbox: Arc<Inbox<RingCommand>>,
+    inbox: Arc<Inbox<ThreadCommand>>,
     place: Arc<RingPlace>,
     events: Vec<epoll::Event>,
     front: BlkFront<RingHost>,
@@ -78,7 +81,7 @@ impl RingWorker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(inbox: &Inbox<RingCommand>) -> std::io::Result<OwnedFd> {
+    pub(crate) fn epoll(inbox: &Inbox<ThreadCommand>) -> std::io::Result<OwnedFd> {
         HostBase::epoll_of(inbox.fd(), OF_INBOX)
     }
 
@@ -86,13 +89,13 @@ impl RingWorker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         place: RingPlace,
-        inbox: Arc<Inbox<RingCommand>>,
+        inbox: Arc<Inbox<ThreadCommand>>,
         epoll: OwnedFd,
     ) -> RingWorker {
         let export = &shared.exports[place.export];
         let disk = BlkDisk {
             export: place.export,
-            nr_sectors: export.info.size_bytes / SECTOR,
+            nr_sectors: shared.sizes.infos()[place.export].size_bytes / SECTOR,
             read_only: export.info.can.read_only,
             discards_to_zeroes: export.facts.discards_to_zeroes,
             serial: place.serial,
@@ -192,7 +195,16 @@ impl RingWorker {
             if has_commands {
                 let (commands, must_close) = inbox.take();
                 for command in commands {
-                    execute(front, (place, stopping), command);
+                    match command {
+                        ThreadCommand::Channel(command) => {
+                            execute(front, (place, stopping), command);
+                        }
+                        ThreadCommand::Resize(NewSize { size_bytes, answer }) => {
+                            front.resize(size_bytes / SECTOR);
+                            // The thread that resizes may have given up.
+                            let _ = answer.send(());
+                        }
+                    }
                 }
                 if must_close {
                     *is_closing = true;

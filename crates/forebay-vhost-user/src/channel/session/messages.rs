@@ -13,10 +13,11 @@ use vhost::vhost_user::message::{
     VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags,
     VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Backend, Error, GpuBackend, VhostUserBackendReqHandlerMut};
 
-/// Protocol features of a device. BACKEND_REQ follows when its messages work.
+/// Protocol features of a device. It uses BACKEND_REQ only to report a changed configuration space.
 const OFFERED: Protocol = Protocol::MQ
+    .union(Protocol::BACKEND_REQ)
     .union(Protocol::INFLIGHT_SHMFD)
     .union(Protocol::CONFIG)
     .union(Protocol::REPLY_ACK)
@@ -122,7 +123,9 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
     fn set_protocol_features(&mut self, features: u64) -> Reply<()> {
         let unknown = features & !OFFERED.bits();
         let why = || refuse(format_args!("features {unknown:#x}, which are not offered"));
-        named("SET_PROTOCOL_FEATURES", (unknown == 0).then_some(()).ok_or_else(why))
+        named("SET_PROTOCOL_FEATURES", (unknown == 0).then_some(()).ok_or_else(why))?;
+        self.protocol = Protocol::from_bits_truncate(features);
+        Ok(())
     }
 
     fn get_queue_num(&mut self) -> Reply<u64> {
@@ -143,6 +146,11 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
 
     fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Reply<()> {
         named("SET_CONFIG", self.write_config(offset, bytes))
+    }
+
+    /// Receives a message that [`backend_fd`](crate::channel::backend_fd) has not recognised.
+    fn set_backend_req_fd(&mut self, _: Backend) {
+        self.has_lost_channel = true;
     }
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Reply<()> {

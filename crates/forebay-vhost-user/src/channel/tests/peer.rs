@@ -31,6 +31,7 @@ pub(super) const GET_PROTOCOL_FEATURES: u32 = 15;
 pub(super) const SET_PROTOCOL_FEATURES: u32 = 16;
 pub(super) const GET_QUEUE_NUM: u32 = 17;
 pub(super) const SET_VRING_ENABLE: u32 = 18;
+pub(super) const SET_BACKEND_REQ_FD: u32 = 21;
 pub(super) const GET_CONFIG: u32 = 24;
 pub(super) const SET_CONFIG: u32 = 25;
 pub(super) const GET_INFLIGHT_FD: u32 = 31;
@@ -43,8 +44,8 @@ pub(super) const LAST: u32 = 50;
 
 /// Features that the tests negotiate: protocol features, VERSION_1, and CONFIG_WCE.
 pub(super) const FEATURES: u64 = 1 << 30 | 1 << 32 | 1 << 11;
-/// MQ, REPLY_ACK, CONFIG, INFLIGHT_SHMFD, CONFIGURE_MEM_SLOTS.
-pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
+/// MQ, REPLY_ACK, BACKEND_REQ, CONFIG, INFLIGHT_SHMFD, CONFIGURE_MEM_SLOTS.
+pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 12 | 1 << 15;
 
 /// Size of the region of [`Peer::share`], and its address in both address spaces.
 pub(super) const REGION: u64 = 64 << 10;
@@ -241,14 +242,28 @@ pub(super) fn connection(
     cache: &WriteCache,
     front_end: impl FnOnce(&Peer),
 ) -> Result<(), String> {
+    connection_to(&device(), (rings, cache), front_end)
+}
+
+/// Returns the configuration of the device under test.
+pub(super) fn device() -> Config {
     let capabilities =
         Capabilities { read_only: false, discard: true, write_zeroes: true, unmap: true };
     let shape = Shape { nr_queues: NR_RINGS, queue_size: QUEUE_SIZE };
-    let config = Config::new(&QueueLimits::default(), 1 << 30, capabilities, shape);
+    Config::new(&QueueLimits::default(), 1 << 30, capabilities, shape)
+}
+
+/// Does the same as [`connection`] with this device.
+#[track_caller]
+pub(super) fn connection_to(
+    config: &Config,
+    (rings, cache): (&Fake, &WriteCache),
+    front_end: impl FnOnce(&Peer),
+) -> Result<(), String> {
     let (front, back) = UnixStream::pair().expect("a pair");
     front.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let ended = std::thread::scope(|scope| {
-        let served = scope.spawn(|| serve(back, &config, cache, rings));
+        let served = scope.spawn(|| serve(back, config, cache, rings));
         front_end(&Peer { stream: front });
         served.join().expect("no panic")
     });

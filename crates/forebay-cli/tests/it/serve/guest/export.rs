@@ -100,6 +100,22 @@ impl Export {
         self.program = Some(start(&self.folder, &self.args));
     }
 
+    /// Changes the length of the disk's file.
+    #[track_caller]
+    pub(super) fn set_len(&self, len_bytes: u64) {
+        let file = File::options().write(true).open(self.file()).expect("the file of the disk");
+        file.set_len(len_bytes).expect("room for it");
+    }
+
+    /// Returns our server. The other one has no reload.
+    #[track_caller]
+    pub(super) fn server(&self) -> &Server {
+        match &self.program {
+            Some(Program::Forebay(server)) => server,
+            _ => panic!("not our server"),
+        }
+    }
+
     /// Ends the server, which must still be in order.
     #[track_caller]
     pub(super) fn end(self) {
@@ -190,7 +206,7 @@ pub(super) fn is_forebay() -> bool {
 #[track_caller]
 fn start(folder: &TempDir, args: &str) -> Program {
     if is_forebay() {
-        return Program::Forebay(Server::start(folder, args));
+        return Program::Forebay(Server::start_without_terminal(folder, args));
     }
     let daemon = StorageDaemon::with_options(&folder.path().join("disk.img"), args);
     let daemon = daemon.expect("it is installed");

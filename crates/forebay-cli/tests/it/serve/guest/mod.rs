@@ -6,6 +6,7 @@
 //! - `nbd`: a disk by QEMU's client of NBD;
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
 //!   memory; `firmware`: the same without an operating system;
+//! - `resize`: a disk that grows;
 //! - `stops`, `kills`: a machine that is stopped or killed under load; `restarts`: its server is
 //!   restarted.
 //!
@@ -22,5 +23,6 @@ mod image;
 mod kills;
 mod machine;
 mod nbd;
+mod resize;
 mod restarts;
 mod stops;
