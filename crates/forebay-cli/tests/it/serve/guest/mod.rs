@@ -7,7 +7,7 @@
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
 //!   memory; `firmware`: the same without an operating system;
 //! - `stops`, `kills`: a machine that is stopped or killed under load; `restarts`: its server is
-//!   restarted.
+//!   restarted; `storms`: resets, and switches of the cache mode, under load.
 //!
 //! A script runs as `/init`, after `scripts/init.sh`. It reports to the host by lines on the
 //! console, and the host answers lines where the script waits. Without the distribution's packages
@@ -24,3 +24,4 @@ mod machine;
 mod nbd;
 mod restarts;
 mod stops;
+mod storms;
