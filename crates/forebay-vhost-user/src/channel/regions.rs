@@ -111,7 +111,7 @@ impl Regions {
         self.regions.iter().find_map(|region| {
             let offset = user.checked_sub(region.user)?;
             let end = offset.checked_add(len)?;
-            (end <= region.len).then_some(region.guest + offset)
+            (end <= region.len).then(|| region.guest + offset)
         })
     }
 }

@@ -372,6 +372,21 @@ fn ring_outside_of_the_memory_is_refused() {
     }
 }
 
+/// The sum of the region's guest address and the distance of the ring wraps.
+#[test]
+fn ring_far_above_a_region_at_the_end_of_the_address_space_is_refused() {
+    let (file, kick) = (memory(REGION), event());
+    let ended = connection(&Fake::default(), &WriteCache::default(), |peer| {
+        peer.negotiate();
+        let body = table(&[(u64::MAX - REGION, REGION, 0x1000, 0)]);
+        peer.accept(SET_MEM_TABLE, &body, &[file.as_raw_fd()]);
+        peer.prepare_ring(0, 128);
+        peer.call(SET_VRING_KICK, &0_u64.to_le_bytes(), &[kick.as_raw_fd()]);
+    });
+    let why = ended.expect_err("the ring is in no region");
+    assert!(why.contains("outside of the shared memory regions"), "{why}");
+}
+
 /// A source of numbers with a seed.
 struct Numbers(u64);
 

@@ -2,6 +2,7 @@
 //! test or in `forebay bench`; a guest under QEMU is in `guest.rs`.
 
 use super::client::Client;
+use super::masking::{CONFIG_WCE, FLUSH, Proxy};
 use super::server::Server;
 use crate::common::{bench_at_work, data_file, folder, forebay, stderr, stdout};
 use forebay::{Disk, IoError};
@@ -86,6 +87,31 @@ fn read_only_disk_refuses_writes() {
     disk.read_at(&mut [0; 512], 0).expect("a read");
     drop(disk);
     assert!(server.terminate().success());
+}
+
+/// Every fourth write completes and its write-back fails. Only a sync finds that out.
+#[test]
+fn write_of_a_driver_without_flush_is_durable_when_it_ends() {
+    let args = "fault:disk.img?rule=write:writeback=io:nth=4 --vhost-user-blk=unix:v";
+    for hidden in [0, FLUSH, FLUSH | CONFIG_WCE] {
+        let folder = folder();
+        data_file(&folder, "disk.img", 1 << 20);
+        let server = Server::start(&folder, args);
+        let proxied = folder.path().join(format!("without-{hidden}"));
+        let proxy = Proxy::start(&proxied, &folder.path().join("v"), hidden);
+        let disk = open(&folder, proxied.to_str().expect("a name"));
+        assert_eq!(disk.limits().volatile_cache, hidden == 0);
+        let mut write = |nth: u64| disk.write_at(&[nth as u8; 512], 512 * nth).is_ok();
+        let written: Vec<_> = (1..=4).map(&mut write).collect();
+        if hidden == 0 {
+            assert_eq!(written, [true; 4], "the cache holds them");
+            assert!(disk.flush().is_err(), "the flush must report the lost write");
+        } else {
+            assert_eq!(written, [true, true, true, false], "without {hidden:#x}");
+        }
+        drop((disk, proxy));
+        server.kill();
+    }
 }
 
 #[test]

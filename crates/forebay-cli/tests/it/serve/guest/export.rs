@@ -7,7 +7,7 @@ use std::fs::{File, read, remove_file};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -145,9 +145,26 @@ impl Export {
         self.file().metadata().expect("the file of the disk").blocks() * 512
     }
 
+    /// Returns the path of the disk's socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
+    /// Returns the log of the server.
+    pub(super) fn log(&self) -> String {
+        match &self.program {
+            Some(Program::Forebay(server)) => server.log(),
+            _ => String::new(),
+        }
+    }
+
     /// Returns QEMU's arguments for this disk, with these properties of the device besides.
     pub(super) fn device(&self, id: &str, properties: &str) -> Vec<String> {
-        let socket = self.folder.path().join(SOCKET);
+        self.device_at(&self.socket(), id, properties)
+    }
+
+    /// Does the same for a proxy of this disk at another socket.
+    pub(super) fn device_at(&self, socket: &Path, id: &str, properties: &str) -> Vec<String> {
         vec![
             "-chardev".to_owned(),
             format!("socket,id={id},path={},reconnect=1", socket.display()),
