@@ -11,6 +11,7 @@ use super::{BlkDesk, BlkDisk, BlkHost};
 use crate::flight::Flight;
 use crate::host::{Io, Peer};
 use crate::kinds::RequestKind;
+use crate::plant::plants;
 use forebay_core::{Op, SubmitErrorKind};
 
 /// A request as parsed.
@@ -43,7 +44,11 @@ impl<H: BlkHost> BlkSession<H> {
                 self.submit_again(desk, held_back);
                 Ok(())
             }
+            Parsed::Answer(_, Status::IoError, _) if plants!(StopForBadRequest) => {
+                Err(format!("request {head} is bad"))
+            }
             Parsed::Answer(kind, status, written) => {
+                let status = if plants!(Obey) { Status::Ok } else { status };
                 self.link.begun();
                 self.link.peer.begin(kind);
                 self.link.ended((status == Status::Ok).then_some(kind), 0);
@@ -95,11 +100,11 @@ impl<H: BlkHost> BlkSession<H> {
             self.link.peer.recycle(memory);
             return Parsed::Answer(kind, Status::IoError, 0);
         }
-        if len == 0 {
+        if len == 0 || op == Op::Write && plants!(LostWrite) {
             self.link.peer.recycle(memory);
             return Parsed::Answer(kind, Status::Ok, 0);
         }
-        let offset = sector * SECTOR;
+        let offset = sector * SECTOR + misplacement(disk, op, sector * SECTOR, len);
         let io = Io::data(op, memory, offset, len as usize);
         let io = io.fua_if(op == Op::Write && self.is_write_through());
         Parsed::Work(HeldBack { rq: InFlight { head, kind, offset, len }, work: Work::One(io) })
@@ -117,6 +122,9 @@ impl<H: BlkHost> BlkSession<H> {
             Parsed::Work(HeldBack { rq: InFlight { head, kind, offset: 0, len: 0 }, work })
         };
         let parsed = match kind {
+            Some(Type::Flush) if plants!(EarlyFlush) => {
+                Parsed::Answer(RequestKind::Flush, Status::Ok, 0)
+            }
             Some(Type::Flush) => work(RequestKind::Flush, Work::One(Io::range(Op::Flush, 0, 0))),
             Some(Type::GetId) => {
                 let nr = writable.len().min(ID_LEN as u64) as usize;
@@ -200,7 +208,8 @@ impl<H: BlkHost> BlkSession<H> {
     #[inline]
     fn is_write_through(&self) -> bool {
         let ring = &self.link.peer;
-        ring.features() & F_FLUSH == 0 || !ring.write_cache()
+        let has_no_flush = ring.features() & F_FLUSH == 0 && !plants!(CacheWithoutFlush);
+        has_no_flush || !(ring.write_cache() || plants!(IgnoreWriteCache))
     }
 
     /// Submits a request, or holds it back if the disk has no room.
@@ -246,6 +255,9 @@ impl<H: BlkHost> BlkSession<H> {
         let flight = desk.flight(self.link.key(), export, rq);
         let key = desk.flights.insert(flight);
         for range in &self.ranges {
+            if plants!(ForgetRange) {
+                continue;
+            }
             let (offset, len) = (range.sector * SECTOR, u64::from(range.nr_sectors) * SECTOR);
             let io = Io::range(op, offset, len).fua_if(is_write_through);
             let submitted = desk.submit(export, io.user_data(key.to_u64()));
@@ -259,4 +271,14 @@ impl<H: BlkHost> BlkSession<H> {
             desk.to_settle.push(key);
         }
     }
+}
+
+/// Returns by how many bytes a transfer is misplaced: a planted bug.
+#[inline]
+fn misplacement(disk: &BlkDisk, op: Op, offset: u64, len: u64) -> u64 {
+    let is_read = op == Op::Read;
+    let shows = if is_read { plants!(MisplacedRead) } else { false };
+    let shows = if is_read { shows } else { plants!(MisplacedWrite) };
+    let has_next = offset + 2 * len <= disk.nr_sectors * SECTOR;
+    if shows && has_next { len } else { 0 }
 }

@@ -8,6 +8,8 @@
 mod coalesce;
 mod completions;
 mod lifecycle;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use lifecycle::max_without_export;
 

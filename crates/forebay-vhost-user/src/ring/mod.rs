@@ -4,6 +4,7 @@
 //! is used. A ring that breaks the standard returns a [`RingError`], and its owner stops it.
 //!
 //! - `parts`: the three parts of a ring in memory, and the indices;
+//! - `notify`: notifications, and the order of the accesses that they need;
 //! - `chain`: the descriptors of a request; `error`: why a ring stops.
 //!
 //! The crate `virtio-queue` has only the layouts. Its `Queue` looks the region up for each access,
@@ -18,6 +19,9 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod hostile;
+#[cfg(all(test, blk_loom))]
+mod models;
+mod notify;
 mod parts;
 #[cfg(test)]
 mod recovery;
@@ -33,6 +37,7 @@ use crate::setup::RingSetup;
 use crate::truncated;
 use forebay_core::Segment;
 use forebay_front::blk::Chain;
+use notify::{Word, Words};
 use parts::{Parts, RingLayout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -195,8 +200,7 @@ impl Ring {
         if let Some(head) = self.left.pop() {
             return self.accept(head).map(Some);
         }
-        // Acquire pairs with the driver's release of the index, after the entries and descriptors.
-        let index = self.parts.available_index(Ordering::Acquire)?;
+        let index = notify::available(&self.parts)?;
         let next = self.parts.next_available();
         let nr = index.wrapping_sub(next);
         if nr == 0 {
@@ -276,7 +280,7 @@ impl Ring {
     /// calls this again and again.
     #[inline]
     pub fn has_available(&self) -> bool {
-        let index = self.parts.available_index(Ordering::Relaxed);
+        let index = self.parts.load(Word::AvailableIndex, Ordering::Relaxed);
         let next = self.parts.next_available();
         !self.left.is_empty() || index.map_or(true, |index| index != next)
     }
@@ -287,7 +291,7 @@ impl Ring {
     /// Fails if the used ring is gone.
     #[inline]
     pub fn disable_notifications(&mut self) -> Result<(), RingError> {
-        self.parts.disable_notifications()
+        notify::disable(&self.parts)
     }
 
     /// Asks the driver to signal `kick` for new requests. Returns whether some are available.
@@ -296,7 +300,7 @@ impl Ring {
     /// Fails if the ring is gone.
     #[inline]
     pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        let has_more = self.parts.enable_notifications()?;
+        let has_more = notify::enable(&self.parts, self.parts.next_available())?;
         self.check_memory()?;
         Ok(has_more)
     }

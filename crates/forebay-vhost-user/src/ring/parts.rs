@@ -7,6 +7,7 @@
 //! Indices of the device are private and written only, so the driver cannot change them.
 
 use super::error::RingError;
+use super::notify::{self, NO_NOTIFICATIONS, Word, Words};
 use crate::memory::GuestMemory;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -154,12 +155,6 @@ impl Parts {
         (self.next_used, self.notified) = (index, index);
     }
 
-    /// Returns the driver's available index.
-    #[inline]
-    pub(super) fn available_index(&self, ordering: Ordering) -> Result<u16, RingError> {
-        self.available.load(2, ordering)
-    }
-
     /// Returns the entry of the available ring at an index. Relaxed: the caller has loaded an index
     /// that covers it with acquire.
     #[inline]
@@ -190,50 +185,59 @@ impl Parts {
         region.store(u32::from(head).to_le(), self.used.at(at), Ordering::Relaxed)?;
         region.store(written.to_le(), self.used.at(at + 4), Ordering::Relaxed)?;
         self.next_used = self.next_used.wrapping_add(1);
-        // Release pairs with the driver's acquire of the index: the entry, the status and the data
-        // are visible before it.
-        self.used.store(2, self.next_used, Ordering::Release)
-    }
-
-    /// Asks the driver not to notify the device. With event indices it notifies once at most.
-    #[inline]
-    pub(super) fn disable_notifications(&mut self) -> Result<(), RingError> {
-        if self.layout.has_event_idx {
-            return Ok(());
-        }
-        // Relaxed: a notification too many is harmless.
-        self.used.store(0, VRING_USED_F_NO_NOTIFY as u16, Ordering::Relaxed)
-    }
-
-    /// Asks the driver to notify the device. Returns whether requests are available already.
-    #[inline]
-    pub(super) fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        if self.layout.has_event_idx {
-            let offset = 4 + USED_ENTRY * u64::from(self.layout.size);
-            self.used.store(offset, self.next_available, Ordering::Relaxed)?;
-        } else {
-            self.used.store(0, 0, Ordering::Relaxed)?;
-        }
-        // The request is stored before the index is loaded. The driver stores its index, and loads
-        // the request after a fence of its own. So one side sees the other's store.
-        fence(Ordering::SeqCst);
-        Ok(self.available_index(Ordering::Relaxed)? != self.next_available)
+        notify::publish(self, self.next_used)
     }
 
     /// Returns whether the driver wants a notification of the used entries since the last call.
     #[inline]
     pub(super) fn wants_notification(&mut self) -> Result<bool, RingError> {
-        // The used index is stored before the driver's wish is loaded. The driver stores its wish,
-        // and loads the index after a fence of its own. So one side sees the other's store.
-        fence(Ordering::SeqCst);
         let former = std::mem::replace(&mut self.notified, self.next_used);
-        if !self.layout.has_event_idx {
-            let flags = self.available.load(0, Ordering::Relaxed)?;
-            return Ok(u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0);
-        }
-        let event = self.available.load(4 + 2 * u64::from(self.layout.size), Ordering::Relaxed)?;
-        // It wants one if its index is among the new entries, modulo 65536.
-        let nr_new = self.next_used.wrapping_sub(former);
-        Ok(self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new)
+        notify::is_wanted(self, former, self.next_used)
     }
 }
+
+impl Parts {
+    /// Returns the part and the offset of a word.
+    #[inline]
+    fn place(&self, word: Word) -> (&Part, u64) {
+        let nr = u64::from(self.layout.size);
+        match word {
+            Word::AvailableFlags => (&self.available, 0),
+            Word::AvailableIndex => (&self.available, 2),
+            Word::UsedEvent => (&self.available, 4 + 2 * nr),
+            Word::UsedFlags => (&self.used, 0),
+            Word::UsedIndex => (&self.used, 2),
+            Word::AvailableEvent => (&self.used, 4 + USED_ENTRY * nr),
+        }
+    }
+}
+
+impl Words for Parts {
+    type Error = RingError;
+
+    #[inline]
+    fn load(&self, word: Word, ordering: Ordering) -> Result<u16, RingError> {
+        let (part, offset) = self.place(word);
+        part.load(offset, ordering)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u16, ordering: Ordering) -> Result<(), RingError> {
+        let (part, offset) = self.place(word);
+        part.store(offset, value, ordering)
+    }
+
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn has_event_idx(&self) -> bool {
+        self.layout.has_event_idx
+    }
+}
+
+// The flags of both sides that `notify` uses.
+const _: () = assert!(VRING_AVAIL_F_NO_INTERRUPT == NO_NOTIFICATIONS as u32);
+const _: () = assert!(VRING_USED_F_NO_NOTIFY == NO_NOTIFICATIONS as u32);
