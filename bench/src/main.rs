@@ -13,6 +13,7 @@ mod pread;
 mod process;
 #[cfg(test)]
 mod quoted;
+mod servers;
 mod table;
 mod vhost;
 
@@ -88,8 +89,8 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == pread::COMMAND => return pread::main(arguments),
-        Some(first) if first == nbd::COMMAND => return nbd::main(),
-        Some(first) if first == vhost::COMMAND => return vhost::main(),
+        Some(first) if first == nbd::COMPARISON.command => return nbd::main(),
+        Some(first) if first == vhost::COMPARISON.command => return vhost::main(),
         Some(first) if first == RECORD => return record(),
         _ => {}
     }

@@ -15,45 +15,26 @@ mod table;
 
 use crate::distance::Distance;
 use crate::measure;
-use anyhow::{Context, Result, bail, ensure};
+use crate::servers::{self as shared, Comparison, Running};
+use anyhow::Result;
 use loads::Load;
 use rounds::Run;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The command-line word for this comparison.
-pub(crate) const COMMAND: &str = "nbd";
-
-const HELP: &str = "\
-Measures NBD servers in turn, and writes a Markdown table.
-
-cargo run --release -p figures -- nbd [options] [load ...]
-
-  load               a part of a load's name, such as 'random 4k'; all of them by default
-  --pairs N          how many rounds (default: 5); with --quick 3
-  --quick            fewer loads, shorter
-  --seconds S        how long each run takes (default: 2); with --quick 1
-  --servers A,B,...  which servers (default: forebay,nbdkit,qemu-nbd,qsd); --list names all
-  --file PATH        the file to serve, overwritten (default: target/figures-nbd.img)
-  --size MIB         its size (default: 1024)
-  --out PATH         where the table goes (default: standard output)
-  --list             print the names of loads and servers, and end
-";
-
-/// Options of the command line.
-#[derive(Debug)]
-struct Options {
-    file: PathBuf,
-    size_mib: u64,
-    rounds: Option<usize>,
-    seconds: Option<u32>,
-    is_quick: bool,
-    servers: Vec<String>,
-    out: Option<PathBuf>,
-    list: bool,
-    loads: Vec<String>,
-}
+/// This comparison.
+pub(crate) static COMPARISON: Comparison = Comparison {
+    command: "nbd",
+    subject: "NBD servers",
+    example: "random 4k",
+    servers: &["forebay", "nbdkit", "qemu-nbd", "qsd"],
+    seconds: 2,
+    poll_us: None,
+    file: "target/figures-nbd.img",
+    overwrites: true,
+    size_mib: 1024,
+    min_size_mib: 64,
+};
 
 /// A load and its samples, in the order of the servers.
 #[derive(Debug)]
@@ -82,109 +63,36 @@ struct Sample {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let Some(options) = options()? else {
-        std::io::stdout().write_all(HELP.as_bytes())?;
-        return Ok(());
-    };
+    let Some(options) = COMPARISON.options(std::env::args_os().skip(2))? else { return Ok(()) };
     if options.list {
-        return list();
+        return shared::list(servers::ALL, loads::ALL);
     }
-    let servers = servers::chosen(&options.servers)?;
+    let servers = shared::chosen(servers::ALL, &options.servers)?;
     let forebay = if servers.iter().any(|server| server.is_ours()) {
         measure::build()?
     } else {
         PathBuf::new()
     };
-    let loads = loads::chosen(&options.loads, options.is_quick)?;
+    let loads = shared::chosen_loads(loads::ALL, &options.loads, options.is_quick)?;
     let media: Vec<_> = loads.iter().map(|load| load.medium).collect();
     let file = layout::lay_out(&options.file, options.size_mib, &media)?;
-    let seconds = options.seconds.unwrap_or(if options.is_quick { 1 } else { 2 });
-    let rounds = options.rounds.unwrap_or(if options.is_quick { 3 } else { 5 });
+    let rounds = options.pairs;
     let started = Instant::now();
-    let run = Run { forebay: &forebay, file: &file, seconds, started };
+    let run = Run { forebay: &forebay, file: &file, seconds: options.seconds, started };
     let mut cells: Vec<Cell> = loads
         .into_iter()
         .map(|load| Cell { load, samples: vec![Vec::new(); servers.len()], distances: Vec::new() })
         .collect();
-    let mut text = String::new();
     for nth in 0..rounds {
         run.round(&mut cells, &servers, (nth, rounds));
-        // The table is written after each round, so an interrupted run keeps its results.
-        let command = options.command(seconds, nth + 1);
-        text = table::render(&cells, &servers, &command, started.elapsed())?;
-        if let Some(path) = &options.out {
-            std::fs::write(path, &text).with_context(|| path.display().to_string())?;
-        }
-    }
-    if options.out.is_none() {
-        std::io::stdout().write_all(text.as_bytes())?;
+        let command = COMPARISON.command(&options, nth + 1);
+        let text = table::render(&cells, &servers, &command, started.elapsed())?;
+        options.write_table(&text, nth + 1 == rounds)?;
     }
     Ok(())
 }
 
-fn list() -> Result<()> {
-    let mut out = std::io::stdout();
-    for server in servers::ALL {
-        writeln!(out, "server {}", server.name)?;
-    }
-    for load in loads::ALL {
-        writeln!(out, "load   {}", load.name)?;
-    }
-    Ok(())
-}
-
-impl Options {
-    /// Returns the command with these options.
-    fn command(&self, seconds: u32, rounds: usize) -> String {
-        let mut command = format!("cargo run --release -p figures -- {COMMAND}");
-        if self.is_quick {
-            command += " --quick";
-        }
-        command += &format!(" --pairs {rounds} --seconds {seconds} --size {}", self.size_mib);
-        if self.servers != servers::USUAL {
-            command += &format!(" --servers {}", self.servers.join(","));
-        }
-        if let Some(out) = &self.out {
-            command += &format!(" --out {}", out.display());
-        }
-        self.loads.iter().for_each(|name| command += &format!(" '{name}'"));
-        command
-    }
-}
-
-fn options() -> Result<Option<Options>> {
-    use lexopt::prelude::{Long, Value, ValueExt};
-    let mut options = Options {
-        file: PathBuf::from("target/figures-nbd.img"),
-        size_mib: 1024,
-        rounds: None,
-        seconds: None,
-        is_quick: false,
-        servers: servers::USUAL.map(str::to_owned).to_vec(),
-        out: None,
-        list: false,
-        loads: Vec::new(),
-    };
-    let mut parser = lexopt::Parser::from_args(std::env::args_os().skip(2));
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("file") => options.file = parser.value()?.into(),
-            Long("size") => options.size_mib = parser.value()?.parse()?,
-            Long("pairs") => options.rounds = Some(parser.value()?.parse()?),
-            Long("seconds") => options.seconds = Some(parser.value()?.parse()?),
-            Long("quick") => options.is_quick = true,
-            Long("servers") => {
-                let names = parser.value()?.string()?;
-                options.servers = names.split(',').map(str::to_owned).collect();
-            }
-            Long("out") => options.out = Some(parser.value()?.into()),
-            Long("list") => options.list = true,
-            Long("help") => return Ok(None),
-            Value(name) => options.loads.push(name.string()?),
-            other => bail!("{}; see {COMMAND} --help", other.unexpected()),
-        }
-    }
-    ensure!(options.rounds != Some(0) && options.seconds != Some(0), "take numbers above 0");
-    ensure!(options.size_mib >= 64, "--size takes 64 MiB or more");
-    Ok(Some(options))
+/// Returns the URI of a server's only export, the default one.
+fn uri(server: &Running) -> String {
+    format!("nbd+unix:///?socket={}", server.socket().display())
 }

@@ -140,6 +140,22 @@ pub(crate) fn median(sorted: &[f64]) -> f64 {
     below.midpoint(above)
 }
 
+/// Returns the numbers in order, if there are any.
+pub(crate) fn sorted(values: impl Iterator<Item = f64>) -> Option<Vec<f64>> {
+    let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
+    values.sort_by(f64::total_cmp);
+    (!values.is_empty()).then_some(values)
+}
+
+/// Returns a ratio with its range, `middle (low-high)`.
+pub(crate) fn spread(ratio: Option<[f64; 3]>) -> String {
+    match ratio {
+        None => "-".to_owned(),
+        Some([middle, low, high]) if low == high => format!("{middle:.2}"),
+        Some([middle, low, high]) => format!("{middle:.2} ({low:.2}-{high:.2})"),
+    }
+}
+
 /// Describes the machine: processor, number of processors, kernel.
 pub(crate) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();

@@ -6,6 +6,8 @@
 //! `FOREBAY_FUZZ_REACH` is a file that gets a line `want NAME` for each named feature, and a line
 //! `got NAME` for each feature reached.
 
+pub mod front_end;
+
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::env;

@@ -43,6 +43,13 @@ const TARGETS: &[Target] = &[
         is_nbd: false,
     },
     Target {
+        name: "vhost_channel",
+        corpus: None,
+        dictionary: None,
+        max_len_bytes: 512,
+        is_nbd: false,
+    },
+    Target {
         name: "vhost_user_client",
         corpus: None,
         dictionary: None,

@@ -8,6 +8,7 @@ const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --test loom", names: &[], skips: &[] },
     Suite { target: "--package forebay-core --lib", names: &["models"], skips: &[] },
     Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] },
+    Suite { target: "--package forebay-vhost-user --lib", names: &["models"], skips: &[] },
 ];
 
 pub(crate) fn run() -> Outcome {

@@ -58,7 +58,7 @@ cargo xtask <command>
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
-  sessions             NBD clients, good and bad ones, and a server, from many seeds
+  sessions             NBD clients and guests, good and bad ones, and a server, from many seeds
   differential         scripts by the library's threads and by the simulator, compared
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl

@@ -96,6 +96,11 @@ impl Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }
     }
 
+    /// Returns a model of the vhost-user device.
+    const fn device_model(name: &'static str) -> Test {
+        Test { package: "forebay-vhost-user", target: "--lib", name, is_model: true }
+    }
+
     /// Returns the command that builds the test's program in the copy.
     fn build(&self, copy: &Patched) -> Line {
         let Test { package, target, .. } = self;

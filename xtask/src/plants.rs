@@ -9,7 +9,7 @@ use crate::suite::{self, Suite};
 
 const SUITES: &[Suite] = &[Suite {
     target: "--package forebay-sim --test it",
-    names: &["--nocapture", "plants::", "every_planted_bug_of_nbd"],
+    names: &["--nocapture", "plants::", "every_planted_bug_of_nbd", "every_planted_bug_of_blk"],
     skips: &[],
 }];
 

@@ -1,4 +1,5 @@
-//! `cargo xtask sessions`: simulates NBD clients and a server in virtual time, from many seeds.
+//! `cargo xtask sessions`: simulates NBD clients, guests and a server in virtual time, from many
+//! seeds.
 
 use crate::Outcome;
 use crate::command::Line;
@@ -6,7 +7,7 @@ use crate::suite::{self, Suite};
 
 const SUITES: &[Suite] = &[Suite {
     target: "--package forebay-sim --test it",
-    names: &["--ignored", "--nocapture", "thousands_of_seeds_of_nbd"],
+    names: &["--ignored", "--nocapture", "thousands_of_seeds_of_nbd", "thousands_of_seeds_of_blk"],
     skips: &[],
 }];
 

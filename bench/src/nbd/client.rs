@@ -1,14 +1,14 @@
 //! The clients, fio's engine `nbd` and `nbdcopy`, and the parsing of their output.
 
-use super::Sample;
 use super::loads::Job;
-use super::servers::Running;
+use super::{Sample, uri};
 use crate::process;
+use crate::servers::{JobReport, Running};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How long a client may exceed its run time, in s. A server that hangs fails its own run only.
 const GRACE_S: u32 = 30;
@@ -29,7 +29,7 @@ pub(crate) fn fio(server: &Running, job: &Job, seconds: u32, file: &Path) -> Res
     let arguments = [
         "--name=job".to_owned(),
         "--ioengine=nbd".to_owned(),
-        format!("--uri={}", server.uri()),
+        format!("--uri={}", uri(server)),
         format!("--rw={}", job.rw),
         format!("--bs={}", job.bs),
         format!("--iodepth={}", job.depth),
@@ -49,28 +49,16 @@ pub(crate) fn fio(server: &Running, job: &Job, seconds: u32, file: &Path) -> Res
     // The engine prints a line about its connection before the report.
     let start = text.find('{').context("fio: no report")?;
     let report: Value = serde_json::from_str(&text[start..]).context("fio: not JSON")?;
-    let way = if job.rw.contains("read") { "read" } else { "write" };
-    sample(&report, way, job, spent).context("fio: a report without the keys of a job")
-}
-
-fn sample(report: &Value, way: &str, job: &Job, spent: Duration) -> Option<Sample> {
-    let all = report.get("jobs")?.get(0)?;
-    let done = all.get(way)?;
-    let total = done.get("total_ios")?.as_f64()?;
-    let percentile = |key| {
-        let ns = done.get("clat_ns")?.get("percentile")?.get(key)?.as_f64()?;
-        Some(ns / 1000.0)
-    };
-    // fio reports the mean over its jobs, relative to their run time.
-    let busy = (all.get("usr_cpu")?.as_f64()? + all.get("sys_cpu")?.as_f64()?) / 100.0;
-    let runtime_us = done.get("runtime")?.as_f64()? * 1000.0;
-    Some(Sample {
-        value: done.get("iops")?.as_f64()?,
-        p50_us: percentile("50.000000")?,
-        p99_us: percentile("99.000000")?,
-        server_us: spent.as_secs_f64() * 1e6 / total,
-        client_us: busy * f64::from(job.nr_jobs) * runtime_us / total,
-        client_busy: busy,
+    let direction = if job.rw.contains("read") { "read" } else { "write" };
+    let report = JobReport::of(&report, direction, job.nr_jobs);
+    let report = report.context("fio: a report without the keys of a job")?;
+    Ok(Sample {
+        value: report.iops,
+        p50_us: report.p50_us,
+        p99_us: report.p99_us,
+        server_us: spent.as_secs_f64() * 1e6 / report.nr_ios,
+        client_us: report.client_us,
+        client_busy: report.client_busy,
     })
 }
 
@@ -79,12 +67,12 @@ pub(crate) fn copy(server: &Running, file: &Path, way: Way) -> Result<Sample> {
     let source = file.with_extension("source");
     let size_mib = (std::fs::metadata(file)?.len() >> 20) as f64;
     let arguments = match way {
-        Way::Out => [server.uri(), "null:".to_owned()],
+        Way::Out => [uri(server), "null:".to_owned()],
         Way::In => {
             if std::fs::metadata(&source).map_or(0, |found| found.len() >> 20) as f64 != size_mib {
                 std::fs::copy(file, &source)?;
             }
-            [source.display().to_string(), server.uri()]
+            [source.display().to_string(), uri(server)]
         }
     };
     let (before, clients) = (server.cpu_time()?, process::cpu_time_of_children()?);

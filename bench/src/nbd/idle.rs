@@ -4,7 +4,7 @@
 //! implementation: fixed newstyle negotiation, `NBD_OPT_GO`, and one simple read.
 
 use super::Sample;
-use super::servers::Running;
+use crate::servers::Running;
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

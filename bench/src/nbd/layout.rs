@@ -6,8 +6,8 @@
 //! Both kinds are measured, each on its own file. Direct I/O uses a third file, because it drops
 //! cached pages that other servers would have to read again.
 
-use super::servers::Medium;
 use crate::measure::say;
+use crate::servers::Medium;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) fn file_of(file: &Path, medium: Medium) -> PathBuf {
     match medium {
         Medium::Direct => file.with_extension("direct"),
         Medium::Folios => file.with_extension("folios"),
-        Medium::Cached | Medium::Null => file.to_owned(),
+        Medium::Cached | Medium::Null | Medium::Model => file.to_owned(),
     }
 }
 

@@ -1,18 +1,9 @@
 //! The loads for each server, with their aims.
 
-use super::servers::Medium;
-use anyhow::{Result, ensure};
+use crate::servers::{self, Medium};
 
 /// One load.
-#[derive(Debug)]
-pub(crate) struct Load {
-    pub(crate) name: &'static str,
-    pub(crate) medium: Medium,
-    pub(crate) work: Work,
-    pub(crate) aim: Aim,
-    /// Whether `--quick` includes this load.
-    is_quick: bool,
-}
+pub(crate) type Load = servers::Load<Work, Aim>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Work {
@@ -167,16 +158,4 @@ impl Load {
             _ => None,
         }
     }
-}
-
-/// Returns the loads with one of `parts` in their names. Without `parts`, returns all loads, or the
-/// quick ones.
-pub(crate) fn chosen(parts: &[String], is_quick: bool) -> Result<Vec<&'static Load>> {
-    let wanted = |load: &&Load| match parts {
-        [] => !is_quick || load.is_quick,
-        parts => parts.iter().any(|part| load.name.contains(part.as_str())),
-    };
-    let loads: Vec<_> = ALL.iter().filter(wanted).collect();
-    ensure!(!loads.is_empty(), "no load has {} in its name; see --list", parts.join(" or "));
-    Ok(loads)
 }

@@ -2,10 +2,10 @@
 
 use super::layout::file_of;
 use super::loads::{Load, Work};
-use super::servers::Server;
 use super::{Cell, Sample, client, idle};
 use crate::distance::{self, Distance};
 use crate::measure::say;
+use crate::servers::{Paths, Server};
 use anyhow::Result;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -117,8 +117,7 @@ impl Run<'_> {
 
     fn measure(&self, load: &Load, server: &'static Server) -> Result<Sample> {
         let file = &file_of(self.file, load.medium);
-        let place = Place { forebay: self.forebay, file };
-        let running = server.start(&place, load.medium)?;
+        let running = server.start(Paths { forebay: self.forebay, file }, load.medium)?;
         match load.work {
             Work::Fio(job) => client::fio(&running, &job, self.seconds, self.file),
             Work::CopyOut => client::copy(&running, self.file, client::Way::Out),
@@ -126,12 +125,6 @@ impl Run<'_> {
             Work::Idle(nr) => idle::measure(&running, nr),
         }
     }
-}
-
-/// Paths of the program and the file.
-pub(crate) struct Place<'a> {
-    pub(crate) forebay: &'a Path,
-    pub(crate) file: &'a Path,
 }
 
 /// Estimates the remaining time.

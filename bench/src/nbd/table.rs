@@ -1,10 +1,10 @@
 //! The table: a verdict for each load, followed by the figures of every server.
 
 use super::loads::{Aim, Load, Work};
-use super::servers::{Medium, Server};
 use super::{Cell, Sample};
 use crate::distance::Distance;
-use crate::table::{machine, median};
+use crate::servers::{Medium, Server};
+use crate::table::{machine, median, sorted, spread};
 use anyhow::Result;
 use std::fmt::Write;
 use std::time::Duration;
@@ -230,9 +230,7 @@ impl Cell {
     /// Returns the median over a server's rounds; NaN if no round succeeded.
     fn median(&self, which: usize, what: What) -> f64 {
         let values = self.samples[which].iter().flatten().map(what.of);
-        let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
-        values.sort_by(f64::total_cmp);
-        if values.is_empty() { f64::NAN } else { median(&values) }
+        sorted(values).map_or(f64::NAN, |values| median(&values))
     }
 
     /// Returns the best of the other servers.
@@ -249,18 +247,9 @@ impl Cell {
         let pairs = self.samples[0].iter().zip(&self.samples[other]);
         let ratios =
             pairs.filter_map(|(a, b)| Some((what.of)(a.as_ref()?) / (what.of)(b.as_ref()?)));
-        let mut ratios: Vec<f64> = ratios.filter(|ratio| !ratio.is_nan()).collect();
-        ratios.sort_by(f64::total_cmp);
-        Some([median_of(&ratios)?, *ratios.first()?, *ratios.last()?])
+        let ratios = sorted(ratios)?;
+        Some([median(&ratios), ratios[0], ratios[ratios.len() - 1]])
     }
-}
-
-fn median_of(sorted: &[f64]) -> Option<f64> {
-    (!sorted.is_empty()).then(|| median(sorted))
-}
-
-fn spread(ratio: Option<[f64; 3]>) -> String {
-    ratio.map_or("-".to_owned(), |[middle, low, high]| format!("{middle:.2} ({low:.2}-{high:.2})"))
 }
 
 fn show(value: f64, what: What) -> String {

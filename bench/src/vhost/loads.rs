@@ -1,23 +1,13 @@
 //! The loads for each server, with their aims.
 
-use anyhow::{Result, ensure};
-
-/// The storage behind an export.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Medium {
-    /// No storage: it measures the server itself.
-    Null,
-    /// A file, with direct I/O.
-    Direct,
-    /// A modelled device, which only our server has.
-    Model,
-}
+use crate::servers::{self, Medium};
 
 /// One load: random or sequential reads of 4 KiB.
+pub(crate) type Load = servers::Load<Job, Aim>;
+
+/// A job of reads.
 #[derive(Debug)]
-pub(crate) struct Load {
-    pub(crate) name: &'static str,
-    pub(crate) medium: Medium,
+pub(crate) struct Job {
     pub(crate) rw: &'static str,
     /// The depth of each job.
     pub(crate) depth: u32,
@@ -25,9 +15,6 @@ pub(crate) struct Load {
     pub(crate) batch: u32,
     /// The number of jobs. Each has a queue of its own.
     pub(crate) nr_jobs: u32,
-    pub(crate) aim: Aim,
-    /// Whether `--quick` includes this load.
-    is_quick: bool,
 }
 
 /// The aim of a load.
@@ -51,7 +38,7 @@ const fn load(
     aim: Aim,
     is_quick: bool,
 ) -> Load {
-    Load { name, medium, rw, depth, batch, nr_jobs, aim, is_quick }
+    Load { name, medium, work: Job { rw, depth, batch, nr_jobs }, aim, is_quick }
 }
 
 const ONE_NULL: &str = "null: random, depth 32";
@@ -94,18 +81,6 @@ pub(crate) static ALL: &[Load] = &[
     ),
 ];
 
-/// Returns the loads with one of `parts` in their names. Without `parts`, returns all loads, or the
-/// quick ones.
-pub(crate) fn chosen(parts: &[String], is_quick: bool) -> Result<Vec<&'static Load>> {
-    let wanted = |load: &&Load| match parts {
-        [] => !is_quick || load.is_quick,
-        parts => parts.iter().any(|part| load.name.contains(part.as_str())),
-    };
-    let loads: Vec<_> = ALL.iter().filter(wanted).collect();
-    ensure!(!loads.is_empty(), "no load has {} in its name; see --list", parts.join(" or "));
-    Ok(loads)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +93,7 @@ mod tests {
                 assert!(other < at && ALL[other].medium == load.medium, "{}", load.name);
             }
         }
-        assert_eq!(chosen(&[], true).expect("some").len(), 7);
-        assert!(chosen(&["nothing".to_owned()], true).is_err());
+        assert_eq!(servers::chosen_loads(ALL, &[], true).expect("some").len(), 7);
+        assert!(servers::chosen_loads(ALL, &["nothing".to_owned()], true).is_err());
     }
 }

@@ -1,10 +1,10 @@
 //! The table: a verdict for each load, followed by the figures of every server.
 
-use super::loads::{Aim, Medium};
-use super::servers::Server;
+use super::loads::Aim;
 use super::{Cell, Sample};
 use crate::distance::Distance;
-use crate::table::{machine, median};
+use crate::servers::{Medium, Server};
+use crate::table::{machine, median, sorted, spread};
 use anyhow::Result;
 use std::fmt::Write;
 
@@ -145,21 +145,6 @@ impl Cell {
     }
 }
 
-/// Returns the numbers in order, if there are any.
-fn sorted(values: impl Iterator<Item = f64>) -> Option<Vec<f64>> {
-    let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
-    values.sort_by(f64::total_cmp);
-    (!values.is_empty()).then_some(values)
-}
-
-fn spread(ratio: Option<[f64; 3]>) -> String {
-    match ratio {
-        None => "-".to_owned(),
-        Some([middle, low, high]) if low == high => format!("{middle:.2}"),
-        Some([middle, low, high]) => format!("{middle:.2} ({low:.2}-{high:.2})"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::loads;
@@ -169,7 +154,6 @@ mod tests {
         let nothing = f64::NAN;
         let sample = Sample {
             iops,
-            nr_ios: 1.0,
             p50_us: nothing,
             p99_us: nothing,
             server_us,

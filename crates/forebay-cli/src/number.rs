@@ -8,3 +8,9 @@ pub(crate) fn parse<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, S
         _ => format!("expected a whole number from {MIN} to {MAX}"),
     })
 }
+
+/// Parses a power of two from `MIN` to `MAX`.
+pub(crate) fn power_of_two<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
+    let number = parse::<MIN, MAX>(text).ok().filter(|number| number.is_power_of_two());
+    number.ok_or_else(|| format!("expected a power of two from {MIN} to {MAX}"))
+}

@@ -49,6 +49,12 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "queue_size", "serve a --socket-path s", "serve a --socket-path s --queue-size 64"),
     ("serve", "serial", "serve a --socket-path s", "serve a --socket-path s --serial x"),
     ("serve", "block_size", "serve a --socket-path s", "serve a --socket-path s --block-size 4096"),
+    (
+        "serve",
+        "register_memory",
+        "serve a --socket-path s",
+        "serve a --socket-path s --register-memory",
+    ),
     // It replaces the run, so no disk is needed.
     ("serve", "print_capabilities", "serve a", "serve --print-capabilities"),
     ("sim", "job", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/b.fio"),

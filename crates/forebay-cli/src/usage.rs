@@ -108,7 +108,7 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
         }
         ErrorKind::MissingRequiredArgument => match needs_real(&name(), args) {
             Some(option) => format!("{option} needs --real: virtual time has fixed lengths"),
-            None => format!("missing argument: {}", name()),
+            None => missing_disk(args).unwrap_or_else(|| format!("missing argument: {}", name())),
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             return None;
@@ -123,11 +123,20 @@ fn message<P: CommandFactory>(error: &Error, args: &[OsString]) -> Option<String
 
 /// Returns the option of `lab` that is given without `--real`, which `missing` names.
 fn needs_real(missing: &str, args: &[OsString]) -> Option<&'static str> {
-    let is_given = |option: &&str| {
-        let mut args = args.iter().filter_map(|arg| arg.to_str());
-        args.any(|arg| arg.split('=').next() == Some(option))
-    };
+    let is_given = |option: &&str| is_given(option, args);
     (missing == "--real").then(|| ["--full", "--seconds"].into_iter().find(is_given)).flatten()
+}
+
+/// Returns the message for a `serve` that has no disk, and an option that needs one.
+fn missing_disk(args: &[OsString]) -> Option<String> {
+    let is_serve = args.get(1).is_some_and(|command| command == "serve");
+    is_serve.then(|| serve::missing_disk(|option| is_given(option, args))).flatten()
+}
+
+/// Returns whether the arguments have an option.
+fn is_given(option: &str, args: &[OsString]) -> bool {
+    let mut args = args.iter().filter_map(|arg| arg.to_str());
+    args.any(|arg| arg.split('=').next() == Some(option))
 }
 
 /// Returns the tip of an error. clap's own one is wrong for options: it suggests to pass the

@@ -71,6 +71,20 @@ impl SoftwareQueue {
         self.list.nr_plugged() > 0
     }
 
+    /// Accepts bios up to this size of the disk from now on, which is whole blocks. Returns whether
+    /// that is more than before. A smaller size changes nothing, and neither does any size if the
+    /// disk has no fixed one.
+    #[cold]
+    pub fn grow(&mut self, capacity_bytes: u64) -> bool {
+        if self.limits.capacity_bytes.is_none_or(|before| before >= capacity_bytes) {
+            return false;
+        }
+        assert!(capacity_bytes.is_multiple_of(self.limits.logical_block_size.into()));
+        self.limits.capacity_bytes = Some(capacity_bytes);
+        self.fast_path = FastPath::of(&self.limits);
+        true
+    }
+
     /// Queues a bio. It then waits in the plug, merged or not, or is outgoing. If the plug was
     /// full, older requests become outgoing.
     ///
@@ -304,6 +318,27 @@ mod tests {
         assert!(aligned[0] > 5 && aligned[0] < plain[0], "{aligned:?}");
         assert_eq!(chunked, [0, 0]);
         assert!(odd[0] > 5 && odd[0] < plain[0], "{odd:?}");
+    }
+
+    #[test]
+    fn grown_disk_accepts_bios_up_to_its_new_end_and_never_shrinks() {
+        let limits = kinds()[0];
+        let mut queue = SoftwareQueue::new(limits, Policy::default(), Arc::default());
+        let at = |start| Bio::data(Op::Read, start, Segment { addr: 0, len: 4096 });
+        let accepts = |queue: &mut SoftwareQueue, bio: Bio| {
+            let is_plain = queue.fast_path.accepts(&bio);
+            assert_eq!(is_plain, queue.limits.check(&bio).is_ok());
+            is_plain
+        };
+        assert!(!accepts(&mut queue, at(1 << 20)));
+        assert!(queue.grow((1 << 20) + 4096));
+        assert!(accepts(&mut queue, at(1 << 20)) && !accepts(&mut queue, at((1 << 20) + 512)));
+        for size in [0, 1 << 20, (1 << 20) + 4096] {
+            assert!(!queue.grow(size));
+            assert!(accepts(&mut queue, at(1 << 20)));
+        }
+        let without_size = limits.capacity_bytes(None);
+        assert!(!SoftwareQueue::new(without_size, Policy::default(), Arc::default()).grow(1 << 30));
     }
 
     #[test]

@@ -150,11 +150,17 @@ pub trait Host: Debug + Sized {
     /// Returns whether an export can take `nr` more I/Os now.
     fn has_room(&self, export: usize, nr: usize) -> bool;
 
-    /// Watches a client for other events than before.
+    /// Begins to watch a client for events.
     ///
     /// # Errors
-    /// Returns the error of the system. The first call for a client may fail, later ones may not.
+    /// Returns the error of the system, such as a lack of memory. Then the front closes the client.
     fn watch(&mut self, peer: &mut Self::Peer, key: Key, interest: Interest) -> io::Result<()>;
+
+    /// Watches a client, which is watched already, for other events than before. The front stores
+    /// for which.
+    fn change_watch(&mut self, peer: &mut Self::Peer, key: Key, interest: Interest) {
+        self.watch(peer, key, interest).expect("the client is watched already");
+    }
 
     /// Adds the time that a request has spent in a stage, ns.
     fn record(&mut self, export: usize, stage: Stage, ns: u64);

@@ -1,4 +1,4 @@
-//! Bugs planted in this crate, which prove that the simulated NBD clients can find them.
+//! Bugs planted in this crate, which prove that simulated clients and guests can find them.
 //!
 //! They are compiled only with `--cfg forebay_plant`. Without it, `plants!` is the constant
 //! `false`.
@@ -17,15 +17,25 @@ macro_rules! plants {
 pub(crate) use plants;
 
 #[cfg(forebay_plant)]
-pub use chosen::{FrontPlant, choose, shows};
+pub use chosen::{FrontPlant, Protocol, choose, shows};
 
 #[cfg(forebay_plant)]
 mod chosen {
     use std::cell::RefCell;
 
-    /// Declares the bugs, each with the beginning of the text of the rule that must find it.
+    /// Protocol of the clients that find a bug.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Protocol {
+        /// NBD.
+        Nbd,
+        /// virtio-blk.
+        Blk,
+    }
+
+    /// Declares the bugs, each with the beginning of the text of the rule that must find it, for
+    /// each protocol whose clients can find it.
     macro_rules! front_plants {
-        ($($(#[$doc:meta])* $plant:ident: $rule:literal,)*) => {
+        ($($(#[$doc:meta])* $plant:ident: $($protocol:ident $rule:literal),+;)*) => {
             /// A bug of this crate.
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             pub enum FrontPlant {
@@ -36,10 +46,12 @@ mod chosen {
                 /// All bugs of this crate.
                 pub const ALL: &[FrontPlant] = &[$(FrontPlant::$plant),*];
 
-                /// Returns the beginning of the text of the rule that must find the bug.
-                pub const fn breaks(self) -> &'static str {
-                    match self {
-                        $(FrontPlant::$plant => $rule,)*
+                /// Returns the beginning of the text of the rule that must find the bug. `None`:
+                /// clients of this protocol cannot find it.
+                pub const fn breaks(self, protocol: Protocol) -> Option<&'static str> {
+                    match (self, protocol) {
+                        $($((FrontPlant::$plant, Protocol::$protocol) => Some($rule),)+)*
+                        _ => None,
                     }
                 }
             }
@@ -48,65 +60,101 @@ mod chosen {
 
     front_plants! {
         /// A reply has the cookie of another request.
-        OtherCookie: "N",
+        OtherCookie: Nbd "N";
         /// A request is answered twice.
-        AnswerTwice: "N2:",
+        AnswerTwice: Nbd "N2:", Blk "X1:";
         /// A request is never answered.
-        AnswerNever: "N6:",
+        AnswerNever: Nbd "N", Blk "X1:";
         /// Two writes get each other's reply.
-        SwapCookies: "P",
+        SwapCookies: Nbd "P";
         /// A flush is answered before it is done.
-        EarlyFlush: "P2:",
+        EarlyFlush: Nbd "P2:", Blk "P2:";
         /// A flush is answered at once if its connection has no request in flight.
-        IdleFlush: "P2:",
+        IdleFlush: Nbd "P2:";
         /// FUA is ignored.
-        ForgetFua: "P2:",
+        ForgetFua: Nbd "P2:", Blk "P2:";
         /// A write is answered before it is done.
-        EarlyWrite: "P",
+        EarlyWrite: Nbd "P";
         /// A write is answered, and not done.
-        LostWrite: "P",
+        LostWrite: Nbd "P", Blk "P";
         /// A write goes to the disk before its whole payload has arrived.
-        TornPayload: "P3:",
+        TornPayload: Nbd "P3:";
         /// A write goes to the next block.
-        MisplacedWrite: "P3:",
+        MisplacedWrite: Nbd "P3:", Blk "P3:";
         /// A read returns the next block.
-        MisplacedRead: "P3:",
+        MisplacedRead: Nbd "P3:", Blk "P3:";
         /// A read is answered before its data have arrived.
-        EarlyRead: "P3:",
+        EarlyRead: Nbd "P3:";
         /// A request is answered although the disk has not completed all of its I/O.
-        EarlySettle: "no assertion fails",
+        EarlySettle: Nbd "no assertion fails", Blk "no assertion fails";
         /// A read returns the old contents of its buffer.
-        StaleBuffer: "P3:",
+        StaleBuffer: Nbd "P3:";
         /// A chunk has a wrong offset.
-        WrongPlace: "N3:",
+        WrongPlace: Nbd "N3:";
         /// Two pieces of a read have each other's data.
-        MixPieces: "P3:",
+        MixPieces: Nbd "P3:";
         /// One byte of a refused payload is not skipped.
-        OutOfStep: "N",
+        OutOfStep: Nbd "N";
         /// One byte of data is not sent.
-        ShortData: "N",
+        ShortData: Nbd "N";
         /// A failed request is answered as done.
-        HideFailure: "",
+        HideFailure: Nbd "", Blk "";
         /// A failure after good data is not reported.
-        HideLateFailure: "N3:",
+        HideLateFailure: Nbd "N3:";
         /// The key of a client that is gone finds the client that has its place now.
-        AnswerNext: "",
+        AnswerNext: Nbd "";
         /// A request that must be refused is answered as done.
-        Obey: "N",
+        Obey: Nbd "N", Blk "X2:";
         /// The memory of a client that is gone is not returned to the pool.
-        LeakBuffer: "N7:",
+        LeakBuffer: Nbd "N7:";
         /// A connection that is over is not closed.
-        LeakConnection: "N",
+        LeakConnection: Nbd "N", Blk "X4:";
+        /// Clients are closed when the server stops, before their requests are answered.
+        DropAtStop: Nbd "N2:", Blk "X1:";
         /// A connection with new replies is not flushed.
-        ForgetFlush: "N6:",
+        ForgetFlush: Nbd "N6:";
         /// A connection that waits for memory or for the disk is not resumed.
-        ForgetWaiting: "N6:",
+        ForgetWaiting: Nbd "N", Blk "";
         /// Bytes that no event reports are not received.
-        ForgetUnreported: "N6:",
+        ForgetUnreported: Nbd "N";
         /// Replies are sent between the portions of a read whose reply has one header.
-        Interrupt: "N",
+        Interrupt: Nbd "N";
         /// Bytes behind a request that waits are lost.
-        DropRest: "N",
+        DropRest: Nbd "N";
+        /// A request of a ring has the head of another one.
+        OtherHead: Blk "X1:";
+        /// A used entry has a wrong length.
+        WrongLength: Blk "X1:";
+        /// Some of the ranges of a request are not discarded or zeroed.
+        ForgetRange: Blk "P3:";
+        /// Y1: A ring that is broken takes more requests.
+        TakeFromBroken: Blk "Y1:";
+        /// Y1: A broken ring is not reported.
+        HideBroken: Blk "Y1:";
+        /// Y1: A broken ring is closed before its requests are answered.
+        DropAccepted: Blk "Y1:";
+        /// Y1: A bad request stops its ring.
+        StopForBadRequest: Blk "Y1:";
+        /// Y2: The state of the write cache is ignored.
+        IgnoreWriteCache: Blk "P2:";
+        /// Y2: A driver without FLUSH gets a write cache.
+        CacheWithoutFlush: Blk "P2:";
+        /// Y3: Requests are taken while the driver notifies the device.
+        TakeWithNotifications: Blk "Y3:";
+        /// Y3: Only one of the available requests is taken.
+        TakeOne: Blk "Y3:";
+        /// Y3: Notifications stay disabled at the end of a round.
+        ForgetEnable: Blk "Y3:";
+        /// Y3: The ring is not looked at again after notifications were enabled.
+        ForgetSecondLook: Blk "Y3:";
+        /// Y3: The same after polling.
+        ForgetLookAfterPoll: Blk "Y3:";
+        /// Y4: The driver is notified of each used entry.
+        NotifyEach: Blk "Y4:";
+        /// Y4: The driver is not notified at the end of a round.
+        ForgetNotify: Blk "Y4:";
+        /// Y4: The driver is not notified in a long round.
+        NotifyLate: Blk "Y4:";
     }
 
     impl FrontPlant {

@@ -152,6 +152,9 @@ pub(crate) struct TestHost {
     pub(crate) bad: std::ops::Range<u64>,
     /// Reads that were submitted.
     pub(crate) nr_reads: u64,
+    /// An I/O at this offset panics, and the panics are counted.
+    pub(crate) panics_at: Option<u64>,
+    pub(crate) nr_panics: u32,
     done: Vec<Parts<Box<[u8]>>>,
     watched: Vec<Watched>,
 }
@@ -174,6 +177,7 @@ impl Host for TestHost {
         mut io: Io<Box<[u8]>>,
         _now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Box<[u8]>>)> {
+        assert!(self.panics_at != Some(io.offset), "a planned panic");
         let (from, to) = (io.offset as usize, (io.offset + io.len) as usize);
         let mut result = Ok(io.len);
         match (io.op, &mut io.memory) {
@@ -231,7 +235,10 @@ impl Host for TestHost {
     fn record(&mut self, _export: usize, _stage: Stage, _ns: u64) {}
 
     fn panicked(&mut self, panic: Box<dyn Any + Send>) {
-        resume_unwind(panic);
+        match self.panics_at {
+            Some(_) => self.nr_panics += 1,
+            None => resume_unwind(panic),
+        }
     }
 
     fn failed(&mut self, _peer: &TestPeer, _failed: &Failed<'_>, _now_ns: u64) {}
@@ -269,6 +276,19 @@ pub(crate) struct Driven {
 impl Driven {
     /// Creates a front without clients. Reads of its disk fill a cache, if `caches_reads`.
     pub(crate) fn new(caches_reads: bool, block: u32, capacity: Capacity) -> Driven {
+        let facts = ExportFacts { discards_to_zeroes: false, keeps_data: true, caches_reads };
+        Driven::with_facts(facts, block, capacity)
+    }
+
+    /// Creates a front for up to 100 clients of a disk without data.
+    pub(crate) fn without_data() -> Driven {
+        let capacity = Capacity { connections: 100, threads: 1, memory_bytes: None };
+        let facts =
+            ExportFacts { discards_to_zeroes: false, keeps_data: false, caches_reads: false };
+        Driven::with_facts(facts, BLOCK, capacity)
+    }
+
+    fn with_facts(facts: ExportFacts, block: u32, capacity: Capacity) -> Driven {
         let can = Abilities { flush: true, fua: true, cache: true, ..Abilities::default() };
         let info = ExportInfo {
             name: String::new(),
@@ -277,7 +297,6 @@ impl Driven {
             can,
             block_size: BlockSizes { min: block, preferred: 4096, max: 64 << 20 },
         };
-        let facts = ExportFacts { discards_to_zeroes: false, keeps_data: true, caches_reads };
         let settings = Settings {
             infos: [info].into(),
             facts: vec![facts],
@@ -292,6 +311,8 @@ impl Driven {
             bytes: vec![0; DISK_LEN],
             bad: 0..0,
             nr_reads: 0,
+            panics_at: None,
+            nr_panics: 0,
             done: Vec::new(),
             watched: Vec::new(),
         };

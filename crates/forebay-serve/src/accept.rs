@@ -6,7 +6,6 @@ use crate::metrics::ConnectionRefusal;
 use crate::observer::Observer;
 use crate::shared::Shared;
 use crate::threads::Threads;
-use crate::worker::inbox::NewConnection;
 use forebay::now_ns;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -60,7 +59,7 @@ pub(crate) fn accept_until(
         }
         is_exhausted = false;
         for listener in listeners {
-            let push = |fd, peer| threads.push(NewConnection { fd, peer });
+            let push = |fd, peer| threads.push(fd, peer);
             is_exhausted |= accept_from(listener, shared, push)?;
         }
         for (nr, listener) in of_devices.iter().enumerate() {

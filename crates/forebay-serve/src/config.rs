@@ -11,12 +11,22 @@ use std::path::PathBuf;
 pub struct ExportOptions {
     /// Device spec of the disk, such as `disk.img?direct=on`.
     pub spec: String,
+    /// The spec as its user wrote it, which errors name. `None`: as `spec`. For programs that add
+    /// keys of their own.
+    pub written: Option<String>,
     /// Name that clients ask for. A client that asks for none gets the export with the empty name.
     pub name: String,
     /// Description that is sent to clients.
     pub description: String,
     /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
+}
+
+impl ExportOptions {
+    /// Returns the spec for errors.
+    pub(crate) fn written(&self) -> String {
+        self.written.as_ref().unwrap_or(&self.spec).clone()
+    }
 }
 
 /// TLS options.
@@ -69,7 +79,7 @@ impl DeviceOptions {
     /// Largest block, bytes.
     pub const MAX_BLOCK: u32 = 4096;
     /// Length of the longest serial number, bytes.
-    pub const MAX_SERIAL: usize = 20;
+    pub const MAX_SERIAL: usize = forebay_front::blk::ID_LEN;
 }
 
 /// Options of a server.
@@ -84,6 +94,12 @@ pub struct Options {
     pub sockets: Vec<OwnedFd>,
     /// Devices for virtual machines. An export may have several.
     pub devices: Vec<DeviceOptions>,
+    /// Whether devices register the memory of their virtual machines with io_uring. Their disks
+    /// must be able to ([`Disk::can_register_memory`]). Memory that the kernel refuses is used
+    /// without, and the log says so.
+    ///
+    /// [`Disk::can_register_memory`]: forebay::Disk::can_register_memory
+    pub register_memory: bool,
     /// TLS. `None`: the server refuses TLS to clients that ask for it.
     pub tls: Option<TlsOptions>,
     /// Limits on what clients may use.

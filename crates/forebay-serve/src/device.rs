@@ -5,9 +5,10 @@ use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
-use forebay_vhost_user::{Can, Config, MAX_RANGES, Shape, WriteCache};
+use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A device of an export.
 #[derive(Debug)]
@@ -15,21 +16,27 @@ pub(crate) struct Device {
     /// Index of the export.
     pub(crate) export: usize,
     pub(crate) config: Config,
+    /// Size of its blocks, bytes. The size of the export is a multiple of it.
+    pub(crate) block_bytes: u32,
     pub(crate) cache: Arc<WriteCache>,
     pub(crate) serial: [u8; DeviceOptions::MAX_SERIAL],
+    /// Whether a refusal to register the memory of the front end was logged.
+    pub(crate) refusal: Arc<AtomicBool>,
 }
 
 impl Device {
-    /// Opens the socket of a device of this export.
+    /// Opens the socket of a device of one of these exports. `register_memory`: the disk must be
+    /// able to register memory.
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
     pub(crate) fn open(
         options: DeviceOptions,
-        export: &Export,
+        exports: &[Export],
+        register_memory: bool,
     ) -> Result<(Device, Listener), ServeError> {
-        let spec = &export.disk.info().spec;
-        let refused = |why: String| ServeError::Device { spec: spec.clone(), why };
+        let export = &exports[options.export];
+        let refused = |why: String| ServeError::Device { spec: export.spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
         let nr_bios = export.disk.info().policy.nr_bios;
         if nr_bios < MAX_RANGES {
@@ -38,8 +45,16 @@ impl Device {
                  nr_bios={MAX_RANGES} or more, or leave it out"
             )));
         }
+        if register_memory && !export.disk.can_register_memory() {
+            return Err(refused(
+                "it cannot register memory (--register-memory): that needs a file or block device \
+                 with engine=io_uring and without fixed_buffers, on Linux 5.19 or later: leave the \
+                 option out"
+                    .to_owned(),
+            ));
+        }
         let serial = serial(&options.serial).map_err(refused)?;
-        let can = Can {
+        let capabilities = Capabilities {
             read_only: export.info.can.read_only,
             discard: export.info.can.trim,
             write_zeroes: export.info.can.write_zeroes,
@@ -47,9 +62,13 @@ impl Device {
         };
         let size_bytes = export.info.size_bytes;
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
-        let config = Config::new(&limits.map_err(refused)?, size_bytes, can, shape);
+        let limits = limits.map_err(refused)?;
+        let config = Config::new(&limits, size_bytes, capabilities, shape);
+        let block_bytes = limits.logical_block_size;
         let listener = listener(options.socket)?;
-        let device = Device { export: options.export, config, cache: Arc::default(), serial };
+        let (cache, refusal) = (Arc::default(), Arc::default());
+        let export = options.export;
+        let device = Device { export, config, block_bytes, cache, serial, refusal };
         Ok((device, listener))
     }
 }

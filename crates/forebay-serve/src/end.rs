@@ -97,7 +97,7 @@ fn failed_flushes(
             Ok(result) => result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
                 RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
                 RecvTimeoutError::Timeout => {
-                    let spec = exports[nr].disk.info().spec.clone();
+                    let spec = exports[nr].spec.clone();
                     Err(ServeError::FlushHangs { spec, limit })
                 }
             }),
@@ -113,7 +113,7 @@ fn failed_flushes(
 fn flush(export: &Export) -> Flushed {
     let had_unflushed = export.has_unflushed_writes();
     let Err(source) = export.disk.flush() else { return Ok(None) };
-    let spec = export.disk.info().spec.clone();
+    let spec = export.spec.clone();
     // Check again: the flush may have found a loss, or a worker that ended late may have written.
     if had_unflushed || export.has_unflushed_writes() {
         return Err(ServeError::LastFlush { spec, source });

@@ -51,6 +51,14 @@ pub enum ServeError {
         /// Logical block size, bytes.
         block: u32,
     },
+    /// A disk whose new size cannot be served. The server continues with the former size.
+    #[error("{}: {why}", target_of(.spec))]
+    Resize {
+        /// Spec of the disk.
+        spec: String,
+        /// The reason.
+        why: String,
+    },
     /// No export.
     #[error("no disk to serve: name at least one")]
     NoExport,
@@ -74,7 +82,7 @@ pub enum ServeError {
     },
     /// An export that no client can reach.
     #[error("{spec}: this disk has no address and no device: give it one, or leave out the disk")]
-    NoDoor {
+    Unreachable {
         /// Spec of the disk.
         spec: String,
     },
@@ -165,9 +173,14 @@ pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 
 /// Returns an error with the spec in front, unless it begins with the file already.
 fn of_spec(spec: &str, error: &str) -> String {
-    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
+    let target = target_of(spec);
     match target.is_empty() || error.starts_with(target) {
         true => error.to_owned(),
         false => format!("{spec}: {error}"),
     }
+}
+
+/// Returns a spec without its keys.
+fn target_of(spec: &str) -> &str {
+    spec.split_once('?').map_or(spec, |(target, _)| target)
 }

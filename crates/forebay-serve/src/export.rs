@@ -17,7 +17,9 @@ const PAYLOAD_MAX: u32 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) disk: Disk,
-    /// Description for clients.
+    /// Spec of the disk, as its user wrote it.
+    pub(crate) spec: String,
+    /// Description for clients. Its size is the one at start ([`Sizes`](crate::sizes::Sizes)).
     pub(crate) info: ExportInfo,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
@@ -38,7 +40,7 @@ impl Export {
         // A client that copies such an export would miss the end of the file.
         if facts.out_of_reach_bytes > 0 {
             return Err(ServeError::OutOfReach {
-                spec: options.spec.clone(),
+                spec: options.written(),
                 out_of_reach: facts.out_of_reach_bytes,
                 block: limits.logical_block_size,
             });
@@ -67,14 +69,14 @@ impl Export {
         const { assert!(PIECE_MAX.is_power_of_two() && PIECE_MAX <= PAYLOAD_MAX as usize) };
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
-        info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
+        info.check().map_err(|why| ServeError::NotOffered { spec: options.written(), why })?;
         let facts = ExportFacts {
             discards_to_zeroes: can.trim && facts.discards_to_zeroes,
             keeps_data: facts.keeps_data,
             caches_reads: facts.caches_reads,
         };
         let opened_point = disk.durable_point();
-        Ok(Export { disk, info, facts, opened_point })
+        Ok(Export { disk, spec: options.written(), info, facts, opened_point })
     }
 
     /// Returns whether a client's write may not be on stable storage: a write has ended and no
@@ -93,7 +95,7 @@ fn open_disk(
     options: &ExportOptions,
     nr_hw_queues: Option<u32>,
 ) -> Result<(Disk, u64), ServeError> {
-    let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
+    let failed = |source| ServeError::Open { spec: options.written(), source };
     let mut spec = spec(options)?;
     let opened = match nr_hw_queues.filter(|_| !chooses_hw_queues(&spec)) {
         None => Disk::open_spec(&spec),
@@ -122,7 +124,7 @@ fn open_disk(
         opened => opened.map_err(failed)?,
     };
     let Some(size_bytes) = disk.capacity_bytes() else {
-        return Err(ServeError::Grows { spec: options.spec.clone() });
+        return Err(ServeError::Grows { spec: options.written() });
     };
     Ok((disk, size_bytes))
 }
@@ -137,12 +139,12 @@ fn chooses_hw_queues(spec: &Spec) -> bool {
 
 /// Returns the spec of the disk. A disk that is served read-only is opened read-only.
 fn spec(options: &ExportOptions) -> Result<Spec, ServeError> {
-    let text = &options.spec;
-    let parsed = Spec::parse(text).map_err(OpenError::Spec);
-    let mut spec = parsed.map_err(|source| ServeError::Open { spec: text.clone(), source })?;
+    let parsed = Spec::parse(&options.spec).map_err(OpenError::Spec);
+    let failed = |source| ServeError::Open { spec: options.written(), source };
+    let mut spec = parsed.map_err(failed)?;
     if options.read_only {
         match spec.switch("read_only") {
-            Some(false) => return Err(ServeError::Writable { spec: text.clone() }),
+            Some(false) => return Err(ServeError::Writable { spec: options.written() }),
             // A value that is no switch is refused when the disk is opened.
             None if spec.get("read_only").is_some() => {}
             _ => spec.set("read_only", "on"),
@@ -162,9 +164,8 @@ mod tests {
         std::fs::write(&path, vec![7; 10_000]).expect("a file");
         let export = |keys| ExportOptions {
             spec: format!("{}?{keys}", path.display()),
-            name: String::new(),
-            description: String::new(),
             read_only: true,
+            ..ExportOptions::default()
         };
         assert!(Export::open(&export("direct=off"), None).is_ok());
         let refused =
@@ -176,9 +177,8 @@ mod tests {
     }
 
     fn opened_read_only(spec: &str) -> Result<Export, ServeError> {
-        let (name, description) = (String::new(), String::new());
         let spec = spec.to_owned();
-        Export::open(&ExportOptions { spec, name, description, read_only: true }, None)
+        Export::open(&ExportOptions { spec, read_only: true, ..ExportOptions::default() }, None)
     }
 
     #[test]
@@ -208,8 +208,7 @@ mod tests {
         let export = |len| ExportOptions {
             spec: "ram:1M".to_owned(),
             name: "n".repeat(len),
-            description: String::new(),
-            read_only: false,
+            ..ExportOptions::default()
         };
         assert!(Export::open(&export(4096), None).is_ok());
         let refused = Export::open(&export(4097), None);

@@ -12,6 +12,7 @@ use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint, labels};
 use crate::observer::Observer;
 use crate::shared::Shared;
+use crate::sizes::Sizes;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
@@ -84,9 +85,9 @@ impl Server {
             }
             let of_export = || options.devices.iter().filter(|device| device.export == nr);
             let nr_rings: usize = of_export().map(|device| usize::from(device.nr_queues)).sum();
-            let has_door = has_nbd || of_export().next().is_some();
-            if !has_door && !options.devices.is_empty() {
-                return Err(ServeError::NoDoor { spec: export.spec.clone() });
+            let is_reachable = has_nbd || of_export().next().is_some();
+            if !is_reachable && !options.devices.is_empty() {
+                return Err(ServeError::Unreachable { spec: export.written() });
             }
             // One for each thread, and the shared one.
             let nr_hw_queues = (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32);
@@ -109,10 +110,8 @@ impl Server {
         if listeners.is_empty() && options.devices.is_empty() {
             return Err(ServeError::NoSocket);
         }
-        let device = |device: DeviceOptions| {
-            let export = &exports[device.export];
-            Device::open(device, export)
-        };
+        let device =
+            |device: DeviceOptions| Device::open(device, &exports, options.register_memory);
         let devices = options.devices.into_iter().map(device);
         let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
         let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
@@ -122,16 +121,17 @@ impl Server {
             disk: export.disk.clone(),
         });
         let counters = Counters::new(counted.collect());
-        let metrics = match &options.metrics {
-            Some(address) => Some(Endpoint::open(address, Arc::clone(&counters))?),
-            None => None,
-        };
+        let open = |address| Endpoint::open(address, Arc::clone(&counters));
+        let metrics = options.metrics.as_ref().map(open).transpose()?;
+        let infos: Arc<[_]> = exports.iter().map(|export| export.info.clone()).collect();
         let shared = Arc::new(Shared {
-            infos: exports.iter().map(|export| export.info.clone()).collect(),
+            sizes: Sizes::new(Arc::clone(&infos)),
+            infos,
             exports: exports.into(),
             tls,
             tls_policy,
             devices,
+            register_memory: options.register_memory,
             limits: options.limits,
             nr_workers,
             poll: options.poll,

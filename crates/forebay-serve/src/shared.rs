@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::export::Export;
 use crate::log::Log;
 use crate::metrics::Counters;
+use crate::sizes::Sizes;
 use crate::tls::Tls;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
@@ -13,15 +14,20 @@ use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The state; only its atomics, counters and log change.
+/// The state; only its atomics, counters, sizes and log change.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Arc<[Export]>,
+    /// Descriptions of the exports at start. Their sizes may have changed since.
     pub(crate) infos: Arc<[ExportInfo]>,
+    /// The sizes of the exports.
+    pub(crate) sizes: Sizes,
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     /// Devices for virtual machines.
     pub(crate) devices: Vec<Device>,
+    /// Whether the memory of virtual machines is registered with io_uring.
+    pub(crate) register_memory: bool,
     pub(crate) limits: Limits,
     /// Threads that serve NBD connections: none if no NBD socket listens.
     pub(crate) nr_workers: usize,

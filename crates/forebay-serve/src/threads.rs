@@ -1,10 +1,11 @@
 //! Threads of a server. They start together and end together, even if one of them panics.
 
 use crate::error::{ServeError, system};
+use crate::listen::Peer;
 use crate::shared::Shared;
 use crate::vhost_user::DeviceThreads;
 use crate::worker::Worker;
-use crate::worker::inbox::{Inbox, NewConnection};
+use crate::worker::inbox::WorkerInbox;
 use crate::worker::status::BlockStatusThreads;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,7 @@ const READY: Duration = Duration::from_secs(5);
 /// Worker threads. Dropping this makes them end, without waiting for them.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    inboxes: Vec<Arc<Inbox>>,
+    inboxes: Vec<Arc<WorkerInbox>>,
     workers: Vec<JoinHandle<()>>,
     devices: Option<DeviceThreads>,
     /// Readable when a worker has panicked.
@@ -46,10 +47,11 @@ impl Threads {
         threads.devices = Some(devices);
         for number in 0..shared.nr_workers {
             let inbox = Arc::new(
-                Inbox::new(Arc::clone(&threads.panicked))
+                WorkerInbox::new(Arc::clone(&threads.panicked))
                     .map_err(system("cannot create a descriptor for a worker"))?,
             );
             threads.inboxes.push(Arc::clone(&inbox));
+            shared.sizes.add_worker(inbox.clone());
             let ready = threads.start_worker(number, shared, inbox, &block_status)?;
             readies.push(ready);
         }
@@ -67,7 +69,7 @@ impl Threads {
         &mut self,
         number: usize,
         shared: &Arc<Shared>,
-        inbox: Arc<Inbox>,
+        inbox: Arc<WorkerInbox>,
         block_status: &Arc<BlockStatusThreads>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll =
@@ -99,9 +101,9 @@ impl Threads {
     }
 
     /// Hands a connection to the worker with the fewest connections.
-    pub(crate) fn push(&self, connection: NewConnection) {
+    pub(crate) fn push(&self, connection: OwnedFd, peer: Peer) {
         let inbox = self.inboxes.iter().min_by_key(|inbox| inbox.nr_conns());
-        inbox.expect("there is a thread").push(connection);
+        inbox.expect("there is a thread").accept(connection, peer);
     }
 
     /// Hands a connection to a device.
@@ -137,7 +139,7 @@ impl Drop for Threads {
 
 #[cfg(test)]
 impl Threads {
-    pub(crate) fn inbox(&self, worker: usize) -> &Arc<Inbox> {
+    pub(crate) fn inbox(&self, worker: usize) -> &Arc<WorkerInbox> {
         &self.inboxes[worker]
     }
 

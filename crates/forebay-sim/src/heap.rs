@@ -80,6 +80,11 @@ impl<E> EventHeap<E> {
         Some(next.event)
     }
 
+    /// Returns the next event, if it is due at this time.
+    pub(crate) fn peek_due(&self, now: u64) -> Option<&E> {
+        self.heap.peek().filter(|next| next.at_ns() <= now).map(|next| &next.event)
+    }
+
     /// Removes all events.
     pub(crate) fn clear(&mut self) {
         self.heap.clear();

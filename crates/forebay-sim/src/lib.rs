@@ -11,9 +11,10 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
-//! [`nbd`] runs the server's rounds and sessions (`forebay-front`) over the core, with simulated
-//! NBD clients. Some of them send illegal requests, vanish, or do not read. The checkers compare
-//! the replies with the rules, and detect leaked resources.
+//! [`nbd`] and [`blk`] run the server's rounds and sessions (`forebay-front`) over the core, with
+//! simulated NBD clients, and with guests and their rings. Some of them send illegal requests,
+//! vanish, or do not read. The checkers compare the replies with the rules, and detect leaked
+//! resources.
 //!
 //! [`differential`] runs scripts whose outcomes are compared with those of the library's threads.
 //!
@@ -23,7 +24,8 @@
 //! [`lab`] measures published experiments in this world.
 //!
 //! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
-//! the time that real processors take, and reopening a disk after a crash (except in [`nbd`]).
+//! the time that real processors take, and reopening a disk after a crash (except in [`nbd`] and
+//! [`blk`]).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![allow(
@@ -31,6 +33,7 @@
     reason = "boxes of bios are on their way; the memory of a list has no owner"
 )]
 
+pub mod blk;
 pub mod calibrate;
 mod check;
 mod completer;
@@ -58,6 +61,7 @@ mod scenario;
 mod scenario_spec;
 mod scheduler;
 pub mod sectors;
+mod server;
 mod sparse;
 mod summary;
 mod task;
@@ -77,6 +81,7 @@ pub use jobs::{JobDisk, JobError, run_jobs};
 pub use late::Late;
 pub use plant::Plant;
 pub use scenario_spec::{EventSpec, FileSpec, Interleaving, ScenarioSpec, TaskSpec, run_scenario};
+pub use server::{ServerPlant, ServerSummary};
 pub use summary::{CrashPoint, Reached, Summary, Tally};
 pub use task::figures::CloneFigures;
 pub use violation::Violation;

@@ -3,9 +3,11 @@
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.3 and 5.2.4. Numbers of the configuration
 //! space are little-endian. A field counts only if its feature was negotiated, so all are filled.
 
+use crate::backend_channel::{BackendChannel, Notified};
 use forebay_core::QueueLimits;
+use forebay_front::blk::{RANGES_MAX, SECTOR};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH,
     VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX,
@@ -31,7 +33,7 @@ pub const MAX_SEGMENTS: u32 = 126;
 pub const MAX_SEGMENT_BYTES: u32 = 4 << 20;
 
 /// Most ranges of a discard or a write-zeroes. A longer list is refused.
-pub const MAX_RANGES: u32 = 16;
+pub const MAX_RANGES: u32 = RANGES_MAX as u32;
 
 /// Longest range of a discard or a write-zeroes, sectors: 1 GiB. The layer splits it.
 pub const MAX_RANGE_SECTORS: u32 = 1 << 21;
@@ -41,9 +43,6 @@ pub(crate) const PROTOCOL_FEATURES: u32 = 30;
 
 /// Length of the configuration space that a front end may read.
 const SPACE_LEN: usize = 256;
-
-/// Length of a sector, the unit of the configuration space, bytes.
-const SECTOR: u32 = 512;
 
 /// Shape of a device that its operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ pub struct Shape {
 
 /// Operations of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Can {
+pub struct Capabilities {
     /// Reads only.
     pub read_only: bool,
     /// Discards.
@@ -67,24 +66,37 @@ pub struct Can {
     pub unmap: bool,
 }
 
-/// Features and configuration space of a device.
-#[derive(Clone, Debug)]
+/// Features and configuration space of a device. Only the capacity changes.
+#[derive(Debug)]
 pub struct Config {
     shape: Shape,
     features: u64,
     space: [u8; SPACE_LEN],
+    /// Sectors of the disk. A thread that resizes the device stores it, and the message channel
+    /// loads it. The store is Release and the load Acquire, for the rings: they accept requests up
+    /// to the new size before the store. A driver that has read the new size sends such requests
+    /// after the load, so each ring takes them after its own change.
+    nr_sectors: AtomicU64,
+    backend_channel: BackendChannel,
 }
 
 impl Config {
     /// Returns the configuration of a disk of `size_bytes` with these limits.
-    pub fn new(limits: &QueueLimits, size_bytes: u64, can: Can, shape: Shape) -> Config {
-        let block = limits.logical_block_size.max(SECTOR);
+    pub fn new(
+        limits: &QueueLimits,
+        size_bytes: u64,
+        capabilities: Capabilities,
+        shape: Shape,
+    ) -> Config {
+        let sector = SECTOR as u32;
+        let block = limits.logical_block_size.max(sector);
         let most = |sectors: u32| {
             let most = sectors.min(MAX_RANGE_SECTORS);
-            most - most % (block / SECTOR)
+            most - most % (block / sector)
         };
-        let zeroes = if can.write_zeroes { most(limits.max_write_zeroes_sectors) } else { 0 };
-        let discard = if can.discard { most(limits.max_discard_sectors) } else { 0 };
+        let zeroes =
+            if capabilities.write_zeroes { most(limits.max_write_zeroes_sectors) } else { 0 };
+        let discard = if capabilities.discard { most(limits.max_discard_sectors) } else { 0 };
         let mut features = [
             VIRTIO_F_VERSION_1,
             VIRTIO_RING_F_INDIRECT_DESC,
@@ -101,7 +113,7 @@ impl Config {
         .into_iter()
         .fold(0, |bits, bit| bits | 1 << bit);
         for (bit, is_offered) in [
-            (VIRTIO_BLK_F_RO, can.read_only),
+            (VIRTIO_BLK_F_RO, capabilities.read_only),
             (VIRTIO_BLK_F_DISCARD, discard > 0),
             (VIRTIO_BLK_F_WRITE_ZEROES, zeroes > 0),
         ] {
@@ -109,11 +121,9 @@ impl Config {
         }
         let mut space = Space([0; SPACE_LEN]);
         let per_block = (limits.physical_block_size / block).max(1);
-        let alignment = limits.discard_granularity.max(block) / SECTOR;
+        let alignment = limits.discard_granularity.max(block) / sector;
         let segments = MAX_SEGMENTS.min(u32::from(shape.queue_size) - 2);
         let in_blocks = |bytes: u32| bytes / block;
-        // A device may have sectors that make no whole block; the disk has whole blocks.
-        space.set(offset_of!(virtio_blk_config, capacity), (size_bytes / 512).to_le_bytes());
         space.set(offset_of!(virtio_blk_config, size_max), MAX_SEGMENT_BYTES.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, seg_max), segments.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, blk_size), block.to_le_bytes());
@@ -130,8 +140,29 @@ impl Config {
         space.set(offset_of!(virtio_blk_config, discard_sector_alignment), alignment.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, max_write_zeroes_sectors), zeroes.to_le_bytes());
         space.set(offset_of!(virtio_blk_config, max_write_zeroes_seg), MAX_RANGES.to_le_bytes());
-        space.set(offset_of!(virtio_blk_config, write_zeroes_may_unmap), [can.unmap.into()]);
-        Config { shape, features, space: space.0 }
+        space.set(
+            offset_of!(virtio_blk_config, write_zeroes_may_unmap),
+            [capabilities.unmap.into()],
+        );
+        Config {
+            shape,
+            features,
+            space: space.0,
+            nr_sectors: AtomicU64::new(nr_sectors(size_bytes)),
+            backend_channel: BackendChannel::default(),
+        }
+    }
+
+    /// Changes the size of the disk in the configuration space, and makes the front end that is
+    /// connected read it again. The rings must already accept requests up to that size. Does not
+    /// wait for the front end.
+    pub fn resize(&self, size_bytes: u64) -> Notified {
+        self.nr_sectors.store(nr_sectors(size_bytes), Ordering::Release);
+        self.backend_channel.notify()
+    }
+
+    pub(crate) fn backend_channel(&self) -> &BackendChannel {
+        &self.backend_channel
     }
 
     /// Returns the number of rings.
@@ -151,10 +182,12 @@ impl Config {
 
     /// Returns `len` bytes of the configuration space. `None`: they are not all inside of it.
     pub(crate) fn read(&self, offset: u32, len: u32, cache: &WriteCache) -> Option<Vec<u8>> {
-        let mut space = self.space;
-        space[offset_of!(virtio_blk_config, wce)] = cache.is_on().into();
+        let mut space = Space(self.space);
+        let nr_sectors = self.nr_sectors.load(Ordering::Acquire);
+        space.set(offset_of!(virtio_blk_config, capacity), nr_sectors.to_le_bytes());
+        space.set(offset_of!(virtio_blk_config, wce), [cache.is_on().into()]);
         let end = offset.checked_add(len)?;
-        space.get(offset as usize..end as usize).map(<[u8]>::to_vec)
+        space.0.get(offset as usize..end as usize).map(<[u8]>::to_vec)
     }
 }
 
@@ -169,7 +202,12 @@ pub(crate) fn written_cache(offset: u32, bytes: &[u8], features: u64) -> Option<
     }
 }
 
-/// The configuration space of a device under construction.
+/// Returns the sectors of a disk. It has whole blocks, even if a device has sectors behind them.
+fn nr_sectors(size_bytes: u64) -> u64 {
+    size_bytes / SECTOR
+}
+
+/// Bytes of a configuration space.
 struct Space([u8; SPACE_LEN]);
 
 impl Space {
@@ -210,7 +248,8 @@ mod tests {
 
     const SHAPE: Shape = Shape { nr_queues: 3, queue_size: 128 };
 
-    const ALL: Can = Can { read_only: false, discard: true, write_zeroes: true, unmap: true };
+    const ALL: Capabilities =
+        Capabilities { read_only: false, discard: true, write_zeroes: true, unmap: true };
 
     fn limits() -> QueueLimits {
         QueueLimits::default()
@@ -261,8 +300,9 @@ mod tests {
         let can_all = Config::new(&limits(), 1 << 30, ALL, SHAPE);
         assert!(!has(&can_all, VIRTIO_BLK_F_RO));
         assert!(has(&can_all, VIRTIO_BLK_F_DISCARD) && has(&can_all, VIRTIO_BLK_F_WRITE_ZEROES));
-        let can = Can { read_only: true, discard: false, write_zeroes: false, unmap: false };
-        let read_only = Config::new(&limits(), 1 << 30, can, SHAPE);
+        let capabilities =
+            Capabilities { read_only: true, discard: false, write_zeroes: false, unmap: false };
+        let read_only = Config::new(&limits(), 1 << 30, capabilities, SHAPE);
         assert!(has(&read_only, VIRTIO_BLK_F_RO) && has(&read_only, VIRTIO_BLK_F_FLUSH));
         assert!(!has(&read_only, VIRTIO_BLK_F_DISCARD));
         assert!(!has(&read_only, VIRTIO_BLK_F_WRITE_ZEROES));

@@ -125,6 +125,11 @@ impl GuestMemory {
         &self.0.regions
     }
 
+    /// Returns the address and the length of each region in this process.
+    pub fn mappings(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.0.regions.iter().map(|region| (region.as_ptr().expose_provenance(), region.size()))
+    }
+
     /// Appends the segments of a range to a list, one for each region that the range touches. The
     /// first one joins the last of the list if it follows it in this process. Empty ranges append
     /// nothing.

@@ -39,8 +39,9 @@ pub struct RingSetup {
 pub enum RingCommand {
     /// Starts the ring.
     Start(Box<RingSetup>),
-    /// Enables or disables the ring.
-    Enable(bool),
+    /// Enables or disables the ring. The thread answers once that is in force: a disabled ring
+    /// takes no more requests.
+    Enable(bool, SyncSender<()>),
     /// Replaces the memory of the guest. Requests in flight keep their regions. The thread answers
     /// once it takes no more requests with the former memory, and waits for no I/O.
     Memory(GuestMemory, SyncSender<()>),

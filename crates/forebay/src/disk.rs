@@ -16,6 +16,7 @@ use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,14 +97,51 @@ impl Disk {
         self.shared.info()
     }
 
-    /// Returns the effective limits.
+    /// Returns the effective limits. Their capacity is the one at open
+    /// ([`Disk::capacity_bytes`]).
     pub fn limits(&self) -> &QueueLimits {
         &self.info().limits
     }
 
-    /// Returns the size in bytes, or `None` for a file that grows (`capacity=growing`).
+    /// Returns the size in bytes, or `None` for a file that grows (`capacity=growing`). It is the
+    /// size at open, unless [`Disk::reread_size`] has found a larger one since.
     pub fn capacity_bytes(&self) -> Option<u64> {
-        self.limits().capacity_bytes
+        self.shared.capacity_bytes()
+    }
+
+    /// Reads the size of the file or block device again, and returns it in bytes. `None`: the disk
+    /// is in memory, or of another program, and keeps its size while it is open.
+    ///
+    /// If the file has grown, all threads may use the disk up to its new end, in whole blocks, when
+    /// this returns. If it has become shorter, the disk accepts the same I/O as before: reads
+    /// behind the end of the file are short, and writes there make the file longer again. A block
+    /// device fails both.
+    ///
+    /// # Errors
+    /// Fails if the system cannot report the size, or in a child of a fork.
+    ///
+    /// Counterpart in Linux: `set_capacity_and_notify`.
+    ///
+    /// ```
+    /// use forebay::Disk;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("forebay-size-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// let path = folder.join("disk.img");
+    /// std::fs::write(&path, [0; 4096])?;
+    /// let disk = Disk::open(&path.display().to_string())?;
+    /// std::fs::OpenOptions::new().write(true).open(&path)?.set_len(8192)?;
+    /// assert_eq!(disk.reread_size()?, Some(8192));
+    /// assert_eq!(disk.capacity_bytes(), Some(8192));
+    /// disk.write_at(&[1; 4096], 4096)?;
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reread_size(&self) -> io::Result<Option<u64>> {
+        if self.shared.is_after_fork() {
+            return Err(io::Error::other(SubmitErrorKind::Forked.to_string()));
+        }
+        self.shared.reread_size()
     }
 
     /// Returns the counters since the disk was opened. Does not stop I/O, so counters that change
@@ -115,6 +153,12 @@ impl Disk {
     /// Creates a completion queue on this disk, for the calling thread.
     pub fn queue(&self) -> BioQueue {
         BioQueue::new(Arc::clone(&self.shared))
+    }
+
+    /// Returns whether queues of this disk can register memory of their callers
+    /// ([`BioQueue::register_memory`]). Only files that use io_uring, without `fixed_buffers`, can.
+    pub fn can_register_memory(&self) -> bool {
+        self.shared.can_register_memory()
     }
 
     /// Allocates a buffer of `len` zero bytes from the memory that the disk has registered with its

@@ -349,6 +349,30 @@ pub struct SubmitError {
     /// The I/O that was not submitted.
     pub io: Io,
 }
+
+/// Reason why memory is not registered with a disk.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The disk cannot register memory of its callers.
+    #[error(
+        "the disk {spec} cannot register memory: it needs the driver file with engine=io_uring, \
+         without fixed_buffers, on Linux 5.19 or later"
+    )]
+    Unsupported {
+        /// The spec of the disk.
+        spec: String,
+    },
+    /// The kernel refuses it.
+    #[error("io_uring does not register {len} bytes: {source}")]
+    Refused {
+        /// The length of the memory.
+        len: usize,
+        /// The kernel's error, with a hint.
+        source: io::Error,
+    },
+}
+
 /// Returns why a file of `len` bytes is no disk with blocks of `block` bytes.
 fn too_small(len: u64, block: u32) -> String {
     match len {

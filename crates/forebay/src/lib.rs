@@ -86,7 +86,7 @@ pub use commit::{
 };
 pub use disk::Disk;
 pub use durable::{Durable, DurableFuture};
-pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
+pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
@@ -98,7 +98,7 @@ pub use forebay_core::{
 pub use future::IoFuture;
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
-pub use queue::BioQueue;
+pub use queue::{BioQueue, RegisteredMemory};
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};

@@ -5,8 +5,8 @@
 mod reap;
 
 use crate::buf::Buf;
-use crate::driver::Waiter;
-use crate::error::SubmitError;
+use crate::driver::{Registration, Waiter};
+use crate::error::{RegisterError, SubmitError};
 use crate::io::{Completion, Io};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::now_ns;
@@ -385,16 +385,8 @@ impl BioQueue {
             }
             let event = Arc::new(Event::new()?);
             let hctx = self.shared.hctx(self.ctx.hctx());
-            let waiter = match hctx.is_shared {
-                true => Arc::clone(self.shared.waiter()),
-                false => {
-                    let Some(token) = hctx.try_take() else {
-                        return Err(io::Error::other(SubmitErrorKind::Forked));
-                    };
-                    let waiter = Arc::clone(&token.waiter);
-                    token.finish();
-                    waiter
-                }
+            let Some(waiter) = self.waiter() else {
+                return Err(io::Error::other(SubmitErrorKind::Forked));
             };
             let driver = waiter.poll_fd();
             let has_driver = driver.is_some();
@@ -411,6 +403,18 @@ impl BioQueue {
             self.poll = Some(poll);
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
+    }
+
+    /// Returns the waiter of the hardware context. `None`: another process has it.
+    fn waiter(&self) -> Option<Arc<dyn Waiter>> {
+        let hctx = self.shared.hctx(self.ctx.hctx());
+        if hctx.is_shared {
+            return Some(Arc::clone(self.shared.waiter()));
+        }
+        let token = hctx.try_take()?;
+        let waiter = Arc::clone(&token.waiter);
+        token.finish();
+        Some(waiter)
     }
 
     /// Keeps the descriptor readable while there are bios to reap that no other code signals. If
@@ -456,6 +460,33 @@ impl BioQueue {
         }
     }
 
+    /// Registers `len` bytes at an exposed address with the device, until the returned value is
+    /// dropped. The kernel then need not look up and pin their pages for each I/O of this queue. It
+    /// locks the whole range at once, and allocates pages that are not there.
+    ///
+    /// Keep the range mapped, and its pages in place, as long as it is registered. Otherwise I/O
+    /// on new pages at its addresses reaches the old pages. Register a range once with each queue
+    /// that uses it. Drop the returned value when no I/O of this queue uses the range any more.
+    ///
+    /// # Errors
+    /// Fails if the disk cannot register memory ([`Disk::can_register_memory`]), or if the kernel
+    /// refuses it: because of the limit of locked memory, or the kind of memory.
+    ///
+    /// [`Disk::can_register_memory`]: crate::Disk::can_register_memory
+    pub fn register_memory(
+        &self,
+        addr: usize,
+        len: usize,
+    ) -> Result<RegisteredMemory, RegisterError> {
+        let waiter = self.waiter();
+        let Some(memory) = waiter.as_ref().and_then(|waiter| waiter.memory()) else {
+            return Err(RegisterError::Unsupported { spec: self.shared.info().spec.clone() });
+        };
+        let registered = memory.register(addr, len);
+        let refused = |source| RegisterError::Refused { len, source };
+        registered.map(RegisteredMemory).map_err(refused)
+    }
+
     /// Returns whether completions are waiting to be reaped. Does not ask the device, so I/O that
     /// has ended there may not count yet.
     #[inline]
@@ -471,6 +502,19 @@ impl BioQueue {
     /// Returns whether all submitted I/O has been reaped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Memory that is registered with a device until this is dropped. Made by
+/// [`BioQueue::register_memory`].
+#[derive(Debug)]
+pub struct RegisteredMemory(Registration);
+
+impl RegisteredMemory {
+    /// Returns how many requests of its queue's hardware context have used registered memory so
+    /// far.
+    pub fn nr_requests(&self) -> u64 {
+        self.0.nr_requests()
     }
 }
 

@@ -56,13 +56,13 @@ struct User {
     id: WaitId,
     disk: Weak<dyn PoolDisk>,
     nr_held: u32,
-    place: Place,
+    tag_wait: TagWait,
     is_putting: Arc<AtomicBool>,
 }
 
-/// Place of a user in the wait protocol.
+/// State of a user in the wait protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TagWait {
     Out,
     InLine,
     Woken,
@@ -151,7 +151,7 @@ impl TagPool {
         state.next_id += 1;
         let id = WaitId(state.next_id);
         let is_putting = Arc::clone(is_putting);
-        state.users.push(User { id, disk, nr_held: 0, place: Place::Out, is_putting });
+        state.users.push(User { id, disk, nr_held: 0, tag_wait: TagWait::Out, is_putting });
         id
     }
 
@@ -182,15 +182,15 @@ impl TagPool {
     /// tries once more, up to the limit that this returns.
     pub(crate) fn want(&self, id: WaitId, nr_held: u32) -> u32 {
         let mut state = self.lock();
-        let before = std::mem::replace(&mut state.user(id).place, Place::InLine);
+        let before = std::mem::replace(&mut state.user(id).tag_wait, TagWait::InLine);
         match before {
-            Place::InLine => {}
-            Place::Out => {
+            TagWait::InLine => {}
+            TagWait::Out => {
                 state.shares.wait(id, nr_held);
                 self.hungry.announce();
                 self.locked(&mut state.waits).join(wait_of(id));
             }
-            Place::Woken => self.locked(&mut state.waits).rejoin(wait_of(id)),
+            TagWait::Woken => self.locked(&mut state.waits).rejoin(wait_of(id)),
         }
         state.limit(id, nr_held)
     }
@@ -199,8 +199,8 @@ impl TagPool {
     /// not have used (T5).
     pub(crate) fn is_content(&self, id: WaitId, nr_held: u32, woken: &mut Woken) {
         let mut state = self.lock();
-        let before = std::mem::replace(&mut state.user(id).place, Place::Out);
-        if before == Place::Out {
+        let before = std::mem::replace(&mut state.user(id).tag_wait, TagWait::Out);
+        if before == TagWait::Out {
             return;
         }
         state.shares.done(id);
@@ -213,8 +213,8 @@ impl TagPool {
     /// `None` if the user is not in the wait queue, or a woken user has not run yet.
     pub(crate) fn before_turn_in_line(&self, id: WaitId) -> Option<u64> {
         let mut state = self.lock();
-        let is_woken = state.users.iter().any(|user| user.place == Place::Woken);
-        (!is_woken && state.user(id).place == Place::InLine).then_some(state.nr_wake_ups)
+        let is_woken = state.users.iter().any(|user| user.tag_wait == TagWait::Woken);
+        (!is_woken && state.user(id).tag_wait == TagWait::InLine).then_some(state.nr_wake_ups)
     }
 
     /// Returns whether a wake-up was lost (T1). The user was in the wait queue before its latest
@@ -249,7 +249,7 @@ impl TagPool {
         change(&mut self.locked(waits), &mut |id| {
             let user = users.iter_mut().find(|user| user.id == id);
             let user = user.expect("each wait has a user");
-            user.place = Place::Woken;
+            user.tag_wait = TagWait::Woken;
             *nr_wake_ups += 1;
             if woken.capacity() == 0 {
                 *woken = take_list();
@@ -314,7 +314,7 @@ impl State {
     fn note_held(&mut self, id: WaitId, nr_held: u32) {
         self.user(id).nr_held = nr_held;
         self.shares.hold(id, nr_held);
-        let is_active = |user: &&User| user.nr_held > 0 || user.place != Place::Out;
+        let is_active = |user: &&User| user.nr_held > 0 || user.tag_wait != TagWait::Out;
         let nr_active = self.users.iter().filter(is_active).count().max(1) as u32;
         let depth = self.waits.depth();
         self.shares.resize(depth, nr_active);

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 const MAX_QUEUES: u64 = DeviceOptions::MAX_QUEUES as u64;
 const MIN_QUEUE_SIZE: u64 = DeviceOptions::MIN_QUEUE_SIZE as u64;
 const MAX_QUEUE_SIZE: u64 = DeviceOptions::MAX_QUEUE_SIZE as u64;
+const MAX_BLOCK: u64 = DeviceOptions::MAX_BLOCK as u64;
 
 /// Capabilities of this program in QEMU's format, for programs that start it.
 pub(super) const CAPABILITIES: &str = r#"{
@@ -22,14 +23,43 @@ pub(super) const CAPABILITIES: &str = r#"{
 }
 "#;
 
+/// Options that name the socket of a device.
+const SOCKET_OPTIONS: [&str; 3] = ["--vhost-user-blk", "--socket-path", "--fd"];
+
+/// Returns the message for a command line with a socket of a device and no disk.
+pub(crate) fn missing_disk(has_option: impl Fn(&str) -> bool) -> Option<String> {
+    let option = SOCKET_OPTIONS.into_iter().find(|option| has_option(option))?;
+    Some(format!(
+        "{option} has no disk to serve: name its image with --blk-file, or as an argument (SPEC)"
+    ))
+}
+
+/// Parses the value of --vhost-user-blk.
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    match text.parse::<Address>() {
+        Ok(Address::Unix(path)) => Ok(path),
+        Err(error) if text.starts_with("unix:") => Err(error.to_string()),
+        _ if text.starts_with("tcp:") => {
+            Err("a virtual machine shares its memory through a unix socket: write unix:PATH"
+                .to_owned())
+        }
+        _ => Err(format!("expected unix:PATH, such as unix:{text}")),
+    }
+}
+
+/// Parses the value of --queue-size.
+fn queue_size(text: &str) -> Result<u64, String> {
+    number::power_of_two::<MIN_QUEUE_SIZE, MAX_QUEUE_SIZE>(text)
+}
+
 /// Options of devices.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Virtual machines")]
 pub(super) struct DeviceArgs {
     /// Serve a disk as vhost-user-blk at this socket, unix:PATH, to one virtual machine at a time;
     /// repeat it for several disks, in their order. Without --nbd, NBD is then off
-    #[arg(long, value_name = "ADDRESS")]
-    vhost_user_blk: Vec<Address>,
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_path)]
+    vhost_user_blk: Vec<PathBuf>,
     /// Same as --vhost-user-blk unix:PATH, for programs that follow QEMU's conventions
     #[arg(long, value_name = "PATH", conflicts_with_all = ["vhost_user_blk", "fd"])]
     socket_path: Option<PathBuf>,
@@ -47,7 +77,7 @@ pub(super) struct DeviceArgs {
     num_queues: Option<u64>,
     /// Largest ring that a virtual machine may set up, in descriptors: a power of two, 4 to 1024
     /// [default: 1024]
-    #[arg(long, value_name = "N", value_parser = number::parse::<MIN_QUEUE_SIZE, MAX_QUEUE_SIZE>)]
+    #[arg(long, value_name = "N", value_parser = queue_size)]
     queue_size: Option<u64>,
     /// Serial number of a device, at most 20 bytes; repeat it for several devices, in their order
     /// [default: the --name of the disk]
@@ -55,8 +85,13 @@ pub(super) struct DeviceArgs {
     serial: Vec<String>,
     /// Block size that virtual machines see, bytes: 512, 1024, 2048 or 4096 [default: that of the
     /// disk]
-    #[arg(long, value_name = "BYTES", value_parser = number::parse::<512, 4096>)]
+    #[arg(long, value_name = "BYTES", value_parser = number::power_of_two::<512, MAX_BLOCK>)]
     block_size: Option<u64>,
+    /// Register the memory of virtual machines with io_uring, which then pins it once and not for
+    /// each request. It is allocated and locked as a whole, so do not use it with a balloon,
+    /// virtio-mem or free page reporting. For files with engine=io_uring
+    #[arg(long)]
+    pub(super) register_memory: bool,
     /// Print the capabilities of this program as JSON, and exit
     #[arg(long)]
     pub(super) print_capabilities: bool,
@@ -74,18 +109,9 @@ impl DeviceArgs {
         self.fd.iter().map(|fd| *fd as i32).collect()
     }
 
-    fn sockets(&self) -> Result<Vec<Socket>, Failure> {
-        let path = |address: &Address| match address {
-            Address::Unix(path) => Ok(Socket::Path(path.clone())),
-            Address::Tcp { .. } => Err(Failure::Usage(format!(
-                "--vhost-user-blk {address}: vhost-user shares memory through a unix socket: write \
-                 unix:PATH"
-            ))),
-        };
-        let mut sockets: Vec<_> = self.vhost_user_blk.iter().map(path).collect::<Result<_, _>>()?;
-        sockets.extend(self.socket_path.iter().map(|path| Socket::Path(path.clone())));
-        sockets.extend(self.fds().into_iter().map(Socket::Fd));
-        Ok(sockets)
+    fn sockets(&self) -> Vec<Socket> {
+        let paths = self.vhost_user_blk.iter().chain(&self.socket_path).cloned();
+        paths.map(Socket::Path).chain(self.fds().into_iter().map(Socket::Fd)).collect()
     }
 
     /// Returns the name of an option that was given and affects only devices.
@@ -95,6 +121,7 @@ impl DeviceArgs {
             ("--queue-size", self.queue_size.is_some()),
             ("--serial", !self.serial.is_empty()),
             ("--block-size", self.block_size.is_some()),
+            ("--register-memory", self.register_memory),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -108,7 +135,14 @@ impl DeviceArgs {
         nr_disks: usize,
         names: &[String],
     ) -> Result<Vec<DeviceOptions>, Failure> {
-        let sockets = self.sockets()?;
+        let sockets = self.sockets();
+        if let (true, Some(image)) = (sockets.is_empty(), &self.blk_file) {
+            return Err(Failure::Usage(format!(
+                "--blk-file {image}: this option names the disk of a virtual machine, and there is \
+                 no socket for one: add --socket-path PATH, or write the disk as SPEC to serve it \
+                 over NBD"
+            )));
+        }
         for (option, nr, most, of) in [
             ("--vhost-user-blk or --fd", sockets.len(), nr_disks, "disk"),
             ("--serial", self.serial.len(), sockets.len(), "device"),
@@ -126,14 +160,6 @@ impl DeviceArgs {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let nr_queues = self.num_queues.unwrap_or_else(|| processors.min(MAX_QUEUES));
         let queue_size = self.queue_size.unwrap_or(MAX_QUEUE_SIZE);
-        if !queue_size.is_power_of_two() {
-            let why = format!("--queue-size {queue_size}: expected a power of two, 4 to 1024");
-            return Err(Failure::Usage(why));
-        }
-        if let Some(size) = self.block_size.filter(|size| !size.is_power_of_two()) {
-            let why = format!("--block-size {size}: expected 512, 1024, 2048 or 4096");
-            return Err(Failure::Usage(why));
-        }
         let mut devices = Vec::new();
         for (export, socket) in sockets.into_iter().enumerate() {
             let name = names.get(export).map(|name| shortened(name));
@@ -217,11 +243,16 @@ mod tests {
             ("a.img --queue-size 64", "--queue-size is for virtual machines"),
             ("a.img --serial x", "--serial is for virtual machines"),
             ("a.img --block-size 512", "--block-size is for virtual machines"),
+            ("a.img --register-memory", "--register-memory is for virtual machines"),
             ("a --vhost-user-blk unix:s --vhost-user-blk unix:t", "given 2 times, for 1 disk"),
             ("a --vhost-user-blk unix:s --serial x --serial y", "given 2 times, for 1 device"),
-            ("a --vhost-user-blk tcp:host", "write unix:PATH"),
-            ("a --vhost-user-blk unix:s --queue-size 100", "a power of two"),
-            ("a --vhost-user-blk unix:s --block-size 1000", "expected 512"),
+            ("a --vhost-user-blk tcp:host", "through a unix socket: write unix:PATH"),
+            ("a --vhost-user-blk vm.sock", "expected unix:PATH, such as unix:vm.sock"),
+            ("a --vhost-user-blk unix:", "the path of the socket is missing"),
+            ("a --vhost-user-blk unix:s --queue-size 100", "a power of two from 4 to 1024"),
+            ("a --vhost-user-blk unix:s --queue-size 2", "a power of two from 4 to 1024"),
+            ("a --vhost-user-blk unix:s --block-size 1000", "a power of two from 512 to 4096"),
+            ("--blk-file b", "add --socket-path PATH, or write the disk as SPEC"),
             ("a --vhost-user-blk unix:s --serial 123456789012345678901", "at most 20 bytes"),
             ("a --vhost-user-blk unix:s --socket-path t", "cannot be used with"),
             ("a --blk-file b --socket-path t", "cannot be used with"),

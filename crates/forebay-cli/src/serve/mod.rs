@@ -14,6 +14,7 @@ mod signals;
 mod takeover;
 
 use self::devices::DeviceArgs;
+pub(crate) use self::devices::missing_disk;
 pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
@@ -47,7 +48,8 @@ standard error. It stays in the foreground. SIGTERM or SIGINT stops it, and so d
 terminal is closed: it accepts no more connections, completes the requests in flight, flushes the
 disks, and ends with status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP
 reloads the TLS certificates for new connections: replace the files in the directory, not the
-directory.";
+directory. It also reads the sizes of files and block devices again. Virtual machines and new NBD
+connections get a larger one, and connected NBD clients may use it. A smaller one is refused.";
 
 /// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
@@ -204,10 +206,10 @@ fn specs(args: &ServeArgs) -> Vec<String> {
 
 /// Returns the options of the server for these arguments.
 pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
-    let specs = specs(args);
+    let written = specs(args);
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
-        if nr > specs.len() {
-            let nr_specs = specs.len();
+        if nr > written.len() {
+            let nr_specs = written.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
             let why = format!("{option} is given {nr} times, for {nr_specs} {disks}");
             return Err(Failure::Usage(format!("{why}: give it at most once per disk")));
@@ -215,7 +217,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let specs = if args.shared { share::shared(&specs)? } else { specs };
+    let specs = if args.shared { share::shared(&written)? } else { written.clone() };
     let devices = args.devices.devices(specs.len(), &args.name)?;
     let specs = match args.takeover_wait {
         None if devices.is_empty() => specs,
@@ -224,6 +226,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     };
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
+        written: Some(written[nr].clone()),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,
@@ -232,6 +235,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
         exports: exports.collect(),
         listen: args.nbd.clone(),
         devices,
+        register_memory: args.devices.register_memory,
         tls: tls(args)?,
         limits: Limits {
             connections: args
@@ -296,7 +300,7 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::SameName(_) => {
             Failure::Usage(format!("{error}: give each SPEC a --name of its own"))
         }
-        ServeError::NoDoor { spec } => Failure::Usage(format!(
+        ServeError::Unreachable { spec } => Failure::Usage(format!(
             "{spec}: no client can reach this disk: give each SPEC a --vhost-user-blk of its own, \
              or add --nbd ADDRESS"
         )),

@@ -16,6 +16,7 @@
 //! their rights, unless the kernel can confine all threads at once (Linux 7.0); they run none of
 //! the server's code.
 
+use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -29,6 +30,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// Newest supported version of Landlock. The version after the next one would also restrict
 /// connections to unix sockets by path, such as that of the service manager.
@@ -94,7 +96,10 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         .scope(scope)?
         .create()?;
     for (file, access) in open_files() {
-        rules = rules.add_rule(PathBeneath::new(file, access))?;
+        match (&mut rules).add_rule(PathBeneath::new(file, access)) {
+            Err(error) if has_no_path(&error) => {}
+            added => drop(added?),
+        }
     }
     let remove: BitFlags<AccessFs> = AccessFs::RemoveFile.into();
     let readable = needs.connects.then_some(RESOLVER).into_iter().flatten().map(Path::new);
@@ -109,6 +114,20 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         }
     }
     rules.all_threads(true)?.restrict_self()
+}
+
+/// Returns whether a rule was refused because its file has no path, such as memory that the parent
+/// process has left open (memfd). It cannot be opened again, so it needs no rule.
+fn has_no_path(error: &RulesetError) -> bool {
+    let mut source: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if code == Some(Errno::BADFD.raw_os_error()) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 fn folder_of(file: &Path) -> Option<PathBuf> {

@@ -8,6 +8,7 @@ use super::{BlkDesk, BlkHost};
 use crate::flight::{Answered, Ended, Failure, Flight};
 use crate::host::Failed;
 use crate::kinds::RequestKind;
+use crate::plant::plants;
 use crate::slots::Key;
 use forebay_core::BlockStatus;
 
@@ -43,6 +44,7 @@ impl<H: BlkHost> BlkSession<H> {
         let InFlight { head, kind, len, .. } = flight.rq;
         let status = match flight.failure {
             None => Status::Ok,
+            Some(_) if plants!(HideFailure) => Status::Ok,
             Some(Failure::NotSupported | Failure::Status(BlockStatus::NotSupported)) => {
                 Status::Unsupported
             }
@@ -53,10 +55,21 @@ impl<H: BlkHost> BlkSession<H> {
         }
         let is_read = kind == RequestKind::Read;
         let written = if is_read && status == Status::Ok { len as u32 + 1 } else { 1 };
+        let written = if plants!(WrongLength) { written - 1 } else { written };
+        let head = if plants!(OtherHead) { head ^ 1 } else { head };
         self.link.ended((status == Status::Ok).then_some(kind), len);
+        if plants!(AnswerNever) {
+            return flight.answered();
+        }
         self.note_used(desk);
+        if plants!(AnswerTwice) {
+            let _ = self.link.peer.put(head, status as u8, written);
+        }
         if let Err(why) = self.link.peer.put(head, status as u8, written) {
             self.break_ring(desk, &why);
+        }
+        if plants!(NotifyEach) {
+            self.notify(desk);
         }
         flight.answered()
     }

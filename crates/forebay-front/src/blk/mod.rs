@@ -16,8 +16,9 @@
 //! - Y3: The session takes all available requests under the plug of a round, while the driver's
 //!   notifications are off. They are enabled only before the thread sleeps, after it has polled
 //!   ([`BlkFront::prepare_sleep`]). Then the session looks again.
-//! - Y4: The driver is notified once per round, at its end. A round that lasts longer than 50 us
-//!   after its first used entry notifies it after each reap from then on.
+//! - Y4: The driver is notified once per round, at its end. In a long round it is notified earlier,
+//!   after a reap that answers requests, once its oldest used entry without a notification is
+//!   50 us old.
 //!
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.
 
@@ -40,6 +41,7 @@ pub use wire::{ID_LEN, RANGES_MAX, SECTOR};
 use crate::ending::Ending;
 use crate::front::{Front, Readiness};
 use crate::host::Host;
+use crate::plant::plants;
 use crate::session::{Desk, Session};
 
 /// Front of a virtio-blk device.
@@ -58,7 +60,7 @@ pub trait BlkHost: Host<Memory: GuestBytes, Peer: Ring<Memory = <Self as Host>::
 pub struct BlkDisk {
     /// Index of the export.
     pub export: usize,
-    /// Size in sectors of 512 bytes.
+    /// Size in sectors of 512 bytes, until [`BlkFront::resize`].
     pub nr_sectors: u64,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -107,7 +109,9 @@ impl<H: BlkHost> BlkFront<H> {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = self.clients.next_key(&mut at) {
             let session = self.clients.get_mut(key).expect("just found");
-            has_more |= session.enable_notifications(&mut self.desk);
+            let is_available = session.enable_notifications(&mut self.desk);
+            has_more |= is_available && !plants!(ForgetSecondLook);
+            has_more &= !plants!(ForgetLookAfterPoll);
         }
         has_more
     }
@@ -121,6 +125,11 @@ impl<H: BlkHost> BlkFront<H> {
             session.change(&mut self.desk, &mut change);
             self.mark_dirty(key);
         }
+    }
+
+    /// Changes the size of the disk, for requests that are taken from now on.
+    pub fn resize(&mut self, nr_sectors: u64) {
+        self.desk.common.nr_sectors = nr_sectors;
     }
 
     /// Stops all rings: they take no more requests, and are closed when their last request is

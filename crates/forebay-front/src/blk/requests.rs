@@ -11,6 +11,7 @@ use super::{BlkDesk, BlkDisk, BlkHost};
 use crate::flight::Flight;
 use crate::host::{Io, Peer};
 use crate::kinds::RequestKind;
+use crate::plant::plants;
 use forebay_core::{Op, SubmitErrorKind};
 
 /// A request as parsed.
@@ -36,7 +37,6 @@ impl<H: BlkHost> BlkSession<H> {
             return Err(format!("request {head} has no writable byte for its status"));
         }
         desk.nr_begun += 1;
-        self.link.begun();
         let Chain { mut readable, writable, .. } = chain;
         let mut header = [0; HEADER_LEN];
         if readable.len() < HEADER_LEN as u64 {
@@ -71,6 +71,11 @@ impl<H: BlkHost> BlkSession<H> {
         status: Status,
         written: u32,
     ) -> Result<(), String> {
+        if status == Status::IoError && plants!(StopForBadRequest) {
+            return Err(format!("request {head} is bad"));
+        }
+        let status = if plants!(Obey) { Status::Ok } else { status };
+        self.link.begun();
         self.link.peer.begin(kind);
         self.link.ended((status == Status::Ok).then_some(kind), 0);
         self.note_used(desk);
@@ -91,14 +96,16 @@ impl<H: BlkHost> BlkSession<H> {
         let end = sector.checked_add(len / SECTOR);
         let is_inside = end.is_some_and(|end| end <= desk.common.nr_sectors);
         let is_good = is_good && len % SECTOR == 0 && is_inside;
-        if !is_good || len == 0 {
+        let is_lost = is_good && op == Op::Write && plants!(LostWrite);
+        if !is_good || len == 0 || is_lost {
             self.link.peer.recycle(memory);
             let status = if is_good { Status::Ok } else { Status::IoError };
             return self.answer_at_once(desk, head, kind, status, 0);
         }
-        let offset = sector * SECTOR;
+        let offset = sector * SECTOR + misplacement(&desk.common, op, sector * SECTOR, len);
         let io = Io::data(op, memory, offset, len as usize);
         let io = io.fua_if(op == Op::Write && self.is_write_through());
+        self.link.begun();
         self.link.peer.begin(kind);
         self.submit_one(desk, InFlight { head, kind, offset, len }, io);
         Ok(())
@@ -114,6 +121,7 @@ impl<H: BlkHost> BlkSession<H> {
     ) -> Result<(), String> {
         match self.parse_other(&desk.common, head, kind, memory) {
             Parsed::Work(held_back) => {
+                self.link.begun();
                 self.link.peer.begin(held_back.rq.kind);
                 self.submit_again(desk, held_back);
                 Ok(())
@@ -136,6 +144,9 @@ impl<H: BlkHost> BlkSession<H> {
             Parsed::Work(HeldBack { rq: InFlight { head, kind, offset: 0, len: 0 }, work })
         };
         let parsed = match kind {
+            Some(Type::Flush) if plants!(EarlyFlush) => {
+                Parsed::Answer(RequestKind::Flush, Status::Ok, 0)
+            }
             Some(Type::Flush) => work(RequestKind::Flush, Work::One(Io::range(Op::Flush, 0, 0))),
             Some(Type::GetId) => {
                 let nr = writable.len().min(ID_LEN as u64) as usize;
@@ -219,7 +230,8 @@ impl<H: BlkHost> BlkSession<H> {
     #[inline]
     fn is_write_through(&self) -> bool {
         let ring = &self.link.peer;
-        ring.features() & F_FLUSH == 0 || !ring.write_cache()
+        let has_no_flush = ring.features() & F_FLUSH == 0 && !plants!(CacheWithoutFlush);
+        has_no_flush || !(ring.write_cache() || plants!(IgnoreWriteCache))
     }
 
     /// Submits a request, or holds it back if the disk has no room.
@@ -265,6 +277,9 @@ impl<H: BlkHost> BlkSession<H> {
         let flight = desk.flight(self.link.key(), export, rq);
         let key = desk.flights.insert(flight);
         for range in &self.ranges {
+            if plants!(ForgetRange) {
+                continue;
+            }
             let (offset, len) = (range.sector * SECTOR, u64::from(range.nr_sectors) * SECTOR);
             let io = Io::range(op, offset, len).fua_if(is_write_through);
             let submitted = desk.submit(export, io.user_data(key.to_u64()));
@@ -278,4 +293,14 @@ impl<H: BlkHost> BlkSession<H> {
             desk.to_settle.push(key);
         }
     }
+}
+
+/// Returns by how many bytes a transfer is misplaced: a planted bug.
+#[inline]
+fn misplacement(disk: &BlkDisk, op: Op, offset: u64, len: u64) -> u64 {
+    let is_read = op == Op::Read;
+    let shows = if is_read { plants!(MisplacedRead) } else { false };
+    let shows = if is_read { shows } else { plants!(MisplacedWrite) };
+    let has_next = offset + 2 * len <= disk.nr_sectors * SECTOR;
+    if shows && has_next { len } else { 0 }
 }

@@ -7,6 +7,7 @@ use super::{BlkDesk, BlkDisk, BlkHost};
 use crate::flight::{Answered, Flight};
 use crate::host::Peer;
 use crate::link::Link;
+use crate::plant::plants;
 use crate::session::{Clients, EndedOf, Progress, Session, Settled};
 use crate::slots::Key;
 
@@ -43,8 +44,11 @@ impl<H: BlkHost> BlkSession<H> {
     /// Stops the ring (Y1). The driver is still notified of requests that were answered.
     #[cold]
     pub(super) fn break_ring(&mut self, desk: &mut BlkDesk<H>, why: &str) {
-        if !std::mem::replace(&mut self.is_broken, true) {
+        if !std::mem::replace(&mut self.is_broken, true) && !plants!(HideBroken) {
             desk.host.broken(&mut self.link.peer, why, desk.now_ns);
+        }
+        if plants!(DropAccepted) {
+            self.link.break_off(why.to_owned());
         }
     }
 
@@ -68,7 +72,7 @@ impl<H: BlkHost> BlkSession<H> {
     /// Asks the driver to notify the device from now on. Returns whether requests are available.
     #[inline]
     pub(super) fn enable_notifications(&mut self, desk: &mut BlkDesk<H>) -> bool {
-        if !self.may_receive() {
+        if !self.may_receive() || plants!(ForgetEnable) {
             return false;
         }
         self.link.peer.enable_notifications().unwrap_or_else(|why| {
@@ -79,7 +83,9 @@ impl<H: BlkHost> BlkSession<H> {
 
     /// Takes requests (Y3). Returns whether there may be more.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
-        self.link.peer.disable_notifications()?;
+        if !plants!(TakeWithNotifications) {
+            self.link.peer.disable_notifications()?;
+        }
         for _ in 0..TAKES_MAX {
             if self.held_back.is_some() {
                 return Ok(false);
@@ -89,12 +95,15 @@ impl<H: BlkHost> BlkSession<H> {
                 Ok(None) => return Ok(false),
                 Err(error) => return Err(error.to_string()),
             }
+            if plants!(TakeOne) {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
 
     /// Notifies the driver of used entries.
-    fn notify(&mut self, desk: &mut BlkDesk<H>) {
+    pub(super) fn notify(&mut self, desk: &mut BlkDesk<H>) {
         if self.used_ns.take().is_some()
             && let Err(why) = self.link.peer.notify()
         {
@@ -132,7 +141,7 @@ impl<H: BlkHost> Session for BlkSession<H> {
 
     #[inline]
     fn may_receive(&self) -> bool {
-        !self.is_broken
+        (!self.is_broken || plants!(TakeFromBroken))
             && !self.link.is_ending()
             && self.held_back.is_none()
             && self.link.peer.is_enabled()
@@ -183,7 +192,8 @@ impl<H: BlkHost> Session for BlkSession<H> {
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
         self.link.peer.publish();
         let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;
-        if self.link.is_ending() || self.used_ns.is_some_and(is_due) {
+        let is_late = self.used_ns.is_some_and(is_due) && !plants!(NotifyLate);
+        if self.link.is_ending() || is_late {
             self.notify(desk);
         }
         Ok(())
@@ -214,7 +224,9 @@ impl<H: BlkHost> Session for BlkSession<H> {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = clients.next_key(&mut at) {
             let session = clients.get_mut(key).expect("just found");
-            session.notify(desk);
+            if !plants!(ForgetNotify) {
+                session.notify(desk);
+            }
             has_more |= session.has_available();
         }
         has_more

@@ -103,6 +103,20 @@ fn bad_request_gets_a_status_and_the_ring_goes_on() {
 }
 
 #[test]
+fn resized_disk_accepts_requests_up_to_its_new_end() {
+    let mut driven = driven();
+    let zeroes = |sector| with(WRITE_ZEROES, 0, &range(sector, 1, 0));
+    for end in [NR_SECTORS - 8, NR_SECTORS, NR_SECTORS - 1] {
+        driven.front.resize(end);
+        assert_eq!(driven.ask(&with(OUT, end - 1, &[1; 512]), 0).0, OK);
+        assert_eq!(driven.ask(&zeroes(end - 1), 0).0, OK);
+        assert_eq!(driven.ask(&with(OUT, end, &[1; 512]), 0).0, IO_ERROR);
+        assert_eq!(driven.ask(&with(OUT, end - 1, &[1; 1024]), 0).0, IO_ERROR);
+        assert_eq!(driven.ask(&zeroes(end), 0).0, IO_ERROR);
+    }
+}
+
+#[test]
 fn ranges_become_an_io_each() {
     let mut driven = driven();
     let two = [range(1, 2, 0), range(9, 0, 0), range(4, 1, 0)].concat();

@@ -4,6 +4,7 @@ use super::Front;
 use crate::ending::Ending;
 use crate::host::{Closed, Host, Interest, Peer};
 use crate::link::Link;
+use crate::plant::plants;
 use crate::session::Session;
 use crate::slots::Key;
 
@@ -80,6 +81,9 @@ impl<S: Session> Front<S> {
         while let Some(key) = self.clients.next_key(&mut at) {
             let session = self.clients.get_mut(key).expect("just found");
             session.link_mut().end_if_open(Ending::ServerEnds);
+            if plants!(DropAtStop) {
+                session.link_mut().break_off("the server shuts down".to_owned());
+            }
             self.mark_dirty(key);
         }
     }

@@ -8,6 +8,8 @@
 mod coalesce;
 mod completions;
 mod lifecycle;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use lifecycle::max_without_export;
 
@@ -313,8 +315,7 @@ impl<S: Session> Front<S> {
             let link = session.link_mut();
             if interest != link.interest {
                 link.interest = interest;
-                let watched = self.desk.host.watch(&mut link.peer, key, interest);
-                watched.expect("the client is watched already");
+                self.desk.host.change_watch(&mut link.peer, key, interest);
             }
         }
         if self.dirty.is_empty() {

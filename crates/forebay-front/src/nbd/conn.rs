@@ -9,6 +9,7 @@ use crate::plant::plants;
 use crate::slots::Key;
 use crate::stream::output::Output;
 use crate::stream::pool::{Held, Pool, Seat};
+use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
 use forebay_nbd::wire::Framing;
 use std::io;
@@ -132,6 +133,13 @@ impl<H: NbdHost> Conn<H> {
         self.link.deadline_ns = None;
         self.link.peer.set_export(transmission.export());
         self.phase = Phase::Transmission(transmission);
+    }
+
+    /// Changes the size of the client's export, if it has chosen one.
+    pub(super) fn resize(&mut self, infos: &[ExportInfo]) {
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.resize(infos[transmission.export()].size_bytes);
+        }
     }
 
     /// Takes one of the `max` places for clients that have chosen an export, and returns whether

@@ -78,6 +78,18 @@ impl<H: NbdHost> NbdFront<H> {
         NbdFront::new(host, common, Inbound::new(), max)
     }
 
+    /// Replaces the descriptions of the exports, of which only the sizes may differ. Clients that
+    /// choose an export from now on get its new size. Requests of all clients are checked against
+    /// it.
+    pub fn resize(&mut self, infos: Arc<[ExportInfo]>) {
+        assert_eq!(infos.len(), self.desk.common.infos.len());
+        let mut at = 0;
+        while let Some(key) = self.clients.next_key(&mut at) {
+            self.clients.get_mut(key).expect("just found").resize(&infos);
+        }
+        self.desk.common.infos = infos;
+    }
+
     /// Returns whether all memory of clients was returned.
     pub fn has_all_memory(&self) -> bool {
         self.desk.common.pool.is_whole()

@@ -17,7 +17,8 @@ use crate::wire::{Framing, NbdError, RequestHeader};
 /// Most data of a chunk: its length has 32 bits, and includes the 8 bytes of an offset.
 const CHUNK_DATA_MAX: u32 = u32::MAX - 8;
 
-/// Result of a handshake: parses requests and makes replies. It is small and immutable.
+/// Result of a handshake: parses requests and makes replies. It is small, and only the size of the
+/// export changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmission {
     export: usize,
@@ -126,6 +127,12 @@ impl Transmission {
     #[inline]
     pub fn export(&self) -> usize {
         self.export
+    }
+
+    /// Changes the size of the export. The protocol has no message for that: a client asks for the
+    /// size on another connection.
+    pub fn resize(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
     }
 
     /// Returns the length of a request header: 28 bytes, or 32 with extended headers.

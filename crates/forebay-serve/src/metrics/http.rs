@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use forebay_vhost_user::signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -109,7 +110,7 @@ pub(crate) struct MetricsServer {
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        signal(&self.stop);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed already, and no caller can handle it.
             let _ = thread.join();

@@ -12,6 +12,9 @@ pub(crate) struct RingCounters {
     kicks: Counter,
     notifications: Counter,
     suppressed: Counter,
+    bounced: Counter,
+    bounced_bytes: Counter,
+    registered: Counter,
 }
 
 impl RingCounters {
@@ -23,6 +26,9 @@ impl RingCounters {
             kicks: Counter::default(),
             notifications: Counter::default(),
             suppressed: Counter::default(),
+            bounced: Counter::default(),
+            bounced_bytes: Counter::default(),
+            registered: Counter::default(),
         }
     }
 
@@ -50,20 +56,38 @@ impl RingCounters {
         self.suppressed.add(1);
     }
 
+    /// Counts a request whose data are copied, because the disk does not accept their memory.
+    pub(crate) fn bounced(&self, bytes: u64) {
+        self.bounced.add(1);
+        self.bounced_bytes.add(bytes);
+    }
+
+    /// Records how many requests to the disk have used registered memory.
+    #[inline]
+    pub(crate) fn set_registered(&self, nr: u64) {
+        self.registered.set(nr);
+    }
+
     /// Returns the current values.
     pub(super) fn events(&self) -> RingEvents {
         RingEvents {
             kicks: self.kicks.get(),
             notifications: self.notifications.get(),
             suppressed: self.suppressed.get(),
+            bounced: self.bounced.get(),
+            bounced_bytes: self.bounced_bytes.get(),
+            registered: self.registered.get(),
         }
     }
 }
 
-/// Notifications of a ring, at one moment.
+/// Notifications and copies of a ring, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RingEvents {
     pub(super) kicks: u64,
     pub(super) notifications: u64,
     pub(super) suppressed: u64,
+    pub(super) bounced: u64,
+    pub(super) bounced_bytes: u64,
+    pub(super) registered: u64,
 }

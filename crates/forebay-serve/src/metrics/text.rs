@@ -212,7 +212,7 @@ fn connections(
 /// A counter of a ring.
 type RingFigure = (Name, fn(&RingSnapshot) -> u64);
 
-const RING_FIGURES: [RingFigure; 7] = [
+const RING_FIGURES: [RingFigure; 10] = [
     (Name::of("forebay_ring_requests", "Requests of a ring."), |ring| ring.traffic.all_requests()),
     (Name::of("forebay_ring_errors", "Requests of a ring answered with an error."), |ring| {
         ring.traffic.errors
@@ -234,6 +234,24 @@ const RING_FIGURES: [RingFigure; 7] = [
             "Rounds with completed requests for which the driver wanted no notification.",
         ),
         |ring| ring.events.suppressed,
+    ),
+    (
+        Name::of(
+            "forebay_ring_bounced_requests",
+            "Requests of a ring whose data are copied: the disk does not accept their memory.",
+        ),
+        |ring| ring.events.bounced,
+    ),
+    (
+        Name::bytes("forebay_ring_bounced", "Data of a ring that are copied for that reason."),
+        |ring| ring.events.bounced_bytes,
+    ),
+    (
+        Name::of(
+            "forebay_ring_registered_requests",
+            "Requests to the disk in the memory that a ring has registered with io_uring.",
+        ),
+        |ring| ring.events.registered,
     ),
 ];
 

@@ -7,6 +7,7 @@ use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn options(folder: &TempDir, name: &str) -> Options {
@@ -61,6 +62,27 @@ fn thread_of_a_ring_that_panics_ends_the_server_with_an_error() {
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
 }
 
+/// The thread of the device then blocks in the write of a reply.
+#[test]
+fn front_end_that_does_not_read_its_replies_does_not_keep_the_server_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::open(device_options(&folder)).unwrap();
+    let threads = Threads::start(&server.shared).unwrap();
+    let mut front_end = UnixStream::connect(folder.path().join("v")).unwrap();
+    let (stop, stopped) = UnixStream::pair().unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut ()));
+        // GET_FEATURES, until neither side takes more.
+        let message = [1_u32, 1, 0].map(u32::to_le_bytes).concat();
+        front_end.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        while front_end.write_all(&message).is_ok() {}
+        drop(stop);
+        served.join().unwrap().unwrap();
+    });
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
 #[test]
 fn export_that_no_client_can_reach_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +92,24 @@ fn export_that_no_client_can_reach_is_refused() {
         name: "other".to_owned(),
         ..ExportOptions::default()
     });
-    assert!(matches!(Server::open(options), Err(ServeError::NoDoor { .. })));
+    assert!(matches!(Server::open(options), Err(ServeError::Unreachable { .. })));
+}
+
+#[test]
+fn errors_name_the_disk_as_its_user_wrote_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |spec: &str, written: Option<&str>| {
+        let mut options = device_options(&folder);
+        options.exports[0].spec = spec.to_owned();
+        options.exports[0].written = written.map(str::to_owned);
+        Server::open(options).expect_err(spec).to_string()
+    };
+    let refused = error("ram:1M?nr_bios=3", None);
+    assert!(refused.starts_with("ram:1M?nr_bios=3: cannot serve"), "{refused}");
+    for spec in ["ram:1M?nr_bios=3&wake=single", "ram:1M?capacity=growing", "ram:1M?nix=on"] {
+        let refused = error(spec, Some("ram:1M?mine"));
+        assert!(refused.starts_with("ram:1M?mine: "), "{refused}");
+    }
 }
 
 #[test]

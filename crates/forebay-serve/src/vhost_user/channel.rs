@@ -1,7 +1,8 @@
 //! Thread that reads the messages of a device's front ends, one connection after the other.
 
-use super::door::{Arrival, Door};
-use super::inbox::RingInbox;
+use super::connections::{ConnectionQueue, PendingConnection};
+use super::ring::ThreadCommand;
+use crate::inbox::Inbox;
 use crate::listen::Peer;
 use crate::log::Closed;
 use crate::metrics::RingCounters;
@@ -10,31 +11,34 @@ use forebay::now_ns;
 use forebay_vhost_user::{RingCommand, Rings};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Message channel of a device.
 pub(super) struct Channel {
     pub(super) shared: Arc<Shared>,
     /// Index of the device.
     pub(super) device: usize,
-    pub(super) door: Arc<Door>,
-    pub(super) inboxes: Vec<Arc<RingInbox>>,
+    pub(super) connections: Arc<ConnectionQueue>,
+    pub(super) inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
     pub(super) counters: Vec<Arc<RingCounters>>,
 }
 
 impl Channel {
-    /// Serves connections until the door is closed.
+    /// Serves connections until the queue of connections is closed.
     pub(super) fn run(self) {
-        while let Some(arrival) = self.door.next() {
-            self.serve(arrival);
+        while let Some(connection) = self.connections.next() {
+            self.serve(connection);
         }
     }
 
-    fn serve(&self, arrival: Arrival) {
-        let Arrival { stream, counters, opened_ns } = arrival;
+    fn serve(&self, connection: PendingConnection) {
+        let PendingConnection { stream, counters, opened_ns } = connection;
         let device = &self.shared.devices[self.device];
         let export = self.shared.infos[device.export].name.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
+        // Each connection has other memory. No ring runs now.
+        device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
         let rings = Connection { channel: self, id };
         let ended = forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings);
@@ -43,7 +47,7 @@ impl Channel {
             traffic.add(&ring.traffic().sum().since(before));
         }
         let why = match ended {
-            _ if self.door.is_closing() => "the server shuts down".to_owned(),
+            _ if self.connections.is_closing() => "the server shuts down".to_owned(),
             Ok(()) => "closed by the front end".to_owned(),
             Err(why) => why,
         };
@@ -64,11 +68,15 @@ struct Connection<'a> {
 
 impl Rings for Connection<'_> {
     fn send(&self, ring: u16, command: RingCommand) -> bool {
-        self.channel.inboxes[usize::from(ring)].push(command)
+        self.channel.inboxes[usize::from(ring)].push(ThreadCommand::Channel(command))
     }
 
     fn stopped(&self, ring: u16) {
         self.channel.line(format_args!("connection {}: ring {ring} stopped", self.id));
+    }
+
+    fn closing(&self) {
+        self.channel.connections.end_messages();
     }
 
     fn panicked(&self) {

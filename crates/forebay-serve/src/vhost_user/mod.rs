@@ -3,14 +3,13 @@
 //! A device has one socket and one front end (QEMU) at a time. The next one waits until the
 //! connection of the previous one has ended.
 //!
-//! - `door`: connections that wait for the device;
+//! - `connections`: connections that wait for the device;
 //! - `channel`: the thread that reads the messages of front ends;
-//! - `inbox`, `ring`: the thread of each request queue;
+//! - `ring`: the thread of each request queue;
 //! - `threads`: starts and ends all of these.
 
 mod channel;
-mod door;
-mod inbox;
+mod connections;
 mod ring;
 mod threads;
 

@@ -1,13 +1,14 @@
 //! Threads of all devices, which start and end with the server.
 
 use super::channel::Channel;
-use super::door::{Arrival, Door, Place};
-use super::inbox::RingInbox;
-use super::ring::{RingPlace, RingWorker};
+use super::connections::{Admission, ConnectionQueue, PendingConnection, REPLY_TIMEOUT};
+use super::ring::{RingPlace, RingWorker, ThreadCommand};
 use crate::error::{ServeError, system};
+use crate::inbox::Inbox;
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
+use forebay_vhost_user::signal;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,8 +21,8 @@ use std::thread::{Builder, JoinHandle};
 pub(crate) struct DeviceThreads {
     shared: Arc<Shared>,
     /// One for each device.
-    doors: Vec<Arc<Door>>,
-    inboxes: Vec<Arc<RingInbox>>,
+    connections: Vec<Arc<ConnectionQueue>>,
+    inboxes: Vec<Arc<Inbox<ThreadCommand>>>,
     channels: Vec<JoinHandle<()>>,
     rings: Vec<JoinHandle<()>>,
 }
@@ -39,7 +40,7 @@ impl DeviceThreads {
     ) -> Result<(DeviceThreads, Vec<Receiver<()>>), ServeError> {
         let mut threads = DeviceThreads {
             shared: Arc::clone(shared),
-            doors: Vec::new(),
+            connections: Vec::new(),
             inboxes: Vec::new(),
             channels: Vec::new(),
             rings: Vec::new(),
@@ -59,25 +60,25 @@ impl DeviceThreads {
     ) -> Result<(), ServeError> {
         let (mut inboxes, mut counters) = (Vec::new(), Vec::new());
         for ring in 0..self.shared.devices[device].config.nr_queues() {
-            let inbox = RingInbox::new(Arc::clone(panicked));
+            let inbox = Inbox::new(Arc::clone(panicked));
             let inbox = inbox.map_err(system("cannot create a descriptor for a ring"))?;
             let inbox = Arc::new(inbox);
             let export = self.shared.devices[device].export;
             let counted = self.shared.counters.ring(export);
             self.inboxes.push(Arc::clone(&inbox));
+            self.shared.sizes.add_ring(export, inbox.clone());
             readies.push(self.start_ring((device, ring), &inbox, &counted)?);
             inboxes.push(inbox);
             counters.push(counted);
         }
-        let door = Arc::new(Door::default());
-        self.doors.push(Arc::clone(&door));
+        let connections = Arc::new(ConnectionQueue::default());
+        self.connections.push(Arc::clone(&connections));
         let (shared, panicked) = (Arc::clone(&self.shared), Arc::clone(panicked));
-        let channel = Channel { shared, device, door, inboxes, counters };
+        let channel = Channel { shared, device, connections, inboxes, counters };
         let builder = Builder::new().name(format!("device-{device}"));
         let thread = builder.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| channel.run())) {
-                // The counter of the eventfd is far below its maximum, so the write does not fail.
-                let _ = rustix::io::write(&panicked, &1_u64.to_ne_bytes());
+                signal(&panicked);
                 resume_unwind(panic);
             }
         });
@@ -89,7 +90,7 @@ impl DeviceThreads {
     fn start_ring(
         &mut self,
         (device, ring): (usize, u16),
-        inbox: &Arc<RingInbox>,
+        inbox: &Arc<Inbox<ThreadCommand>>,
         counters: &Arc<RingCounters>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll = RingWorker::epoll(inbox);
@@ -101,6 +102,7 @@ impl DeviceThreads {
             ring,
             serial: of_device.serial,
             write_cache: Arc::clone(&of_device.cache),
+            refusal: Arc::clone(&of_device.refusal),
             counters: Arc::clone(counters),
         };
         let (inbox, panicked) = (Arc::clone(inbox), Arc::clone(inbox));
@@ -132,20 +134,20 @@ impl DeviceThreads {
         counters.set_export(export);
         let (id, opened_ns) = (counters.id(), now_ns());
         // The thread that reads the messages blocks until they arrive.
-        let arrival = Arrival { stream, counters, opened_ns };
-        let place = match arrival.stream.set_nonblocking(false) {
-            Ok(()) => self.doors[device].push(arrival),
-            Err(_) => Place::Refused,
+        let connection = PendingConnection { stream, counters, opened_ns };
+        let admission = match connection.stream.set_nonblocking(false) {
+            Ok(()) => self.connections[device].push(connection),
+            Err(_) => Admission::Refused,
         };
         let name = &self.shared.infos[export].name;
         let log = |outcome: &str| {
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
         };
-        match place {
-            Place::First => {}
-            Place::Waits => log("waits: another front end uses the device"),
-            Place::Refused => {
+        match admission {
+            Admission::Served => {}
+            Admission::Queued => log("waits: another front end uses the device"),
+            Admission::Refused => {
                 self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
                 log("refused: too many front ends wait for the device");
             }
@@ -154,13 +156,14 @@ impl DeviceThreads {
 
     /// Makes the connections end. The rings stop taking requests, and answer those in flight.
     pub(crate) fn close(&self) {
-        self.doors.iter().for_each(|door| door.close());
+        self.connections.iter().for_each(|connections| connections.close());
     }
 
     /// Waits until the threads have completed the requests in flight and ended. Returns how many
     /// have panicked.
     pub(crate) fn end(mut self) -> usize {
         self.close();
+        self.connections.iter().for_each(|queue| queue.end_replies(REPLY_TIMEOUT));
         // A channel that ends sends the stop command to its rings, which their threads answer.
         let died = nr_died(&mut self.channels);
         self.close_rings();

@@ -5,7 +5,6 @@ use crate::metrics::OpenConnection;
 use crate::tls::TlsStream;
 use forebay_front::nbd::Stream;
 use forebay_front::{Peer, RequestKind};
-use rustix::event::epoll::EventFlags;
 use rustix::net::SendFlags;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -17,8 +16,6 @@ pub(super) struct Client {
     peer: listen::Peer,
     counters: OpenConnection,
     transport: Transport,
-    /// Events for which the socket is registered at epoll; `None`: not registered.
-    pub(super) interest: Option<EventFlags>,
 }
 
 /// Transport of the bytes of a connection.
@@ -30,7 +27,7 @@ enum Transport {
 
 impl Client {
     pub(super) fn new(fd: OwnedFd, peer: listen::Peer, counters: OpenConnection) -> Client {
-        Client { fd, peer, counters, transport: Transport::Plain, interest: None }
+        Client { fd, peer, counters, transport: Transport::Plain }
     }
 
     pub(super) fn fd(&self) -> &OwnedFd {

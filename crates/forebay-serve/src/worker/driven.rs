@@ -1,7 +1,7 @@
 //! A worker that a test runs round by round, on its own thread.
 
 use super::Worker;
-use super::inbox::{Inbox, NewConnection};
+use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use crate::config::{ExportOptions, Limits};
 use crate::export::Export;
@@ -9,6 +9,7 @@ use crate::listen::Peer;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
 use crate::shared::Shared;
+use crate::sizes::Sizes;
 use forebay::Disk;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
@@ -23,7 +24,7 @@ pub(super) const REPLY_LEN: usize = 16;
 
 pub(super) struct Driven {
     pub(super) worker: Worker,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     pub(super) disk: Disk,
 }
 
@@ -38,10 +39,12 @@ impl Driven {
         let budget = Budget::new(&limits.capacity(), export.info.block_size.min).unwrap();
         let shared = Arc::new(Shared {
             infos: [export.info.clone()].into(),
+            sizes: Sizes::new([export.info.clone()].into()),
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,
             devices: Vec::new(),
+            register_memory: false,
             poll: PollMode::Off,
             limits,
             nr_workers: 1,
@@ -51,7 +54,7 @@ impl Driven {
             log: Log::to(None),
         });
         let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let inbox = Arc::new(Inbox::new(panicked).unwrap());
+        let inbox = Arc::new(WorkerInbox::new(panicked).unwrap());
         let block_status = BlockStatusThreads::start(&shared.exports, limits.connections).unwrap();
         let epoll = Worker::epoll(&inbox).unwrap();
         let worker = Worker::new(shared, Arc::clone(&inbox), block_status, epoll);
@@ -70,7 +73,7 @@ impl Driven {
         for socket in [&client, &there] {
             socket.set_nonblocking(true).unwrap();
         }
-        self.inbox.push(NewConnection { fd: there.into(), peer: Peer::Unix });
+        self.inbox.accept(there.into(), Peer::Unix);
         // The client flags (fixed newstyle, no zeroes), and EXPORT_NAME with the default export.
         let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
         client.write_all(&choice).unwrap();

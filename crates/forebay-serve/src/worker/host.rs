@@ -1,20 +1,19 @@
 //! Host of a front: the library's queues, epoll, the log and the metrics.
 
 use super::client::Client;
-use super::inbox::Inbox;
+use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use super::timer::Timer;
+use crate::host::HostBase;
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
-use crate::metrics::{ConnectionRefusal, HandshakeFailure, WorkerCounters};
+use crate::metrics::{ConnectionRefusal, HandshakeFailure};
 use crate::shared::Shared;
 use crate::tls::TlsStream;
 use forebay::{
     BioFlags, BioQueue, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind,
 };
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
-use forebay_front::{
-    Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, PollSums, Stage,
-};
+use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
 use std::fmt;
@@ -29,10 +28,9 @@ pub(super) const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
 /// The host of a worker's front.
 pub(super) struct WorkerHost {
-    shared: Arc<Shared>,
+    common: HostBase,
     block_status: Arc<BlockStatusThreads>,
-    inbox: Arc<Inbox>,
-    epoll: OwnedFd,
+    inbox: Arc<WorkerInbox>,
     /// Timer for deadlines and for freeing memory: waits for events have no timeout.
     timer: Timer,
     /// This thread's queue for each export. They are opened before clients are served: a disk on an
@@ -44,7 +42,6 @@ pub(super) struct WorkerHost {
     unwatched: Vec<usize>,
     /// Whether I/O was submitted since the last reap. The queues require a reap before a wait.
     has_submitted: bool,
-    counters: Arc<WorkerCounters>,
 }
 
 impl fmt::Debug for WorkerHost {
@@ -56,7 +53,7 @@ impl fmt::Debug for WorkerHost {
 impl WorkerHost {
     pub(super) fn new(
         shared: Arc<Shared>,
-        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<Inbox>),
+        (block_status, inbox): (Arc<BlockStatusThreads>, Arc<WorkerInbox>),
         (epoll, timer): (OwnedFd, Timer),
     ) -> WorkerHost {
         let queues: Vec<_> = shared.exports.iter().map(|export| export.disk.queue()).collect();
@@ -65,17 +62,16 @@ impl WorkerHost {
             unwatched: (0..queues.len()).collect(),
             has_submitted: false,
             queues,
-            counters: shared.counters.worker(),
-            shared,
+            common: HostBase::new(shared, epoll),
             block_status,
             inbox,
-            epoll,
             timer,
         }
     }
 
-    pub(super) fn epoll(&self) -> &OwnedFd {
-        &self.epoll
+    /// Returns the parts that do not depend on the protocol.
+    pub(super) fn common(&self) -> &HostBase {
+        &self.common
     }
 
     pub(super) fn timer(&mut self) -> &mut Timer {
@@ -87,23 +83,14 @@ impl WorkerHost {
         self.is_readable[export] = true;
     }
 
-    /// Records the sums over all waits of this thread.
-    pub(super) fn record_polling(&self, sums: PollSums) {
-        self.counters.record_polling(sums);
-    }
-
     /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If
     /// the process has no descriptor left, as when clients have used all, ticks replace these
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
         while let Some(export) = self.unwatched.pop() {
-            let data = EventData::new_u64(OF_QUEUE | export as u64);
             // A wait begins only when all completions were reaped.
-            let watched = self.queues[export].poll_fd_after_reap().and_then(|fd| {
-                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
-                Ok(())
-            });
-            if watched.is_err() {
+            let fd = self.queues[export].poll_fd_after_reap();
+            if !self.common.watch_queue(fd, OF_QUEUE | export as u64) {
                 self.unwatched.push(export);
                 return self.timer.arm();
             }
@@ -112,7 +99,8 @@ impl WorkerHost {
 
     /// Logs each request of the disks that exceeded its time limit.
     fn log_late(&self, now_ns: u64) {
-        for (export, info) in self.shared.exports.iter().zip(&*self.shared.infos) {
+        for (export, info) in self.common.shared().exports.iter().zip(&*self.common.shared().infos)
+        {
             for late in export.disk.take_late_requests() {
                 let LateRequest { op, start, len, stage } = late;
                 let policy = &export.disk.info().policy;
@@ -136,7 +124,7 @@ impl WorkerHost {
                         )
                     }
                 };
-                let log = |line| self.shared.log.line(now_ns, line);
+                let log = |line| self.common.log(now_ns, line);
                 match len {
                     // A flush has no range.
                     0 => log(format_args!("export {name:?}: {op} {done}")),
@@ -147,6 +135,14 @@ impl WorkerHost {
             }
         }
     }
+}
+
+/// Returns the events of epoll for which a client is watched.
+fn event_flags(interest: Interest) -> EventFlags {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, interest.receive);
+    flags.set(EventFlags::OUT, interest.send);
+    flags
 }
 
 /// Returns the library's form of an I/O.
@@ -224,55 +220,54 @@ impl Host for WorkerHost {
     }
 
     fn has_room(&self, export: usize, nr: usize) -> bool {
-        let policy = &self.shared.exports[export].disk.info().policy;
+        let policy = &self.common.shared().exports[export].disk.info().policy;
         self.queues[export].len() + nr <= policy.nr_bios as usize
     }
 
     fn watch(&mut self, client: &mut Client, key: Key, interest: Interest) -> io::Result<()> {
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, interest.receive);
-        flags.set(EventFlags::OUT, interest.send);
         let data = EventData::new_u64(key.to_u64());
-        match client.interest.replace(flags) {
-            None => epoll::add(&self.epoll, client.fd(), data, flags)?,
-            Some(_) => epoll::modify(&self.epoll, client.fd(), data, flags)?,
-        }
-        Ok(())
+        Ok(epoll::add(self.common.epoll(), client.fd(), data, event_flags(interest))?)
+    }
+
+    fn change_watch(&mut self, client: &mut Client, key: Key, interest: Interest) {
+        let data = EventData::new_u64(key.to_u64());
+        let changed = epoll::modify(self.common.epoll(), client.fd(), data, event_flags(interest));
+        changed.expect("the socket is registered at epoll");
     }
 
     #[inline]
     fn record(&mut self, export: usize, stage: Stage, ns: u64) {
-        self.counters.record(export, stage, ns);
+        self.common.record(export, stage, ns);
     }
 
     fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
-        self.shared.counters.server().panics.count();
+        self.common.count_panic();
     }
 
     fn failed(&mut self, client: &Client, failed: &Failed<'_>, now_ns: u64) {
         let &Failed { export, kind, offset, len, why } = failed;
-        let (id, export) = (client.counters().id(), &self.shared.infos[export].name);
+        let (id, export) = (client.counters().id(), &self.common.shared().infos[export].name);
         let line = format_args!(
             "connection {id}: export {export:?}: {kind:?} of {len} bytes at {offset} failed: {why}"
         );
-        self.shared.log.line(now_ns, line);
+        self.common.log(now_ns, line);
     }
 
     fn closed(&mut self, client: &mut Client, closed: &Closed<'_>, now_ns: u64) {
         let &Closed { export, ending, opened_ns } = closed;
         let failure = ending.and_then(|why| HandshakeFailure::of(why, client.tls().is_some()));
         if let (None, Some(failure)) = (export, failure) {
-            self.shared.counters.server().fail_handshake(failure);
+            self.common.shared().counters.server().fail_handshake(failure);
         }
         let line = ClosedLine {
             id: client.counters().id(),
             peer: client.peer(),
-            export: export.map(|export| self.shared.infos[export].name.as_str()),
+            export: export.map(|export| self.common.shared().infos[export].name.as_str()),
             why: ending.map_or("closed", Ending::why),
             traffic: client.counters().sum(),
             open_ns: now_ns.saturating_sub(opened_ns),
         };
-        self.shared.log.line(now_ns, line);
+        self.common.log(now_ns, line);
         self.inbox.closed();
     }
 }
@@ -283,7 +278,8 @@ impl NbdHost for WorkerHost {
     }
 
     fn start_tls(&mut self, client: &mut Client) -> Result<(), String> {
-        let tls = self.shared.tls.as_ref().expect("TLS is offered only if it is configured");
+        let tls =
+            self.common.shared().tls.as_ref().expect("TLS is offered only if it is configured");
         client.set_tls(TlsStream::new(tls.config()).map_err(|error| format!("TLS: {error}"))?);
         Ok(())
     }
@@ -294,15 +290,15 @@ impl NbdHost for WorkerHost {
         let line = OpenedLine {
             id: client.counters().id(),
             peer: client.peer(),
-            export: &self.shared.infos[export].name,
+            export: &self.common.shared().infos[export].name,
             tls: tls.as_deref(),
             mode,
         };
-        self.shared.log.line(now_ns, line);
+        self.common.log(now_ns, line);
     }
 
     fn refused(&mut self) {
-        self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
+        self.common.shared().counters.server().refuse(ConnectionRefusal::TooMany);
     }
 
     fn query_status(&mut self, query: StatusQuery) -> bool {

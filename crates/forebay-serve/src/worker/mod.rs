@@ -4,7 +4,7 @@
 //! module has the host of that front:
 //!
 //! - `host`: the library's queues, epoll, the log and the metrics; `client`: sockets and TLS;
-//! - `inbox`: new connections and answers; `status`: the threads that answer BLOCK_STATUS;
+//! - `inbox`: new connections, sizes and answers; `status`: the threads that answer BLOCK_STATUS;
 //! - `timer`: ticks for deadlines.
 
 mod client;
@@ -17,14 +17,14 @@ mod timer;
 
 use self::client::Client;
 use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
-use self::inbox::{Inbox, NewConnection};
+use self::inbox::{WorkerCommand, WorkerInbox};
 use self::status::BlockStatusThreads;
 use self::timer::Timer;
+use crate::host::HostBase;
 use crate::shared::Shared;
 use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
 use forebay_front::{Key, MARK_SHIFT, Polling, Readiness};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,7 @@ const NR_FEW: u64 = 4;
 /// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     events: Vec<epoll::Event>,
     front: NbdFront<WorkerHost>,
     /// Decides whether a wait polls before it sleeps.
@@ -49,9 +49,8 @@ impl Worker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(inbox: &Inbox) -> std::io::Result<(OwnedFd, Timer)> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
+    pub(crate) fn epoll(inbox: &WorkerInbox) -> std::io::Result<(OwnedFd, Timer)> {
+        let epoll = HostBase::epoll_of(inbox.fd(), OF_INBOX)?;
         let timer = Timer::new()?;
         epoll::add(&epoll, timer.fd(), EventData::new_u64(OF_TIMER), EventFlags::IN)?;
         Ok((epoll, timer))
@@ -60,12 +59,12 @@ impl Worker {
     /// Creates a worker. It must stay on this thread.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        inbox: Arc<Inbox>,
+        inbox: Arc<WorkerInbox>,
         block_status: Arc<BlockStatusThreads>,
         epoll: (OwnedFd, Timer),
     ) -> Worker {
         let settings = Settings {
-            infos: Arc::clone(&shared.infos),
+            infos: shared.sizes.infos(),
             facts: shared.exports.iter().map(|export| export.facts).collect(),
             tls: shared.tls_policy,
             capacity: shared.limits.capacity(),
@@ -113,7 +112,7 @@ impl Worker {
             self.polling.woke(forebay::now_ns());
         }
         if is_polled {
-            self.front.host().record_polling(self.polling.sums());
+            self.front.host().common().record_polling(self.polling.sums());
         }
     }
 
@@ -136,12 +135,7 @@ impl Worker {
     fn take_events(&mut self, at_once: bool) {
         let no_time = Timespec::default();
         let timeout = at_once.then_some(&no_time);
-        self.events.clear();
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(self.front.host().epoll(), into, timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
-        }
+        self.front.host().common().take_events(&mut self.events, timeout);
     }
 
     /// Handles all events.
@@ -176,17 +170,20 @@ fn readiness(flags: EventFlags) -> Readiness {
     }
 }
 
-/// Handles the inbox: new connections, answers, and the order to stop.
-fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &Inbox) {
-    let waiting = inbox.take();
-    for NewConnection { fd, peer } in waiting.new_connections {
-        front.accept(Client::new(fd, peer, shared.counters.open_connection()));
-    }
-    for answer in inbox.take_answers() {
-        front.answer(answer);
+/// Handles the inbox: new sizes, new connections, answers, and the order to stop.
+fn take_inbox(front: &mut NbdFront<WorkerHost>, shared: &Shared, inbox: &WorkerInbox) {
+    let (commands, is_closing) = inbox.take();
+    for command in commands {
+        match command {
+            WorkerCommand::Accept(fd, peer) => {
+                front.accept(Client::new(fd, peer, shared.counters.open_connection()));
+            }
+            WorkerCommand::Resize(infos) => front.resize(infos),
+            WorkerCommand::Answer(answer) => front.answer(answer),
+        }
     }
     front.evict();
-    if waiting.is_closing {
+    if is_closing {
         front.stop();
     }
 }

@@ -4,7 +4,7 @@
 //! it punches a hole, and a disk may be on an NBD server. So each export has a thread for queries,
 //! and no worker waits for it. The answer arrives in the worker's inbox.
 
-use super::inbox::Inbox;
+use super::inbox::{WorkerCommand, WorkerInbox};
 use crate::export::Export;
 use forebay::{Extent, ExtentKind};
 use forebay_front::nbd::{QUESTIONS_MAX, StatusAnswer, StatusQuery};
@@ -24,7 +24,7 @@ const CLIENTS_MAX: usize = 1024;
 /// A query of a client.
 #[derive(Debug)]
 struct Question {
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     query: StatusQuery,
 }
 
@@ -56,7 +56,7 @@ impl BlockStatusThreads {
 
     /// Queues a query; its answer goes to `inbox`. Returns whether there was room. Queries of
     /// closed connections may fill the queue.
-    pub(super) fn query(&self, query: StatusQuery, inbox: &Arc<Inbox>) -> bool {
+    pub(super) fn query(&self, query: StatusQuery, inbox: &Arc<WorkerInbox>) -> bool {
         let question = Question { inbox: Arc::clone(inbox), query };
         self.0[query.export].try_send(question).is_ok()
     }
@@ -76,7 +76,7 @@ fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<
             Ok(found) => found.map(|()| states(&extents)).map_err(|error| error.to_string()),
             Err(_) => Err("internal error in the server".to_owned()),
         };
-        inbox.answer(StatusAnswer { client, rq, extents });
+        inbox.push(WorkerCommand::Answer(StatusAnswer { client, rq, extents }));
     }
 }
 

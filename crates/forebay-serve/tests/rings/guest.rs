@@ -38,6 +38,11 @@ impl Observer for Ready {
 /// Runs a server with a device for each disk while `test` uses its socket. The server must end
 /// without an error.
 pub(crate) fn serve(folder: &Path, specs: &[&str], log: Option<OwnedFd>, test: impl FnOnce()) {
+    serve_with(options(folder, specs, log), test);
+}
+
+/// Returns options of a server with a device for each disk.
+pub(crate) fn options(folder: &Path, specs: &[&str], log: Option<OwnedFd>) -> Options {
     let name = |nr: usize| if nr == 0 { String::new() } else { nr.to_string() };
     let export = |(nr, spec): (usize, &&str)| ExportOptions {
         spec: (*spec).to_owned(),
@@ -52,12 +57,16 @@ pub(crate) fn serve(folder: &Path, specs: &[&str], log: Option<OwnedFd>, test: i
         block_size: None,
         serial: String::from("serial"),
     };
-    let options = Options {
+    Options {
         exports: specs.iter().enumerate().map(export).collect(),
         devices: (0..specs.len()).map(device).collect(),
         log,
         ..Options::default()
-    };
+    }
+}
+
+/// Runs a server while `test` uses its sockets. The server must end without an error.
+pub(crate) fn serve_with(options: Options, test: impl FnOnce()) {
     let server = Server::open(options).expect("a server");
     let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
     let (sender, ready) = channel();
@@ -72,7 +81,7 @@ pub(crate) fn serve(folder: &Path, specs: &[&str], log: Option<OwnedFd>, test: i
 
 /// A guest that has set up its ring.
 pub(crate) struct Guest {
-    frontend: Frontend,
+    pub(crate) frontend: Frontend,
     pub(crate) memory: GuestMemoryMmap,
     file: File,
     kick: EventFd,
@@ -85,7 +94,11 @@ impl Guest {
     /// Connects to a device.
     pub(crate) fn connect(socket: &Path) -> Guest {
         let memfd = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC);
-        let file = File::from(memfd.expect("memory to share"));
+        Guest::connect_with(socket, File::from(memfd.expect("memory to share")))
+    }
+
+    /// Connects to a device, and shares this file as its memory.
+    pub(crate) fn connect_with(socket: &Path, file: File) -> Guest {
         file.set_len(LEN).expect("memory");
         let mapped = FileOffset::new(file.try_clone().expect("a descriptor"), 0);
         let range = (GuestAddress(BASE), LEN as usize, Some(mapped));
@@ -157,6 +170,18 @@ impl Guest {
         sector: u64,
         (data, nr): (u64, u16),
     ) {
+        let segment = |nr: u16| (data + 1024 * u64::from(nr), 512);
+        self.request_of(first, is_write, sector, (0..nr).map(segment));
+    }
+
+    /// Makes a request of these segments: addresses and lengths.
+    pub(crate) fn request_of(
+        &mut self,
+        first: u16,
+        is_write: bool,
+        sector: u64,
+        segments: impl IntoIterator<Item = (u64, u32)>,
+    ) {
         const NEXT: u16 = 1;
         const WRITABLE: u16 = 2;
         let header = HEADERS + 32 * u64::from(first);
@@ -165,10 +190,12 @@ impl Guest {
         self.write(header + 16, &[0xaa]);
         self.describe(first, header, 16, NEXT);
         let flags = if is_write { NEXT } else { NEXT | WRITABLE };
-        for segment in 0..nr {
-            self.describe(first + 1 + segment, data + 1024 * u64::from(segment), 512, flags);
+        let mut next = first + 1;
+        for (addr, len) in segments {
+            self.describe(next, addr, len, flags);
+            next += 1;
         }
-        self.describe(first + 1 + nr, header + 16, 1, WRITABLE);
+        self.describe(next, header + 16, 1, WRITABLE);
         let entry = AVAILABLE + 4 + 2 * u64::from(self.index % SIZE);
         self.write(entry, &first.to_le_bytes());
         self.index = self.index.wrapping_add(1);

@@ -1,8 +1,30 @@
 //! A connection: two pipes between a client and the server.
 
-use super::context::{Context, Event, Way};
 use super::pipe::Pipe;
-use forebay_front::{Interest, Key, Readiness};
+use crate::server::{Context, Event, Way};
+use forebay_front::{Interest, Key, Readiness, RequestKind};
+
+/// Requests that the server has begun.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    nr: u32,
+    is_last_write: bool,
+}
+
+impl Begun {
+    /// Counts a request.
+    pub(super) fn count(&mut self, kind: RequestKind) {
+        self.nr += 1;
+        self.is_last_write = kind == RequestKind::Write;
+    }
+
+    /// Returns how many must be answered before the server closes the connection. `may_lack_data`:
+    /// the server has not received everything that the client has to send. Then the payload of the
+    /// last request may be incomplete.
+    pub(crate) fn nr_due(&self, may_lack_data: bool) -> u32 {
+        self.nr - u32::from(self.is_last_write && may_lack_data)
+    }
+}
 
 /// A connection.
 #[derive(Debug)]
@@ -23,6 +45,9 @@ pub(crate) struct Conn {
     pub(super) is_unreported: bool,
     /// Bytes have arrived since the last read.
     pub(super) has_new: bool,
+    pub(crate) begun: Begun,
+    /// The server has reported a read that failed.
+    pub(crate) has_failed_read: bool,
 }
 
 impl Conn {
@@ -46,6 +71,8 @@ impl Conn {
             interest,
             is_unreported,
             has_new: false,
+            begun: Begun::default(),
+            has_failed_read: false,
         }
     }
 

@@ -3,13 +3,13 @@
 use super::ask::{Answer, Ask};
 use super::client::library::Library;
 use super::client::{Live, Phase, Shared};
-use super::context::Context;
+use super::conn::Conn;
+use super::met::Met;
 use super::pending::{Expected, Pending};
 use super::recut::Recut;
-
-use super::rules::{N1, N4, N5};
-use super::trace::Met;
+use super::rules::{N1, N2, N4, N5};
 use crate::check::{Broken, Verdict, broken};
+use crate::server::Context;
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, Info, MetaContext, OptionReplyHeader, Reader, ServerEntry};
 
@@ -182,8 +182,8 @@ impl Live {
     }
 
     /// Checks the end of the connection: the server has closed it, and all its data was read.
-    pub(super) fn check_end(&self, shared: &Shared, cx: &mut Context) -> Verdict {
-        if self.may_break_off(shared) {
+    pub(super) fn check_end(&self, conn: &Conn, shared: &Shared, cx: &mut Context) -> Verdict {
+        if conn.has_failed_read && self.may_break_off() {
             cx.note(Met::BrokenOff, self.conn as u64, self.pending.len() as u64);
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Live {
             return broken(N1, "the end within a reply".into());
         }
         if shared.is_stopping {
-            return Ok(());
+            return self.check_answered(conn);
         }
         match self.phase {
             Phase::Doomed => Ok(()),
@@ -209,15 +209,28 @@ impl Live {
 }
 
 impl Live {
-    /// Returns whether the server may close the connection within a reply: a read has failed after
-    /// its data have begun, and its reply has no place for an error.
-    fn may_break_off(&self, shared: &Shared) -> bool {
+    /// Returns whether a read that failed may have ended the connection: its reply has no place for
+    /// an error after its data have begun.
+    fn may_break_off(&self) -> bool {
         let is_simple = self.framing == Framing::Simple;
         let is_ready = !matches!(self.phase, Phase::Greeting | Phase::Options);
         let is_read = |pending: &Pending| {
             pending.is_read && pending.expected == Expected::Good && (is_simple || pending.is_one)
         };
-        shared.may_fail && is_ready && self.pending.values().any(is_read)
+        is_ready && self.pending.values().any(is_read)
+    }
+
+    /// Checks that a server that was stopped has answered each request that it had begun.
+    fn check_answered(&self, conn: &Conn) -> Verdict {
+        let may_lack_data = !self.out.is_empty() || !conn.up.is_over();
+        let nr_due = conn.begun.nr_due(may_lack_data);
+        match self.nr_answers < nr_due {
+            true => {
+                let nr = self.nr_answers;
+                broken(N2, format!("the server has begun {nr_due} requests, and answered {nr}"))
+            }
+            false => Ok(()),
+        }
     }
 }
 

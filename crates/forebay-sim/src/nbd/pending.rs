@@ -1,9 +1,9 @@
 //! A request in flight at a client: the reply that it must get, and what has arrived of it.
 
 use super::rules::{N2, N3, N4};
-use super::store::SECTOR;
 use crate::check::{Broken, Verdict, broken};
 use crate::sectors::Value;
+use crate::server::SECTOR;
 use forebay_nbd::wire::NbdError;
 
 /// The reply that a request must get.

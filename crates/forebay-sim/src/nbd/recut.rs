@@ -5,10 +5,9 @@
 //! chunks into smaller ones, in any order, sends zeroes as holes, and interleaves the chunks of
 //! different replies.
 
-use super::context::Context;
+use super::met::Met;
 use super::pending::Pending;
-use super::plant::NbdPlant;
-use super::trace::Met;
+use crate::server::{Context, ServerPlant};
 use forebay_nbd::wire::numbers::{
     EXTENDED_REPLY_MAGIC, REPLY_FLAG_DONE, REPLY_NONE, REPLY_OFFSET_DATA, REPLY_OFFSET_HOLE,
     SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
@@ -146,7 +145,7 @@ impl Recut {
         cx: &mut Context,
     ) -> Vec<u8> {
         let is_zero = data.iter().all(|&byte| byte == 0) && cx.random.chance(1, 2);
-        if is_zero || cx.plants(NbdPlant::FalseHole) {
+        if is_zero || cx.plants(ServerPlant::FalseHole) {
             cx.note(Met::Hole, at, data.len() as u64);
             let mut hole = Vec::new();
             Hole { offset: at, len: data.len() as u32 }.emit(&mut hole);

@@ -1,12 +1,12 @@
 //! Parser of the replies to a client's requests.
 
 use super::client::{Client, Live, Phase, Shared};
-use super::context::Context;
+use super::met::Met;
 use super::pending::{Expected, Pending};
 use super::rules::{N1, N2};
-use super::trace::Met;
 use crate::check::Broken;
 use crate::sectors::{End, Kind};
+use crate::server::Context;
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
     ChunkHeader, ErrorChunk, Framing, Hole, SimpleReply, StatusChunk, reply_magic,
@@ -61,7 +61,10 @@ impl Client {
         cx: &mut Context,
     ) -> Result<(), Broken> {
         let is_done = pending.over(shared.may_fail)?;
-        shared.nr_answers += 1;
+        shared.log.nr_answers += 1;
+        if let Some(live) = &mut self.live {
+            live.nr_answers += 1;
+        }
         let error = pending.error.unwrap_or(0);
         let met = match (is_done, pending.expected) {
             (true, _) => Met::Good,
@@ -78,7 +81,7 @@ impl Client {
         }
         cx.trace.bytes(&pending.data);
         let Some(op) = pending.op else { return Ok(()) };
-        let op = &mut shared.log[op];
+        let op = &mut shared.log.ops[op];
         if is_done {
             if let Kind::Read(values) = &mut op.kind {
                 *values = pending.values();

@@ -1,12 +1,11 @@
 //! Requests of a client: good ones, and bad ones with a known error reply.
 
 use super::client::{Client, Live, Phase, Shared, library};
-use super::context::Context;
+use super::met::Met;
 use super::pending::{Expected, Pending};
 use super::scenario::Wish;
-use super::store::SECTOR;
-use super::trace::Met;
 use crate::sectors::{self, End, Kind, Stamp};
+use crate::server::{Context, SECTOR};
 use forebay_nbd::client::Request;
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, NbdError, RequestHeader};
@@ -83,8 +82,8 @@ impl Client {
         let Draft { header, payload, mut pending, kind } = draft;
         if let Some(kind) = kind {
             let (first, began) = (header.offset / SECTOR, cx.mark());
-            pending.op = Some(shared.log.len());
-            shared.log.push(sectors::Op { kind, first, began, end: End::Unknown });
+            pending.op = Some(shared.log.ops.len());
+            shared.log.ops.push(sectors::Op { kind, first, began, end: End::Unknown });
         }
         let live = self.live.as_mut().expect("a client that sends is connected");
         let Some(library) = &mut live.library else {

@@ -8,5 +8,3 @@ pub(crate) const N4: &str =
 pub(crate) const N5: &str = "N5: a connection is closed when it has to be, and not before";
 pub(crate) const N6: &str = "N6: a client that is served finishes its session";
 pub(crate) const N7: &str = "N7: a connection that has ended leaves nothing behind";
-pub(crate) const P2: &str = "P2: data acknowledged as durable survives a crash";
-pub(crate) const P3: &str = "P3: each sector is a register";

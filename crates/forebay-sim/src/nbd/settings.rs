@@ -8,8 +8,6 @@ pub(crate) struct Settings {
     /// Settings of the fronts. Each server has its own count of clients.
     pub(crate) front: nbd::Settings,
     pub(crate) nr_workers: usize,
-    /// The maximum number of bios of a worker in the layer.
-    pub(crate) nr_bios: usize,
     /// A query of the contents of a range may fail.
     pub(crate) may_fail: bool,
 }

@@ -1,5 +1,6 @@
 //! The integration tests, one program.
 
+mod blk;
 mod costs;
 mod differential;
 mod histories;
@@ -7,3 +8,4 @@ mod nbd;
 mod plants;
 mod same_bytes;
 mod seeds;
+mod server;

@@ -1,9 +1,11 @@
 //! NBD sessions in the simulator: seeds must break no rule and produce every kind of event. Clients
 //! of either kind alone must find the planted bugs.
 
-use crate::plants::{Found, look_for};
-use forebay_sim::nbd::{NbdClient, NbdOptions, NbdPlant, run_nbd_seed};
-use std::collections::BTreeMap;
+use crate::plants::{Found, check_found};
+use crate::server::{check_repeats, check_seeds, search};
+use forebay_sim::ServerPlant;
+use forebay_sim::nbd::{NbdClient, NbdOptions, run_nbd_seed};
+use std::ops::Range;
 
 const NR_SEEDS: u64 = 250;
 /// Seeds of `cargo xtask sessions`.
@@ -11,21 +13,8 @@ const NR_SEEDS_OF_GATE: u64 = 20_000;
 /// Within how many seeds a planted bug must be found.
 const NR_SEEDS_PLANTED: u64 = 1000;
 
-/// Runs seeds, and checks that every kind of event happened.
-#[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
-fn run_all(seeds: std::ops::Range<u64>) {
-    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in seeds.clone() {
-        match run_nbd_seed(seed, &NbdOptions::default()) {
-            Ok(summary) => {
-                summary.met.iter().for_each(|(name, nr)| *met.entry(name).or_default() += nr)
-            }
-            Err(violation) => panic!("{violation}"),
-        }
-    }
-    println!("seeds {seeds:?}: {met:?}");
-    let never: Vec<_> = met.iter().filter(|(_, nr)| **nr == 0).map(|(name, _)| name).collect();
-    assert!(never.is_empty(), "no seed has met {never:?}");
+fn run_all(seeds: Range<u64>) {
+    check_seeds(seeds, |seed| run_nbd_seed(seed, &NbdOptions::default()));
 }
 
 #[test]
@@ -41,13 +30,7 @@ fn thousands_of_seeds_of_nbd_break_no_rule() {
 
 #[test]
 fn the_same_seed_of_nbd_does_the_same_and_another_does_not() {
-    let hash = |seed| run_nbd_seed(seed, &NbdOptions::default()).map(|summary| summary.hash).ok();
-    let hashes: Vec<_> = (0..20).map(hash).collect();
-    assert!((0..20).all(|seed| hash(seed) == hashes[seed as usize]));
-    let mut distinct = hashes.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    assert_eq!(distinct.len(), hashes.len());
+    check_repeats(|seed| run_nbd_seed(seed, &NbdOptions::default()));
 }
 
 #[test]
@@ -74,18 +57,11 @@ fn every_planted_bug_of_nbd_is_found_by_clients_that_are_the_library() {
 }
 
 fn check_all_found(client: NbdClient) {
-    for (plant, found) in look_for(NbdPlant::all(), |plant| find(plant, client)) {
-        let Some((_, found)) = found else { panic!("{plant:?} is not found by {client:?}") };
-        let rule = plant.breaks();
-        assert!(found.starts_with(rule), "{plant:?} breaks {rule:?}, and {client:?} finds {found}");
-    }
+    check_found(ServerPlant::of_nbd(), |plant| find(plant, client));
 }
 
 /// Returns after how many seeds the bug is found, and by which rule.
-fn find(plant: NbdPlant, client: NbdClient) -> Found {
+fn find(plant: ServerPlant, client: NbdClient) -> Found {
     let options = NbdOptions { plant: Some(plant), client: Some(client), ..NbdOptions::default() };
-    (0..NR_SEEDS_PLANTED).find_map(|seed| {
-        let violation = run_nbd_seed(seed, &options).err()?;
-        Some((seed + 1, format!("{}: {}", violation.rule, violation.what)))
-    })
+    search(NR_SEEDS_PLANTED, |seed| run_nbd_seed(seed, &options))
 }

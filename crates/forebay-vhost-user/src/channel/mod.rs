@@ -9,8 +9,10 @@
 //! rings of the device stop, and the next connection sets up everything again.
 //!
 //! - `session`: the messages; `ring`: the state of one ring;
-//! - `regions`: memory regions; `events`: eventfds; `refusal`: a message that was refused.
+//! - `regions`: memory regions; `events`: eventfds; `refusal`: a message that was refused;
+//! - `backend_fd`: the message with the socket of the backend channel, which this crate receives.
 
+mod backend_fd;
 mod events;
 mod refusal;
 mod regions;
@@ -21,6 +23,7 @@ mod tests;
 
 use crate::config::{Config, WriteCache};
 use crate::setup::RingCommand;
+use backend_fd::SetBackendFd;
 use session::Session;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +37,10 @@ pub trait Rings {
 
     /// Reports that a ring has stopped because of a message.
     fn stopped(&self, ring: u16);
+
+    /// Reports that the connection takes no more messages, and sends no more replies. Its rings
+    /// stop next.
+    fn closing(&self) {}
 
     /// Counts a panic that ended a connection: a bug in this crate.
     fn panicked(&self);
@@ -54,12 +61,18 @@ pub fn serve(
     // that is recorded.
     cache.set(true);
     let session = Arc::new(Mutex::new(Session::new(config, cache, rings)));
+    let own = stream.try_clone().map_err(|error| format!("no descriptor left: {error}"))?;
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
+    config.backend_channel().connect();
     let serve_all = AssertUnwindSafe(|| {
         loop {
-            match handler.handle_request() {
-                Ok(()) => {}
-                Err(error) => return reason(&error),
+            match backend_fd::receive(&own) {
+                Ok(Some(message)) => set_backend_fd(&session, &own, message)?,
+                // The crate meets the same error.
+                Ok(None) | Err(_) => match handler.handle_request() {
+                    Ok(()) => check_channel(&session)?,
+                    Err(error) => return reason(&error),
+                },
             }
         }
     });
@@ -67,9 +80,42 @@ pub fn serve(
         rings.panicked();
         Err("internal error while serving this front end".to_owned())
     });
+    config.backend_channel().disconnect();
+    rings.closing();
+    let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
     // The front end sees the end of the connection only when no ring uses its memory.
-    session.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
-    ending
+    session.stop_all();
+    ending.and_then(|()| session.close())
+}
+
+/// Handles the message that passes the socket of the backend channel.
+///
+/// # Errors
+/// Returns the reason if the message is refused.
+fn set_backend_fd(
+    session: &Mutex<Session<'_, impl Rings>>,
+    stream: &UnixStream,
+    mut message: SetBackendFd,
+) -> Result<(), String> {
+    let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = session.set_backend_fd(&mut message);
+    if session.replies() {
+        // Without a reply the front end waits until the connection ends, here or by its own end.
+        let _ = message.reply(stream, set.is_ok());
+    }
+    set.map_err(|refusal| refusal.of("SET_BACKEND_REQ_FD").to_string())
+}
+
+/// Checks that the crate has not received the message with the socket of the backend channel.
+///
+/// # Errors
+/// Returns the reason if it has, and has dropped the socket.
+fn check_channel(session: &Mutex<Session<'_, impl Rings>>) -> Result<(), String> {
+    let session = session.lock().unwrap_or_else(PoisonError::into_inner);
+    match session.has_lost_channel() {
+        true => Err("SET_BACKEND_REQ_FD: its number arrived in two parts".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Returns why a connection ends after this error.

@@ -111,7 +111,7 @@ impl Regions {
         self.regions.iter().find_map(|region| {
             let offset = user.checked_sub(region.user)?;
             let end = offset.checked_add(len)?;
-            (end <= region.len).then_some(region.guest + offset)
+            (end <= region.len).then(|| region.guest + offset)
         })
     }
 }
@@ -125,6 +125,7 @@ fn map(file: File, (guest, len, offset): (u64, u64, u64)) -> Result<GuestRegionM
     if !found.is_file() {
         return Err(failed(&"its descriptor is not a file"));
     }
+    check_file_system(&file).map_err(|why| failed(&why))?;
     if found.len() < offset + len {
         return Err(failed(&format_args!(
             "it ends at byte {} of its file, which has {} bytes",
@@ -136,6 +137,34 @@ fn map(file: File, (guest, len, offset): (u64, u64, u64)) -> Result<GuestRegionM
     let place = Some(FileOffset::new(file, offset));
     GuestRegionMmap::from_range(GuestAddress(guest), len as usize, place)
         .map_err(|error| failed(&error))
+}
+
+/// File systems whose files may be the memory of a guest: `f_type` of statfs(2), and the name.
+const FILE_SYSTEMS: [(u64, &str); 5] = [
+    (0x0102_1994, "tmpfs"),
+    (0x9584_58f6, "hugetlbfs"),
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+];
+
+/// Refuses memory on a file system where another process decides how long a page fault takes.
+///
+/// A FUSE server, which the front end may run itself, need not answer a read of a page. The thread
+/// of the ring would block in the fault, and could not be stopped. NFS, SMB and 9p have such
+/// servers too, and file systems that are stacked on others may be on any of them.
+fn check_file_system(file: &File) -> Result<(), String> {
+    let found = rustix::fs::fstatfs(file).map_err(|error| error.to_string())?;
+    // The width of the field depends on the architecture, and some sign-extend it.
+    let kind = u64::from(found.f_type as u32);
+    if FILE_SYSTEMS.iter().any(|(known, _)| *known == kind) {
+        return Ok(());
+    }
+    let names = FILE_SYSTEMS.map(|(_, name)| name).join(", ");
+    Err(format!(
+        "its file is on a file system of type {kind:#x}, whose pages may take any time to arrive: \
+         use a memfd, or a file on one of {names}"
+    ))
 }
 
 /// Seals a file of memory, so that the front end cannot shrink it while it is mapped.

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 /// Addresses of a ring in the address space of the front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct RingAddresses {
     pub(super) descriptors: u64,
     pub(super) available: u64,
     pub(super) used: u64,
@@ -17,9 +17,9 @@ pub(super) struct Places {
 
 /// State of a ring.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct RingState {
     pub(super) size: Option<u16>,
-    pub(super) places: Option<Places>,
+    pub(super) addresses: Option<RingAddresses>,
     pub(super) base: u16,
     pub(super) is_enabled: bool,
     /// Whether its thread uses it.
@@ -29,18 +29,18 @@ pub(super) struct Ring {
     pub(super) err: Option<OwnedFd>,
 }
 
-impl Ring {
+impl RingState {
     /// Returns whether the ring has all that it needs to start.
     pub(super) fn is_complete(&self) -> bool {
-        self.size.is_some() && self.places.is_some() && self.kick.is_some()
+        self.size.is_some() && self.addresses.is_some() && self.kick.is_some()
     }
 
     /// Returns the guest addresses of the ring.
     ///
     /// # Errors
     /// Returns an error if a part of the ring is not inside one memory region.
-    pub(super) fn guest_places(&self, regions: &Regions) -> Result<Places, Refusal> {
-        let (Some(size), Some(places)) = (self.size, self.places) else {
+    pub(super) fn guest_addresses(&self, regions: &Regions) -> Result<RingAddresses, Refusal> {
+        let (Some(size), Some(addresses)) = (self.size, self.addresses) else {
             return Err(refuse("the ring has no size or no addresses"));
         };
         let size = u64::from(size);
@@ -59,10 +59,10 @@ impl Ring {
                 ))),
             }
         };
-        Ok(Places {
-            descriptors: place("descriptor table", places.descriptors, 16 * size, 16)?,
-            available: place("available ring", places.available, 6 + 2 * size, 2)?,
-            used: place("used ring", places.used, 6 + 8 * size, 4)?,
+        Ok(RingAddresses {
+            descriptors: place("descriptor table", addresses.descriptors, 16 * size, 16)?,
+            available: place("available ring", addresses.available, 6 + 2 * size, 2)?,
+            used: place("used ring", addresses.used, 6 + 8 * size, 4)?,
         })
     }
 
@@ -78,7 +78,7 @@ impl Ring {
         features: u64,
         inflight: Option<(InflightMemory, u16)>,
     ) -> Result<RingSetup, Refusal> {
-        let Places { descriptors, available, used } = self.guest_places(regions)?;
+        let RingAddresses { descriptors, available, used } = self.guest_addresses(regions)?;
         let duplicate = |fd: &OwnedFd| {
             fd.try_clone().map_err(|error| refuse(format_args!("no descriptor left: {error}")))
         };

@@ -1,5 +1,6 @@
 //! Tests of the message channel: each message at a wrong time and with wrong contents.
 
+mod backend;
 mod inflight;
 mod peer;
 
@@ -86,6 +87,23 @@ fn ring_without_protocol_features_is_enabled_at_its_start() {
 }
 
 #[test]
+fn front_end_that_closes_at_the_number_of_queues_has_a_reason_in_the_log() {
+    let nr_queues = u64::from(NR_RINGS).to_le_bytes().to_vec();
+    let ask = |peer: &Peer| {
+        peer.negotiate();
+        assert_eq!(peer.call(GET_QUEUE_NUM, &[], &[]), Reply::Body(nr_queues.clone()));
+    };
+    let ended = connection(&Fake::default(), &WriteCache::default(), ask);
+    let why = ended.expect_err("it may need more queues");
+    assert!(why.contains("it may ask for more, and the device has 3 (lower num-queues"), "{why}");
+    well(&Fake::default(), |peer| {
+        ask(peer);
+        peer.share();
+        peer.start_ring(2);
+    });
+}
+
+#[test]
 fn deprecated_reset_disables_all_rings() {
     let rings = Fake::default();
     well(&rings, |peer| {
@@ -134,6 +152,23 @@ fn message_about_memory_is_answered_when_all_rings_have_the_memory() {
             peer.accept(message, &added, fds);
             assert_eq!(rings.nr_moved.load(Ordering::Relaxed), nr);
         }
+    });
+}
+
+#[test]
+fn message_that_disables_a_ring_is_answered_when_the_ring_is_disabled() {
+    let rings = Fake::default();
+    well(&rings, |peer| {
+        peer.negotiate();
+        peer.share();
+        peer.start_ring(0);
+        for (enable, nr) in [(1, 1), (0, 2)] {
+            peer.accept(SET_VRING_ENABLE, &state(0, enable), &[]);
+            assert_eq!(rings.nr_switched.load(Ordering::Relaxed), nr);
+        }
+        peer.start_ring(2);
+        peer.accept(RESET_OWNER, &[], &[]);
+        assert_eq!(rings.nr_switched.load(Ordering::Relaxed), 4);
     });
 }
 
@@ -211,8 +246,12 @@ fn messages_with_wrong_numbers_are_refused() {
             "the features cannot change while a ring",
         ),
         (SET_PROTOCOL_FEATURES, (1_u64 << 13).to_le_bytes().into(), "features 0x2000, which"),
-        (SET_VRING_NUM, state(3, 64), "SET_VRING_NUM: ring 3 of 3"),
-        (SET_VRING_NUM, state(u32::MAX, 64), "ring 4294967295 of 3"),
+        (
+            SET_VRING_NUM,
+            state(3, 64),
+            "SET_VRING_NUM: the front end asks for 4 queues or more, and the device has 3 (lower",
+        ),
+        (SET_VRING_NUM, state(u32::MAX, 64), "asks for 4294967296 queues or more"),
         (SET_VRING_NUM, state(1, 0), "a ring of 0 descriptors"),
         (SET_VRING_NUM, state(1, 2), "a ring of 2 descriptors"),
         (SET_VRING_NUM, state(1, 100), "expected a power of two, 4 to 256"),
@@ -220,12 +259,12 @@ fn messages_with_wrong_numbers_are_refused() {
         (SET_VRING_NUM, state(1, 1 << 31), "a ring of 2147483648 descriptors"),
         (SET_VRING_NUM, state(0, 64), "ring 0 runs"),
         (SET_VRING_ADDR, addresses(0, USER), "ring 0 runs"),
-        (SET_VRING_ADDR, addresses(9, USER), "ring 9 of 3"),
+        (SET_VRING_ADDR, addresses(9, USER), "asks for 10 queues or more"),
         (SET_VRING_ADDR, addresses(1, USER + 1), "broke the protocol"),
         (SET_VRING_BASE, state(0, 1), "ring 0 runs"),
         (SET_VRING_BASE, state(1, 1 << 16), "index 65536"),
-        (GET_VRING_BASE, state(3, 0), "ring 3 of 3"),
-        (SET_VRING_ENABLE, state(3, 1), "ring 3 of 3"),
+        (GET_VRING_BASE, state(3, 0), "asks for 4 queues or more"),
+        (SET_VRING_ENABLE, state(3, 1), "asks for 4 queues or more"),
         (SET_VRING_ENABLE, state(0, 2), "broke the protocol"),
         (SET_CONFIG, config(WCE, &[2]), "only wce, 0 or 1"),
         (SET_CONFIG, config(0, &[0; 8]), "8 bytes at 0"),
@@ -260,7 +299,9 @@ fn descriptors_that_do_not_belong_are_refused() {
     let polls = (1_u64 | 0x100).to_le_bytes();
     assert_refused("polling", |peer| peer.call(SET_VRING_KICK, &polls, &[]));
     let unknown = 200_u64.to_le_bytes();
-    assert_refused("ring 200 of 3", |peer| peer.call(SET_VRING_KICK, &unknown, &[kick]));
+    assert_refused("asks for 201 queues or more", |peer| {
+        peer.call(SET_VRING_KICK, &unknown, &[kick])
+    });
     for nr in 0..=8 {
         let many = vec![kick; nr];
         if nr != 1 {
@@ -301,6 +342,13 @@ fn memory_that_cannot_be_used_is_refused() {
     ] {
         assert_refused(expected, |peer| peer.call(ADD_MEM_REG, &body, &[fd]));
     }
+    // No server is behind sysfs, but the list of file systems does not have it either.
+    let other = std::fs::File::open("/sys/kernel/mm/transparent_hugepage/enabled")
+        .or_else(|_| std::fs::File::open("/proc/self/status"))
+        .expect("a file that is not in memory");
+    assert_refused("on a file system of type", |peer| {
+        peer.call(ADD_MEM_REG, &region(far, 4096, user, 0), &[other.as_raw_fd()])
+    });
     assert_refused("", |peer| peer.call(ADD_MEM_REG, &region(far, REGION, user, 0), &[]));
     let body = table(&[(GUEST, REGION, USER, 0), (GUEST + 4096, REGION, user, 0)]);
     assert_refused("overlaps another", |peer| peer.call(SET_MEM_TABLE, &body, &[fd, fd]));
@@ -322,6 +370,21 @@ fn ring_outside_of_the_memory_is_refused() {
             peer.call(SET_VRING_KICK, &1_u64.to_le_bytes(), &[kick.as_raw_fd()])
         });
     }
+}
+
+/// The sum of the region's guest address and the distance of the ring wraps.
+#[test]
+fn ring_far_above_a_region_at_the_end_of_the_address_space_is_refused() {
+    let (file, kick) = (memory(REGION), event());
+    let ended = connection(&Fake::default(), &WriteCache::default(), |peer| {
+        peer.negotiate();
+        let body = table(&[(u64::MAX - REGION, REGION, 0x1000, 0)]);
+        peer.accept(SET_MEM_TABLE, &body, &[file.as_raw_fd()]);
+        peer.prepare_ring(0, 128);
+        peer.call(SET_VRING_KICK, &0_u64.to_le_bytes(), &[kick.as_raw_fd()]);
+    });
+    let why = ended.expect_err("the ring is in no region");
+    assert!(why.contains("outside of the shared memory regions"), "{why}");
 }
 
 /// A source of numbers with a seed.

@@ -2,6 +2,7 @@
 
 use super::error::RingError;
 use super::parts::{DESCRIPTOR, Parts};
+use crate::config::MAX_QUEUE_SIZE;
 use crate::memory::{GuestData, GuestMemory, GuestRange};
 use forebay_front::blk::GuestBytes;
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRI
 
 /// Most descriptors of an indirect table: the largest ring. The standard allows no more than the
 /// ring has; drivers keep `seg_max` instead.
-const INDIRECT_MAX: u32 = 1024;
+const INDIRECT_MAX: u32 = MAX_QUEUE_SIZE as u32;
 
 /// A ring, and the memory of its chains.
 pub(super) struct Within<'a> {

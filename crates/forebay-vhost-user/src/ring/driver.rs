@@ -368,11 +368,20 @@ pub(super) struct Served(pub(super) BlkFront<TestHost>);
 
 impl Served {
     pub(super) fn new() -> Served {
+        Served::with(false)
+    }
+
+    /// Returns a front whose disk is read-only.
+    pub(super) fn read_only() -> Served {
+        Served::with(true)
+    }
+
+    fn with(read_only: bool) -> Served {
         let bytes = (0..NR_SECTORS as u8).flat_map(|sector| [sector; 512]).collect();
         let disk = BlkDisk {
             export: 0,
             nr_sectors: NR_SECTORS,
-            read_only: false,
+            read_only,
             discards_to_zeroes: true,
             max_discard_sectors: 64,
             max_write_zeroes_sectors: 64,

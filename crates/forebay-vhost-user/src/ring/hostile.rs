@@ -1,4 +1,7 @@
-//! Hostile drivers: each breaks one rule of the standard, beside a ring that keeps them.
+//! Hostile drivers: each breaks one rule of the standard, beside a ring that keeps them, and beside
+//! another device.
+
+mod requests;
 
 use super::driver::{
     BEHIND_HOLE, DATA, Driver, EVENT_IDX, HEADER, HOLE, INDIRECT, IS_INDIRECT, NEXT, NR_SECTORS,
@@ -483,9 +486,12 @@ const REQUESTS: &[Case] = &[
     ),
 ];
 
-/// Runs one case beside a ring that keeps the standard.
+/// Runs one case beside a ring that keeps the standard, and beside another device.
 fn run(case: &Case) {
     let name = case.name;
+    let mut other = Served::new();
+    let mut of_other = Driver::new(&memory(), 0, EVENT_IDX);
+    other.start(&of_other);
     let memory = memory();
     let mut served = Served::new();
     let mut good = Driver::new(&memory, 1, EVENT_IDX);
@@ -522,6 +528,7 @@ fn run(case: &Case) {
         served.check_alive(&mut bad, 4);
     }
     served.check_alive(&mut good, 4);
+    other.check_alive(&mut of_other, 0);
     // Both stop, and start again.
     served.0.round(|front| front.stop_rings());
     served.run();

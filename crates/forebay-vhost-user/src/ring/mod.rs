@@ -4,6 +4,7 @@
 //! is used. A ring that breaks the standard returns a [`RingError`], and its owner stops it.
 //!
 //! - `parts`: the three parts of a ring in memory, and the indices;
+//! - `notify`: notifications, and the order of the accesses that they need;
 //! - `chain`: the descriptors of a request; `error`: why a ring stops.
 //!
 //! The `Queue` of the crate `virtio-queue` is not used. It looks the region up for each access,
@@ -14,25 +15,30 @@
 
 mod chain;
 #[cfg(test)]
-mod deaths;
-#[cfg(test)]
 mod driver;
 mod error;
 #[cfg(test)]
 mod hostile;
+#[cfg(all(test, blk_loom))]
+mod models;
+mod notify;
 mod parts;
+#[cfg(test)]
+mod recovery;
 #[cfg(test)]
 mod tests;
 
 pub use error::RingError;
 
+use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};
 use crate::memory::{GuestByte, GuestData, GuestMemory, prefetch};
 use crate::setup::RingSetup;
 use crate::truncated;
 use forebay_core::Segment;
 use forebay_front::blk::Chain;
-use parts::{Parts, Places};
+use notify::{Word, Words};
+use parts::{Parts, RingLayout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -94,14 +100,14 @@ impl Ring {
     pub fn start(setup: RingSetup) -> Result<Ring, (RingError, Option<OwnedFd>)> {
         let RingSetup { size, base, features, memory, kick, call, err, is_enabled, .. } = setup;
         let has = |bit: u32| features & (1 << bit) != 0;
-        let places = Places {
+        let layout = RingLayout {
             size,
             descriptors: setup.descriptors,
             available: setup.available,
             used: setup.used,
             has_event_idx: has(VIRTIO_RING_F_EVENT_IDX),
         };
-        let opened = Parts::new(places, base, &memory).and_then(|mut parts| {
+        let opened = Parts::new(layout, base, &memory).and_then(|mut parts| {
             let recovered = recover(&mut parts, setup.inflight)?;
             Ok((parts, recovered))
         });
@@ -166,8 +172,7 @@ impl Ring {
     pub fn set_call(&mut self, call: Option<OwnedFd>) {
         self.call = call;
         if let Some(call) = &self.call {
-            // The write fails only if the counter is full: then it is signalled already.
-            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+            signal(call);
         }
     }
 
@@ -185,6 +190,11 @@ impl Ring {
         self.nr_lost = 0;
         self.memory = Rc::new(memory);
         Ok(())
+    }
+
+    /// Returns the memory of the guest. Each request in flight holds that which it was taken with.
+    pub fn memory(&self) -> &Rc<GuestMemory> {
+        &self.memory
     }
 
     /// Returns the index of the next available entry: the base from which the ring goes on.
@@ -211,9 +221,7 @@ impl Ring {
         }
         let next = self.parts.next_available();
         if self.seen == next {
-            // Acquire pairs with the driver's release of the index, after the entries and
-            // descriptors.
-            let index = self.parts.available_index(Ordering::Acquire);
+            let index = notify::available(&self.parts);
             let (nr, size) = (index.wrapping_sub(next), self.parts.size());
             if nr > size {
                 return Err(RingError::IndexJump { nr, size });
@@ -309,7 +317,7 @@ impl Ring {
     /// calls this again and again.
     #[inline]
     pub fn has_available(&self) -> bool {
-        let index = self.parts.available_index(Ordering::Relaxed);
+        let index = self.parts.load(Word::AvailableIndex, Ordering::Relaxed);
         let next = self.parts.next_available();
         !self.left.is_empty() || index != next
     }
@@ -317,7 +325,7 @@ impl Ring {
     /// Asks the driver not to signal `kick`.
     #[inline]
     pub fn disable_notifications(&mut self) {
-        self.parts.disable_notifications();
+        notify::disable(&self.parts);
     }
 
     /// Asks the driver to signal `kick` for new requests. Returns whether some are available.
@@ -326,7 +334,7 @@ impl Ring {
     /// Fails if the memory of the ring was truncated.
     #[inline]
     pub fn enable_notifications(&mut self) -> Result<bool, RingError> {
-        let has_more = self.parts.enable_notifications();
+        let has_more = notify::enable(&self.parts, self.parts.next_available());
         self.check_memory()?;
         Ok(has_more)
     }
@@ -355,12 +363,6 @@ impl Ring {
         }
         is_wanted
     }
-}
-
-/// Signals an eventfd. The write fails only if its counter is full: then it is signalled already.
-#[inline]
-fn signal(eventfd: &OwnedFd) {
-    let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
 }
 
 /// Recovers the ring's part of the in-flight region, and sets the indices from it. Returns that

@@ -6,8 +6,9 @@
 //! Indices of the device are private and written only, so the driver cannot change them.
 
 use super::error::RingError;
+use super::notify::{self, NO_NOTIFICATIONS, Word, Words};
 use crate::memory::{GuestMemory, GuestRange, KeptRange};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU16, Ordering, fence};
 use virtio_bindings::virtio_ring::{VRING_AVAIL_F_NO_INTERRUPT, VRING_USED_F_NO_NOTIFY};
 
 /// Length of a descriptor, bytes.
@@ -17,7 +18,7 @@ const USED_ENTRY: usize = 8;
 
 /// Where a ring is, and its features.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct RingLayout {
     /// Number of descriptors: a power of two.
     pub(super) size: u16,
     pub(super) descriptors: u64,
@@ -29,7 +30,7 @@ pub(super) struct Places {
 /// The parts and the indices.
 #[derive(Debug)]
 pub(super) struct Parts {
-    places: Places,
+    layout: RingLayout,
     descriptors: KeptRange,
     available: KeptRange,
     used: KeptRange,
@@ -48,8 +49,12 @@ impl Parts {
     ///
     /// # Errors
     /// Fails if a part is not in the memory, or misaligned.
-    pub(super) fn new(places: Places, base: u16, memory: &GuestMemory) -> Result<Parts, RingError> {
-        let Places { size, descriptors, available, used, .. } = places;
+    pub(super) fn new(
+        layout: RingLayout,
+        base: u16,
+        memory: &GuestMemory,
+    ) -> Result<Parts, RingError> {
+        let RingLayout { size, descriptors, available, used, .. } = layout;
         if !size.is_power_of_two() {
             return Err(RingError::Size(size));
         }
@@ -62,7 +67,7 @@ impl Parts {
         };
         let nr = usize::from(size);
         Ok(Parts {
-            places,
+            layout,
             descriptors: part(descriptors, nr * DESCRIPTOR, 1)?,
             available: part(available, 6 + 2 * nr, 2)?,
             used: part(used, 6 + nr * USED_ENTRY, 4)?,
@@ -80,7 +85,7 @@ impl Parts {
     /// Fails if a part is not there. Then the parts stay where they were.
     pub(super) fn set_memory(&mut self, memory: &GuestMemory) -> Result<(), RingError> {
         let (next_used, published, notified) = (self.next_used, self.published, self.notified);
-        let moved = Parts::new(self.places, self.next_available, memory)?;
+        let moved = Parts::new(self.layout, self.next_available, memory)?;
         *self = Parts { next_used, published, notified, ..moved };
         Ok(())
     }
@@ -92,7 +97,7 @@ impl Parts {
 
     #[inline]
     pub(super) fn size(&self) -> u16 {
-        self.places.size
+        self.layout.size
     }
 
     #[inline]
@@ -117,13 +122,7 @@ impl Parts {
     /// Returns the offset of an entry of `len` bytes in the available or the used ring.
     #[inline]
     fn entry(&self, index: u16, len: usize) -> usize {
-        4 + len * usize::from(index & (self.places.size - 1))
-    }
-
-    /// Returns the driver's available index.
-    #[inline]
-    pub(super) fn available_index(&self, ordering: Ordering) -> u16 {
-        u16::from_le(self.available.u16_at(2).load(ordering))
+        4 + len * usize::from(index & (self.layout.size - 1))
     }
 
     /// Returns the entry of the available ring at an index. Relaxed: the caller has loaded an index
@@ -136,7 +135,7 @@ impl Parts {
 
     /// Returns the used index in the memory of the guest.
     pub(super) fn used_index(&self) -> u16 {
-        u16::from_le(self.used.u16_at(2).load(Ordering::Acquire))
+        self.load(Word::UsedIndex, Ordering::Acquire)
     }
 
     /// Returns the ring's table of descriptors.
@@ -170,51 +169,56 @@ impl Parts {
         if std::mem::replace(&mut self.published, self.next_used) == self.next_used {
             return false;
         }
-        // Release pairs with the driver's acquire of the index: the entries, the statuses and the
-        // data are visible before it.
-        self.used.u16_at(2).store(self.next_used.to_le(), Ordering::Release);
+        notify::publish(self, self.next_used);
         true
-    }
-
-    /// Asks the driver not to notify the device. With event indices it notifies once at most.
-    #[inline]
-    pub(super) fn disable_notifications(&mut self) {
-        if !self.places.has_event_idx {
-            // Relaxed: a notification too many is harmless.
-            let flags = VRING_USED_F_NO_NOTIFY as u16;
-            self.used.u16_at(0).store(flags.to_le(), Ordering::Relaxed);
-        }
-    }
-
-    /// Asks the driver to notify the device. Returns whether requests are available already.
-    #[inline]
-    pub(super) fn enable_notifications(&mut self) -> bool {
-        if self.places.has_event_idx {
-            let event = self.used.u16_at(4 + USED_ENTRY * usize::from(self.places.size));
-            event.store(self.next_available.to_le(), Ordering::Relaxed);
-        } else {
-            self.used.u16_at(0).store(0, Ordering::Relaxed);
-        }
-        // The request is stored before the index is loaded. The driver stores its index, and loads
-        // the request after a fence of its own. So one side sees the other's store.
-        fence(Ordering::SeqCst);
-        self.available_index(Ordering::Relaxed) != self.next_available
     }
 
     /// Returns whether the driver wants a notification of the used entries since the last call.
     #[inline]
     pub(super) fn wants_notification(&mut self) -> bool {
-        // The used index is stored before the driver's wish is loaded. The driver stores its wish,
-        // and loads the index after a fence of its own. So one side sees the other's store.
-        fence(Ordering::SeqCst);
         let former = std::mem::replace(&mut self.notified, self.next_used);
-        let load = |offset| u16::from_le(self.available.u16_at(offset).load(Ordering::Relaxed));
-        if !self.places.has_event_idx {
-            return u32::from(load(0)) & VRING_AVAIL_F_NO_INTERRUPT == 0;
-        }
-        let event = load(4 + 2 * usize::from(self.places.size));
-        // It wants one if its index is among the new entries, modulo 65536.
-        let nr_new = self.next_used.wrapping_sub(former);
-        self.next_used.wrapping_sub(event).wrapping_sub(1) < nr_new
+        notify::is_wanted(self, former, self.next_used)
     }
 }
+
+impl Parts {
+    /// Returns a word.
+    #[inline]
+    fn word(&self, word: Word) -> &AtomicU16 {
+        let nr = usize::from(self.layout.size);
+        match word {
+            Word::AvailableFlags => self.available.u16_at(0),
+            Word::AvailableIndex => self.available.u16_at(2),
+            Word::UsedEvent => self.available.u16_at(4 + 2 * nr),
+            Word::UsedFlags => self.used.u16_at(0),
+            Word::UsedIndex => self.used.u16_at(2),
+            Word::AvailableEvent => self.used.u16_at(4 + USED_ENTRY * nr),
+        }
+    }
+}
+
+impl Words for Parts {
+    #[inline]
+    fn load(&self, word: Word, ordering: Ordering) -> u16 {
+        u16::from_le(self.word(word).load(ordering))
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u16, ordering: Ordering) {
+        self.word(word).store(value.to_le(), ordering);
+    }
+
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn has_event_idx(&self) -> bool {
+        self.layout.has_event_idx
+    }
+}
+
+// The flags of both sides that `notify` uses.
+const _: () = assert!(VRING_AVAIL_F_NO_INTERRUPT == NO_NOTIFICATIONS as u32);
+const _: () = assert!(VRING_USED_F_NO_NOTIFY == NO_NOTIFICATIONS as u32);

@@ -35,6 +35,7 @@ use image_lock::{Access, Denied};
 use name::Name;
 use place::Place;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -271,6 +272,15 @@ impl Claim {
 
     fn place(&self) -> Option<&Place> {
         self.seat.as_deref().map(|seat| &*seat.place)
+    }
+
+    /// Returns the present length of the file or device, bytes. `None`: the disk has none of its
+    /// own.
+    ///
+    /// # Errors
+    /// Fails if the system cannot report it.
+    pub(crate) fn len_bytes(&self) -> io::Result<Option<u64>> {
+        self.place().map(Place::len_bytes).transpose()
     }
 
     /// Records a loss that the files opened just now will not report. Called after a file of the

@@ -43,7 +43,7 @@ use crate::file_system;
 use crate::sys::fork::Origin;
 use forebay_core::Backing;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -103,6 +103,16 @@ impl Place {
     /// Returns the state of the core that the place's disks share.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing
+    }
+
+    /// Returns the present length of the file or device, bytes.
+    ///
+    /// # Errors
+    /// Fails if the system cannot report it.
+    pub(super) fn len_bytes(&self) -> io::Result<u64> {
+        // Works for block devices too, whose status has no length. Nothing else uses the position
+        // of this open file.
+        (&self.file).seek(SeekFrom::End(0))
     }
 
     /// Takes the byte locks of one more disk.

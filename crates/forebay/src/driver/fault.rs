@@ -117,6 +117,10 @@ impl Device for FaultDevice {
         self.inner.arena()
     }
 
+    fn can_register_memory(&self) -> bool {
+        self.inner.can_register_memory()
+    }
+
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         self.inner.block_status(offset, extents)
     }

@@ -77,6 +77,7 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
+pub(crate) use file::{Registration, RingMemory};
 use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
 pub(crate) use own_call::{Offer, OwnCall};
 use std::io;
@@ -108,6 +109,11 @@ pub(crate) trait Device: Send + Sync {
     /// Returns the memory that the queues have registered, if any. Buffers are taken from it.
     fn arena(&self) -> Option<&Arc<Arena>> {
         None
+    }
+
+    /// Returns whether the queues let callers register memory ([`Waiter::memory`]).
+    fn can_register_memory(&self) -> bool {
+        false
     }
 
     /// Adds the known extents from byte `offset` on. The caller treats the rest of the range as
@@ -199,6 +205,11 @@ pub(crate) trait Waiter: Send + Sync {
     /// Acknowledges the poll descriptor: the next reap clears it and returns all completions that
     /// it announced. Other reaps may leave it readable. Called by the thread that uses the driver.
     fn ack_poll(&self) {}
+
+    /// Returns the memory that callers have registered with the queue, or `None` if they cannot.
+    fn memory(&self) -> Option<&Arc<RingMemory>> {
+        None
+    }
 
     /// Returns the number of system calls made since open, without those of the driver.
     fn nr_syscalls(&self) -> u64 {

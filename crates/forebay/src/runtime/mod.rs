@@ -30,6 +30,7 @@ pub(crate) mod quarantine;
 pub(crate) mod ready;
 pub(crate) mod service;
 pub(crate) mod shared;
+mod size;
 pub(crate) mod spare;
 pub(crate) mod stack;
 pub(crate) mod thread;

@@ -10,6 +10,7 @@ use crate::runtime::emulation::Emulator;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
 use crate::runtime::service::{self, Service};
+use crate::runtime::size::Size;
 use crate::runtime::{leak, quarantine};
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     /// Overdue requests, for `Disk::take_late_requests`.
     late: Arc<LateList>,
     pub(crate) holds: Mutex<Holds>,
+    size: Size,
     /// Dropped last: the file is released only after everything else of this disk is gone.
     claim: Claim,
 }
@@ -115,6 +117,7 @@ impl Shared {
             emulator,
             late: Arc::default(),
             holds: Mutex::default(),
+            size: Size::new(info.limits.capacity_bytes),
             state,
             info,
             claim,
@@ -182,6 +185,19 @@ impl Shared {
         &self.info
     }
 
+    /// Returns the size in bytes up to which the disk accepts I/O. `None`: it has no fixed size.
+    pub(crate) fn capacity_bytes(&self) -> Option<u64> {
+        self.size.get()
+    }
+
+    /// Reads the size of the file or device again; see `Disk::reread_size`.
+    pub(crate) fn reread_size(&self) -> io::Result<Option<u64>> {
+        let Some(len) = self.claim.len_bytes()? else { return Ok(None) };
+        let block = u64::from(self.info.limits.logical_block_size);
+        self.size.grow(len - len % block);
+        Ok(Some(len))
+    }
+
     pub(crate) fn device(&self) -> &dyn Device {
         &*self.device
     }
@@ -228,6 +244,11 @@ impl Shared {
 
     pub(crate) fn hctxs(&self) -> &[Hctx] {
         &self.hctxs
+    }
+
+    /// Returns whether callers can register memory with the queues of the device.
+    pub(crate) fn can_register_memory(&self) -> bool {
+        self.device.can_register_memory()
     }
 
     pub(crate) fn waiter(&self) -> &Arc<dyn Waiter> {

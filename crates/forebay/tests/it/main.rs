@@ -38,6 +38,7 @@ mod run_queue;
 mod scripts;
 mod seccomp;
 mod signals;
+mod size;
 #[path = "../support/skip.rs"]
 mod skip;
 mod skips;

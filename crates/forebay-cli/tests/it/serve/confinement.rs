@@ -55,6 +55,21 @@ fn a_server_is_confined_by_the_landlock_of_the_kernel() {
     assert!(rest.starts_with(" no access to other files"), "{log}");
 }
 
+/// Memory is a file without a path, and Landlock has no rule for it.
+#[test]
+fn server_that_inherits_memory_is_confined() {
+    if !has_landlock("server_that_inherits_memory_is_confined") {
+        return;
+    }
+    let memory = rustix::fs::memfd_create("inherited", rustix::fs::MemfdFlags::empty());
+    let memory = memory.expect("memory");
+    let folder = folder();
+    let server = Server::start(&folder, "ram:1m");
+    drop(memory);
+    drop(Client::connect(server.socket(), "").expect("a connection"));
+    assert!(server.log().contains("forebay: confined by Landlock "), "{}", server.log());
+}
+
 /// Landlock has no rule for some kinds of open files. One of these would end the confinement.
 #[test]
 fn server_of_a_vhost_user_disk_is_confined() {

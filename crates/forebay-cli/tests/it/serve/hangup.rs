@@ -81,7 +81,7 @@ fn under_nohup_a_closed_terminal_ends_nothing() {
     let mut client = Client::connect(server.socket(), "").expect("a connection");
     drop(emulator);
     server.signal("HUP");
-    server.await_lines("nothing to reload", 1);
+    server.await_lines("no export has changed its size", 1);
     assert_eq!(client.read(0, 4096).map(|data| data.len()).ok(), Some(4096));
     assert!(server.terminate().success());
 }

@@ -31,6 +31,26 @@ fn tls_that_is_not_on_is_not_taken_for_it() {
 }
 
 #[test]
+fn options_of_devices_say_what_they_need() {
+    let no_socket = "--blk-file disk.img: this option names the disk of a virtual machine, and \
+                     there is no socket for one: add --socket-path PATH";
+    check(&["--blk-file=disk.img"], 2, no_socket);
+    check(&["--blk-file=disk.img", "--nbd=unix:nbd.sock"], 2, no_socket);
+    for option in ["--socket-path=a", "--vhost-user-blk=unix:a", "--fd=9"] {
+        let name = option.split('=').next().unwrap_or_default();
+        let no_disk = format!("{name} has no disk to serve: name its image with --blk-file");
+        check(&[option], 2, &no_disk);
+    }
+    check(&[], 2, "missing argument: <SPEC>");
+    let unix = "--vhost-user-blk=vm.sock: expected unix:PATH, such as unix:vm.sock\n";
+    check(&["disk.img", "--vhost-user-blk=vm.sock"], 2, unix);
+    let device = ["disk.img", "--vhost-user-blk=unix:a", "--queue-size=2"];
+    check(&device, 2, "--queue-size=2: expected a power of two from 4 to 1024\n");
+    let device = ["disk.img?nr_bios=3", "--vhost-user-blk=unix:a", "--num-queues=2"];
+    check(&device, 1, "disk.img?nr_bios=3: cannot serve this disk as vhost-user-blk: nr_bios=3");
+}
+
+#[test]
 fn limits_that_cannot_be_kept_are_refused() {
     for (option, max) in [
         ("--memory-mib=0", 1048576),

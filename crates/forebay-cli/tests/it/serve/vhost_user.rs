@@ -2,6 +2,7 @@
 //! test or in `forebay bench`; a guest under QEMU is in `guest.rs`.
 
 use super::client::Client;
+use super::masking::{CONFIG_WCE, FLUSH, Proxy};
 use super::server::Server;
 use crate::common::{bench_at_work, data_file, folder, forebay, stderr, stdout};
 use forebay::{Disk, IoError};
@@ -86,6 +87,31 @@ fn read_only_disk_refuses_writes() {
     disk.read_at(&mut [0; 512], 0).expect("a read");
     drop(disk);
     assert!(server.terminate().success());
+}
+
+/// Every fourth write completes and its write-back fails. Only a sync finds that out.
+#[test]
+fn write_of_a_driver_without_flush_is_durable_when_it_ends() {
+    let args = "fault:disk.img?rule=write:writeback=io:nth=4 --vhost-user-blk=unix:v";
+    for hidden in [0, FLUSH, FLUSH | CONFIG_WCE] {
+        let folder = folder();
+        data_file(&folder, "disk.img", 1 << 20);
+        let server = Server::start(&folder, args);
+        let proxied = folder.path().join(format!("without-{hidden}"));
+        let proxy = Proxy::start(&proxied, &folder.path().join("v"), hidden);
+        let disk = open(&folder, proxied.to_str().expect("a name"));
+        assert_eq!(disk.limits().volatile_cache, hidden == 0);
+        let mut write = |nth: u64| disk.write_at(&[nth as u8; 512], 512 * nth).is_ok();
+        let written: Vec<_> = (1..=4).map(&mut write).collect();
+        if hidden == 0 {
+            assert_eq!(written, [true; 4], "the cache holds them");
+            assert!(disk.flush().is_err(), "the flush must report the lost write");
+        } else {
+            assert_eq!(written, [true, true, true, false], "without {hidden:#x}");
+        }
+        drop((disk, proxy));
+        server.kill();
+    }
 }
 
 #[test]
@@ -258,27 +284,40 @@ fn each_ring_has_a_thread_and_a_hardware_context() {
 
 #[test]
 fn thousand_connections_leave_nothing_behind() {
+    check_connections("--num-queues=2");
+}
+
+#[test]
+fn thousand_connections_leave_no_memory_registered() {
+    check_connections("--num-queues=2 --register-memory");
+}
+
+/// Checks that descriptors and memory are the same after a thousand connections as before.
+#[track_caller]
+fn check_connections(args: &str) {
     let folder = folder();
-    let server = serve(&folder, "--num-queues=2");
+    let server = serve(&folder, args);
     let connect = |nr: usize| {
         for _ in 0..nr {
-            drop(open(&folder, "v"));
+            // A driver with short rings shares little memory, which is registered quickly.
+            drop(open(&folder, "v?queue_size=4"));
         }
     };
     let settled = |nr| {
         server.await_lines("connection ", nr);
         let start = Instant::now();
         // The next connection is served after the end of the last.
-        drop(open(&folder, "v"));
+        drop(open(&folder, "v?queue_size=4"));
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(100));
     };
     connect(50);
     settled(50);
     let (fds, memory) = (server.nr_fds(), server.memory_kib("VmRSS"));
+    let pinned = server.memory_kib("VmPin");
     connect(1000);
     settled(50);
-    assert_eq!(server.nr_fds(), fds);
+    assert_eq!((server.nr_fds(), server.memory_kib("VmPin")), (fds, pinned));
     let after = server.memory_kib("VmRSS");
     assert!(after < memory + 4096, "{memory} KiB before, {after} KiB after");
     assert!(server.terminate().success());
@@ -296,6 +335,12 @@ fn options_that_no_device_can_have_are_refused() {
             "the disk has blocks of 4096",
         ),
         ("disk.img --vhost-user-blk=unix:v --serial=123456789012345678901", "at most 20 bytes"),
+        ("ram:1M --vhost-user-blk=unix:v --register-memory", "it cannot register memory"),
+        (
+            "disk.img?engine=psync --vhost-user-blk=unix:v --register-memory",
+            "with engine=io_uring and without fixed_buffers",
+        ),
+        ("disk.img --register-memory", "--register-memory is for virtual machines"),
         ("disk.img --num-queues=2", "--num-queues is for virtual machines"),
         ("disk.img --vhost-user-blk=unix:v --num-queues=65", "from 1 to 64"),
         ("disk.img --fd=99", "cannot use descriptor 99 (--fd)"),

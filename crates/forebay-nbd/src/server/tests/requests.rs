@@ -408,3 +408,18 @@ fn completed_write_has_a_short_reply() {
         assert_eq!(on.done(&rq).as_slice().len(), len);
     }
 }
+
+#[test]
+fn resized_export_accepts_requests_up_to_its_new_end() {
+    for framing in FRAMINGS {
+        let mut on = transmission(framing, ALL);
+        for size in [SIZE, SIZE + 4096, SIZE - 4096] {
+            on.resize(size);
+            let last = |command, offset| error(&parse(&on, command, 0, offset, 4096));
+            assert_eq!(last(CMD_WRITE, size - 4096), None);
+            assert_eq!(last(CMD_WRITE, size), Some(NbdError::NoSpc));
+            assert_eq!(last(CMD_READ, size - 4096), None);
+            assert_eq!(last(CMD_READ, size), Some(NbdError::Inval));
+        }
+    }
+}

@@ -201,6 +201,9 @@ fn rings_of_an_export_are_numbered_and_count_as_its_traffic() {
     rings[0].kicked();
     rings[0].notified();
     rings[0].suppressed();
+    rings[1].bounced(4096);
+    rings[1].bounced(512);
+    rings[2].set_registered(3);
     let (_, samples) = texts_of(&counters);
     let of = |name: &str, ring: u8| {
         samples[&format!("forebay_ring_{name}_total{{device=\"vm\",ring=\"{ring}\"}}")]
@@ -208,6 +211,8 @@ fn rings_of_an_export_are_numbered_and_count_as_its_traffic() {
     assert_eq!((of("requests", 2), of("written_bytes", 2), of("errors", 1)), (1.0, 4096.0, 1.0));
     assert_eq!((of("kicks", 0), of("kicks", 1)), (1.0, 0.0));
     assert_eq!((of("notifications", 0), of("notifications_suppressed", 0)), (1.0, 1.0));
+    assert_eq!((of("bounced_requests", 1), of("bounced_bytes", 1)), (2.0, 4608.0));
+    assert_eq!((of("bounced_requests", 0), of("registered_requests", 2)), (0.0, 3.0));
     let written = "forebay_export_written_bytes_total{device=\"vm\"}";
     assert_eq!(samples[written], 4096.0);
 }

@@ -17,7 +17,8 @@ pub(super) struct Bounce {
     /// Buffers for the next copies, and their sum.
     kept: Vec<Buf>,
     kept_bytes: usize,
-    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) counts forever.
+    /// Bytes of buffers in flight. A buffer that the disk keeps (`io_timeout_ms`) does not count:
+    /// if it did, requests that are held back would wait for an answer that was given.
     lent_bytes: u64,
 }
 
@@ -48,7 +49,7 @@ impl Bounce {
         if self.lent_bytes > 0 && self.lent_bytes + len > BOUNCE_MAX {
             return Err(SubmitErrorKind::WouldBlock);
         }
-        let len = (len as usize).next_power_of_two();
+        let len = buf_len(len);
         let buf = match self.kept.iter().position(|buf| buf.len() == len) {
             Some(index) => {
                 self.kept_bytes -= len;
@@ -60,6 +61,12 @@ impl Bounce {
         Ok(buf)
     }
 
+    /// Records that the disk keeps the buffer of a request of `len` bytes that has ended, and frees
+    /// it when its device is done with it. The request keeps its tag, so there are not many.
+    pub(super) fn leave(&mut self, len: u64) {
+        self.lent_bytes -= buf_len(len) as u64;
+    }
+
     /// Takes back a buffer.
     pub(super) fn give(&mut self, buf: Buf) {
         self.lent_bytes -= buf.len() as u64;
@@ -68,6 +75,11 @@ impl Bounce {
             self.kept.push(buf);
         }
     }
+}
+
+/// Returns the length of the buffer of a request of `len` bytes.
+fn buf_len(len: u64) -> usize {
+    (len as usize).next_power_of_two()
 }
 
 #[cfg(test)]
@@ -98,5 +110,16 @@ mod tests {
         assert_eq!(bounce.take(512).unwrap().len(), 512);
         bufs.into_iter().for_each(|buf| bounce.give(buf));
         assert_eq!((bounce.lent_bytes, bounce.kept_bytes), (512, 1 << 20));
+    }
+
+    #[test]
+    fn copies_that_the_disk_keeps_do_not_hold_requests_back() {
+        let mut bounce = bounce(511);
+        // Its request ends early, and the disk frees it later.
+        let _kept = bounce.take(BOUNCE_MAX - 1000).unwrap();
+        assert!(matches!(bounce.take(2000), Err(SubmitErrorKind::WouldBlock)));
+        bounce.leave(BOUNCE_MAX - 1000);
+        assert_eq!(bounce.take(2000).unwrap().len(), 2048);
+        assert_eq!(bounce.lent_bytes, 2048);
     }
 }

@@ -3,18 +3,20 @@
 use super::RingPlace;
 use super::peer::RingPeer;
 use super::queue::GuestQueue;
-use crate::metrics::WorkerCounters;
+use crate::host::HostBase;
 use crate::shared::Shared;
 use forebay::{PlugGuard, SubmitErrorKind};
 use forebay_front::blk::BlkHost;
-use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, PollSums, Stage};
-use forebay_vhost_user::{GuestData, RingError};
+use forebay_front::{Closed, Failed, Host, Interest, Io, Key, Parts, Stage};
+use forebay_vhost_user::{GuestData, GuestMemory, RingError, signal};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Event data of descriptors. That of a kick is the key of its client.
 pub(super) const OF_INBOX: u64 = u64::MAX;
@@ -31,10 +33,8 @@ pub(super) struct RingHost {
     is_watched: bool,
     /// Index of the next available entry when the ring stopped.
     base: u16,
-    shared: Arc<Shared>,
     place: Arc<RingPlace>,
-    epoll: OwnedFd,
-    counters: Arc<WorkerCounters>,
+    common: HostBase,
 }
 
 impl fmt::Debug for RingHost {
@@ -46,20 +46,23 @@ impl fmt::Debug for RingHost {
 impl RingHost {
     pub(super) fn new(shared: Arc<Shared>, place: Arc<RingPlace>, epoll: OwnedFd) -> RingHost {
         RingHost {
-            queue: GuestQueue::new(&shared.exports[place.export].disk),
+            queue: GuestQueue::new(
+                &shared.exports[place.export].disk,
+                shared.register_memory,
+                Arc::clone(&place.counters),
+            ),
             is_readable: false,
             has_submitted: false,
             is_watched: false,
             base: 0,
-            counters: shared.counters.worker(),
-            shared,
             place,
-            epoll,
+            common: HostBase::new(shared, epoll),
         }
     }
 
-    pub(super) fn epoll(&self) -> &OwnedFd {
-        &self.epoll
+    /// Returns the parts that do not depend on the protocol.
+    pub(super) fn common(&self) -> &HostBase {
+        &self.common
     }
 
     /// Records that the descriptor of the queue was reported: it must be reaped, even if it is
@@ -68,22 +71,12 @@ impl RingHost {
         self.is_readable = true;
     }
 
-    /// Records the polling of this thread so far.
-    pub(super) fn record_polling(&self, sums: PollSums) {
-        self.counters.record_polling(sums);
-    }
-
     /// Registers the descriptor of the queue at epoll, unless it is registered. Returns whether it
     /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
         if !self.is_watched {
-            let data = EventData::new_u64(OF_QUEUE);
             // A wait begins only when all completions were reaped.
-            let watched = self.queue.poll_fd_after_reap().and_then(|fd| {
-                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
-                Ok(())
-            });
-            self.is_watched = watched.is_ok();
+            self.is_watched = self.common.watch_queue(self.queue.poll_fd_after_reap(), OF_QUEUE);
         }
         self.is_watched
     }
@@ -97,21 +90,41 @@ impl RingHost {
         self.base = base;
     }
 
+    /// Registers the memory of the guest, with `--register-memory`. Logs the first refusal of a
+    /// connection.
+    pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) {
+        let Some(why) = self.queue.register(memory) else { return };
+        if !self.place.refusal.swap(true, Ordering::Relaxed) {
+            let export = &self.common.shared().infos[self.place.export].name;
+            let ring = self.place.ring;
+            let line = format_args!(
+                "export {export:?}: ring {ring}: memory of the guest is not registered, and its \
+                 I/O goes on without: {why}"
+            );
+            self.common.log(forebay::now_ns(), line);
+        }
+    }
+
+    /// Ends the registration of memory that is not used any more.
+    #[inline]
+    pub(super) fn release_unused(&mut self) {
+        self.queue.release_unused();
+    }
+
     /// Reports a ring that could not be started.
     pub(super) fn refused(&self, error: &RingError, err: Option<OwnedFd>) {
         if let Some(err) = err {
-            // The write fails only if the counter is full: then it is signalled already.
-            let _ = rustix::io::write(&err, &1_u64.to_ne_bytes());
+            signal(err);
         }
         self.log_stop(&error.to_string(), forebay::now_ns());
     }
 
     fn log_stop(&self, why: &str, now_ns: u64) {
-        let (ring, export) = (self.place.ring, &self.shared.infos[self.place.export].name);
+        let (ring, export) = (self.place.ring, &self.common.shared().infos[self.place.export].name);
         let line = format_args!(
             "export {export:?}: ring {ring} stops: {why}: restart the guest, or reset its driver"
         );
-        self.shared.log.line(now_ns, line);
+        self.common.log(now_ns, line);
     }
 }
 
@@ -177,7 +190,12 @@ impl Host for RingHost {
     fn watch(&mut self, peer: &mut RingPeer, key: Key, _interest: Interest) -> io::Result<()> {
         if !peer.is_watched {
             let data = EventData::new_u64(key.to_u64());
-            epoll::add(&self.epoll, peer.ring.kick(), data, EventFlags::IN | EventFlags::ET)?;
+            epoll::add(
+                self.common.epoll(),
+                peer.ring.kick(),
+                data,
+                EventFlags::IN | EventFlags::ET,
+            )?;
             peer.is_watched = true;
         }
         Ok(())
@@ -185,20 +203,20 @@ impl Host for RingHost {
 
     #[inline]
     fn record(&mut self, export: usize, stage: Stage, ns: u64) {
-        self.counters.record(export, stage, ns);
+        self.common.record(export, stage, ns);
     }
 
     fn panicked(&mut self, _panic: Box<dyn Any + Send>) {
-        self.shared.counters.server().panics.count();
+        self.common.count_panic();
     }
 
     fn failed(&mut self, _peer: &RingPeer, failed: &Failed<'_>, now_ns: u64) {
         let &Failed { export, kind, offset, len, why } = failed;
-        let (ring, export) = (self.place.ring, &self.shared.infos[export].name);
+        let (ring, export) = (self.place.ring, &self.common.shared().infos[export].name);
         let line = format_args!(
             "export {export:?}: ring {ring}: {kind:?} at {offset}, {len} bytes, failed: {why}"
         );
-        self.shared.log.line(now_ns, line);
+        self.common.log(now_ns, line);
     }
 
     fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {
@@ -207,7 +225,7 @@ impl Host for RingHost {
         self.base = peer.ring.next_available();
         if peer.is_watched {
             // Other processes keep the eventfd open, so closing it here would not unregister it.
-            let _ = epoll::delete(&self.epoll, peer.ring.kick());
+            let _ = epoll::delete(self.common.epoll(), peer.ring.kick());
         }
         if let Some(ending) = closed.ending.filter(|ending| ending.is_at_once()) {
             peer.ring.report_error();

@@ -5,30 +5,36 @@
 //! message channel sends a command. Then it runs a round of its front ([`forebay_front::blk`]).
 //!
 //! - `host`: the host of the front: the disk's queue, epoll, the log; `peer`: the ring with its
-//!   counters;
+//!   counters; `command`: the commands of other threads;
 //! - `queue`: submits requests to the disk straight from the memory of the guest; `bounce`: copies
-//!   of memory that the disk does not accept.
+//!   of memory that the disk does not accept; `registered`: memory that the disk has registered.
 
 mod bounce;
+mod command;
 mod host;
 mod peer;
 mod queue;
+mod registered;
 
+pub(crate) use self::command::ThreadCommand;
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
-use super::inbox::RingInbox;
+use crate::host::HostBase;
+use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
+use crate::sizes::NewSize;
 use forebay::QueueLimits;
-use forebay_front::blk::{BlkDisk, BlkFront, SECTOR};
+use forebay_front::blk::{BlkDisk, BlkFront, ID_LEN, SECTOR};
 use forebay_front::{Host, Polling};
 use forebay_vhost_user::{MAX_RANGE_SECTORS, Ring, RingCommand, RingSetup, WriteCache};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll;
 use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
 /// Interval of a tick. Ticks are needed only while the server ends, or if the process had no
@@ -48,16 +54,18 @@ pub(crate) struct RingPlace {
     /// Index of the ring in its device.
     pub(crate) ring: u16,
     /// Serial number of the device, padded with zeroes.
-    pub(crate) serial: [u8; 20],
+    pub(crate) serial: [u8; ID_LEN],
     /// The write cache of the device.
     pub(crate) write_cache: Arc<WriteCache>,
+    /// Whether a refusal to register memory was logged, for all rings of the device.
+    pub(crate) refusal: Arc<AtomicBool>,
     /// Counters of this ring.
     pub(crate) counters: Arc<RingCounters>,
 }
 
 /// The thread of a ring.
 pub(crate) struct RingWorker {
-    inbox: Arc<RingInbox>,
+    inbox: Arc<Inbox<ThreadCommand>>,
     place: Arc<RingPlace>,
     events: Vec<epoll::Event>,
     front: BlkFront<RingHost>,
@@ -75,23 +83,21 @@ impl RingWorker {
     ///
     /// # Errors
     /// Returns the error of the system call, such as a lack of descriptors.
-    pub(crate) fn epoll(inbox: &RingInbox) -> std::io::Result<OwnedFd> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, inbox.fd(), EventData::new_u64(OF_INBOX), EventFlags::IN)?;
-        Ok(epoll)
+    pub(crate) fn epoll(inbox: &Inbox<ThreadCommand>) -> std::io::Result<OwnedFd> {
+        HostBase::epoll_of(inbox.fd(), OF_INBOX)
     }
 
     /// Creates the worker of a ring. It must stay on this thread.
     pub(crate) fn new(
         shared: Arc<Shared>,
         place: RingPlace,
-        inbox: Arc<RingInbox>,
+        inbox: Arc<Inbox<ThreadCommand>>,
         epoll: OwnedFd,
     ) -> RingWorker {
         let export = &shared.exports[place.export];
         let disk = BlkDisk {
             export: place.export,
-            nr_sectors: export.info.size_bytes / SECTOR,
+            nr_sectors: shared.sizes.infos()[place.export].size_bytes / SECTOR,
             read_only: export.info.can.read_only,
             discards_to_zeroes: export.facts.discards_to_zeroes,
             serial: place.serial,
@@ -121,6 +127,7 @@ impl RingWorker {
         while !(self.is_closing && self.front.has_drained()) {
             self.wait();
             self.round();
+            self.front.host_mut().release_unused();
             self.answer_stop();
         }
     }
@@ -143,7 +150,7 @@ impl RingWorker {
             self.polling.woke(forebay::now_ns());
         }
         if is_polled {
-            self.front.host().record_polling(self.polling.sums());
+            self.front.host().common().record_polling(self.polling.sums());
         }
     }
 
@@ -176,12 +183,7 @@ impl RingWorker {
 
     /// Takes the pending events, or waits for the first one until the timeout.
     fn take_events(&mut self, timeout: Option<&Timespec>) {
-        self.events.clear();
-        let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(self.front.host().epoll(), into, timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
-        }
+        self.front.host().common().take_events(&mut self.events, timeout);
     }
 
     /// Handles all events, and takes the requests that are available.
@@ -205,7 +207,16 @@ impl RingWorker {
             if has_commands {
                 let (commands, must_close) = inbox.take();
                 for command in commands {
-                    obey(front, (place, stopping), command);
+                    match command {
+                        ThreadCommand::Channel(command) => {
+                            execute(front, (place, stopping), command);
+                        }
+                        ThreadCommand::Resize(NewSize { size_bytes, answer }) => {
+                            front.resize(size_bytes / SECTOR);
+                            // The thread that resizes may have given up.
+                            let _ = answer.send(());
+                        }
+                    }
                 }
                 if must_close {
                     *is_closing = true;
@@ -226,8 +237,8 @@ impl RingWorker {
     }
 }
 
-/// Carries out a command.
-fn obey(
+/// Executes a command of the message channel.
+fn execute(
     front: &mut BlkFront<RingHost>,
     (place, stopping): (&Arc<RingPlace>, &mut Option<SyncSender<u16>>),
     command: RingCommand,
@@ -237,12 +248,24 @@ fn obey(
     };
     match command {
         RingCommand::Start(setup) => start(front, place, *setup),
-        RingCommand::Enable(is_enabled) => front.change_rings(|peer| {
-            peer.ring.set_enabled(is_enabled);
-            Ok(())
-        }),
+        RingCommand::Enable(is_enabled, answer) => {
+            front.change_rings(|peer| {
+                peer.ring.set_enabled(is_enabled);
+                Ok(())
+            });
+            // The message channel may have given up.
+            let _ = answer.send(());
+        }
         RingCommand::Memory(memory, answer) => {
-            front.change_rings(|peer| texts(peer.ring.set_memory(memory.clone())));
+            let mut table = None;
+            front.change_rings(|peer| {
+                let result = texts(peer.ring.set_memory(memory.clone()));
+                table = Some(Rc::clone(peer.ring.memory()));
+                result
+            });
+            if let Some(table) = table {
+                front.host_mut().register(&table);
+            }
             // The message channel may have given up.
             let _ = answer.send(());
         }
@@ -265,7 +288,10 @@ fn obey(
 fn start(front: &mut BlkFront<RingHost>, place: &Arc<RingPlace>, setup: RingSetup) {
     front.host_mut().set_base(setup.base);
     match Ring::start(setup) {
-        Ok(ring) => front.accept(RingPeer::new(ring, Arc::clone(place))),
+        Ok(ring) => {
+            front.host_mut().register(ring.memory());
+            front.accept(RingPeer::new(ring, Arc::clone(place)));
+        }
         Err((error, err)) => front.host_mut().refused(&error, err),
     }
 }
@@ -281,6 +307,6 @@ fn ranges_of(limits: &QueueLimits) -> BlkDisk {
         discards_to_zeroes: false,
         max_discard_sectors: most(limits.max_discard_sectors),
         max_write_zeroes_sectors: most(limits.max_write_zeroes_sectors),
-        serial: [0; 20],
+        serial: [0; ID_LEN],
     }
 }

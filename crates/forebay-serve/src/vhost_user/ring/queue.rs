@@ -16,20 +16,26 @@
 #![allow(unsafe_code)]
 
 use super::bounce::Bounce;
+use super::registered::Registered;
+use crate::metrics::RingCounters;
 use forebay::{Bio, BioQueue, Completion, Disk, Op, Segments, SubmitErrorKind};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
-use forebay_vhost_user::{GuestData, Lent};
+use forebay_vhost_user::{GuestData, GuestMemory, Lent};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// A request at the disk.
 #[derive(Debug)]
-struct Flying {
+struct InFlight {
     user_data: u64,
     op: Op,
     /// Keeps the memory mapped.
     data: Option<GuestData>,
+    /// Length of the request if the disk has a copy of its memory; otherwise 0.
+    bounced: u64,
 }
 
 /// The queue.
@@ -38,20 +44,44 @@ pub(super) struct GuestQueue {
     // Dropped first: that waits until the disk does not use the memory any more.
     queue: BioQueue,
     /// Requests at the disk. Their bios have the index as their number.
-    flying: Vec<Option<Flying>>,
+    in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
     bounce: Bounce,
     nr_bios: usize,
+    /// The registered memory of the guest, with `--register-memory`.
+    registered: Option<Registered>,
+    counters: Arc<RingCounters>,
 }
 
 impl GuestQueue {
-    pub(super) fn new(disk: &Disk) -> GuestQueue {
+    /// Creates the queue. `registers`: the memory of the guest is registered with the disk.
+    pub(super) fn new(disk: &Disk, registers: bool, counters: Arc<RingCounters>) -> GuestQueue {
         GuestQueue {
             queue: disk.queue(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             bounce: Bounce::new(disk.limits()),
             nr_bios: disk.info().policy.nr_bios as usize,
+            registered: registers.then(Registered::default),
+            counters,
+        }
+    }
+
+    /// Registers the memory of the guest, with `--register-memory`. Returns why the kernel refuses
+    /// a part of it, if it does.
+    pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) -> Option<String> {
+        self.registered.as_mut()?.add(memory, &self.queue)
+    }
+
+    /// Ends the registration of memory that is not used any more, and records how many requests
+    /// have used registered memory.
+    #[inline]
+    pub(super) fn release_unused(&mut self) {
+        if let Some(registered) = &mut self.registered {
+            if let Some(nr) = registered.nr_requests() {
+                self.counters.set_registered(nr);
+            }
+            registered.release_unused();
         }
     }
 
@@ -90,7 +120,8 @@ impl GuestQueue {
         }
         let bio = Bio { flags, ..Bio::range(op, offset, len) };
         let Some(mut data) = memory else {
-            return self.fly(Flying { user_data, op, data: None }, bio, now_ns);
+            let in_flight = InFlight { user_data, op, data: None, bounced: 0 };
+            return self.submit_bio(in_flight, bio, now_ns);
         };
         if self.bounce.is_needed(data.segments()) {
             return self.submit_bounced((op, user_data), data, bio, now_ns);
@@ -99,30 +130,31 @@ impl GuestQueue {
             Lent::One(segment) => Segments::One(segment),
             Lent::Many(list) => Segments::Many(list),
         };
-        self.fly(Flying { user_data, op, data: Some(data) }, Bio { segments, ..bio }, now_ns)
+        let in_flight = InFlight { user_data, op, data: Some(data), bounced: 0 };
+        self.submit_bio(in_flight, Bio { segments, ..bio }, now_ns)
     }
 
     /// Submits a bio with the memory of a request.
     #[inline]
-    fn fly(
+    fn submit_bio(
         &mut self,
-        flying: Flying,
+        in_flight: InFlight,
         bio: Bio,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            (self.flying.len() - 1) as u32
+            self.in_flight.push(None);
+            (self.in_flight.len() - 1) as u32
         });
-        self.flying[index as usize] = Some(flying);
+        self.in_flight[index as usize] = Some(in_flight);
         let bio = Bio { user_data: index.into(), ..bio };
-        // SAFETY: the segments were lent by the request's data, which `flying` keeps until the
+        // SAFETY: the segments were lent by the request's data, which `in_flight` keeps until the
         // completion is reaped, and after the queue is dropped. The module says why changes by the
         // guest are harmless. Addresses of guest memory are exposed.
         let submitted = unsafe { self.queue.submit_raw_at(bio, now_ns) };
         submitted.map_err(|(refusal, bio)| {
-            let flying = self.land(index.into(), bio.segments);
-            (refusal, flying.data)
+            let in_flight = self.remove(index.into(), bio.segments);
+            (refusal, in_flight.data)
         })
     }
 
@@ -148,38 +180,49 @@ impl GuestQueue {
             _ => forebay::Io::read_part(buf, len, offset),
         };
         let index = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            (self.flying.len() - 1) as u32
+            self.in_flight.push(None);
+            (self.in_flight.len() - 1) as u32
         });
-        self.flying[index as usize] = Some(Flying { user_data, op, data: Some(data) });
+        let bounced = len as u64;
+        let in_flight = InFlight { user_data, op, data: Some(data), bounced };
+        self.in_flight[index as usize] = Some(in_flight);
         let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
+        if submitted.is_ok() {
+            self.counters.bounced(bounced);
+        }
         submitted.map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
             }
-            (error.kind, self.land(index.into(), Segments::None).data)
+            (error.kind, self.remove(index.into(), Segments::None).data)
         })
     }
 
     /// Removes a request from those at the disk.
     #[inline]
-    fn land(&mut self, index: u64, segments: Segments) -> Flying {
-        land(&mut self.flying, &mut self.free, index, segments)
+    fn remove(&mut self, index: u64, segments: Segments) -> InFlight {
+        remove(&mut self.in_flight, &mut self.free, index, segments)
     }
 
     /// Appends the completions.
     #[inline]
     pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>) {
-        let GuestQueue { queue, flying, free, bounce, .. } = self;
+        let GuestQueue { queue, in_flight, free, bounce, .. } = self;
         queue.reap_raw_with(0, usize::MAX, |completion, segments| {
             let Completion { user_data: index, result, buf, .. } = completion;
-            let Flying { user_data, op, mut data } = land(flying, free, index, segments);
-            if let Some(buf) = buf {
-                if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
-                    data.fill_front(&buf[..len as usize]);
+            let InFlight { user_data, op, mut data, bounced } =
+                remove(in_flight, free, index, segments);
+            match buf {
+                Some(buf) => {
+                    if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
+                        data.fill_front(&buf[..len as usize]);
+                    }
+                    bounce.give(buf);
                 }
-                bounce.give(buf);
+                // The request has ended early.
+                None if bounced > 0 => bounce.leave(bounced),
+                None => {}
             }
             done.push((user_data, result, data));
         });
@@ -188,16 +231,16 @@ impl GuestQueue {
 
 /// Removes a request from those at the disk, and returns its list of segments to its memory.
 #[inline]
-fn land(
-    flying: &mut [Option<Flying>],
+fn remove(
+    in_flight: &mut [Option<InFlight>],
     free: &mut Vec<u32>,
     index: u64,
     segments: Segments,
-) -> Flying {
-    let mut landed = flying[index as usize].take().expect("a request ends once");
+) -> InFlight {
+    let mut removed = in_flight[index as usize].take().expect("a request ends once");
     free.push(index as u32);
-    if let (Some(data), Segments::Many(list)) = (&mut landed.data, segments) {
+    if let (Some(data), Segments::Many(list)) = (&mut removed.data, segments) {
         data.give_back(list);
     }
-    landed
+    removed
 }

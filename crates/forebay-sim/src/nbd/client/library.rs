@@ -6,10 +6,10 @@
 
 use super::{Client, Live, Shared};
 use crate::check::Broken;
-use crate::nbd::context::Context;
+use crate::nbd::met::Met;
 use crate::nbd::pending::Pending;
 use crate::nbd::rules::{N1, N2, N3, N4};
-use crate::nbd::trace::Met;
+use crate::server::Context;
 use forebay_nbd::client::{
     self, Command, Event, Handshake, HandshakeError, Negotiated, Next, Request, Taken, Transmission,
 };

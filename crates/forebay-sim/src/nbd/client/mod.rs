@@ -9,13 +9,12 @@ pub(super) mod library;
 
 use super::ask::{self, Ask};
 use super::conn::Conn;
-use super::context::{Context, Event, Way};
+use super::met::Met;
 use super::pending::Pending;
 use super::recut::Recut;
 use super::scenario::{ClientLoad, Scenario};
-use super::trace::Met;
 use crate::check::Verdict;
-use crate::sectors;
+use crate::server::{Context, Event, Log, Way};
 use forebay_nbd::client::Handshake;
 use forebay_nbd::wire::Framing;
 use library::Library;
@@ -57,6 +56,8 @@ pub(crate) struct Live {
     pub(crate) library: Option<Box<Library>>,
     /// A proxy that changes the form of the replies.
     pub(crate) recut: Option<Recut>,
+    /// Whole replies that the client has received.
+    pub(crate) nr_answers: u32,
     /// By their cookies, or the library's slots.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// The client vanishes when it has sent, or received, so many bytes.
@@ -73,8 +74,7 @@ pub(crate) struct Shared {
     pub(crate) payload_max: u64,
     pub(crate) size_bytes: u64,
     pub(crate) may_fail: bool,
-    pub(crate) log: Vec<sectors::Op>,
-    pub(crate) nr_answers: u64,
+    pub(crate) log: Log,
     /// The server ends all connections.
     pub(crate) is_stopping: bool,
 }
@@ -88,9 +88,8 @@ impl Shared {
             nr_exports: scenario.settings.front.infos.len(),
             payload_max: export.block_size.max.into(),
             size_bytes: export.size_bytes,
-            may_fail: scenario.has_faults,
-            log: Vec::new(),
-            nr_answers: 0,
+            may_fail: scenario.disk.has_faults,
+            log: Log::default(),
             is_stopping: false,
         }
     }
@@ -240,6 +239,7 @@ impl Client {
             has_library: cx.random.chance(load.library, 100),
             library: None,
             recut: None,
+            nr_answers: 0,
             pending: BTreeMap::new(),
             sends_max,
             gets_max,
@@ -332,7 +332,7 @@ impl Client {
     /// Checks the end of a connection that the server has closed.
     fn ended(&mut self, conn: &mut Conn, shared: &Shared, cx: &mut Context) -> Verdict {
         let Some(live) = self.live.take() else { return Ok(()) };
-        live.check_end(shared, cx)?;
+        live.check_end(conn, shared, cx)?;
         conn.up.close();
         conn.hang_up(live.conn, cx);
         self.soon(10_000, cx);

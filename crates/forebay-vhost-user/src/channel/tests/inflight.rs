@@ -94,8 +94,14 @@ fn regions_that_cannot_be_used_are_refused() {
     let larger = InflightShape { nr_queues: NR_RINGS + 1, ..SHAPE };
     let longer = InflightShape { queue_size: 2 * QUEUE_SIZE, ..SHAPE };
     for (body, why) in [
-        (region_of(len, 0, larger), "a region for 4 rings of 128 descriptors: the device has 3"),
-        (region_of(len, 0, longer), "a region for 2 rings of 512 descriptors"),
+        (
+            region_of(len, 0, larger),
+            "asks for 4 queues, and the device has 3 (lower num-queues of the virtual",
+        ),
+        (
+            region_of(len, 0, longer),
+            "asks for rings of 512 descriptors, and the device has at most 256",
+        ),
         (region_of(len - 1, 0, SHAPE), "is too short: 2 queues of 128 descriptors need"),
         (region_of(len, 4096, SHAPE), "ends before byte 4096"),
         (region_of(u64::MAX, u64::MAX - 4095, SHAPE), "ends before byte"),

@@ -1,13 +1,14 @@
 //! Both sides of a message channel under test: raw messages of a front end, and rings that record
 //! their commands.
 
-use crate::{Can, Config, RingCommand, RingSetup, Rings, Shape, WriteCache, serve};
+use crate::{Capabilities, Config, RingCommand, RingSetup, Rings, Shape, WriteCache, serve};
 use forebay_core::QueueLimits;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vm_memory::{GuestAddress, GuestMemoryBackend};
@@ -30,6 +31,7 @@ pub(super) const GET_PROTOCOL_FEATURES: u32 = 15;
 pub(super) const SET_PROTOCOL_FEATURES: u32 = 16;
 pub(super) const GET_QUEUE_NUM: u32 = 17;
 pub(super) const SET_VRING_ENABLE: u32 = 18;
+pub(super) const SET_BACKEND_REQ_FD: u32 = 21;
 pub(super) const GET_CONFIG: u32 = 24;
 pub(super) const SET_CONFIG: u32 = 25;
 pub(super) const GET_INFLIGHT_FD: u32 = 31;
@@ -42,8 +44,8 @@ pub(super) const LAST: u32 = 50;
 
 /// Features that the tests negotiate: protocol features, VERSION_1, and CONFIG_WCE.
 pub(super) const FEATURES: u64 = 1 << 30 | 1 << 32 | 1 << 11;
-/// MQ, REPLY_ACK, CONFIG, INFLIGHT_SHMFD, CONFIGURE_MEM_SLOTS.
-pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
+/// MQ, REPLY_ACK, BACKEND_REQ, CONFIG, INFLIGHT_SHMFD, CONFIGURE_MEM_SLOTS.
+pub(super) const PROTOCOL: u64 = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 12 | 1 << 15;
 
 /// Size of the region of [`Peer::share`], and its address in both address spaces.
 pub(super) const REGION: u64 = 64 << 10;
@@ -61,6 +63,18 @@ pub(super) struct Fake {
     pub(super) log: Mutex<Vec<String>>,
     /// Rings that have taken new memory.
     pub(super) nr_moved: Arc<AtomicUsize>,
+    /// Times that a ring was enabled or disabled.
+    pub(super) nr_switched: Arc<AtomicUsize>,
+}
+
+/// Counts up and answers later, as a thread that is in the middle of a round.
+fn answer_later(count: &Arc<AtomicUsize>, answer: SyncSender<()>) {
+    let count = Arc::clone(count);
+    std::thread::spawn(move || {
+        (0..1000).for_each(|_| std::thread::yield_now());
+        count.fetch_add(1, Ordering::Relaxed);
+        answer.send(()).expect("the channel waits");
+    });
 }
 
 impl Fake {
@@ -112,19 +126,14 @@ impl Rings for Fake {
                 "stop".to_owned()
             }
             RingCommand::Memory(memory, answer) => {
-                let nr_moved = Arc::clone(&self.nr_moved);
-                // As a thread that is in the middle of a round.
-                std::thread::spawn(move || {
-                    (0..1000).for_each(|_| std::thread::yield_now());
-                    nr_moved.fetch_add(1, Ordering::Relaxed);
-                    answer.send(()).expect("the channel waits");
-                });
+                answer_later(&self.nr_moved, answer);
                 let setup = place.as_mut().expect("it runs");
                 setup.memory = memory;
                 check(setup);
                 format!("memory {}", setup.memory.regions().num_regions())
             }
-            RingCommand::Enable(enable) => {
+            RingCommand::Enable(enable, answer) => {
+                answer_later(&self.nr_switched, answer);
                 place.as_mut().expect("it runs").is_enabled = enable;
                 format!("enable {enable}")
             }
@@ -233,13 +242,28 @@ pub(super) fn connection(
     cache: &WriteCache,
     front_end: impl FnOnce(&Peer),
 ) -> Result<(), String> {
-    let can = Can { read_only: false, discard: true, write_zeroes: true, unmap: true };
+    connection_to(&device(), (rings, cache), front_end)
+}
+
+/// Returns the configuration of the device under test.
+pub(super) fn device() -> Config {
+    let capabilities =
+        Capabilities { read_only: false, discard: true, write_zeroes: true, unmap: true };
     let shape = Shape { nr_queues: NR_RINGS, queue_size: QUEUE_SIZE };
-    let config = Config::new(&QueueLimits::default(), 1 << 30, can, shape);
+    Config::new(&QueueLimits::default(), 1 << 30, capabilities, shape)
+}
+
+/// Does the same as [`connection`] with this device.
+#[track_caller]
+pub(super) fn connection_to(
+    config: &Config,
+    (rings, cache): (&Fake, &WriteCache),
+    front_end: impl FnOnce(&Peer),
+) -> Result<(), String> {
     let (front, back) = UnixStream::pair().expect("a pair");
     front.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let ended = std::thread::scope(|scope| {
-        let served = scope.spawn(|| serve(back, &config, cache, rings));
+        let served = scope.spawn(|| serve(back, config, cache, rings));
         front_end(&Peer { stream: front });
         served.join().expect("no panic")
     });

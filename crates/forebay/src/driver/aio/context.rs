@@ -89,7 +89,7 @@ pub(super) struct IoEvent {
 
 /// The head of `struct aio_ring`; events follow.
 #[repr(C)]
-struct Ring {
+struct RingHead {
     id: u32,
     nr: u32,
     head: AtomicU32,
@@ -122,14 +122,14 @@ impl Context {
         let mut context = Context { id, has_ring: true };
         let ring = context.ring();
         context.has_ring = ring.is_some_and(|ring| {
-            let known = (MAGIC, 0, size_of::<Ring>() as u32);
+            let known = (MAGIC, 0, size_of::<RingHead>() as u32);
             (ring.magic, ring.incompat_features, ring.header_len) == known && ring.nr > 0
         });
         Ok(context)
     }
 
-    fn ring(&self) -> Option<&Ring> {
-        let ring = std::ptr::with_exposed_provenance::<Ring>(self.id);
+    fn ring(&self) -> Option<&RingHead> {
+        let ring = std::ptr::with_exposed_provenance::<RingHead>(self.id);
         // SAFETY: the kernel has mapped at least one readable and writable page there, and unmaps
         // it with the context. Only the two indices change, and they are atomic. (All kernels since
         // 2.6 use this layout. A change of the layout changes the magic number, which is checked
@@ -192,7 +192,7 @@ impl Context {
             return None;
         }
         assert!(head < ring.nr, "the head of a ring is in it");
-        let events = std::ptr::with_exposed_provenance::<IoEvent>(self.id + size_of::<Ring>());
+        let events = std::ptr::with_exposed_provenance::<IoEvent>(self.id + size_of::<RingHead>());
         // SAFETY: `nr` events follow the ring's head, all mapped. The kernel does not write to this
         // one until the head is past it.
         let event = unsafe { events.add(head as usize).read() };

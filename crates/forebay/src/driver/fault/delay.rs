@@ -11,7 +11,7 @@
 //! watches a timer as well ([`DueFd`]).
 
 use crate::driver::due_fd::{DueFd, NEVER};
-use crate::driver::{OwnCall, Waiter};
+use crate::driver::{OwnCall, RingMemory, Waiter};
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
 use forebay_core::{BlockStatus, Completed, Completions, Tag};
@@ -178,6 +178,10 @@ impl Waiter for FaultWaiter {
 
     fn ack_poll(&self) {
         self.inner.ack_poll();
+    }
+
+    fn memory(&self) -> Option<&Arc<RingMemory>> {
+        self.inner.memory()
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -193,7 +193,7 @@ fn no_buffers(len: u64, source: io::Error) -> OpenError {
 }
 
 /// Returns the limit of locked memory as `ulimit -l` reports it.
-fn locked_limit() -> String {
+pub(super) fn locked_limit() -> String {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one structure.
     match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } {

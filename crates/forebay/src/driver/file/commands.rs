@@ -2,6 +2,7 @@
 // It makes a system call in place of an entry.
 #![allow(unsafe_code)]
 
+use super::registered::{Range, RingMemory};
 use crate::arena::Arena;
 use crate::driver::vectors::{self, Vector};
 use crate::driver::zeroing::{self, Ranges, Way};
@@ -45,10 +46,16 @@ pub(super) struct Commands {
     max_segments: usize,
     /// A partial write of zeroes is continued ([`zeroing::Ranges`]).
     goes_on: bool,
-    /// The address and length of the registered memory; zeroes if there is none.
-    registered: (usize, usize),
+    /// The registered memory, sorted by address.
+    ranges: Vec<Range>,
     /// Kept alive while a ring has it registered.
     arena: Option<Arc<Arena>>,
+    /// The memory that callers register. `None` if there is an arena, and in tests.
+    memory: Option<Arc<RingMemory>>,
+    /// The version of that memory's table that `ranges` has.
+    version: u64,
+    /// The kernel has reads and writes of several segments in registered memory.
+    has_vectored_fixed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +114,32 @@ impl Commands {
             vectors: vec![Vector::EMPTY; (depth * limits.max_segments) as usize].into(),
             max_segments: limits.max_segments as usize,
             goes_on: limits.exact_counts,
-            registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
+            ranges: arena
+                .iter()
+                .map(|arena| Range { addr: arena.addr(), len: arena.len(), index: ARENA })
+                .collect(),
             arena,
+            memory: None,
+            version: 0,
+            has_vectored_fixed: false,
+        }
+    }
+
+    /// Uses the memory that callers register with the ring, and sets whether the kernel has reads
+    /// and writes of several segments in it.
+    pub(super) fn set_memory(&mut self, memory: Arc<RingMemory>, has_vectored_fixed: bool) {
+        assert!(self.arena.is_none(), "the ring has one table");
+        (self.memory, self.has_vectored_fixed) = (Some(memory), has_vectored_fixed);
+    }
+
+    /// Takes over the changes of the memory that callers have registered. Entries that are made
+    /// later use it.
+    #[inline]
+    pub(super) fn follow_memory(&mut self) {
+        if let Some(memory) = &self.memory
+            && memory.version() != self.version
+        {
+            (self.version, self.ranges) = memory.ranges();
         }
     }
 
@@ -122,12 +153,27 @@ impl Commands {
         self.arena.is_some()
     }
 
-    /// Returns whether the whole range of memory is registered.
+    /// Returns the index of registered memory that contains this range.
     #[inline]
-    fn is_registered(&self, addr: usize, len: u64) -> bool {
-        let (first, nr) = self.registered;
-        let offset = addr.wrapping_sub(first);
-        offset < nr && len <= (nr - offset) as u64
+    fn registered(&self, addr: usize, len: u64) -> Option<u16> {
+        Some(self.range_of(addr)?)
+            .filter(|range| range.contains(addr, len))
+            .map(|range| range.index)
+    }
+
+    /// Returns the range of registered memory that begins at this address, or before it.
+    #[inline]
+    fn range_of(&self, addr: usize) -> Option<&Range> {
+        let nr = self.ranges.partition_point(|range| range.addr <= addr);
+        self.ranges[..nr].last()
+    }
+
+    /// Counts a request in memory that callers have registered.
+    #[inline]
+    fn count_registered(&self) {
+        if let Some(memory) = &self.memory {
+            memory.count();
+        }
     }
 
     /// Returns the command of a tag.
@@ -233,13 +279,17 @@ impl Commands {
         let (start, len) = (command.start, command.len as u32);
         let addr: *mut u8 = std::ptr::with_exposed_provenance_mut(command.addr);
         let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
-        match (command.op, self.is_registered(command.addr, command.len)) {
-            (Op::Read, false) => opcode::Read::new(FILE, addr, len).offset(start).build(),
-            (Op::Read, true) => {
-                opcode::ReadFixed::new(FILE, addr, len, ARENA).offset(start).build()
+        let registered = self.registered(command.addr, command.len);
+        if registered.is_some() {
+            self.count_registered();
+        }
+        match (command.op, registered) {
+            (Op::Read, None) => opcode::Read::new(FILE, addr, len).offset(start).build(),
+            (Op::Read, Some(index)) => {
+                opcode::ReadFixed::new(FILE, addr, len, index).offset(start).build()
             }
-            (_, false) => opcode::Write::new(FILE, addr, len).offset(start).rw_flags(flags).build(),
-            (_, true) => opcode::WriteFixed::new(FILE, addr, len, ARENA)
+            (_, None) => opcode::Write::new(FILE, addr, len).offset(start).rw_flags(flags).build(),
+            (_, Some(index)) => opcode::WriteFixed::new(FILE, addr, len, index)
                 .offset(start)
                 .rw_flags(flags)
                 .build(),
@@ -249,13 +299,38 @@ impl Commands {
     /// Returns the entry of a read or write of several segments.
     fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
         let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
-        let vectors = vectors::as_ptr(&self.vectors[at..at + usize::from(nr)]);
+        let list = &self.vectors[at..at + usize::from(nr)];
+        let registered = self.registered_vectors(list);
+        let vectors = vectors::as_ptr(list);
         let (start, nr) = (command.start + command.nr_done, u32::from(nr));
         let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        if let Some(index) = registered {
+            self.count_registered();
+            return match command.op {
+                Op::Read => opcode::ReadvFixed::new(FILE, vectors, nr, index).offset(start).build(),
+                _ => opcode::WritevFixed::new(FILE, vectors, nr, index)
+                    .offset(start)
+                    .rw_flags(flags)
+                    .build(),
+            };
+        }
         match command.op {
             Op::Read => opcode::Readv::new(FILE, vectors, nr).offset(start).build(),
             _ => opcode::Writev::new(FILE, vectors, nr).offset(start).rw_flags(flags).build(),
         }
+    }
+
+    /// Returns the index of registered memory that contains all of these vectors, if the kernel has
+    /// operations for that.
+    #[inline]
+    fn registered_vectors(&self, list: &[Vector]) -> Option<u16> {
+        if !self.has_vectored_fixed || self.ranges.is_empty() {
+            return None;
+        }
+        let range = self.range_of(list.first()?.addr().addr())?;
+        let all =
+            list.iter().all(|vector| range.contains(vector.addr().addr(), vector.len() as u64));
+        all.then_some(range.index)
     }
 
     /// Makes the write of a tag in place of its entry. Returns a result in the form of the entry's.

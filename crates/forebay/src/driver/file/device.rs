@@ -6,6 +6,7 @@ use super::enter::Kernel;
 use super::event::Event;
 use super::forbidden::{Forbidden, Verdict};
 use super::inline::{Inline, Writes};
+use super::registered::{self, Pins};
 use super::restrictions;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
@@ -31,6 +32,8 @@ pub(super) struct FileDevice {
     defers: bool,
     /// Resources that all rings share.
     base: Option<Base>,
+    /// Memory that callers have registered.
+    pins: Arc<Pins>,
     /// The reason why rings of this device have ended.
     verdict: Verdict,
 }
@@ -57,8 +60,8 @@ impl FileDevice {
             true => Writes::Ring("sqpoll=on: the kernel's thread"),
             false => writes,
         };
-        let verdict = Verdict::default();
-        Ok(FileDevice { file, limits, ranges, writes, defers, base, verdict })
+        let (pins, verdict) = (Arc::default(), Verdict::default());
+        Ok(FileDevice { file, limits, ranges, writes, defers, base, pins, verdict })
     }
 
     pub(super) fn features(&self) -> Vec<Feature> {
@@ -119,6 +122,10 @@ impl Device for FileDevice {
         self.base.as_ref()?.arena()
     }
 
+    fn can_register_memory(&self) -> bool {
+        self.arena().is_none() && registered::is_supported()
+    }
+
     fn failure(&self) -> Option<String> {
         self.verdict.text()
     }
@@ -137,7 +144,7 @@ impl Device for FileDevice {
         let file = own_file::for_queue(&self.file, mode)?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         base.map_or(Ok(()), |base| base.register_with(&ring))?;
-        restrictions::enable(&ring)?;
+        let has_vectored_fixed = restrictions::enable(&ring)?;
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
@@ -149,7 +156,11 @@ impl Device for FileDevice {
         driver.own = own;
         driver.inline = Inline::new(self.writes, mode, depth);
         driver.forbidden = Forbidden::new(&self.verdict, driver.ring().params().sq_entries());
-        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()), own_file)?;
+        let left = Arc::clone(driver.left());
+        let mut waiter = UringWaiter::new(driver.ring(), tells, left, own_file)?;
+        if self.arena().is_none() {
+            driver.set_memory(waiter.make_memory(&self.pins), has_vectored_fixed);
+        }
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

@@ -7,6 +7,7 @@
 //! - [`sysfs`]: attributes of the device below, from `/sys`;
 //! - [`device`]: makes a ring for each queue;
 //! - [`base`]: resources that those rings share;
+//! - [`registered`]: memory of callers that rings have registered;
 //! - [`uring`]: the driver itself;
 //! - [`commands`]: the command of each tag, and the ring's entry for it;
 //! - [`inline`]: buffered writes that the driver makes itself;
@@ -28,6 +29,7 @@ mod open;
 mod options;
 mod probe;
 mod ranges;
+mod registered;
 mod restrictions;
 mod sysfs;
 #[cfg(test)]
@@ -37,3 +39,4 @@ mod waiter;
 
 pub(super) use base::no_uring;
 pub(super) use open::{open, open_aio, open_psync};
+pub(crate) use registered::{Registration, RingMemory};

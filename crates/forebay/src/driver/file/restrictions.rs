@@ -7,6 +7,7 @@
 //! file, connects to no socket and touches no other file. System call filters do not see such
 //! entries. (Linux 5.10; the rest of this driver needs 5.11.)
 
+use super::registered;
 use io_uring::register::Restriction;
 use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode};
@@ -26,33 +27,56 @@ const OPCODES: [u8; 10] = [
     opcode::AsyncCancel::CODE,
 ];
 
-/// Operations that the driver uses only if the kernel knows them (Linux 5.19). Older kernels reject
-/// a restriction that names them.
-const NEW_OPCODES: [u8; 1] = [opcode::UringCmd16::CODE];
+/// Operations that the driver uses only if the kernel knows them, in the order of their versions:
+/// Linux 5.19, and 6.15 for the others. Older kernels reject a restriction that names them.
+const NEW_OPCODES: [u8; 3] =
+    [opcode::UringCmd16::CODE, opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
 
 /// Register operations needed later: `IORING_UNREGISTER_BUFFERS`, `IORING_UNREGISTER_FILES`,
 /// `IORING_REGISTER_EVENTFD`.
 const REGISTERS: [u8; 3] = [1, 3, 4];
 
+/// Those for memory of callers, if the kernel knows them: Linux 5.13, and 6.12 for the last.
+const NEW_REGISTERS: [u8; 3] = [
+    registered::REGISTER_BUFFERS2,
+    registered::REGISTER_BUFFERS_UPDATE,
+    registered::REGISTER_CLONE_BUFFERS,
+];
+
+/// Numbers of the new operations, and of the new register operations, that versions of the kernel
+/// know. The newest comes first.
+const VERSIONS: [(usize, usize); 5] = [(3, 3), (1, 3), (1, 2), (0, 2), (0, 0)];
+
 /// Restricts and enables a ring that was created disabled. If the ring is for a single issuer, the
-/// calling thread becomes that issuer.
+/// calling thread becomes that issuer. Returns whether reads and writes of several segments may use
+/// registered memory.
 ///
 /// # Errors
 /// Returns the kernel's error.
-pub(super) fn enable(ring: &IoUring) -> io::Result<()> {
+pub(super) fn enable(ring: &IoUring) -> io::Result<bool> {
     let submitter = ring.submitter();
-    submitter
-        .register_restrictions(&mut list(&NEW_OPCODES))
-        .or_else(|_| submitter.register_restrictions(&mut list(&[])))?;
-    submitter.register_enable_rings()
+    let mut result = Ok(false);
+    for (nr_opcodes, nr_registers) in VERSIONS {
+        let (opcodes, registers) = (&NEW_OPCODES[..nr_opcodes], &NEW_REGISTERS[..nr_registers]);
+        result = submitter
+            .register_restrictions(&mut list(opcodes, registers))
+            .map(|()| nr_opcodes == NEW_OPCODES.len());
+        if result.is_ok() {
+            break;
+        }
+    }
+    let has_vectored = result?;
+    submitter.register_enable_rings()?;
+    Ok(has_vectored)
 }
 
-fn list(new_opcodes: &[u8]) -> Vec<Restriction> {
+fn list(new_opcodes: &[u8], new_registers: &[u8]) -> Vec<Restriction> {
     let file = Flags::FIXED_FILE.bits();
     // ASYNC is for a discard that may block: a kernel worker makes it.
     let allowed = file | Flags::ASYNC.bits();
     let flags = [Restriction::sqe_flags_allowed(allowed), Restriction::sqe_flags_required(file)];
     let opcodes = OPCODES.iter().chain(new_opcodes).map(|opcode| Restriction::sqe_op(*opcode));
-    let registers = REGISTERS.iter().map(|opcode| Restriction::register_op(*opcode));
+    let registers = REGISTERS.iter().chain(new_registers);
+    let registers = registers.map(|opcode| Restriction::register_op(*opcode));
     opcodes.chain(registers).chain(flags).collect()
 }

@@ -8,6 +8,7 @@ mod event;
 mod fixed;
 mod inline;
 mod limits;
+mod registered;
 mod restricted;
 mod sqpoll;
 

@@ -23,6 +23,7 @@ use super::enter::{Enter, Kernel};
 use super::event::{self, Event};
 use super::forbidden::{self, Forbidden};
 use super::inline::Inline;
+use super::registered::RingMemory;
 use super::waiter::Left;
 use crate::claim::QueueFile;
 use crate::driver::Mode;
@@ -129,6 +130,7 @@ impl<E: Enter> UringDriver<E> {
     /// Pushes the entries of all queued requests into the ring.
     #[inline]
     fn publish(&mut self) {
+        self.commands.follow_memory();
         let mut nr = 0;
         loop {
             if self.forbidden.is_over() {
@@ -303,6 +305,11 @@ impl<E: Enter> UringDriver<E> {
     #[inline]
     fn kernel_sleeps(&mut self) -> bool {
         self.ring.submission().need_wakeup()
+    }
+
+    /// Uses the memory that callers register with the ring.
+    pub(super) fn set_memory(&mut self, memory: Arc<RingMemory>, has_vectored_fixed: bool) {
+        self.commands.set_memory(memory, has_vectored_fixed);
     }
 
     pub(super) fn ring(&self) -> &IoUring {

@@ -14,6 +14,7 @@
 use super::enter::LONGEST_TIMEOUT;
 use super::event::Event;
 use super::forbidden::{self, PAUSE};
+use super::registered::{Pins, RingMemory};
 use crate::claim::QueueFile;
 use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
@@ -29,12 +30,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct UringWaiter {
     /// A duplicate of the ring's descriptor: the ring stays open as long as this waiter lives.
-    ring: OwnedFd,
+    ring: Arc<OwnedFd>,
     /// Eventfd for completions that the kernel defers.
     event: Option<Arc<Event>>,
     left: Arc<Left>,
     /// Results of the requests that threads make themselves, and the file of these.
     own: Option<(Arc<OwnCalls>, Arc<QueueFile>)>,
+    /// The memory that callers register with the ring.
+    memory: Option<Arc<RingMemory>>,
     nr_syscalls: AtomicU64,
 }
 
@@ -127,8 +130,16 @@ impl UringWaiter {
     ) -> io::Result<UringWaiter> {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
-        let ring = fd.try_clone_to_owned()?;
-        Ok(UringWaiter { ring, event, left, own, nr_syscalls: AtomicU64::new(0) })
+        let ring = Arc::new(fd.try_clone_to_owned()?);
+        let nr_syscalls = AtomicU64::new(0);
+        Ok(UringWaiter { ring, event, left, own, memory: None, nr_syscalls })
+    }
+
+    /// Lets callers register memory with the ring, and returns that memory.
+    pub(super) fn make_memory(&mut self, pins: &Arc<Pins>) -> Arc<RingMemory> {
+        let memory = Arc::new(RingMemory::new(Arc::clone(&self.ring), Arc::clone(pins)));
+        self.memory = Some(Arc::clone(&memory));
+        memory
     }
 }
 
@@ -208,6 +219,10 @@ impl Waiter for UringWaiter {
         if let Some(event) = &self.event {
             event.note_readable();
         }
+    }
+
+    fn memory(&self) -> Option<&Arc<RingMemory>> {
+        self.memory.as_ref()
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -38,7 +38,7 @@ pub(super) struct Link {
     pub(super) stream: Stream,
     replies: Transmission,
     /// One for each tag.
-    places: Box<[Place]>,
+    slots: Box<[RequestSlot]>,
     /// The header of each tag, and one more for block-status queries. A header does not move while
     /// its request is sent.
     heads: Box<[Head]>,
@@ -65,7 +65,7 @@ pub(super) struct Link {
 }
 
 /// A request of one tag.
-struct Place {
+struct RequestSlot {
     vectors: Vectors,
     len: u64,
     /// The mark of its end in [`Outgoing`].
@@ -95,15 +95,15 @@ pub(super) enum Blocked {
 impl Link {
     /// Creates a link to an export, with `depth` tags.
     pub(super) fn new(stream: Stream, export: &Negotiated, depth: u32, failure: Failure) -> Link {
-        let place = || {
+        let entry = || {
             let vectors = Vectors::new(MAX_SEGMENTS);
-            Place { vectors, len: 0, mark: 0, is_in_flight: false }
+            RequestSlot { vectors, len: 0, mark: 0, is_in_flight: false }
         };
         let nr = depth as usize;
         Link {
             stream,
             replies: Transmission::new(export, nr + 1),
-            places: (0..nr).map(|_| place()).collect(),
+            slots: (0..nr).map(|_| entry()).collect(),
             heads: vec![Head::EMPTY; nr + 1].into(),
             out: Outgoing::default(),
             input: Incoming::new(),
@@ -151,23 +151,23 @@ impl Link {
         segments: impl Iterator<Item = Segment>,
     ) {
         let slot = tag.index();
-        let place = &mut self.places[slot];
-        assert!(!place.is_in_flight, "a tag is issued once (K1)");
-        place.vectors.fill(segments);
-        (place.len, place.is_in_flight) = (request.len, true);
+        let entry = &mut self.slots[slot];
+        assert!(!entry.is_in_flight, "a tag is issued once (K1)");
+        entry.vectors.fill(segments);
+        (entry.len, entry.is_in_flight) = (request.len, true);
         self.nr_in_flight += 1;
         self.put_head(slot, request);
         if matches!(request.command, Command::Write { .. }) {
-            self.places[slot].vectors.as_slice().iter().for_each(|&vector| self.out.push(vector));
+            self.slots[slot].vectors.as_slice().iter().for_each(|&vector| self.out.push(vector));
         }
-        self.places[slot].mark = self.out.mark();
+        self.slots[slot].mark = self.out.mark();
     }
 
     /// Queues a block-status query, beside the requests of tags.
     pub(super) fn begin_asking(&mut self, offset: u64, len: u64) {
         self.query.begin();
         let request = Request { command: Command::BlockStatus, offset, len };
-        self.put_head(self.places.len(), request);
+        self.put_head(self.slots.len(), request);
         self.query_mark = self.out.mark();
     }
 
@@ -214,9 +214,9 @@ impl Link {
     }
 
     fn complete_early(&mut self) {
-        let Link { early, done, places, out, .. } = self;
+        let Link { early, done, slots, out, .. } = self;
         early.retain(|&(tag, result)| {
-            let is_sent = out.has_sent(places[tag.index()].mark);
+            let is_sent = out.has_sent(slots[tag.index()].mark);
             if is_sent {
                 done.push((tag, result));
             }
@@ -252,7 +252,7 @@ impl Link {
         while !self.is_lost {
             self.scratch.clear();
             if let Some(data) = self.data {
-                self.scratch.extend(parts(self.places[data.slot].vectors.as_slice(), data));
+                self.scratch.extend(parts(self.slots[data.slot].vectors.as_slice(), data));
             }
             let wanted: usize = self.scratch.iter().map(Vector::len).sum();
             let room = self.input.room();
@@ -317,8 +317,7 @@ impl Link {
                     }
                 }
                 Event::Zeroes { slot, at, len } => {
-                    for part in parts(self.places[slot].vectors.as_slice(), Data { slot, at, len })
-                    {
+                    for part in parts(self.slots[slot].vectors.as_slice(), Data { slot, at, len }) {
                         // SAFETY: memory of a read that is not reaped (K2).
                         unsafe { part.addr().cast::<u8>().write_bytes(0, part.len()) };
                     }
@@ -334,7 +333,7 @@ impl Link {
     /// Copies the part of some data that is already received. The rest is received directly.
     fn copy(&mut self, data: Data) {
         let here = data.len.min(self.input.bytes().len() as u64);
-        let vectors = self.places[data.slot].vectors.as_slice();
+        let vectors = self.slots[data.slot].vectors.as_slice();
         let mut from = self.input.bytes();
         for part in parts(vectors, Data { len: here, ..data }) {
             let (now, rest) = from.split_at(part.len());
@@ -350,16 +349,16 @@ impl Link {
     }
 
     fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
-        let Some(place) = self.places.get_mut(slot) else {
+        let Some(entry) = self.slots.get_mut(slot) else {
             // The header must not be reused while it is still to be sent.
             return match self.out.has_sent(self.query_mark) {
                 true => self.query.end(result),
                 false => self.lose("the server breaks the protocol: an answer before its question"),
             };
         };
-        place.is_in_flight = false;
-        let ended = (Tag::from_index(slot), result.map(|()| place.len));
-        match self.out.has_sent(place.mark) {
+        entry.is_in_flight = false;
+        let ended = (Tag::from_index(slot), result.map(|()| entry.len));
+        match self.out.has_sent(entry.mark) {
             true => self.done.push(ended),
             false => self.early.push(ended),
         }
@@ -374,8 +373,8 @@ impl Link {
         let _ = self.failure.set(why.to_owned());
         self.out.clear();
         self.data = None;
-        for (slot, place) in self.places.iter_mut().enumerate() {
-            if std::mem::take(&mut place.is_in_flight) {
+        for (slot, entry) in self.slots.iter_mut().enumerate() {
+            if std::mem::take(&mut entry.is_in_flight) {
                 self.done.push((Tag::from_index(slot), Err(BlockStatus::Offline)));
             }
         }

@@ -14,7 +14,7 @@
 
 use super::geometry::Area;
 use super::region::{BASE, Region};
-use super::ring::{DESCRIPTOR, Descriptor, Ring, Used};
+use super::ring::{DESCRIPTOR, Descriptor, DriverRing, Used};
 use crate::driver::vectors::Vectors;
 use forebay_core::{BlockStatus, Completions, IssuedRequest, Op, Tag};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ struct Slot {
 pub(super) struct Queue {
     region: Arc<Region>,
     area: Area,
-    ring: Ring,
+    ring: DriverRing,
     slots: Box<[Slot]>,
     nr_in_flight: usize,
 }
@@ -74,12 +74,12 @@ impl Queue {
             is_in_flight: false,
             described: None,
         };
-        let ring = Ring::new(Arc::clone(&region), area.layout, has_event_idx);
+        let ring = DriverRing::new(Arc::clone(&region), area.layout, has_event_idx);
         let slots = (0..area.geometry.nr_tags).map(|_| slot()).collect();
         Queue { region, area, ring, slots, nr_in_flight: 0 }
     }
 
-    pub(super) fn ring(&self) -> &Ring {
+    pub(super) fn ring(&self) -> &DriverRing {
         &self.ring
     }
 

@@ -129,7 +129,8 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The part of a ring that waits need. Waits may use it while another thread uses the [`Ring`].
+/// The part of a ring that waits need. Waits may use it while another thread uses the
+/// [`DriverRing`].
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     region: Arc<Region>,
@@ -226,7 +227,7 @@ impl Publisher for Watch {
 
 /// A ring, as its one user has it.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct DriverRing {
     watch: Watch,
     /// The index behind the last element in the available ring.
     next: u16,
@@ -238,15 +239,15 @@ pub(super) struct Ring {
     used: u16,
 }
 
-impl Ring {
+impl DriverRing {
     /// Returns a ring in zeroed memory. Interrupts are suppressed.
-    pub(super) fn new(region: Arc<Region>, layout: Layout, has_event_idx: bool) -> Ring {
+    pub(super) fn new(region: Arc<Region>, layout: Layout, has_event_idx: bool) -> DriverRing {
         let watch = Watch { region, layout, has_event_idx };
         watch.suppress();
         // Otherwise the first element interrupts: a used event of 0.
         watch.ask(u16::MAX);
         watch.suppress();
-        Ring { watch, next: 0, published: 0, taken: 0, used: 0 }
+        DriverRing { watch, next: 0, published: 0, taken: 0, used: 0 }
     }
 
     /// Returns the part for waits.
@@ -269,7 +270,7 @@ impl Ring {
     }
 
     /// Appends a chain, by its first descriptor, to the available ring. The device sees it after
-    /// [`Ring::publish`].
+    /// [`DriverRing::publish`].
     #[inline]
     pub(super) fn push(&mut self, head: u16) {
         let Watch { region, layout, .. } = &self.watch;

@@ -155,13 +155,38 @@ impl Ctx {
     ) -> Result<bool, (SubmitErrorKind, Box<QueuedBio>)> {
         let mut queue = self.queue.borrow_mut();
         let level = thread::level();
-        queue.queue_bio(bio, level, now)?;
+        if let Err(refused) = queue.queue_bio(bio, level, now) {
+            self.queue_after_growth(&mut queue, refused, level, now)?;
+        }
         // Without an open plug the bio is outgoing.
         if level > 0 && !self.in_plug.get() && queue.is_plugged() {
             self.in_plug.set(true);
             thread::join_plug(self);
         }
         Ok(queue.has_outgoing())
+    }
+
+    /// Queues a refused bio again if it was behind the end of the disk and the disk has grown since
+    /// this thread last compared.
+    ///
+    /// # Errors
+    /// Returns the refusal and the bio otherwise.
+    #[cold]
+    #[inline(never)]
+    fn queue_after_growth(
+        &self,
+        queue: &mut SoftwareQueue,
+        (refusal, bio): (SubmitErrorKind, Box<QueuedBio>),
+        level: u32,
+        now: u64,
+    ) -> Result<(), (SubmitErrorKind, Box<QueuedBio>)> {
+        let mut has_grown = false;
+        if matches!(refusal, SubmitErrorKind::OutOfRange { .. }) {
+            self.with_shared(|shared| {
+                has_grown = shared.capacity_bytes().is_some_and(|capacity| queue.grow(capacity));
+            });
+        }
+        if has_grown { queue.queue_bio(bio, level, now) } else { Err((refusal, bio)) }
     }
 
     /// Runs one or more turns of the hardware context with the outgoing requests. Returns the

@@ -2,6 +2,7 @@
 
 use super::export::{Disk, Export, is_forebay};
 use super::machine::{Machine, distribution};
+use crate::serve::masking::{CONFIG_WCE, FLUSH, Proxy};
 
 /// The number of writes before each flush, as in the script.
 const NR_WRITES: u64 = 64;
@@ -15,9 +16,15 @@ fn durable(export: &Export) -> u64 {
 fn cache_mode_decides_when_writes_of_a_guest_are_durable() {
     let test = "cache_mode_decides_when_writes_of_a_guest_are_durable";
     let Some(distribution) = distribution(test, &[]) else { return };
-    let exports = [(); 2].map(|()| Export::start(&Disk::default()));
-    let [export, fixed] = &exports;
-    let devices = [export.device("a", ",config-wce=on"), fixed.device("b", ",config-wce=off")];
+    let exports = [(); 3].map(|()| Export::start(&Disk::default()));
+    let [export, fixed, bare] = &exports;
+    let bare_socket = bare.folder().path().join("bare.sock");
+    let proxy = Proxy::start(&bare_socket, &bare.socket(), FLUSH | CONFIG_WCE);
+    let devices = [
+        export.device("a", ",config-wce=on"),
+        fixed.device("b", ",config-wce=off"),
+        bare.device_at(&bare_socket, "c", ""),
+    ];
     let script = include_str!("scripts/cache.sh");
     let mut machine = Machine::start(distribution, script, &[], &devices.concat());
     for (mode, is_write_back) in [("back", true), ("through", false), ("again", true)] {
@@ -41,7 +48,19 @@ fn cache_mode_decides_when_writes_of_a_guest_are_durable() {
         }
         assert!(by_fsync >= 1, "{mode}: the guest's fsync must reach the disk");
     }
+    // Linux needs no flush: it takes each write for durable when it ends.
+    machine.await_point("bare");
+    let at_first = durable(bare);
+    machine.release("bare");
+    machine.await_point("bare-written");
+    let by_writes = durable(bare) - at_first;
+    if is_forebay() {
+        assert!(by_writes >= NR_WRITES, "{by_writes} flushes for {NR_WRITES} writes");
+    }
+    machine.release("bare-written");
     let console = machine.finish();
+    assert!(console.contains("GUEST bare.cache write through\n"), "{console}");
+    drop(proxy);
     if is_forebay() {
         assert!(console.contains("GUEST at_first write back\n"), "{console}");
         assert!(console.contains("GUEST fixed.cache write back\n"), "{console}");

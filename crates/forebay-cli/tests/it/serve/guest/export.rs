@@ -7,7 +7,7 @@ use std::fs::{File, read, remove_file};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -100,6 +100,22 @@ impl Export {
         self.program = Some(start(&self.folder, &self.args));
     }
 
+    /// Changes the length of the disk's file.
+    #[track_caller]
+    pub(super) fn set_len(&self, len_bytes: u64) {
+        let file = File::options().write(true).open(self.file()).expect("the file of the disk");
+        file.set_len(len_bytes).expect("room for it");
+    }
+
+    /// Returns our server. The other one has no reload.
+    #[track_caller]
+    pub(super) fn server(&self) -> &Server {
+        match &self.program {
+            Some(Program::Forebay(server)) => server,
+            _ => panic!("not our server"),
+        }
+    }
+
     /// Ends the server, which must still be in order.
     #[track_caller]
     pub(super) fn end(self) {
@@ -129,9 +145,26 @@ impl Export {
         self.file().metadata().expect("the file of the disk").blocks() * 512
     }
 
+    /// Returns the path of the disk's socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
+    /// Returns the log of the server.
+    pub(super) fn log(&self) -> String {
+        match &self.program {
+            Some(Program::Forebay(server)) => server.log(),
+            _ => String::new(),
+        }
+    }
+
     /// Returns QEMU's arguments for this disk, with these properties of the device besides.
     pub(super) fn device(&self, id: &str, properties: &str) -> Vec<String> {
-        let socket = self.folder.path().join(SOCKET);
+        self.device_at(&self.socket(), id, properties)
+    }
+
+    /// Does the same for a proxy of this disk at another socket.
+    pub(super) fn device_at(&self, socket: &Path, id: &str, properties: &str) -> Vec<String> {
         vec![
             "-chardev".to_owned(),
             format!("socket,id={id},path={},reconnect=1", socket.display()),
@@ -190,7 +223,7 @@ pub(super) fn is_forebay() -> bool {
 #[track_caller]
 fn start(folder: &TempDir, args: &str) -> Program {
     if is_forebay() {
-        return Program::Forebay(Server::start(folder, args));
+        return Program::Forebay(Server::start_without_terminal(folder, args));
     }
     let daemon = StorageDaemon::with_options(&folder.path().join("disk.img"), args);
     let daemon = daemon.expect("it is installed");

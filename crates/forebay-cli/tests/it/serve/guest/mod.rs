@@ -6,8 +6,9 @@
 //! - `nbd`: a disk by QEMU's client of NBD;
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
 //!   memory; `firmware`: the same without an operating system;
+//! - `resize`: a disk that grows;
 //! - `stops`, `kills`: a machine that is stopped or killed under load; `restarts`: its server is
-//!   restarted.
+//!   restarted; `storms`: resets, and switches of the cache mode, under load.
 //!
 //! A script runs as `/init`, after `scripts/init.sh`. It reports to the host by lines on the
 //! console, and the host answers lines where the script waits. Without the distribution's packages
@@ -22,5 +23,7 @@ mod image;
 mod kills;
 mod machine;
 mod nbd;
+mod resize;
 mod restarts;
 mod stops;
+mod storms;

@@ -27,6 +27,7 @@ fn check(test: &str, nr_restarts: u64, restart: fn(&mut Export)) {
     let device = export.device("a", "");
     let mut machine = Machine::start(distribution, script, &["fio"], &device);
     for nth in 0..nr_restarts {
+        machine.begin_step();
         // Each server ends in the middle of fio's load, at another point.
         export.await_requests(800 + 300 * (nth % 5), || machine.check());
         restart(&mut export);

@@ -1,6 +1,5 @@
-# The cache of vda in both modes; that of vdb cannot be changed.
-await vda
-await vdb
+# The cache of vda in both modes; that of vdb cannot be changed, and vdc has no flushes.
+for disk in vda vdb vdc; do await $disk; done
 cache() { cat /sys/block/$1/queue/write_cache; }
 
 # load NAME: 64 writes of one block each, and then a flush.
@@ -23,3 +22,7 @@ load again
 report "fixed.cache $(cache vdb)"
 echo "write through" > /sys/block/vdb/cache_type && fail "the mode of vdb was changed"
 report "fixed.still $(cache vdb)"
+report "bare.cache $(cache vdc)"
+meet bare
+dd if=/tmp/data of=/dev/vdc bs=4k count=64 oflag=direct conv=notrunc 2> /dev/null || fail "dd bare"
+meet bare-written

@@ -1,8 +1,9 @@
 # Numbered records, each reported once it is durable. A later boot finds those of an earlier one.
 await vda
-report "found $(head -c 9 /dev/vda)"
+found=$(head -c 8 /dev/vda | tr -d '\0')
+report "found $found"
 meet found
-nr=0
+nr=$(echo "${found:-0}" | sed 's/^0*\(.\)/\1/')
 while [ $nr -lt 100000 ]; do
     printf '%08d\n' $nr > /tmp/record
     # The first record is the number of the last one.

@@ -1,37 +1,38 @@
-//! Inbox of the thread of a ring: commands of the message channel, and the request to end.
+//! Inbox of a thread: commands of other threads, and the request to end.
 
-use forebay_vhost_user::RingCommand;
+use forebay_vhost_user::signal;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Contents of an inbox.
-#[derive(Debug, Default)]
-struct Waiting {
+#[derive(Debug)]
+struct Waiting<C> {
     /// Commands, the oldest first.
-    commands: Vec<RingCommand>,
+    commands: Vec<C>,
     is_closing: bool,
     /// Whether the thread has ended, so that it takes no more commands.
     is_gone: bool,
 }
 
-/// Inbox of the thread of a ring.
+/// Inbox of a thread, with commands of the type `C`.
 #[derive(Debug)]
-pub(crate) struct RingInbox {
-    waiting: Mutex<Waiting>,
+pub(crate) struct Inbox<C> {
+    waiting: Mutex<Waiting<C>>,
     event: OwnedFd,
     /// Eventfd shared by all threads of the server; signalled when one panics.
     panicked: Arc<OwnedFd>,
 }
 
-impl RingInbox {
+impl<C: Send> Inbox<C> {
     /// Creates an empty inbox.
     ///
     /// # Errors
     /// Returns an error if the process has no descriptor left.
-    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<RingInbox> {
+    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<Inbox<C>> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(RingInbox { waiting: Mutex::default(), event, panicked })
+        let waiting = Waiting { commands: Vec::new(), is_closing: false, is_gone: false };
+        Ok(Inbox { waiting: Mutex::new(waiting), event, panicked })
     }
 
     /// Returns an eventfd that is readable when the inbox has something new.
@@ -40,7 +41,7 @@ impl RingInbox {
     }
 
     /// Adds a command, and wakes the thread. Returns whether the thread will take it.
-    pub(crate) fn push(&self, command: RingCommand) -> bool {
+    pub(crate) fn push(&self, command: C) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_gone {
             return false;
@@ -51,21 +52,22 @@ impl RingInbox {
         true
     }
 
-    /// Makes the thread end when its ring has stopped.
+    /// Makes the thread end, once its work is done. Nothing may be added afterwards.
     pub(crate) fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_closing = true;
         self.ring();
     }
 
-    /// Takes all commands, and whether the thread must end.
-    pub(crate) fn take(&self) -> (Vec<RingCommand>, bool) {
+    /// Takes all commands, and whether the thread must end. One lock protects both, so that no
+    /// command arrives after the request to end was taken.
+    pub(crate) fn take(&self) -> (Vec<C>, bool) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         (std::mem::take(&mut waiting.commands), waiting.is_closing)
     }
 
-    /// Records that the thread has ended. Drops the commands that it has not taken, so that the
-    /// channel does not wait for an answer.
+    /// Records that the thread has ended. Drops the commands that it has not taken, so that no
+    /// other thread waits for an answer.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_gone = true;
@@ -76,8 +78,7 @@ impl RingInbox {
 
     /// Signals the server that the thread has panicked.
     pub(crate) fn report_panic(&self) {
-        // The counter of the eventfd is far below its maximum, so the write does not fail.
-        let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
+        signal(&self.panicked);
     }
 
     /// Poisons the lock, so that the thread panics when it next takes from the inbox.
@@ -94,9 +95,7 @@ impl RingInbox {
     }
 
     fn ring(&self) {
-        // The write fails only if the counter is at its maximum: then the eventfd is signalled
-        // already.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        signal(&self.event);
     }
 }
 
@@ -105,32 +104,28 @@ mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;
 
-    fn inbox() -> RingInbox {
+    fn inbox<C: Send>() -> Inbox<C> {
         let panicked = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
-        RingInbox::new(Arc::new(panicked)).expect("a descriptor")
+        Inbox::new(Arc::new(panicked)).expect("a descriptor")
     }
 
     #[test]
     fn commands_arrive_in_order_and_once() {
         let inbox = inbox();
-        assert!(inbox.push(RingCommand::Enable(true)) && inbox.push(RingCommand::Call(None)));
-        let (commands, is_closing) = inbox.take();
-        assert!(!is_closing);
-        let [RingCommand::Enable(true), RingCommand::Call(None)] = &commands[..] else {
-            panic!("{commands:?}")
-        };
+        assert!(inbox.push(1) && inbox.push(2));
+        assert_eq!(inbox.take(), (vec![1, 2], false));
         inbox.close();
-        let (commands, is_closing) = inbox.take();
-        assert!(commands.is_empty() && is_closing);
+        assert_eq!(inbox.take(), (vec![], true));
     }
 
     #[test]
-    fn thread_that_has_ended_leaves_no_stop_without_an_answer() {
+    fn thread_that_has_ended_leaves_no_command_without_an_answer() {
         let inbox = inbox();
-        let (sender, answer) = sync_channel(1);
-        assert!(inbox.push(RingCommand::Stop(sender)));
+        let (sender, answer) = sync_channel::<()>(1);
+        assert!(inbox.push(sender));
         inbox.end();
         assert!(answer.recv().is_err());
-        assert!(!inbox.push(RingCommand::Enable(true)));
+        let (sender, _answer) = sync_channel(1);
+        assert!(!inbox.push(sender));
     }
 }

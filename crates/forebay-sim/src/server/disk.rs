@@ -3,7 +3,7 @@
 
 use super::context::{Context, Event};
 use super::device::{Device, Port};
-use super::pieces::{Piece, Pieces};
+use super::memory::{Memories, Memory};
 use super::trace::Met;
 use crate::check::{Verdict, broken};
 use forebay_core::{
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const BUSY_NS: u64 = 3_000;
 
 #[derive(Debug)]
-struct Queue {
+struct Queue<M> {
     ctx: SoftwareQueue,
     hctx: HardwareContext,
     nr_plugs: u32,
@@ -26,39 +26,41 @@ struct Queue {
     len: usize,
     /// Bios that were submitted since the plug was opened.
     nr_plugged: u64,
-    ended: Vec<Parts<Piece>>,
+    ended: Vec<Parts<M>>,
 }
 
 /// The disk of the server.
 #[derive(Debug)]
-pub(crate) struct Disk {
-    queues: Vec<Queue>,
+pub(crate) struct Disk<M> {
+    queues: Vec<Queue<M>>,
     depth: u32,
     /// The maximum length of each queue.
     nr_bios: usize,
     pub(crate) device: Device,
-    pieces: Pieces,
+    memories: Memories<M>,
     boxes: Vec<Box<QueuedBio>>,
     nr_boxes: u32,
     plugs: Arc<PlugCounters>,
+    state: Arc<DeviceState>,
 }
 
-impl Disk {
+impl<M: Memory> Disk<M> {
     pub(crate) fn open(
         limits: QueueLimits,
         policy: Policy,
         device: Device,
         nr_bios: usize,
-    ) -> Disk {
+    ) -> Disk<M> {
         let mut disk = Disk {
             queues: Vec::new(),
             depth: policy.queue_depth,
             nr_bios,
             device,
-            pieces: Pieces::default(),
+            memories: Memories::default(),
             boxes: Vec::new(),
             nr_boxes: 0,
             plugs: Arc::default(),
+            state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
         };
         disk.reopen(limits, policy);
         disk
@@ -67,6 +69,7 @@ impl Disk {
     /// Opens the same device again, after a crash.
     pub(crate) fn reopen(&mut self, limits: QueueLimits, policy: Policy) {
         let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        self.state = Arc::clone(&state);
         let plugs: Arc<PlugCounters> = Arc::default();
         self.plugs = Arc::clone(&plugs);
         let queue = |index| {
@@ -80,16 +83,16 @@ impl Disk {
         };
         self.device.open(policy.nr_hw_queues, policy.queue_depth);
         self.queues = (0..policy.nr_hw_queues).map(queue).collect();
-        (self.pieces, self.boxes, self.nr_boxes) = (Pieces::default(), Vec::new(), 0);
+        (self.memories, self.boxes, self.nr_boxes) = (Memories::default(), Vec::new(), 0);
     }
 
     /// Submits an I/O of a worker. Without a plug it is issued at once.
     pub(crate) fn submit(
         &mut self,
         worker: usize,
-        io: Io<Piece>,
+        io: Io<M>,
         cx: &mut Context,
-    ) -> Result<(), (SubmitErrorKind, Option<Piece>)> {
+    ) -> Result<(), (SubmitErrorKind, Option<M>)> {
         if self.queues[worker].len == self.nr_bios {
             cx.note(Met::NoRoom, worker as u64, 0);
             return Err((SubmitErrorKind::WouldBlock, io.memory));
@@ -100,8 +103,8 @@ impl Disk {
         });
         let Io { op, offset, len, flags, user_data, memory } = io;
         let bio = match memory {
-            Some(piece) => {
-                let segment = self.pieces.put(boxed.number(), piece, len, op == Op::Read);
+            Some(memory) => {
+                let segment = self.memories.put(boxed.number(), memory, len, op == Op::Read);
                 Bio::data(op, offset, segment)
             }
             None if op == Op::Flush => Bio::flush(),
@@ -112,9 +115,9 @@ impl Disk {
         boxed.fill(Bio { user_data, flags, ..bio });
         let queue = &mut self.queues[worker];
         if let Err((refusal, boxed)) = queue.ctx.queue_bio(boxed, 1, cx.now) {
-            let piece = self.pieces.take(boxed.number());
+            let memory = self.memories.take(boxed.number());
             self.boxes.push(boxed);
-            return Err((refusal, piece));
+            return Err((refusal, memory));
         }
         queue.len += 1;
         queue.nr_plugged += 1;
@@ -143,7 +146,7 @@ impl Disk {
     }
 
     /// Runs the context of a worker, and appends what has ended.
-    pub(crate) fn reap(&mut self, worker: usize, cx: &mut Context, ended: &mut Vec<Parts<Piece>>) {
+    pub(crate) fn reap(&mut self, worker: usize, cx: &mut Context, ended: &mut Vec<Parts<M>>) {
         self.turn(worker, cx);
         let queue = &mut self.queues[worker];
         queue.len -= queue.ended.len();
@@ -156,8 +159,8 @@ impl Disk {
         ctx.unplug(UnplugCause::Outermost, 1, now);
         hctx.accept_from(ctx, true);
         let mut boxes = Vec::new();
-        let pieces = &mut self.pieces;
-        let mut port = Port { device: &mut self.device, pieces, context, hctx: worker };
+        let memories = &mut self.memories;
+        let mut port = Port { device: &mut self.device, memories, context, hctx: worker };
         let turned = hctx.turn(&mut port, now, Gates::OPEN, Commit::Now, &mut boxes);
         if turned.work_left() && turned.nr_in_flight() == 0 {
             context.soon(BUSY_NS, Event::Again(worker));
@@ -165,19 +168,25 @@ impl Disk {
         for boxed in boxes {
             let number = boxed.bio().user_data;
             context.note(Met::End, number, crate::trace::code(boxed.result()));
-            ended.push((number, boxed.result(), self.pieces.take(boxed.number())));
+            ended.push((number, boxed.result(), self.memories.take(boxed.number())));
             self.boxes.push(boxed);
         }
     }
 
     /// Transfers the data of a command of the device that is done.
     pub(crate) fn done(&mut self, at: usize, tag: usize, cx: &mut Context) {
-        self.device.done(at, tag, &mut self.pieces, cx);
+        self.device.done(at, tag, &mut self.memories, cx);
     }
 
     /// Drops every command at the device; some of them are done before.
     pub(crate) fn abandon(&mut self, cx: &mut Context) {
-        self.device.abandon(&mut self.pieces, cx);
+        self.device.abandon(&mut self.memories, cx);
+    }
+
+    /// Acknowledges that writes are lost, so that flushes do not fail because of them any more.
+    /// Returns whether any were lost.
+    pub(crate) fn acknowledge_loss(&self) -> bool {
+        self.state.durability().acknowledge_loss().is_some()
     }
 
     /// Returns whether bios of a worker have ended and are not reaped.

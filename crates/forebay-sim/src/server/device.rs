@@ -7,8 +7,8 @@
 //! back.
 
 use super::context::{Context, Event};
-use super::pieces::Pieces;
-use super::plant::NbdPlant;
+use super::memory::{Memories, Memory};
+use super::plant::ServerPlant;
 use super::store::{SECTOR, Store};
 use super::trace::Met;
 use forebay_core::{
@@ -83,11 +83,11 @@ impl Device {
     }
 
     /// Drops every command under way; some of them are done before.
-    pub(crate) fn abandon(&mut self, pieces: &mut Pieces, context: &mut Context) {
+    pub(crate) fn abandon<M: Memory>(&mut self, memories: &mut Memories<M>, context: &mut Context) {
         for at in 0..self.parts.len() {
             for tag in 0..self.parts[at].running.len() {
                 if context.random.chance(1, 2) {
-                    self.apply(at, tag, pieces, context);
+                    self.apply(at, tag, memories, context);
                 }
             }
         }
@@ -100,14 +100,26 @@ impl Device {
     }
 
     /// Completes a command.
-    pub(crate) fn done(&mut self, at: usize, tag: usize, pieces: &mut Pieces, cx: &mut Context) {
-        self.apply(at, tag, pieces, cx);
+    pub(crate) fn done<M: Memory>(
+        &mut self,
+        at: usize,
+        tag: usize,
+        memories: &mut Memories<M>,
+        cx: &mut Context,
+    ) {
+        self.apply(at, tag, memories, cx);
         cx.note(Met::DeviceDone, at as u64, tag as u64);
         self.parts[at].done.push_back(tag);
     }
 
     /// Transfers the data of a command, once.
-    fn apply(&mut self, at: usize, tag: usize, pieces: &mut Pieces, cx: &mut Context) {
+    fn apply<M: Memory>(
+        &mut self,
+        at: usize,
+        tag: usize,
+        memories: &mut Memories<M>,
+        cx: &mut Context,
+    ) {
         let Some(running) = &mut self.parts[at].running[tag] else { return };
         if std::mem::replace(&mut running.is_applied, true) || running.op == Op::Flush {
             return;
@@ -130,14 +142,15 @@ impl Device {
             }
             if running.op == Op::Read {
                 let place = place.expect("a read has memory");
-                pieces.at(place, SECTOR as usize).copy_from_slice(self.store.read(sector));
+                let contents = self.store.read(sector);
+                memories.at(place, SECTOR as usize, |bytes| bytes.copy_from_slice(contents));
                 continue;
             }
             if running.op == Op::Discard && cx.random.chance(1, 2) {
                 continue;
             }
             let bytes = match place {
-                Some(place) => pieces.at(place, SECTOR as usize).to_vec(),
+                Some(place) => memories.at(place, SECTOR as usize, |bytes| bytes.to_vec()),
                 None => vec![0; SECTOR as usize],
             };
             running.written.push((sector, self.store.write(sector, bytes)));
@@ -146,7 +159,7 @@ impl Device {
 
     /// Passes the completion of a command to the layer.
     fn hand_over(&mut self, at: usize, tag: usize, cx: &mut Context) -> Result<u64, BlockStatus> {
-        let running = self.parts[at].running[tag].take().expect("what is handed over was taken");
+        let running = self.parts[at].running[tag].take().expect("a command that ends was taken");
         let result = running.result;
         if result.is_err() {
             cx.note(Met::DeviceFailed, at as u64, tag as u64);
@@ -155,7 +168,7 @@ impl Device {
             cx.note(Met::DeviceShort, at as u64, tag as u64);
         }
         match (running.op, result) {
-            (Op::Flush, Ok(_)) if cx.plants(NbdPlant::LieFlush) => {}
+            (Op::Flush, Ok(_)) if cx.plants(ServerPlant::LieFlush) => {}
             (Op::Flush, Ok(_)) => self.store.flushed(running.began),
             (Op::Flush, Err(_)) => {
                 cx.note(Met::FlushFailed, at as u64, 0);
@@ -188,14 +201,14 @@ fn is_within(ranges: &[(u64, u64)], nr_sectors: usize, sector: u64) -> bool {
 
 /// The device as one hardware context sees it.
 #[derive(Debug)]
-pub(crate) struct Port<'a> {
+pub(crate) struct Port<'a, M> {
     pub(crate) device: &'a mut Device,
-    pub(crate) pieces: &'a mut Pieces,
+    pub(crate) memories: &'a mut Memories<M>,
     pub(crate) context: &'a mut Context,
     pub(crate) hctx: usize,
 }
 
-impl Driver for Port<'_> {
+impl<M: Memory> Driver for Port<'_, M> {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let Port { device, context, .. } = self;
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
@@ -235,12 +248,12 @@ impl Driver for Port<'_> {
         for tag in std::mem::take(&mut self.device.parts[self.hctx].queued) {
             let cx = &mut *self.context;
             let running = self.device.parts[self.hctx].running[tag].as_mut();
-            let running = running.expect("what is queued was taken");
+            let running = running.expect("a queued command was taken");
             let served = self.device.model.serve(&running.command, cx.now, &mut cx.random);
             let Service { done_at_ns, result } = served;
             running.result = result;
             if cx.random.chance(1, 2) {
-                self.device.apply(self.hctx, tag, self.pieces, cx);
+                self.device.apply(self.hctx, tag, self.memories, cx);
             }
             cx.after(done_at_ns - cx.now, Event::Done(self.hctx, tag));
         }
@@ -254,6 +267,6 @@ impl Driver for Port<'_> {
     }
 
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {
-        unreachable!("what completes is decided outside of a turn");
+        unreachable!("commands complete outside of a turn");
     }
 }

@@ -1,0 +1,112 @@
+//! Resize of the exports: a reload reads their sizes again, and growth reaches the clients.
+//!
+//! The steps for an export that has grown, so that no client gets a size that a later step refuses:
+//!
+//! 1. The disk accepts I/O up to the new end ([`Disk::reread_size`](forebay::Disk::reread_size)).
+//! 2. The thread of each ring accepts requests up to it, and answers.
+//! 3. New NBD clients get the new size, and the requests of all NBD clients are checked against it.
+//! 4. The configuration space of each device has it, and the front end is notified.
+//!
+//! An export never shrinks while the server runs. A client has the size from when it connected, or
+//! its virtual machine from when it read the configuration space. It may have data behind the new
+//! end, or requests for it in flight. NBD cannot announce a smaller size, and a guest cannot refuse
+//! one. If a file was truncated all the same, reads behind its end fail, and writes make it longer.
+
+use crate::error::ServeError;
+use crate::export::Export;
+use crate::shared::Shared;
+use forebay::now_ns;
+use forebay_vhost_user::Notified;
+use std::fmt;
+use std::sync::Arc;
+
+/// Size of an export, compared with the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Same,
+    Grown { from: u64, to: u64 },
+}
+
+/// Reads the sizes of all exports again, and writes what has changed to the log.
+///
+/// # Errors
+/// Returns the first error. That export keeps its former size, and the others are still resized.
+pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
+    let turn = shared.sizes.begin();
+    let (mut failed, mut has_grown) = (None, false);
+    for (export, info) in shared.infos.iter().enumerate() {
+        let log = |text: &dyn fmt::Display| {
+            shared.log.line(now_ns(), format_args!("export {:?}: {text}", info.name));
+        };
+        match reread_one(shared, export) {
+            Ok(Found::Same) => {}
+            Ok(Found::Grown { from, to }) => {
+                has_grown = true;
+                log(&format_args!("grown from {from} to {to} bytes"));
+            }
+            Err(error) => {
+                log(&error);
+                failed = failed.or(Some(error));
+            }
+        }
+        // Also if nothing has changed: the front end may have missed an earlier change. QEMU
+        // ignores messages until its guest has started the device, and keeps a size over a restart
+        // of the server.
+        notify(shared, export, &log);
+    }
+    drop(turn);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if !has_grown {
+        shared.log.line(now_ns(), "no export has changed its size");
+    }
+    Ok(())
+}
+
+/// Makes the steps 1 to 3 for an export.
+fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
+    let Export { disk, spec, .. } = &shared.exports[export];
+    let refused = |why: String| ServeError::Resize { spec: spec.clone(), why };
+    let read = disk.reread_size();
+    let read = read.map_err(|error| refused(format!("cannot read the size again: {error}")))?;
+    let mut infos = shared.sizes.infos().to_vec();
+    let info = &mut infos[export];
+    let from = info.size_bytes;
+    let Some(to) = read.filter(|to| *to != from) else { return Ok(Found::Same) };
+    if to < from {
+        return Err(refused(format!(
+            "refused to shrink from {from} to {to} bytes: clients may use the bytes behind the new \
+             end: restore the former size, or restart the server to serve the new one"
+        )));
+    }
+    let of_export = shared.devices.iter().filter(|device| device.export == export);
+    let blocks = of_export.map(|device| device.block_bytes).chain([info.block_size.min]);
+    let block = blocks.max().expect("at least one");
+    let why_not =
+        |why: String| refused(format!("refused to grow from {from} to {to} bytes: {why}"));
+    if !to.is_multiple_of(block.into()) {
+        return Err(why_not(format!(
+            "the new size is not a multiple of the block size {block}: extend it to whole blocks"
+        )));
+    }
+    info.size_bytes = to;
+    info.check().map_err(|why| why_not(why.to_owned()))?;
+    let resized = shared.sizes.resize_rings(export, to);
+    resized.map_err(|why| why_not(format!("{why}: reload again")))?;
+    shared.sizes.set(Arc::from(infos));
+    Ok(Found::Grown { from, to })
+}
+
+/// Makes step 4 for an export.
+fn notify(shared: &Shared, export: usize, log: &dyn Fn(&dyn fmt::Display)) {
+    let size_bytes = shared.sizes.infos()[export].size_bytes;
+    for device in shared.devices.iter().filter(|device| device.export == export) {
+        let why = match device.config.resize(size_bytes) {
+            Notified::Sent | Notified::NoFrontEnd => continue,
+            Notified::NoChannel => "it has set up no backend channel",
+            Notified::Closed => "it has closed its backend channel",
+        };
+        log(&format_args!("its front end is not notified of the size: {why}"));
+    }
+}
