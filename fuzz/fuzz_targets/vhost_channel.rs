@@ -415,9 +415,9 @@ fn seeds() -> Vec<Vec<u8>> {
     }
     // Depth, flags, record, what the driver does, and messages.
     type Seed<'a> = (u8, u8, [u8; 4], u8, &'a [[u8; STEP]]);
-    let (size, places, kick, enable, add) = (4, 5, 8, 14, 20);
+    let (table, size, places, kick, enable, add) = (3, 4, 5, 8, 14, 20);
     let enabled = [enable, 0, 0, 0, 0, 0, 0];
-    let seeds: [Seed<'_>; 7] = [
+    let seeds: [Seed<'_>; 8] = [
         // Memory that is truncated.
         (5, 0, [0; 4], 0x17, &[enabled]),
         // Requests that a predecessor has left, and a record of another ring.
@@ -446,6 +446,8 @@ fn seeds() -> Vec<Vec<u8>> {
                 [kick, 1, 0, 0, 0, 0, 0],
             ],
         ),
+        // A table that moves the rings.
+        (5, 0, [0; 4], 7, &[[table, 0, 1, 0x40, 1, 0, 0]]),
         (3, 3, [0; 4], 7, &[[add, 0, 1, 0, 0, 0, 0], [add, 0, 2, 0, 0, 0, 0]]),
     ];
     for (depth, flags, record, script, steps) in seeds {
