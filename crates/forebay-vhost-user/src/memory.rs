@@ -106,7 +106,7 @@ impl GuestMemory {
     #[inline]
     pub(crate) fn range(&self, addr: u64, len: u64) -> Option<GuestRange<'_>> {
         let (host, left) = self.find(addr)?;
-        (len <= left).then(|| GuestRange { addr: host, len: len as usize, table: self })
+        (len <= left).then_some(GuestRange { addr: host, len: len as usize, table: self })
     }
 
     /// Returns whether a region was truncated by the front end, and replaced by zeroes.
