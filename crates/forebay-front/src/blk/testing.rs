@@ -64,6 +64,10 @@ pub(super) struct State {
     pub(super) available: VecDeque<Chain<TestBytes>>,
     /// Used entries: head, status, bytes written.
     pub(super) used: Vec<(u16, u8, u32)>,
+    /// Answers that the driver does not see yet.
+    unpublished: Vec<(u16, u8, u32)>,
+    /// The number of used entries after each call that published some.
+    pub(super) published_at: Vec<usize>,
     /// Requests that were in flight when the driver was notified, per notification.
     pub(super) notified_at: Vec<usize>,
     /// Whether the driver notifies the device.
@@ -119,11 +123,17 @@ impl Ring for TestRing {
 
     fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
         self.check()?;
-        self.0.borrow_mut().used.push((head, status, written));
+        self.0.borrow_mut().unpublished.push((head, status, written));
         Ok(())
     }
 
-    fn publish(&mut self) {}
+    fn publish(&mut self) {
+        let state = &mut *self.0.borrow_mut();
+        if !state.unpublished.is_empty() {
+            state.used.append(&mut state.unpublished);
+            state.published_at.push(state.used.len());
+        }
+    }
 
     fn recycle(&mut self, _memory: TestBytes) {
         self.0.borrow_mut().nr_recycled += 1;
@@ -147,6 +157,7 @@ impl Ring for TestRing {
 
     fn notify(&mut self) -> Result<(), String> {
         self.check()?;
+        self.publish();
         let state = &mut *self.0.borrow_mut();
         state.notified_at.push(state.used.len());
         Ok(())
@@ -306,6 +317,8 @@ impl Driven {
             is_enabled: true,
             available: VecDeque::new(),
             used: Vec::new(),
+            unpublished: Vec::new(),
+            published_at: Vec::new(),
             notified_at: Vec::new(),
             kicks: true,
             late: VecDeque::new(),

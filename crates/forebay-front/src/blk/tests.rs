@@ -274,6 +274,18 @@ fn all_available_requests_are_taken_and_answered_in_one_round() {
     assert!(driven.state.borrow().kicks);
 }
 
+/// A driver that polls sees answers before a long round ends.
+#[test]
+fn each_reap_publishes_its_answers() {
+    let mut driven = driven();
+    driven.host().reap_max = 1;
+    for sector in 0..4 {
+        driven.chain(&header(IN, sector), 512);
+    }
+    driven.front.round(|front| front.look_at_rings());
+    assert_eq!(driven.state.borrow().published_at, [1, 2, 3, 4]);
+}
+
 /// Y3: no request is left behind when the front is about to wait.
 #[test]
 fn request_that_arrives_before_the_sleep_is_taken() {

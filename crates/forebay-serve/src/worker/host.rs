@@ -88,7 +88,7 @@ impl WorkerHost {
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
         while let Some(export) = self.unwatched.pop() {
-            // A wait begins only when all completions were reaped.
+            // Each wait follows a reap: see `has_submitted`.
             let fd = self.queues[export].poll_fd_after_reap();
             if !self.common.watch_queue(fd, OF_QUEUE | export as u64) {
                 self.unwatched.push(export);

@@ -8,7 +8,8 @@
 //! an error reply if it asks for one. Then the connection ends, with one reason for the log. The
 //! rings of the device stop, and the next connection sets up everything again.
 //!
-//! - `session`: the messages; `ring`: the state of one ring;
+//! - `session`: the state of a connection, with its `messages` and its `inflight` region;
+//! - `ring`: the state of one ring;
 //! - `regions`: memory regions; `events`: eventfds; `refusal`: a message that was refused;
 //! - `backend_fd`: the message with the socket of the backend channel, which this crate receives.
 

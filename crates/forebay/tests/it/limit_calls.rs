@@ -92,10 +92,14 @@ fn time_limit_costs_no_system_call_for_each_io() {
             let keys = format!("direct=on&nr_hw_queues={nr_hctxs}");
             let without = nr_calls(&format!("{driver}:{}", scratch.spec(&keys)), act);
             let keys = format!("{keys}&io_timeout_ms=30000");
-            let with = nr_calls(&format!("{driver}:{}", scratch.spec(&keys)), act);
             let max = without + NR * nr_more(driver, nr_hctxs, name) + NR / 4;
+            // On a busy machine an event loop looks in vain now and then. A cost of each I/O is
+            // there in every attempt.
+            let count = |_| nr_calls(&format!("{driver}:{}", scratch.spec(&keys)), act);
+            let mut counts = Vec::new();
+            let is_met = (0..3).map(count).inspect(|nr| counts.push(*nr)).any(|nr| nr <= max);
             let case = format!("{driver}, {nr_hctxs} contexts, {name}");
-            assert!(with <= max, "{case}: {without} calls, and {with} with a time limit");
+            assert!(is_met, "{case}: {without} calls, and {counts:?} with a time limit");
         }
     }
 }

@@ -75,7 +75,7 @@ impl RingHost {
     /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
         if !self.is_watched {
-            // A wait begins only when all completions were reaped.
+            // Each wait follows a reap: see `has_submitted`.
             self.is_watched = self.common.watch_queue(self.queue.poll_fd_after_reap(), OF_QUEUE);
         }
         self.is_watched

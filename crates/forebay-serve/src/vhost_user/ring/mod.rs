@@ -298,7 +298,7 @@ fn start(front: &mut BlkFront<RingHost>, place: &Arc<RingPlace>, setup: RingSetu
 
 /// Returns a disk with the largest ranges of discards and write-zeroes for these limits.
 fn ranges_of(limits: &QueueLimits) -> BlkDisk {
-    // The configuration space has the same numbers. The library splits ranges to the limits.
+    // The configuration space may announce less. The library splits ranges to the limits.
     let most = |sectors: u32| if sectors > 0 { MAX_RANGE_SECTORS } else { 0 };
     BlkDisk {
         export: 0,

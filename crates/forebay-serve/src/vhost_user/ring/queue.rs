@@ -98,8 +98,8 @@ impl GuestQueue {
         self.queue.len() + nr <= self.nr_bios
     }
 
-    /// Returns the descriptor of the queue, for a thread that never waits while completions are
-    /// left.
+    /// Returns the descriptor of the queue, for a thread that reaps after its last submission and
+    /// before each wait.
     pub(super) fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.queue.poll_fd_after_reap()
     }
