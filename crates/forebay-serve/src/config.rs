@@ -95,8 +95,8 @@ pub struct Options {
     /// Devices for virtual machines. An export may have several.
     pub devices: Vec<DeviceOptions>,
     /// Whether devices register the memory of their virtual machines with io_uring. Their disks
-    /// must be able to ([`Disk::can_register_memory`]). Memory that the kernel refuses is used
-    /// without, and the log says so.
+    /// must be able to ([`Disk::can_register_memory`]). I/O in memory that the kernel refuses
+    /// continues without registration, and the log has a line.
     ///
     /// [`Disk::can_register_memory`]: forebay::Disk::can_register_memory
     pub register_memory: bool,

@@ -11,10 +11,9 @@ use crate::sys::primitive::{AtomicU64, Ordering};
 pub(super) struct Size {
     has_end: bool,
     /// Only increases, so a thread that loads an old value refuses a bio that it could accept, as
-    /// it would have before. A thread for which the growth happened before its submission, by
-    /// whatever made the new size known to it, loads the new value: coherence suffices for one
-    /// word. No other data depends on it: the file was that long before the store. So all accesses
-    /// are relaxed.
+    /// it would have before the growth. If the growth happens before a submission, the submitting
+    /// thread loads the new value: coherence suffices for one word. No other data depends on the
+    /// value: the file was that long before the store. So all accesses are relaxed.
     bytes: AtomicU64,
 }
 

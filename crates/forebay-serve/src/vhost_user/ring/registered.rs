@@ -14,7 +14,7 @@ use std::rc::Rc;
 struct Region {
     addr: usize,
     len: usize,
-    /// `None`: the kernel refuses it, and its I/O goes on without.
+    /// `None`: the kernel refuses it, and its I/O continues without registration.
     registered: Option<RegisteredMemory>,
 }
 
