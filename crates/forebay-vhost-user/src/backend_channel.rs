@@ -18,7 +18,7 @@ const CONFIG_CHANGE: [u32; 3] = [2, 1, 0];
 /// Outcome of a notification of the front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notified {
-    /// The front end has the message, or has not read an earlier one.
+    /// The message was sent, or the front end has not read an earlier one.
     Sent,
     /// No front end is connected.
     NoFrontEnd,
@@ -35,8 +35,8 @@ enum FrontEnd {
     Absent,
     WithoutChannel,
     WithChannel(OwnedFd),
-    /// It has closed the channel.
-    Deaf,
+    /// The front end has closed the channel.
+    ChannelClosed,
 }
 
 /// The channel of a device. The thread of the device's messages sets it, any thread sends.
@@ -70,7 +70,7 @@ impl BackendChannel {
         let socket = match &*front_end {
             FrontEnd::Absent => return Notified::NoFrontEnd,
             FrontEnd::WithoutChannel => return Notified::NoChannel,
-            FrontEnd::Deaf => return Notified::Closed,
+            FrontEnd::ChannelClosed => return Notified::Closed,
             FrontEnd::WithChannel(socket) => socket,
         };
         let message = CONFIG_CHANGE.map(u32::to_ne_bytes).concat();
@@ -82,7 +82,7 @@ impl BackendChannel {
                 // Linux takes such a short message whole or not at all. Behind a part of one,
                 // nothing can follow.
                 Ok(_) | Err(_) => {
-                    *front_end = FrontEnd::Deaf;
+                    *front_end = FrontEnd::ChannelClosed;
                     return Notified::Closed;
                 }
             }
