@@ -64,7 +64,7 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Makes the steps 1 to 3 for an export.
+/// Performs steps 1 to 3 for an export.
 fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
     let Export { disk, spec, .. } = &shared.exports[export];
     let refused = |why: String| ServeError::Resize { spec: spec.clone(), why };
@@ -87,26 +87,30 @@ fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
         |why: String| refused(format!("refused to grow from {from} to {to} bytes: {why}"));
     if !to.is_multiple_of(block.into()) {
         return Err(why_not(format!(
-            "the new size is not a multiple of the block size {block}: extend it to whole blocks"
+            "the new size is not a multiple of the block size {block}: extend the disk to whole \
+             blocks"
         )));
     }
     info.size_bytes = to;
     info.check().map_err(|why| why_not(why.to_owned()))?;
     let resized = shared.sizes.resize_rings(export, to);
-    resized.map_err(|why| why_not(format!("{why}: reload again")))?;
+    resized.map_err(|why| why_not(why.to_owned()))?;
     shared.sizes.set(Arc::from(infos));
     Ok(Found::Grown { from, to })
 }
 
-/// Makes step 4 for an export.
+/// Performs step 4 for an export.
 fn notify(shared: &Shared, export: usize, log: &dyn Fn(&dyn fmt::Display)) {
     let size_bytes = shared.sizes.infos()[export].size_bytes;
     for device in shared.devices.iter().filter(|device| device.export == export) {
         let why = match device.config.resize(size_bytes) {
             Notified::Sent | Notified::NoFrontEnd => continue,
-            Notified::NoChannel => "it has set up no backend channel",
-            Notified::Closed => "it has closed its backend channel",
+            Notified::NoChannel => "it has not set up a backend channel (BACKEND_REQ)",
+            Notified::Closed => "it has closed the backend channel",
         };
-        log(&format_args!("its front end is not notified of the size: {why}"));
+        log(&format_args!(
+            "cannot notify the front end of the size {size_bytes}: {why}: connect it again to use \
+             a new size"
+        ));
     }
 }

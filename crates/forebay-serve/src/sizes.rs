@@ -105,8 +105,12 @@ impl Sizes {
         for _ in rings {
             let left = until.saturating_duration_since(Instant::now());
             answers.recv_timeout(left).map_err(|error| match error {
-                RecvTimeoutError::Timeout => "a thread of its device does not answer",
-                RecvTimeoutError::Disconnected => "a thread of its device has ended",
+                RecvTimeoutError::Timeout => {
+                    "a ring has not accepted the new size in time: reload again"
+                }
+                RecvTimeoutError::Disconnected => {
+                    "the thread of a ring has ended: restart the server"
+                }
             })?;
         }
         Ok(())

@@ -249,7 +249,7 @@ fn memory_that_the_kernel_does_not_register_is_used_without() {
     let lines: Vec<_> = lines.filter(|line| line.contains("is not registered")).collect();
     assert_eq!(lines.len(), 2, "one for each connection: {lines:?}");
     assert!(
-        lines[0].contains("ring 0: memory of the guest is not registered, and its I/O goes on")
+        lines[0].contains("ring 0: memory of the guest is not registered, and its I/O continues")
     );
     assert!(lines[0].contains("the kernel pins only memory of a memfd"), "{lines:?}");
 }

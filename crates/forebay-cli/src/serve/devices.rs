@@ -88,8 +88,8 @@ pub(super) struct DeviceArgs {
     #[arg(long, value_name = "BYTES", value_parser = number::power_of_two::<512, MAX_BLOCK>)]
     block_size: Option<u64>,
     /// Register the memory of virtual machines with io_uring, which then pins it once and not for
-    /// each request. It is allocated and locked as a whole, so do not use it with a balloon,
-    /// virtio-mem or free page reporting. For files with engine=io_uring
+    /// each request. All of the memory is allocated and locked: do not use this option with a
+    /// balloon, virtio-mem or free page reporting. For files and block devices with engine=io_uring
     #[arg(long)]
     pub(super) register_memory: bool,
     /// Print the capabilities of this program as JSON, and exit
@@ -138,9 +138,8 @@ impl DeviceArgs {
         let sockets = self.sockets();
         if let (true, Some(image)) = (sockets.is_empty(), &self.blk_file) {
             return Err(Failure::Usage(format!(
-                "--blk-file {image}: this option names the disk of a virtual machine, and there is \
-                 no socket for one: add --socket-path PATH, or write the disk as SPEC to serve it \
-                 over NBD"
+                "--blk-file {image} needs the socket of a virtual machine: add --socket-path PATH \
+                 or --fd N, or write the disk as SPEC to serve it over NBD"
             )));
         }
         for (option, nr, most, of) in [
@@ -252,7 +251,7 @@ mod tests {
             ("a --vhost-user-blk unix:s --queue-size 100", "a power of two from 4 to 1024"),
             ("a --vhost-user-blk unix:s --queue-size 2", "a power of two from 4 to 1024"),
             ("a --vhost-user-blk unix:s --block-size 1000", "a power of two from 512 to 4096"),
-            ("--blk-file b", "add --socket-path PATH, or write the disk as SPEC"),
+            ("--blk-file b", "add --socket-path PATH or --fd N, or write the disk as SPEC"),
             ("a --vhost-user-blk unix:s --serial 123456789012345678901", "at most 20 bytes"),
             ("a --vhost-user-blk unix:s --socket-path t", "cannot be used with"),
             ("a --blk-file b --socket-path t", "cannot be used with"),

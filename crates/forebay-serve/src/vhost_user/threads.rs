@@ -149,7 +149,7 @@ impl DeviceThreads {
             Admission::Queued => log("waits: another front end uses the device"),
             Admission::Refused => {
                 self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
-                log("refused: too many front ends wait for the device");
+                log("refused: too many front ends wait for the device, or the server shuts down");
             }
         }
     }

@@ -62,7 +62,8 @@ pub fn serve(
     // that is recorded.
     cache.set(true);
     let session = Arc::new(Mutex::new(Session::new(config, cache, rings)));
-    let own = stream.try_clone().map_err(|error| format!("no descriptor left: {error}"))?;
+    let own =
+        stream.try_clone().map_err(|error| format!("cannot duplicate the socket: {error}"))?;
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&session));
     config.backend_channel().connect();
     let serve_all = AssertUnwindSafe(|| {
@@ -114,7 +115,9 @@ fn set_backend_fd(
 fn check_channel(session: &Mutex<Session<'_, impl Rings>>) -> Result<(), String> {
     let session = session.lock().unwrap_or_else(PoisonError::into_inner);
     match session.has_lost_channel() {
-        true => Err("SET_BACKEND_REQ_FD: its number arrived in two parts".to_owned()),
+        true => Err("SET_BACKEND_REQ_FD: its socket was lost, because the number of the message \
+                     arrived in two parts"
+            .to_owned()),
         false => Ok(()),
     }
 }

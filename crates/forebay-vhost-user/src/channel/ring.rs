@@ -80,7 +80,8 @@ impl RingState {
     ) -> Result<RingSetup, Refusal> {
         let RingAddresses { descriptors, available, used } = self.guest_addresses(regions)?;
         let duplicate = |fd: &OwnedFd| {
-            fd.try_clone().map_err(|error| refuse(format_args!("no descriptor left: {error}")))
+            fd.try_clone()
+                .map_err(|error| refuse(format_args!("cannot duplicate a descriptor: {error}")))
         };
         let kick = self.kick.as_ref().map(duplicate).transpose()?;
         Ok(RingSetup {

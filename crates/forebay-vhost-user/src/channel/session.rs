@@ -251,7 +251,8 @@ impl<'a, R: Rings> Session<'a, R> {
         let event = file.map(eventfd).transpose()?;
         if self.rings[ring].is_started {
             let copy = event.as_ref().map(std::os::fd::OwnedFd::try_clone).transpose();
-            let copy = copy.map_err(|why| refuse(format_args!("no descriptor left: {why}")))?;
+            let copy =
+                copy.map_err(|why| refuse(format_args!("cannot duplicate a descriptor: {why}")))?;
             self.send(ring, command(copy))?;
         }
         *place(&mut self.rings[ring]) = event;
@@ -273,7 +274,9 @@ impl<'a, R: Rings> Session<'a, R> {
     fn negotiate(&mut self, features: u64) -> Result<(), Refusal> {
         let unknown = features & !self.config.features();
         if unknown != 0 {
-            return Err(refuse(format_args!("features {unknown:#x}, which are not offered")));
+            return Err(refuse(format_args!(
+                "the front end sets features {unknown:#x}, which are not offered"
+            )));
         }
         let is_change = self.features.is_some_and(|before| before != features);
         if is_change && self.rings.iter().any(|ring| ring.is_started) {

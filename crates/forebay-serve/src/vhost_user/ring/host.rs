@@ -99,7 +99,7 @@ impl RingHost {
             let ring = self.place.ring;
             let line = format_args!(
                 "export {export:?}: ring {ring}: memory of the guest is not registered, and its \
-                 I/O goes on without: {why}"
+                 I/O continues without registration: {why}"
             );
             self.common.log(forebay::now_ns(), line);
         }

@@ -122,7 +122,9 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Session<'_, R> {
 
     fn set_protocol_features(&mut self, features: u64) -> Reply<()> {
         let unknown = features & !OFFERED.bits();
-        let why = || refuse(format_args!("features {unknown:#x}, which are not offered"));
+        let why = || {
+            refuse(format_args!("the front end sets features {unknown:#x}, which are not offered"))
+        };
         named("SET_PROTOCOL_FEATURES", (unknown == 0).then_some(()).ok_or_else(why))?;
         self.protocol = Protocol::from_bits_truncate(features);
         Ok(())

@@ -99,7 +99,8 @@ fn message_whose_number_arrives_in_two_parts_is_refused() {
         std::thread::sleep(Duration::from_millis(20));
         peer.stream.send_with_fds(&[&header[2..]], &[]).expect("it reads");
     });
-    let why = "SET_BACKEND_REQ_FD: its number arrived in two parts";
+    let why = "SET_BACKEND_REQ_FD: its socket was lost, because the number of the message \
+               arrived in two parts";
     assert_eq!(ended, Err(why.to_owned()));
 }
 
