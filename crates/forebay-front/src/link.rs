@@ -30,6 +30,7 @@ pub struct Link<H: Host> {
 pub(crate) struct Listed {
     pub(crate) waiting: bool,
     pub(crate) dirty: bool,
+    pub(crate) again: bool,
 }
 
 impl<H: Host> Link<H> {

@@ -167,6 +167,9 @@ impl<H: BlkHost> Session for BlkSession<H> {
     }
 
     fn receive(&mut self, desk: &mut BlkDesk<H>, _: &mut ()) -> bool {
+        if !self.may_receive() {
+            return false;
+        }
         self.take_all(desk).unwrap_or_else(|why| {
             self.break_ring(desk, &why);
             false

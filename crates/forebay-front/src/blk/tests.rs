@@ -274,6 +274,28 @@ fn all_available_requests_are_taken_and_answered_in_one_round() {
     assert!(driven.state.borrow().kicks);
 }
 
+/// A round takes a bounded number of requests, and a ring that is then disabled takes no more.
+#[test]
+fn ring_with_endless_requests_can_be_disabled_and_stopped() {
+    let mut driven = driven();
+    for _ in 0..10 * 1024 {
+        driven.chain(&header(GET_ID, 0), 20);
+    }
+    for _ in 0..3 {
+        let before = driven.state.borrow().used.len();
+        driven.front.round(|front| front.look_at_rings());
+        assert!(driven.state.borrow().used.len() - before <= 2 * 1024);
+    }
+    let before = driven.state.borrow().used.len();
+    driven.state.borrow_mut().is_enabled = false;
+    driven.front.round(|_| {});
+    assert_eq!(driven.state.borrow().used.len(), before);
+    driven.state.borrow_mut().is_enabled = true;
+    driven.front.round(|front| front.look_at_rings());
+    driven.front.round(|front| front.stop_rings());
+    assert!(driven.front.has_drained());
+}
+
 /// A driver that polls sees answers before a long round ends.
 #[test]
 fn each_reap_publishes_its_answers() {

@@ -182,6 +182,9 @@ impl<S: Session> Front<S> {
             let _plug = self.desk.host.plug();
             look(self);
             for key in std::mem::take(&mut self.again) {
+                if let Some(session) = self.clients.get_mut(key) {
+                    session.link_mut().listed.again = false;
+                }
                 self.guard(key, |front| front.receive(key));
             }
         }
@@ -239,11 +242,21 @@ impl<S: Session> Front<S> {
     /// Receives from a client, and begins its requests.
     fn receive(&mut self, key: Key) {
         let Some(session) = self.clients.get_mut(key) else { return };
-        if session.receive(&mut self.desk, &mut self.inbound) && !plants!(ForgetUnreported) {
-            self.again.push(key);
+        if session.receive(&mut self.desk, &mut self.inbound) {
+            self.receive_again(key);
         }
         self.wait_if_due(key);
         self.mark_dirty(key);
+    }
+
+    /// Adds a client to the `again` list: no event reports the input that it has left.
+    fn receive_again(&mut self, key: Key) {
+        if let Some(session) = self.clients.get_mut(key)
+            && !plants!(ForgetUnreported)
+            && !std::mem::replace(&mut session.link_mut().listed.again, true)
+        {
+            self.again.push(key);
+        }
     }
 
     /// Adds a client to the `waiting` list if it waits.
@@ -274,7 +287,7 @@ impl<S: Session> Front<S> {
         match session.resume(&mut self.desk, &mut self.inbound) {
             Progress::Stuck => return false,
             Progress::Moved => {}
-            Progress::HasMore => self.again.push(key),
+            Progress::HasMore => self.receive_again(key),
         }
         self.mark_dirty(key);
         true
