@@ -96,16 +96,16 @@ impl ConnectionQueue {
         self.changed.notify_all();
     }
 
-    /// Waits until the current connection sends no more replies. Once `timeout` has passed, makes
-    /// a reply that its front end does not read fail. The queue of connections must be closed.
+    /// Waits until the current connection sends no more replies. From `until` on, makes a reply
+    /// that its front end does not read fail. It checks that again after each `timeout`. The queue
+    /// of connections must be closed.
     ///
     /// A time limit of the socket would not help: the crate `vhost` repeats a write that was timed
     /// out. A connection whose replies are read is not cut off, because a message may wait for I/O
     /// of a ring: see `close`.
-    pub(super) fn end_replies(&self, timeout: Duration) {
+    pub(super) fn end_replies(&self, mut until: Instant, timeout: Duration) {
         let mut state = self.lock();
         assert!(state.is_closing, "the front end is not asked to leave");
-        let mut until = Instant::now() + timeout;
         while state.has_messages
             && let Some(current) = &state.current
         {

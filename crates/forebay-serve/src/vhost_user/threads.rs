@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 /// Threads of the devices. Dropping this makes them end, without waiting for them.
 #[derive(Debug)]
@@ -163,7 +164,8 @@ impl DeviceThreads {
     /// have panicked.
     pub(crate) fn end(mut self) -> usize {
         self.close();
-        self.connections.iter().for_each(|queue| queue.end_replies(REPLY_TIMEOUT));
+        let until = Instant::now() + REPLY_TIMEOUT;
+        self.connections.iter().for_each(|queue| queue.end_replies(until, REPLY_TIMEOUT));
         // A channel that ends sends the stop command to its rings, which their threads answer.
         let died = nr_died(&mut self.channels);
         self.close_rings();

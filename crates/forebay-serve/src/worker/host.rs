@@ -185,8 +185,9 @@ impl Host for WorkerHost {
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
-        self.has_submitted = true;
         let submitted = self.queues[export].submit_at(io_of(io), now_ns);
+        // After a refusal nothing is due: a thread whose requests are held back must sleep.
+        self.has_submitted |= submitted.is_ok();
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 

@@ -151,8 +151,10 @@ impl Host for RingHost {
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        self.has_submitted = true;
-        self.queue.submit(io, now_ns)
+        let submitted = self.queue.submit(io, now_ns);
+        // After a refusal nothing is due: a thread whose requests are held back must sleep.
+        self.has_submitted |= submitted.is_ok();
+        submitted
     }
 
     #[inline]
@@ -220,8 +222,8 @@ impl Host for RingHost {
     }
 
     fn closed(&mut self, peer: &mut RingPeer, closed: &Closed<'_>, now_ns: u64) {
-        // After a panic, answers may be left that no flush has published.
-        peer.ring.publish();
+        // After a panic, answers may be left that were not published, or not notified.
+        peer.ring.notify();
         self.base = peer.ring.next_available();
         if peer.is_watched {
             // Other processes keep the eventfd open, so closing it here would not unregister it.

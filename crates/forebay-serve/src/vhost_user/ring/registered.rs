@@ -36,6 +36,10 @@ impl Registered {
     /// Registers the regions of a table that are not registered. Returns why the kernel refuses
     /// one, if it does.
     pub(super) fn add(&mut self, table: &Rc<GuestMemory>, queue: &BioQueue) -> Option<String> {
+        // The ring keeps its table if it refuses another one.
+        if self.tables.iter().any(|held| Rc::ptr_eq(&held.table, table)) {
+            return None;
+        }
         let mut why = None;
         let mut region = |(addr, len): (usize, usize)| {
             let mut held = self.tables.iter().flat_map(|held| &held.regions);
