@@ -118,9 +118,12 @@ impl Pins {
         let place = &mut entries[index as usize];
         let entry = place.as_mut().expect("it is in use");
         entry.nr_users -= 1;
-        // An entry that the kernel does not clear is not used again.
-        if entry.nr_users == 0
-            && let Some(ring) = ring
+        if entry.nr_users > 0 {
+            return;
+        }
+        // An entry that the kernel does not clear is neither found nor used again.
+        entry.len = 0;
+        if let Some(ring) = ring
             && set(ring.as_raw_fd(), index, 0, 0).is_ok()
         {
             *place = None;
@@ -194,23 +197,34 @@ impl RingMemory {
             make_table(ring)?;
         }
         let index = free(&mut entries)?;
-        let (pins, pin) = self.pins.take(addr, len)?;
-        let pin = match clone((pins, pin), (ring, index as u32)) {
-            Ok(()) => Some(pin),
-            Err(error) => {
-                self.pins.give(pin);
-                // The kernel does not clone single entries.
-                if error.raw_os_error() != Some(libc::EINVAL) {
-                    return Err(error);
-                }
-                set(ring, index as u32, addr, len)?;
-                None
-            }
+        // Kernels without the fix "io_uring/rsrc: fix lost entries after cloned range" lose all
+        // entries behind a clone.
+        let is_last = entries[index..].iter().all(Option::is_none);
+        let pin = match is_last {
+            true => self.clone_pin(index as u32, addr, len)?,
+            false => None,
         };
+        if pin.is_none() {
+            set(ring, index as u32, addr, len)?;
+        }
         entries[index] = Some(Entry { addr, len, nr_users: 1, pin });
         // Release pairs with the acquire in `version`. The ranges are read under the lock.
         self.version.fetch_add(1, Ordering::Release);
         Ok(index as u16)
+    }
+
+    /// Makes an entry a clone of a range that the device has pinned. Returns the index of that
+    /// range, or `None` if the kernel does not clone single entries.
+    fn clone_pin(&self, index: u32, addr: usize, len: usize) -> io::Result<Option<u32>> {
+        let (pins, pin) = self.pins.take(addr, len)?;
+        let Err(error) = clone((pins, pin), (self.ring.as_raw_fd(), index)) else {
+            return Ok(Some(pin));
+        };
+        self.pins.give(pin);
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => Ok(None),
+            _ => Err(error),
+        }
     }
 
     fn give(&self, index: u16) {
