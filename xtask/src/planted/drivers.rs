@@ -134,9 +134,11 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the rings of a disk are not restricted",
         edits: &[Edit {
             file: "crates/forebay/src/driver/file/restrictions.rs",
-            from: "    submitter\n        .register_restrictions(&mut list(&NEW_OPCODES))\n        \
-                   .or_else(|_| submitter.register_restrictions(&mut list(&[])))?;\n",
-            to: "    let _ = list(&NEW_OPCODES);\n",
+            from: "        result = submitter\n            \
+                   .register_restrictions(&mut list(opcodes, registers))\n            \
+                   .map(|()| nr_opcodes == NEW_OPCODES.len());\n",
+            to: "        let _ = list(opcodes, registers);\n        \
+                 result = io::Result::Ok(nr_opcodes == NEW_OPCODES.len());\n",
         }],
         test: Test::it("forebay", "rings::each_ring_of_an_open_disk_is_restricted"),
         says: "",

@@ -31,9 +31,9 @@ fn tls_that_is_not_on_is_not_taken_for_it() {
 }
 
 #[test]
-fn options_of_devices_say_what_they_need() {
-    let no_socket = "--blk-file disk.img: this option names the disk of a virtual machine, and \
-                     there is no socket for one: add --socket-path PATH";
+fn device_without_a_socket_or_a_disk_is_refused_with_what_is_missing() {
+    let no_socket = "--blk-file disk.img needs the socket of a virtual machine: add --socket-path \
+                     PATH or --fd N, or write the disk as SPEC";
     check(&["--blk-file=disk.img"], 2, no_socket);
     check(&["--blk-file=disk.img", "--nbd=unix:nbd.sock"], 2, no_socket);
     for option in ["--socket-path=a", "--vhost-user-blk=unix:a", "--fd=9"] {
