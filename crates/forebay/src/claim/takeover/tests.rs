@@ -69,7 +69,8 @@ fn later_writers_of_the_process_do_not_wait_for_its_own_queues() {
     let old = left_behind(&path);
     enter(false);
     drop(old);
-    enter(true);
+    // The child of a fork of another test may have a copy of the open file for a moment.
+    assert!(writers.enter(&file, Duration::from_secs(60)).expect("it has locks"));
 }
 
 #[test]
@@ -106,7 +107,12 @@ fn a_lock_stays_if_a_panic_drops_the_queue_with_io_in_flight() {
     assert!(panics.join().is_err());
     assert!(is_held(&path));
     drop(of_ring);
-    assert!(!is_held(&path));
+    // The child of a fork of another test may have a copy of the open file for a moment.
+    let until = Instant::now() + Duration::from_secs(60);
+    while is_held(&path) {
+        assert!(Instant::now() < until, "the lock ends with the last descriptor");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
