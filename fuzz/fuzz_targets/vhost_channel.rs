@@ -58,6 +58,8 @@ const REASONS: [&str; 29] = [
     "expected version 1 and no body",
 ];
 
+// `left`, requests that a predecessor has left, is not among them: a minute does not always reach
+// it.
 const WANTED: &[Feature] = &[
     ("command", 0),
     ("command", 1),
@@ -68,7 +70,6 @@ const WANTED: &[Feature] = &[
     ("rings", 3),
     ("taken", 0),
     ("taken", 3),
-    ("left", 0),
     ("not-recovered", 0),
     ("broken", 0),
     ("truncated", 0),
