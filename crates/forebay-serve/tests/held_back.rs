@@ -1,21 +1,12 @@
 //! A thread of the server whose requests wait for room at the disk sleeps.
 
+mod support;
+
 use forebay::{Buf, Disk, Io};
-use forebay_serve::{Address, ExportOptions, Observer, Options, Server};
 use rustix::time::{ClockId, clock_gettime};
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
-
-/// Reports that the server accepts connections.
-struct Ready(Sender<()>);
-
-impl Observer for Ready {
-    fn ready(&mut self) {
-        self.0.send(()).expect("the test waits");
-    }
-}
+use support::serve;
 
 /// Returns the processor time of this process, ms.
 fn cpu_ms() -> i64 {
@@ -26,23 +17,12 @@ fn cpu_ms() -> i64 {
 #[test]
 fn server_whose_disk_accepts_no_more_requests_sleeps() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
-    let socket = folder.path().join("nbd");
     // A file has a descriptor. A disk without one has its thread look for completions.
     let image = folder.path().join("disk.img");
     std::fs::write(&image, vec![0; 1 << 20]).expect("a scratch file");
     let keys = "nr_bios=1&rule=read:hang&io_timeout_ms=2000&io_timeout_grace_ms=10";
     let spec = format!("fault:{}?{keys}", image.display());
-    let options = Options {
-        exports: vec![ExportOptions { spec, ..ExportOptions::default() }],
-        listen: vec![Address::Unix(socket.clone())],
-        ..Options::default()
-    };
-    let server = Server::open(options).expect("a server");
-    let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-    let (sender, ready) = channel();
-    std::thread::scope(|scope| {
-        let running = scope.spawn(move || server.run(stopped, &mut Ready(sender)));
-        ready.recv().expect("the server runs");
+    serve(folder.path(), &spec, 1, |socket| {
         let client = format!("nbd+unix:///?socket={}", socket.display());
         let disk = Disk::open(&client).expect("a client");
         let (mut queue, mut done) = (disk.queue(), Vec::new());
@@ -56,8 +36,5 @@ fn server_whose_disk_accepts_no_more_requests_sleeps() {
         assert!(used < 200, "{used} ms of 800 while all requests wait");
         queue.reap(2, 2, &mut done);
         assert!(done.iter().all(|done| done.result.is_err()), "{done:?}");
-        drop((queue, disk));
-        drop(stop);
-        running.join().expect("no panic").expect("a clean end");
     });
 }
