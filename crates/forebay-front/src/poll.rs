@@ -11,7 +11,7 @@
 //!    [`Polling::goes_on`], and sleeps if that returns false.
 //! 3. After a sleep, it calls [`Polling::woke`].
 //!
-//! Five rules bound the adaptive mode.
+//! Six rules bound the adaptive mode.
 //!
 //! - **Window**, as QEMU's `poll-max-ns`. A wait polls for at most a window. The window doubles
 //!   after a short wait that was longer, up to 32 us. After a long wait it is zero, so an idle
@@ -28,6 +28,10 @@
 //!   time, the processors are busy, and polling is held off for longer. A thread that polls uses up
 //!   its share of the processor. When work arrives, it must then wait for the processor. A trial is
 //!   too short to show that.
+//! - **Pauses.** The same happens to a thread that has polled in vain and sleeps: it wakes up late.
+//!   For the thread, that wait only looks long. So if long waits take more than half of the time
+//!   while it polls, polling is held off as after preemptions. A client that pauses so much gains
+//!   little.
 
 use std::mem;
 
@@ -65,7 +69,16 @@ const PREEMPTED_NS: u64 = 200_000;
 const PREEMPTED_SHARE: u64 = 64;
 /// Most credit for preemptions, ns. A preemption by a busy thread takes some 3 ms.
 const PREEMPTED_CREDIT_MAX_NS: i64 = 4_000_000;
-/// Shortest and longest time without polls after preemptions that exceeded the credit, ns.
+/// Part of the time that long waits may take while the thread polls: one divided by this. On busy
+/// processors, they took nine tenths.
+const PAUSED_SHARE: u64 = 2;
+/// Most credit for long waits, ns: the thread waits for some slices of other threads before polling
+/// is held off.
+const PAUSED_CREDIT_MAX_NS: i64 = 8_000_000;
+/// Most that a wait takes from this credit, ns. A client that pauses for longer is idle.
+const PAUSE_MAX_NS: u64 = 20_000_000;
+/// Shortest and longest time without polls after preemptions or pauses that exceeded the credit,
+/// ns.
 const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
 
 /// Mode of polling.
@@ -165,6 +178,8 @@ pub struct Polling {
     preempted: HoldOff,
     /// Time that preemptions may still take, ns.
     preempted_credit_ns: i64,
+    /// Time that long waits may still take, ns.
+    paused_credit_ns: i64,
     sums: PollSums,
 }
 
@@ -191,6 +206,7 @@ impl Polling {
             hold_off: HoldOff::new(HOLD_NS),
             preempted: HoldOff::new(PREEMPTED_HOLD_NS),
             preempted_credit_ns: PREEMPTED_CREDIT_MAX_NS,
+            paused_credit_ns: PAUSED_CREDIT_MAX_NS,
             sums: PollSums::default(),
         }
     }
@@ -230,6 +246,8 @@ impl Polling {
         self.credit_ns = self.credit_ns.saturating_add_unsigned(ns / SHARE).min(CREDIT_MAX_NS);
         let credit_ns = self.preempted_credit_ns.saturating_add_unsigned(ns / PREEMPTED_SHARE);
         self.preempted_credit_ns = credit_ns.min(PREEMPTED_CREDIT_MAX_NS);
+        let credit_ns = self.paused_credit_ns.saturating_add_unsigned(ns / PAUSED_SHARE);
+        self.paused_credit_ns = credit_ns.min(PAUSED_CREDIT_MAX_NS);
         let nr = nr_requests - mem::replace(&mut self.nr_requests, nr_requests);
         if self.was_short {
             self.sample.nr_waits += 1;
@@ -322,6 +340,20 @@ impl Polling {
             return;
         }
         self.preempted_credit_ns = 0;
+        self.hold_on_busy_processors(now_ns);
+    }
+
+    /// Takes a long wait from the credit, and holds polling off if that is used up.
+    #[cold]
+    fn hold_after_pause(&mut self, now_ns: u64, waited_ns: u64) {
+        self.paused_credit_ns -= waited_ns.min(PAUSE_MAX_NS) as i64;
+        if self.paused_credit_ns < 0 {
+            self.paused_credit_ns = 0;
+            self.hold_on_busy_processors(now_ns);
+        }
+    }
+
+    fn hold_on_busy_processors(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.held_until_ns) > PREEMPTED_HOLD_NS.1 {
             self.preempted = HoldOff::new(PREEMPTED_HOLD_NS);
         }
@@ -336,6 +368,9 @@ impl Polling {
         self.was_short = waited_ns <= SHORT_WAIT_NS;
         if !self.was_short {
             self.window_ns = 0;
+            if self.is_polled {
+                self.hold_after_pause(now_ns, waited_ns);
+            }
         } else if waited_ns > self.window_ns {
             self.window_ns = (2 * self.window_ns).clamp(WINDOW_MIN_NS, WINDOW_MAX_NS);
         }
