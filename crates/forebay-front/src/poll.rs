@@ -28,10 +28,10 @@
 //!   time, the processors are busy, and polling is held off for longer. A thread that polls uses up
 //!   its share of the processor. When work arrives, it must then wait for the processor. A trial is
 //!   too short to show that.
-//! - **Pauses.** The same happens to a thread that has polled in vain and sleeps: it wakes up late.
-//!   For the thread, that wait only looks long. So if long waits take more than half of the time
-//!   while it polls, polling is held off as after preemptions. A client that pauses so much gains
-//!   little.
+//! - **Pauses.** On busy processors, a thread that has polled in vain and sleeps may wake up late.
+//!   The thread cannot distinguish that from a pause of its client. So if long waits take more than
+//!   half of the time while it polls, polling is held off as after preemptions. A client that pauses
+//!   so much gains little from polls.
 
 use std::mem;
 
