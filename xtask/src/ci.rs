@@ -1,11 +1,12 @@
 //! `cargo xtask ci`: runs every gate and stops at the first failure: the short gates one after
-//! another, then the long ones concurrently.
+//! another, then the long ones concurrently. At the end it prints the time of each gate.
 
 use std::time::Instant;
 
 use crate::beside::{self, Gate};
 use crate::command::Line;
-use crate::{Outcome, arrows, bare, circles, deny, examples, instructions, nightly, tidy};
+use crate::usage::{self, Usage, Watch};
+use crate::{Outcome, arrows, bare, circles, deny, examples, nightly, tidy};
 
 /// One gate.
 struct Step {
@@ -22,6 +23,8 @@ enum Action {
     Beside,
     /// The same, with the nightly toolchain.
     BesideByNightly,
+    /// The same as `Beside`, but it mostly waits.
+    Waits,
 }
 
 /// Fast gates that often fail come first, so that most failures show within seconds.
@@ -31,13 +34,11 @@ const STEPS: &[Step] = &[
     Step { name: "arrows", action: Action::Own(arrows::run) },
     Step { name: "circles", action: Action::Own(circles::run) },
     Step { name: "clippy", action: Action::Cargo(clippy) },
-    // Includes the doc tests: cargo runs them unless targets are selected.
-    Step { name: "tests", action: Action::Cargo(|| Line::cargo("test --workspace")) },
     Step { name: "examples", action: Action::Own(examples::run) },
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },
     Step { name: "deny", action: Action::Own(deny::run) },
-    Step { name: "instructions", action: Action::Own(instructions::run) },
+    Step { name: "tests", action: Action::Waits },
     // The longest first, so that no long gate runs alone at the end.
     Step { name: "miri", action: Action::BesideByNightly },
     Step { name: "loom", action: Action::Beside },
@@ -51,7 +52,16 @@ const STEPS: &[Step] = &[
     Step { name: "plants", action: Action::Beside },
     Step { name: "planted", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
+    Step { name: "instructions", action: Action::Beside },
 ];
+
+/// Runs the tests of all crates. Includes the doc tests: cargo runs them unless targets are
+/// selected. The soak tests, which take 3 seconds by default, run for longer.
+pub(crate) fn tests() -> Outcome {
+    let line = Line::cargo("test --workspace").variable("FOREBAY_SOAK_SECONDS", "30");
+    println!("tests: {line}");
+    line.run()
+}
 
 fn clippy() -> Line {
     Line::cargo("clippy --workspace --all-targets -- -D warnings")
@@ -66,16 +76,26 @@ impl Step {
     fn alone(&self) -> String {
         match self.action {
             Action::Cargo(line) => line().to_string(),
-            Action::Own(_) | Action::Beside | Action::BesideByNightly => {
+            Action::Own(_) | Action::Beside | Action::BesideByNightly | Action::Waits => {
                 format!("cargo xtask {}", self.name)
             }
         }
+    }
+
+    /// Runs the step, and returns its time.
+    fn passes(&self, heading: &str, run: impl FnOnce() -> Outcome) -> Result<Usage, String> {
+        println!("{heading}: {}", self.alone());
+        let watch = Watch::start();
+        run()?;
+        let usage = watch.stop(self.name);
+        println!("{heading}: passed in {:.1} s", usage.seconds);
+        Ok(usage)
     }
 }
 
 pub(crate) fn run(skips: &[&str]) -> Outcome {
     let start = Instant::now();
-    let mut long = Vec::new();
+    let (mut long, mut usages) = (Vec::new(), Vec::new());
     for (index, step) in STEPS.iter().enumerate() {
         let name = step.name;
         let heading = format!("[{}/{}] {name}", index + 1, STEPS.len());
@@ -85,26 +105,21 @@ pub(crate) fn run(skips: &[&str]) -> Outcome {
         }
         let outcome = match step.action {
             Action::BesideByNightly if !nightly::is_there_for(name) => continue,
-            Action::Beside | Action::BesideByNightly => {
-                long.push(Gate { name, heading });
+            Action::Beside | Action::BesideByNightly | Action::Waits => {
+                let waits = matches!(step.action, Action::Waits);
+                long.push(Gate { name, waits, heading });
                 continue;
             }
-            Action::Cargo(line) => passes(&heading, &step.alone(), || line().run()),
-            Action::Own(run) => passes(&heading, &step.alone(), run),
+            Action::Cargo(line) => step.passes(&heading, || line().run()),
+            Action::Own(run) => step.passes(&heading, run),
         };
-        outcome
-            .map_err(|message| format!("{message}\nstep {name} failed; alone: {}", step.alone()))?;
+        usages.push(outcome.map_err(|message| {
+            format!("{message}\nstep {name} failed; alone: {}", step.alone())
+        })?);
     }
-    beside::run(long)?;
+    beside::run(long, &mut usages)?;
+    usage::summarize(&usages);
     println!("ci: passed in {:.1} s", start.elapsed().as_secs_f64());
-    Ok(())
-}
-
-fn passes(heading: &str, alone: &str, run: impl FnOnce() -> Outcome) -> Outcome {
-    println!("{heading}: {alone}");
-    let start = Instant::now();
-    run()?;
-    println!("{heading}: passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

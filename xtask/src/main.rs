@@ -37,6 +37,7 @@ mod suite;
 mod tidy;
 mod tools;
 mod tsan;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ cargo xtask <command>
   arrows               which workspace crate names which, against the allowed table
   circles              which modules of a crate use each other in a circle
   bare                 builds forebay-core for a target without std
+  tests                the tests of all crates: `cargo test --workspace`
   tidy                 checks rules on the text of the tree
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
@@ -65,7 +67,7 @@ cargo xtask <command>
   plants               bugs planted in the code that ships, found by the simulator's rules
   planted              a sixth of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
-  fuzz [SECONDS]       each fuzz target for a minute, or so long
+  fuzz [SECONDS]       each fuzz target for half a minute or a minute, or so long
   fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
@@ -73,12 +75,16 @@ cargo xtask <command>
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last twelve beside each other: ";
+Steps of ci, in order; those from `tests` on beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match dispatch(&words) {
+    let outcome = dispatch(&words);
+    if words.first().is_some_and(|command| ci::step_names().contains(command)) {
+        usage::print();
+    }
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("error: {message}");
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
 fn dispatch(words: &[&str]) -> Outcome {
     match words {
         ["ci", options @ ..] => ci::run(&ci::parse_skips(options)?),
+        ["tests"] => ci::tests(),
         ["arrows"] => arrows::run(),
         ["circles"] => circles::run(),
         ["bare"] => bare::run(),
