@@ -4,18 +4,26 @@
 //! (`mutants/table.rs`, `mutants/cell.rs`, `mutants/durable.rs`) cover every ordering of some
 //! files. An entry has the weakened ordering and the model that must fail, or the reason why no
 //! model can fail. An ordering in no entry is an error. The crate is patched in a copy under
-//! `target/mutants`, which is recreated each time.
+//! `target/mutants`, which is recreated each time. One build of it has all mutants.
 
 mod cell;
 mod durable;
+mod schema;
 mod table;
 
+use std::collections::BTreeSet;
+
+use self::schema::{MODULE, SELECT};
 use self::table::FILES;
 use crate::Outcome;
 use crate::command::{Line, root};
 use crate::patched::{Patched, read};
 
 const CRATE: &str = "crates/forebay-core";
+
+/// A short model of each of the two programs with models.
+const OF_THE_PROGRAM: &str = "waits::one_waiter_and_one_waker";
+const OF_THE_LIBRARY: &str = "wait::cell::models::delivery_below_the_goal_does_not_wake";
 
 /// One weakened ordering.
 struct Mutant {
@@ -51,10 +59,15 @@ pub(crate) fn run() -> Outcome {
         check_text(file, &text)?;
     }
     let copy = Patched::make("mutants", &[CRATE])?;
+    weaken(&copy)?;
+    let tests = build(&copy)?;
     let (nr, mut alive) = (mutants().count(), Vec::new());
     for (index, mutant) in mutants().enumerate() {
         let Mutant { file, test, to, .. } = mutant;
-        let is_caught = is_caught(&copy, mutant)?;
+        if !tests.contains(*test) {
+            return Err(format!("there is no model `{test}`: mend xtask/src/mutants"));
+        }
+        let is_caught = !run_model(&copy, test).variable(SELECT, index.to_string()).succeeds();
         let verdict = if is_caught { "caught by" } else { "ALIVE after" };
         let weak = to.lines().last().unwrap_or_default().trim();
         println!("mutants: [{}/{nr}] {file}: `{weak}`: {verdict} {test}", index + 1);
@@ -102,20 +115,38 @@ fn check_text(file: &str, text: &str) -> Outcome {
     Ok(())
 }
 
-/// Returns whether the model fails on the weakened crate. A failed build is an error.
-fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
-    let line = test_line(copy, mutant.test);
-    let file = format!("{CRATE}/src/{}", mutant.file);
-    copy.with(&file, mutant.from, mutant.to, || {
-        line.clone().argument("--no-run".to_owned()).argument("--quiet".to_owned()).run()?;
-        let test = ["--quiet", "--", "--exact", mutant.test].map(str::to_owned);
-        let line = test.into_iter().fold(line, Line::argument);
-        let listed = line.clone().argument("--list".to_owned()).output()?;
-        match listed.lines().any(|line| line == format!("{}: test", mutant.test)) {
-            true => Ok(!line.succeeds()),
-            false => Err(format!("there is no model `{}`: mend xtask/src/mutants", mutant.test)),
+/// Writes all mutants into the copy.
+fn weaken(copy: &Patched) -> Outcome {
+    for file in FILES {
+        let of_file: Vec<_> =
+            mutants().enumerate().filter(|(_, mutant)| mutant.file == file).collect();
+        copy.change(&format!("{CRATE}/src/{file}"), |text| schema::combine(text, &of_file))?;
+    }
+    copy.change(&format!("{CRATE}/src/lib.rs"), |text| Ok(format!("{text}{MODULE}")))
+}
+
+/// Builds the programs of all models, checks that a model passes without a mutant, and returns the
+/// names of the models.
+fn build(copy: &Patched) -> Result<BTreeSet<String>, String> {
+    let mut tests = BTreeSet::new();
+    for test in [OF_THE_PROGRAM, OF_THE_LIBRARY] {
+        test_line(copy, test).argument("--no-run".to_owned()).run()?;
+        if !run_model(copy, test).succeeds() {
+            return Err(format!("the model `{test}` fails without a mutant"));
         }
-    })
+        let list = ["--quiet", "--", "--list"].map(str::to_owned);
+        let listed = list.into_iter().fold(test_line(copy, test), Line::argument).output()?;
+        tests.extend(
+            listed.lines().filter_map(|line| line.strip_suffix(": test")).map(String::from),
+        );
+    }
+    Ok(tests)
+}
+
+/// Returns the command that runs a model.
+fn run_model(copy: &Patched, test: &str) -> Line {
+    let arguments = ["--quiet", "--", "--exact", test].map(str::to_owned);
+    arguments.into_iter().fold(test_line(copy, test), Line::argument)
 }
 
 /// Returns the command that runs models of the program that has `test`.

@@ -37,6 +37,17 @@ impl Patched {
         }
     }
 
+    /// Changes a file until the next copy.
+    pub(crate) fn change(
+        &self,
+        file: &str,
+        change: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Outcome {
+        let file = self.0.join(file);
+        let text = change(&read(&file)?).map_err(|why| format!("{}: {why}", file.display()))?;
+        write(&file, &text)
+    }
+
     /// Calls `act` while `to` replaces the only `from` in the file, and returns its result.
     pub(crate) fn with<T>(
         &self,
