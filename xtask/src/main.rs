@@ -16,6 +16,7 @@ mod beside;
 mod ci;
 mod circles;
 mod command;
+mod commit;
 mod deny;
 mod differential;
 mod examples;
@@ -60,7 +61,8 @@ cargo xtask <command>
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
-  sessions             NBD clients and guests, good and bad ones, and a server, from many seeds
+  sessions [--all]     NBD clients and guests, good and bad ones, and a server, from half of many
+                       seeds, or from all of them
   differential         scripts by the library's threads and by the simulator, compared
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
@@ -107,7 +109,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
         ["mutants"] => mutants::run(),
-        ["sessions"] => sessions::run(),
+        ["sessions"] => sessions::run_part(),
+        ["sessions", "--all"] => sessions::run_all(),
         ["plants"] => plants::run(),
         ["differential"] => differential::run(),
         ["same-bytes"] => same_bytes::run(),

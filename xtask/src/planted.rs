@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use crate::Outcome;
 use crate::command::{Ending, Line, root};
+use crate::commit;
 use crate::patched::Patched;
 
 /// Number of parts of the table; a CI run plants one of them.
@@ -110,7 +111,10 @@ impl Test {
             true => copy
                 .cargo(&format!("test --profile models --package {package} {target}"), "loom")
                 .variable("RUSTFLAGS", "--cfg blk_loom"),
-            false => copy.cargo(&format!("test --package {package} {target}"), "planted/target"),
+            // CI builds without incremental files; here each program is built many times.
+            false => copy
+                .cargo(&format!("test --package {package} {target}"), "planted/target")
+                .variable("CARGO_INCREMENTAL", "1"),
         }
     }
 
@@ -134,13 +138,9 @@ fn table() -> Vec<&'static Bug> {
 
 /// Runs one part of the table, selected by the hash of the commit.
 pub(crate) fn run_part() -> Outcome {
-    let hash = Line::new("git", "-c")
-        .argument(format!("safe.directory={}", root().display()))
-        .argument("rev-parse".to_owned())
-        .argument("HEAD".to_owned())
-        .output()
-        .map_err(|error| format!("planted: {error}; `cargo xtask planted --all` needs no git"))?;
-    let part = part_of(hash.trim())?;
+    let number = commit::number()
+        .map_err(|why| format!("planted: {why}; `cargo xtask planted --all` needs no commit"))?;
+    let part = number as usize % NR_PARTS;
     println!("planted: part {} of {NR_PARTS}, by the hash of the commit", part + 1);
     let bugs = table().into_iter().enumerate();
     let chosen = bugs.filter(|(at, _)| at % NR_PARTS == part).map(|(_, bug)| bug);
@@ -158,12 +158,6 @@ pub(crate) fn run_one(name: &str) -> Outcome {
         return Err(format!("planted: no bug is named `{name}`; there are {}", names.join(", ")));
     }
     run(&found)
-}
-
-fn part_of(hash: &str) -> Result<usize, String> {
-    let number = hash.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok());
-    let number = number.ok_or_else(|| format!("planted: `{hash}` is not a commit's hash"))?;
-    Ok(number as usize % NR_PARTS)
 }
 
 fn run(bugs: &[&Bug]) -> Outcome {
@@ -246,7 +240,7 @@ fn is_found(output: &str, bug: &Bug) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{NR_PARTS, part_of, run_one, table};
+    use super::{run_one, table};
     use crate::command::root;
     use crate::patched::read;
     use std::collections::BTreeSet;
@@ -301,12 +295,5 @@ mod tests {
         let names: BTreeSet<&str> = table().iter().map(|bug| bug.name).collect();
         assert_eq!(names.len(), table().len());
         assert!(run_one("no-such-bug").unwrap_err().contains("late-flush-joins"));
-    }
-
-    #[test]
-    fn the_hash_of_a_commit_selects_a_part() {
-        assert_eq!(part_of("00000007aaaa"), Ok(7 % NR_PARTS));
-        assert!(part_of("HEAD").is_err());
-        assert!(part_of("").is_err());
     }
 }

@@ -21,6 +21,29 @@ pub(crate) fn check_seeds(seeds: Range<u64>, run: impl Fn(u64) -> Run) {
     assert!(never.is_empty(), "no seed has met {never:?}");
 }
 
+/// Returns the part of these seeds that `FOREBAY_SEEDS_PART` selects: `0/2` is the first half.
+/// Without the variable these are all.
+pub(crate) fn selected_part(seeds: Range<u64>) -> Range<u64> {
+    let Ok(part) = std::env::var("FOREBAY_SEEDS_PART") else { return seeds };
+    let (number, nr_parts) = part.split_once('/').expect("NUMBER/PARTS");
+    let [number, nr_parts] =
+        [number, nr_parts].map(|text| text.parse::<u64>().expect("FOREBAY_SEEDS_PART"));
+    part_of(seeds, number, nr_parts)
+}
+
+fn part_of(seeds: Range<u64>, number: u64, nr_parts: u64) -> Range<u64> {
+    let nr = seeds.end - seeds.start;
+    let begin = |number| seeds.start + nr * number / nr_parts;
+    begin(number)..begin(number + 1)
+}
+
+#[test]
+fn parts_of_seeds_have_each_seed_once() {
+    let parts: Vec<u64> = (0..3).flat_map(|number| part_of(250..1000, number, 3)).collect();
+    assert_eq!(parts, (250..1000).collect::<Vec<_>>());
+    assert_eq!(part_of(500..10_000, 1, 2), 5250..10_000);
+}
+
 /// Checks that each seed does the same again, and that different seeds do not.
 pub(crate) fn check_repeats(run: impl Fn(u64) -> Run) {
     let hash = |seed| run(seed).map(|summary| summary.hash).ok();
