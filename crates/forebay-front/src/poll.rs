@@ -30,8 +30,8 @@
 //!   too short to show that.
 //! - **Pauses.** On busy processors, a thread that has polled in vain and sleeps may wake up late.
 //!   The thread cannot distinguish that from a pause of its client. So if long waits take more than
-//!   half of the time while it polls, polling is held off as after preemptions. A client that pauses
-//!   so much gains little from polls.
+//!   half of the time while it polls, polling is held off as after preemptions. A client that
+//!   pauses so much gains little from polls.
 
 use std::mem;
 
