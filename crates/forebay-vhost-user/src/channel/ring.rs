@@ -4,6 +4,7 @@ use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
 use crate::inflight::InflightMemory;
 use crate::memory::GuestMemory;
+use crate::ring::Part;
 use crate::setup::RingSetup;
 use std::os::fd::OwnedFd;
 
@@ -43,13 +44,10 @@ impl RingState {
         let (Some(size), Some(addresses)) = (self.size, self.addresses) else {
             return Err(refuse("the ring has no size or no addresses"));
         };
-        let size = u64::from(size);
-        // A descriptor has 16 bytes. Flags and an index are in front of the entries, and an event
-        // index is behind them.
-        let place = |what, user: u64, len, alignment| {
-            let found = regions.guest_addr(user, len);
-            match found {
-                Some(guest) if guest % alignment == 0 => Ok(guest),
+        let place = |part: Part, what, user: u64| {
+            let (len, alignment) = (part.len(size), part.alignment());
+            match regions.guest_addr(user, len) {
+                Some(guest) if guest.is_multiple_of(alignment) => Ok(guest),
                 Some(guest) => Err(refuse(format_args!(
                     "the {what} at {guest:#x} is not aligned to {alignment} bytes"
                 ))),
@@ -60,9 +58,9 @@ impl RingState {
             }
         };
         Ok(RingAddresses {
-            descriptors: place("descriptor table", addresses.descriptors, 16 * size, 16)?,
-            available: place("available ring", addresses.available, 6 + 2 * size, 2)?,
-            used: place("used ring", addresses.used, 6 + 8 * size, 4)?,
+            descriptors: place(Part::Descriptors, "descriptor table", addresses.descriptors)?,
+            available: place(Part::Available, "available ring", addresses.available)?,
+            used: place(Part::Used, "used ring", addresses.used)?,
         })
     }
 

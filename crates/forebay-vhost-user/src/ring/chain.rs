@@ -1,7 +1,8 @@
 //! Descriptor chains: the descriptors of a request become two lists of segments.
 
 use super::error::RingError;
-use super::parts::{DESCRIPTOR, Parts};
+use super::layout::DESCRIPTOR;
+use super::parts::Parts;
 use crate::config::MAX_QUEUE_SIZE;
 use crate::memory::{GuestData, GuestMemory, GuestRange};
 use forebay_front::blk::GuestBytes;

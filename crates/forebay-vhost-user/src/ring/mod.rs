@@ -19,6 +19,7 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod hostile;
+mod layout;
 #[cfg(all(test, blk_loom))]
 mod models;
 mod notify;
@@ -29,6 +30,7 @@ mod recovery;
 mod tests;
 
 pub use error::RingError;
+pub(crate) use layout::Part;
 
 use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};

@@ -6,15 +6,11 @@
 //! Indices of the device are private and written only, so the driver cannot change them.
 
 use super::error::RingError;
+use super::layout::{AVAILABLE_ENTRY, Part, RING_HEADER, USED_ENTRY};
 use super::notify::{self, NO_NOTIFICATIONS, Word, Words};
 use crate::memory::{GuestMemory, GuestRange, KeptRange};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 use virtio_bindings::virtio_ring::{VRING_AVAIL_F_NO_INTERRUPT, VRING_USED_F_NO_NOTIFY};
-
-/// Length of a descriptor, bytes.
-pub(super) const DESCRIPTOR: usize = 16;
-/// Length of a used entry, bytes.
-const USED_ENTRY: usize = 8;
 
 /// Where a ring is, and its features.
 #[derive(Clone, Copy, Debug)]
@@ -58,19 +54,19 @@ impl Parts {
         if !size.is_power_of_two() {
             return Err(RingError::Size(size));
         }
-        if descriptors % 16 != 0 || available % 2 != 0 || used % 4 != 0 {
-            return Err(RingError::NotInMemory);
-        }
-        let part = |addr, len: usize, align| {
-            let range = memory.range(addr, len as u64).and_then(|range| range.keep(align));
+        // `align`: of the accesses in this process, where regions may be aligned differently.
+        let place = |part: Part, addr: u64, align| {
+            if !addr.is_multiple_of(part.alignment()) {
+                return Err(RingError::NotInMemory);
+            }
+            let range = memory.range(addr, part.len(size)).and_then(|range| range.keep(align));
             range.ok_or(RingError::NotInMemory)
         };
-        let nr = usize::from(size);
         Ok(Parts {
             layout,
-            descriptors: part(descriptors, nr * DESCRIPTOR, 1)?,
-            available: part(available, 6 + 2 * nr, 2)?,
-            used: part(used, 6 + nr * USED_ENTRY, 4)?,
+            descriptors: place(Part::Descriptors, descriptors, 1)?,
+            available: place(Part::Available, available, 2)?,
+            used: place(Part::Used, used, 4)?,
             next_available: base,
             next_used: base,
             published: base,
@@ -122,14 +118,14 @@ impl Parts {
     /// Returns the offset of an entry of `len` bytes in the available or the used ring.
     #[inline]
     fn entry(&self, index: u16, len: usize) -> usize {
-        4 + len * usize::from(index & (self.layout.size - 1))
+        RING_HEADER + len * usize::from(index & (self.layout.size - 1))
     }
 
     /// Returns the entry of the available ring at an index. Relaxed: the caller has loaded an index
     /// that covers it with acquire.
     #[inline]
     pub(super) fn available_entry(&self, index: u16) -> u16 {
-        let entry = self.available.u16_at(self.entry(index, 2));
+        let entry = self.available.u16_at(self.entry(index, AVAILABLE_ENTRY));
         u16::from_le(entry.load(Ordering::Relaxed))
     }
 
@@ -189,10 +185,10 @@ impl Parts {
         match word {
             Word::AvailableFlags => self.available.u16_at(0),
             Word::AvailableIndex => self.available.u16_at(2),
-            Word::UsedEvent => self.available.u16_at(4 + 2 * nr),
+            Word::UsedEvent => self.available.u16_at(RING_HEADER + AVAILABLE_ENTRY * nr),
             Word::UsedFlags => self.used.u16_at(0),
             Word::UsedIndex => self.used.u16_at(2),
-            Word::AvailableEvent => self.used.u16_at(4 + USED_ENTRY * nr),
+            Word::AvailableEvent => self.used.u16_at(RING_HEADER + USED_ENTRY * nr),
         }
     }
 }
