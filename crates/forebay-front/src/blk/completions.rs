@@ -63,13 +63,11 @@ impl<H: BlkHost> BlkSession<H> {
         }
         self.note_used(desk);
         if plants!(AnswerTwice) {
-            let _ = self.link.peer.put(head, status as u8, written);
+            self.link.peer.put(head, status as u8, written);
         }
-        if let Err(why) = self.link.peer.put(head, status as u8, written) {
-            self.break_ring(desk, &why);
-        }
+        self.link.peer.put(head, status as u8, written);
         if plants!(NotifyEach) {
-            self.notify(desk);
+            self.notify();
         }
         flight.answered()
     }

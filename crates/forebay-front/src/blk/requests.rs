@@ -79,7 +79,8 @@ impl<H: BlkHost> BlkSession<H> {
         self.link.peer.begin(kind);
         self.link.ended((status == Status::Ok).then_some(kind), 0);
         self.note_used(desk);
-        self.link.peer.put(head, status as u8, written + 1)
+        self.link.peer.put(head, status as u8, written + 1);
+        Ok(())
     }
 
     /// Begins a read or a write.

@@ -67,11 +67,9 @@ pub trait Ring: Peer {
 
     /// Writes the status of a request that was taken, and its used entry. The driver sees them
     /// after [`publish`](Ring::publish). `written` is the number of bytes that were written to its
-    /// memory, the status included.
-    ///
-    /// # Errors
-    /// Fails if the memory of the ring is gone.
-    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String>;
+    /// memory, the status included. If the memory of the ring is gone, the driver does not see
+    /// them; [`take`](Ring::take) reports that.
+    fn put(&mut self, head: u16, status: u8, written: u32);
 
     /// Makes the used entries visible to the driver.
     fn publish(&mut self);
@@ -84,10 +82,7 @@ pub trait Ring: Peer {
     fn has_available(&self) -> bool;
 
     /// Asks the driver not to notify the device. The driver may do so nevertheless.
-    ///
-    /// # Errors
-    /// Fails if the memory of the ring is gone.
-    fn disable_notifications(&mut self) -> Result<(), String>;
+    fn disable_notifications(&mut self);
 
     /// Asks the driver to notify the device of new requests. Returns whether requests are already
     /// available, of which the driver will not notify the device.
@@ -98,8 +93,5 @@ pub trait Ring: Peer {
 
     /// Publishes the used entries, and notifies the driver of new ones, unless it has asked not to
     /// be.
-    ///
-    /// # Errors
-    /// Fails if the memory of the ring is gone.
-    fn notify(&mut self) -> Result<(), String>;
+    fn notify(&mut self);
 }

@@ -84,7 +84,7 @@ impl<H: BlkHost> BlkSession<H> {
     /// Takes requests (Y3). Returns whether there may be more.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         if !plants!(TakeWithNotifications) {
-            self.link.peer.disable_notifications()?;
+            self.link.peer.disable_notifications();
         }
         for _ in 0..TAKES_MAX {
             if self.held_back.is_some() {
@@ -103,11 +103,9 @@ impl<H: BlkHost> BlkSession<H> {
     }
 
     /// Notifies the driver of used entries.
-    pub(super) fn notify(&mut self, desk: &mut BlkDesk<H>) {
-        if self.used_ns.take().is_some()
-            && let Err(why) = self.link.peer.notify()
-        {
-            self.break_ring(desk, &why);
+    pub(super) fn notify(&mut self) {
+        if self.used_ns.take().is_some() {
+            self.link.peer.notify();
         }
     }
 }
@@ -197,7 +195,7 @@ impl<H: BlkHost> Session for BlkSession<H> {
         let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;
         let is_late = self.used_ns.is_some_and(is_due) && !plants!(NotifyLate);
         if self.link.is_ending() || is_late {
-            self.notify(desk);
+            self.notify();
         }
         Ok(())
     }
@@ -223,12 +221,12 @@ impl<H: BlkHost> Session for BlkSession<H> {
     }
 
     #[inline]
-    fn end_round(desk: &mut BlkDesk<H>, clients: &mut Clients<Self>) -> bool {
+    fn end_round(_: &mut BlkDesk<H>, clients: &mut Clients<Self>) -> bool {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = clients.next_key(&mut at) {
             let session = clients.get_mut(key).expect("just found");
             if !plants!(ForgetNotify) {
-                session.notify(desk);
+                session.notify();
             }
             has_more |= session.has_available();
         }

@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) late: VecDeque<Chain<TestBytes>>,
     /// Memories that came back.
     pub(super) nr_recycled: usize,
-    /// Error of the next call.
+    /// Error of the next request that is taken.
     pub(super) error: Option<String>,
     /// Reason why the host was asked to stop the ring.
     pub(super) broken: Vec<String>,
@@ -85,12 +85,6 @@ pub(super) struct State {
 
 #[derive(Debug)]
 pub(super) struct TestRing(pub(super) Rc<RefCell<State>>);
-
-impl TestRing {
-    fn check(&self) -> Result<(), String> {
-        self.0.borrow_mut().error.take().map_or(Ok(()), Err)
-    }
-}
 
 impl Peer for TestRing {
     fn begin(&mut self, _kind: RequestKind) {}
@@ -117,14 +111,12 @@ impl Ring for TestRing {
     }
 
     fn take(&mut self) -> Result<Option<Chain<TestBytes>>, String> {
-        self.check()?;
-        Ok(self.0.borrow_mut().available.pop_front())
+        let state = &mut *self.0.borrow_mut();
+        state.error.take().map_or_else(|| Ok(state.available.pop_front()), Err)
     }
 
-    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
-        self.check()?;
+    fn put(&mut self, head: u16, status: u8, written: u32) {
         self.0.borrow_mut().unpublished.push((head, status, written));
-        Ok(())
     }
 
     fn publish(&mut self) {
@@ -143,9 +135,8 @@ impl Ring for TestRing {
         !self.0.borrow().available.is_empty()
     }
 
-    fn disable_notifications(&mut self) -> Result<(), String> {
+    fn disable_notifications(&mut self) {
         self.0.borrow_mut().kicks = false;
-        Ok(())
     }
 
     fn enable_notifications(&mut self) -> Result<bool, String> {
@@ -155,12 +146,10 @@ impl Ring for TestRing {
         Ok(!state.available.is_empty())
     }
 
-    fn notify(&mut self) -> Result<(), String> {
-        self.check()?;
+    fn notify(&mut self) {
         self.publish();
         let state = &mut *self.0.borrow_mut();
         state.notified_at.push(state.used.len());
-        Ok(())
     }
 }
 

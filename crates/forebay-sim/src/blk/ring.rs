@@ -22,8 +22,8 @@ impl SimRing {
     /// Calls `change` with the queue. A rule that it finds broken ends the run.
     fn change<R>(
         &self,
-        change: impl FnOnce(&mut Queue, &mut Context) -> (Verdict, Result<R, String>),
-    ) -> Result<R, String> {
+        change: impl FnOnce(&mut Queue, &mut Context) -> (Verdict, R),
+    ) -> R {
         let Outside { cx, transport, .. } = &mut *self.outside.borrow_mut();
         let (verdict, result) = change(&mut transport.queues[self.queue], cx);
         transport.note(verdict);
@@ -88,19 +88,19 @@ impl Ring for SimRing {
         })
     }
 
-    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
+    fn put(&mut self, head: u16, status: u8, written: u32) {
         self.change(|queue, cx| {
             if !queue.is_open(head) {
                 let what = format!("no request with head {head} waits for an answer");
-                return (broken(X1, what), Ok(()));
+                return (broken(X1, what), ());
             }
-            if queue.fault == Some(Fault::Gone) {
-                queue.drop_taken(head);
-                return (Ok(()), queue.fail("the memory is gone"));
+            // `take` reports lost memory.
+            match queue.fault {
+                Some(Fault::Gone) => queue.drop_taken(head),
+                _ => queue.add_used(Used { head, status, written }, cx.server_ns()),
             }
-            queue.add_used(Used { head, status, written }, cx.server_ns());
-            (Ok(()), Ok(()))
-        })
+            (Ok(()), ())
+        });
     }
 
     fn publish(&mut self) {
@@ -113,16 +113,12 @@ impl Ring for SimRing {
         self.read(|_, queue| queue.has_available())
     }
 
-    fn disable_notifications(&mut self) -> Result<(), String> {
+    fn disable_notifications(&mut self) {
         self.change(|queue, cx| {
             queue.publish_in_round(cx);
-            let verdict = queue.checks.uses("disable_notifications");
-            if queue.fault == Some(Fault::Gone) {
-                return (verdict, queue.fail("the memory is gone"));
-            }
             queue.disable_kicks();
-            (verdict, Ok(()))
-        })
+            (queue.checks.uses("disable_notifications"), ())
+        });
     }
 
     fn enable_notifications(&mut self) -> Result<bool, String> {
@@ -143,11 +139,11 @@ impl Ring for SimRing {
         })
     }
 
-    fn notify(&mut self) -> Result<(), String> {
+    fn notify(&mut self) {
         self.publish();
         self.change(|queue, cx| {
             if queue.fault == Some(Fault::Gone) {
-                return (Ok(()), queue.fail("the memory is gone"));
+                return (Ok(()), ());
             }
             let verdict = queue.checks.notifies(cx.server_ns()).map(|is_in_round| {
                 if is_in_round {
@@ -155,7 +151,7 @@ impl Ring for SimRing {
                 }
             });
             queue.interrupt(cx);
-            (verdict, Ok(()))
-        })
+            (verdict, ())
+        });
     }
 }

@@ -237,9 +237,8 @@ impl forebay_front::blk::Ring for TestPeer {
         self.ring.take()
     }
 
-    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
+    fn put(&mut self, head: u16, status: u8, written: u32) {
         self.ring.put(head, status, written);
-        Ok(())
     }
 
     fn publish(&mut self) {
@@ -254,18 +253,16 @@ impl forebay_front::blk::Ring for TestPeer {
         self.ring.has_available()
     }
 
-    fn disable_notifications(&mut self) -> Result<(), String> {
+    fn disable_notifications(&mut self) {
         self.ring.disable_notifications();
-        Ok(())
     }
 
     fn enable_notifications(&mut self) -> Result<bool, String> {
         text(self.ring.enable_notifications())
     }
 
-    fn notify(&mut self) -> Result<(), String> {
+    fn notify(&mut self) {
         self.ring.notify();
-        Ok(())
     }
 }
 

@@ -66,9 +66,8 @@ impl Ring for RingPeer {
     }
 
     #[inline]
-    fn put(&mut self, head: u16, status: u8, written: u32) -> Result<(), String> {
+    fn put(&mut self, head: u16, status: u8, written: u32) {
         self.ring.put(head, status, written);
-        Ok(())
     }
 
     #[inline]
@@ -87,9 +86,8 @@ impl Ring for RingPeer {
     }
 
     #[inline]
-    fn disable_notifications(&mut self) -> Result<(), String> {
+    fn disable_notifications(&mut self) {
         self.ring.disable_notifications();
-        Ok(())
     }
 
     #[inline]
@@ -97,11 +95,10 @@ impl Ring for RingPeer {
         self.ring.enable_notifications().map_err(|error| error.to_string())
     }
 
-    fn notify(&mut self) -> Result<(), String> {
+    fn notify(&mut self) {
         match self.ring.notify() {
             true => self.place.counters.notified(),
             false => self.place.counters.suppressed(),
         }
-        Ok(())
     }
 }
