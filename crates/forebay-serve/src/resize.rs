@@ -2,7 +2,8 @@
 //!
 //! The steps for an export that has grown, so that no client gets a size that a later step refuses:
 //!
-//! 1. The disk accepts I/O up to the new end ([`Disk::reread_size`](forebay::Disk::reread_size)).
+//! 0. The export checks the new size. If it refuses it, nothing changes.
+//! 1. The disk accepts I/O up to the new end ([`Disk::grow`](forebay::Disk::grow)).
 //! 2. The thread of each ring accepts requests up to it, and answers.
 //! 3. New NBD clients get the new size, and the requests of all NBD clients are checked against it.
 //! 4. The configuration space of each device has it, and the front end is notified.
@@ -64,7 +65,7 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Performs steps 1 to 3 for an export.
+/// Performs steps 0 to 3 for an export.
 fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
     let Export { disk, spec, .. } = &shared.exports[export];
     let refused = |why: String| ServeError::Resize { spec: spec.clone(), why };
@@ -93,6 +94,7 @@ fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
     }
     info.size_bytes = to;
     info.check().map_err(|why| why_not(why.to_owned()))?;
+    disk.grow(to).map_err(|error| why_not(error.to_string()))?;
     let resized = shared.sizes.resize_rings(export, to);
     resized.map_err(|why| why_not(why.to_owned()))?;
     shared.sizes.set(Arc::from(infos));

@@ -104,7 +104,7 @@ impl Disk {
     }
 
     /// Returns the size in bytes, or `None` for a file that grows (`capacity=growing`). It is the
-    /// size at open, unless [`Disk::reread_size`] has found a larger one since.
+    /// size at open, unless [`Disk::grow`] has raised it since.
     pub fn capacity_bytes(&self) -> Option<u64> {
         self.shared.capacity_bytes()
     }
@@ -112,13 +112,24 @@ impl Disk {
     /// Reads the size of the file or block device again, and returns it in bytes. `None`: the disk
     /// is in memory, or of another program, and keeps its size while it is open.
     ///
-    /// If the file has grown, all threads may use the disk up to its new end, in whole blocks, when
-    /// this returns. If it has become shorter, the disk accepts the same I/O as before: reads
-    /// behind the end of the file are short, and writes there make the file longer again. A block
-    /// device fails both.
+    /// The disk accepts the same I/O as before. If the file has grown, [`Disk::grow`] makes the new
+    /// range accessible. If it has become shorter, reads behind the end of the file are short, and
+    /// writes there make the file longer again. A block device fails both.
     ///
     /// # Errors
     /// Fails if the system cannot report the size, or in a child of a fork.
+    pub fn reread_size(&self) -> io::Result<Option<u64>> {
+        self.check_not_forked()?;
+        self.shared.reread_size()
+    }
+
+    /// Accepts I/O up to `size_bytes`, in whole blocks: a file or block device has grown. All
+    /// threads may use the new range when this returns. A disk never shrinks, so a smaller size
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// Fails if the file or device is shorter than `size_bytes`, or if the disk has neither. Fails
+    /// also if the system cannot report the size, or in a child of a fork.
     ///
     /// Counterpart in Linux: `set_capacity_and_notify`.
     ///
@@ -132,16 +143,23 @@ impl Disk {
     /// let disk = Disk::open(&path.display().to_string())?;
     /// std::fs::OpenOptions::new().write(true).open(&path)?.set_len(8192)?;
     /// assert_eq!(disk.reread_size()?, Some(8192));
+    /// assert_eq!(disk.capacity_bytes(), Some(4096));
+    /// disk.grow(8192)?;
     /// assert_eq!(disk.capacity_bytes(), Some(8192));
     /// disk.write_at(&[1; 4096], 4096)?;
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reread_size(&self) -> io::Result<Option<u64>> {
-        if self.shared.is_after_fork() {
-            return Err(io::Error::other(SubmitErrorKind::Forked.to_string()));
+    pub fn grow(&self, size_bytes: u64) -> io::Result<()> {
+        self.check_not_forked()?;
+        self.shared.grow(size_bytes)
+    }
+
+    fn check_not_forked(&self) -> io::Result<()> {
+        match self.shared.is_after_fork() {
+            true => Err(io::Error::other(SubmitErrorKind::Forked.to_string())),
+            false => Ok(()),
         }
-        self.shared.reread_size()
     }
 
     /// Returns the counters since the disk was opened. Does not stop I/O, so counters that change

@@ -257,3 +257,22 @@ fn a_handle_keeps_no_disk_open_and_reloads_nothing_after_the_end() {
     assert!(exports.upgrade().is_none());
     handle.reload().unwrap();
 }
+
+#[test]
+fn size_that_an_export_refuses_leaves_its_disk_as_it_is() {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = folder.path().join("disk.img");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut options = device_options(&folder);
+    options.exports[0].spec = format!("{}?direct=off", path.display());
+    options.devices[0].block_size = Some(4096);
+    let server = Server::open(options).unwrap();
+    let disk = server.disks().next().unwrap();
+    // Whole blocks of the disk, and not of the device.
+    file.set_len((1 << 20) + 512).unwrap();
+    let refused = server.handle().reload().expect_err("the size is refused").to_string();
+    assert!(refused.contains("not a multiple of the block size 4096"), "{refused}");
+    assert_eq!(disk.capacity_bytes(), Some(1 << 20));
+    disk.write_at(&[1; 512], 1 << 20).expect_err("the range is not served");
+}

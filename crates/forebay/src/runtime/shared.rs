@@ -192,10 +192,27 @@ impl Shared {
 
     /// Reads the size of the file or device again; see `Disk::reread_size`.
     pub(crate) fn reread_size(&self) -> io::Result<Option<u64>> {
-        let Some(len) = self.claim.len_bytes()? else { return Ok(None) };
-        let block = u64::from(self.info.limits.logical_block_size);
-        self.size.grow(len - len % block);
-        Ok(Some(len))
+        self.claim.len_bytes()
+    }
+
+    /// Accepts I/O up to a larger size; see `Disk::grow`.
+    pub(crate) fn grow(&self, size_bytes: u64) -> io::Result<()> {
+        let spec = &self.info.spec;
+        let refused = |why| {
+            let what = format!("{spec}: cannot grow to {size_bytes} bytes: {why}");
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        };
+        match self.claim.len_bytes()? {
+            None => Err(refused("its size is fixed while it is open".to_owned())),
+            Some(len) if len < size_bytes => {
+                Err(refused(format!("it has {len} bytes: extend it first")))
+            }
+            Some(_) => {
+                let block = u64::from(self.info.limits.logical_block_size);
+                self.size.grow(size_bytes - size_bytes % block);
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn device(&self) -> &dyn Device {

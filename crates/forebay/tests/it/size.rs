@@ -50,6 +50,8 @@ fn file_that_has_grown_is_used_up_to_its_new_end_by_all_threads() {
             set_len(&scratch, LEN + 8192);
             assert!(!write(LEN), "{keys}: no thread looks at the file by itself");
             assert_eq!(disk.reread_size().expect("its size"), Some(LEN + 8192), "{keys}");
+            assert!(!write(LEN), "{keys}: a read of the size changes nothing");
+            disk.grow(LEN + 8192).expect("the file is that long");
             step.wait();
             assert!(write(LEN), "{keys}");
             other.join().expect("no panic");
@@ -67,6 +69,7 @@ fn disk_has_the_whole_blocks_of_the_new_size() {
     let disk = open(&scratch.spec("direct=on"));
     set_len(&scratch, LEN + 700);
     assert_eq!(disk.reread_size().expect("its size"), Some(LEN + 700));
+    disk.grow(LEN + 700).expect("the file is that long");
     let block = u64::from(disk.limits().logical_block_size);
     assert_eq!(disk.capacity_bytes(), Some(LEN + 700 - 700 % block));
 }
@@ -78,6 +81,7 @@ fn file_that_was_truncated_keeps_its_capacity_and_fails_no_other_io() {
     disk.write_at(&[7; 4096], 0).expect("a write");
     set_len(&scratch, LEN / 2);
     assert_eq!(disk.reread_size().expect("its size"), Some(LEN / 2));
+    disk.grow(LEN / 2).expect("a smaller size changes nothing");
     assert_eq!(disk.capacity_bytes(), Some(LEN));
     let mut read = [1; 4096];
     assert_eq!(disk.read_at(&mut read, LEN / 2 - 512).expect("a read"), 512, "it is short");
@@ -93,7 +97,17 @@ fn size_of_a_growing_file_is_reported_and_bounds_nothing() {
     let disk = open(&scratch.spec("capacity=growing"));
     disk.write_at(&[1; 4096], LEN).expect("a write");
     assert_eq!(disk.reread_size().expect("its size"), Some(LEN + 4096));
+    disk.grow(LEN + 4096).expect("the file is that long");
     assert_eq!(disk.capacity_bytes(), None);
+}
+
+#[test]
+fn disk_does_not_grow_beyond_its_file() {
+    let scratch = Scratch::new(LEN);
+    let disk = open(&scratch.spec(""));
+    let refused = disk.grow(2 * LEN).expect_err("the file has the old size").to_string();
+    assert!(refused.contains(&format!("it has {LEN} bytes: extend it first")), "{refused}");
+    assert_eq!(disk.capacity_bytes(), Some(LEN));
 }
 
 #[test]
@@ -102,6 +116,8 @@ fn disk_without_a_file_keeps_its_size() {
     for spec in ["null:1M", "ram:1M", &server.uri()] {
         let disk = open(spec);
         assert_eq!(disk.reread_size().expect("nothing to read"), None, "{spec}");
+        let refused = disk.grow(2 * LEN).expect_err(spec).to_string();
+        assert!(refused.contains("its size is fixed while it is open"), "{refused}");
         assert_eq!(disk.capacity_bytes(), Some(LEN), "{spec}");
     }
 }
@@ -116,6 +132,7 @@ fn block_device_that_has_grown_is_used_up_to_its_new_end() {
     let resized = std::process::Command::new("losetup").args(["-c", &device.node]).status();
     assert!(resized.expect("it can be run").success());
     assert_eq!(disk.reread_size().expect("its size"), Some(2 * LEN));
+    disk.grow(2 * LEN).expect("the device is that long");
     disk.write_at(&[1; 4096], 2 * LEN - 4096).expect("a write");
     disk.flush().expect("a flush");
 }
