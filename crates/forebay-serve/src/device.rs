@@ -25,14 +25,14 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens the socket of a device of one of these exports. `register_memory`: the disk must be
-    /// able to register memory.
+    /// Opens the socket of a device of one of these exports, which has this size.
+    /// `register_memory`: the disk must be able to register memory.
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
     pub(crate) fn open(
         options: DeviceOptions,
-        exports: &[Export],
+        (exports, size_bytes): (&[Export], u64),
         register_memory: bool,
     ) -> Result<(Device, Listener), ServeError> {
         let export = &exports[options.export];
@@ -55,12 +55,11 @@ impl Device {
         }
         let serial = serial(&options.serial).map_err(refused)?;
         let capabilities = Capabilities {
-            read_only: export.info.can.read_only,
-            discard: export.info.can.trim,
-            write_zeroes: export.info.can.write_zeroes,
+            read_only: export.can.read_only,
+            discard: export.can.trim,
+            write_zeroes: export.can.write_zeroes,
             unmap: export.facts.discards_to_zeroes,
         };
-        let size_bytes = export.info.size_bytes;
         let limits = limits(export.disk.limits(), size_bytes, options.block_size);
         let limits = limits.map_err(refused)?;
         let config = Config::new(&limits, size_bytes, capabilities, shape);

@@ -74,7 +74,7 @@ type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
 /// Starts the last flush of every disk.
 fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
-    let written = (0..exports.len()).filter(|nr| !exports[*nr].info.can.read_only);
+    let written = (0..exports.len()).filter(|nr| !exports[*nr].can.read_only);
     let begin_one = |nr| {
         let exports = Arc::clone(exports);
         (nr, begin(move || flush(&exports[nr])))
@@ -138,7 +138,7 @@ mod tests {
 
     fn export(name: &str, spec: &str) -> Export {
         let (name, spec) = (name.to_owned(), spec.to_owned());
-        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }, None).unwrap()
+        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }, None).unwrap().0
     }
 
     /// A worker that waits for the first disk does not delay the flush of the second one either.

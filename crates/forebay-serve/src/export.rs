@@ -19,8 +19,10 @@ pub(crate) struct Export {
     pub(crate) disk: Disk,
     /// Spec of the disk, as its user wrote it.
     pub(crate) spec: String,
-    /// Description for clients. Its size is the one at start ([`Sizes`](crate::sizes::Sizes)).
-    pub(crate) info: ExportInfo,
+    pub(crate) name: String,
+    pub(crate) can: Abilities,
+    /// Size of its blocks, bytes.
+    pub(crate) block_bytes: u32,
     /// Facts for the sessions of clients.
     pub(crate) facts: ExportFacts,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
@@ -29,12 +31,14 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Opens the disk of an export.
+    /// Opens the disk of an export. Returns its description for clients too, with the present size,
+    /// which belongs to [`Sizes`](crate::sizes::Sizes) from then on.
+    ///
     /// `nr_hw_queues`: number of hardware contexts, unless the spec chooses it.
     pub(crate) fn open(
         options: &ExportOptions,
         nr_hw_queues: Option<u32>,
-    ) -> Result<Export, ServeError> {
+    ) -> Result<(Export, ExportInfo), ServeError> {
         let (disk, size_bytes) = open_disk(options, nr_hw_queues)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
         // A client that copies such an export would miss the end of the file.
@@ -76,7 +80,9 @@ impl Export {
             caches_reads: facts.caches_reads,
         };
         let opened_point = disk.durable_point();
-        Ok(Export { disk, spec: options.written(), info, facts, opened_point })
+        let (name, spec) = (info.name.clone(), options.written());
+        let export = Export { disk, spec, name, can, block_bytes: min, facts, opened_point };
+        Ok((export, info))
     }
 
     /// Returns whether a client's write may not be on stable storage: a write has ended and no
@@ -178,7 +184,8 @@ mod tests {
 
     fn opened_read_only(spec: &str) -> Result<Export, ServeError> {
         let spec = spec.to_owned();
-        Export::open(&ExportOptions { spec, read_only: true, ..ExportOptions::default() }, None)
+        let options = ExportOptions { spec, read_only: true, ..ExportOptions::default() };
+        Ok(Export::open(&options, None)?.0)
     }
 
     #[test]

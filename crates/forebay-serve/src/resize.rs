@@ -35,9 +35,9 @@ enum Found {
 pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
     let turn = shared.sizes.begin();
     let (mut failed, mut has_grown) = (None, false);
-    for (export, info) in shared.infos.iter().enumerate() {
+    for (export, Export { name, .. }) in shared.exports.iter().enumerate() {
         let log = |text: &dyn fmt::Display| {
-            shared.log.line(now_ns(), format_args!("export {:?}: {text}", info.name));
+            shared.log.line(now_ns(), format_args!("export {name:?}: {text}"));
         };
         match reread_one(shared, export) {
             Ok(Found::Same) => {}

@@ -17,6 +17,7 @@ use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
 use forebay_front::stream::Budget;
+use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -78,9 +79,9 @@ impl Server {
         }
         let has_nbd = !options.listen.is_empty() || !options.sockets.is_empty();
         let nr_workers = if has_nbd { options.limits.threads.max(1) } else { 0 };
-        let mut exports: Vec<Export> = Vec::new();
+        let mut opened: Vec<(Export, ExportInfo)> = Vec::new();
         for (nr, export) in options.exports.iter().enumerate() {
-            if exports.iter().any(|other| other.info.name == export.name) {
+            if opened.iter().any(|(other, _)| other.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
             let of_export = || options.devices.iter().filter(|device| device.export == nr);
@@ -91,9 +92,10 @@ impl Server {
             }
             // One for each thread, and the shared one.
             let nr_hw_queues = (nr_rings > 0).then_some((nr_rings + nr_workers + 1) as u32);
-            exports.push(Export::open(export, nr_hw_queues)?);
+            opened.push(Export::open(export, nr_hw_queues)?);
         }
-        let blocks = exports.iter().map(|export| export.info.block_size.min);
+        let (exports, infos): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let blocks = exports.iter().map(|export| export.block_bytes);
         let capacity = options.limits.capacity();
         let budget = Budget::new(&capacity, blocks.max().unwrap_or(1))
             .map_err(|error| ServeError::of_memory(error, &options.limits))?;
@@ -110,8 +112,10 @@ impl Server {
         if listeners.is_empty() && options.devices.is_empty() {
             return Err(ServeError::NoSocket);
         }
-        let device =
-            |device: DeviceOptions| Device::open(device, &exports, options.register_memory);
+        let device = |device: DeviceOptions| {
+            let size_bytes = infos[device.export].size_bytes;
+            Device::open(device, (&exports, size_bytes), options.register_memory)
+        };
         let devices = options.devices.into_iter().map(device);
         let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
         let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
@@ -123,10 +127,8 @@ impl Server {
         let counters = Counters::new(counted.collect());
         let open = |address| Endpoint::open(address, Arc::clone(&counters));
         let metrics = options.metrics.as_ref().map(open).transpose()?;
-        let infos: Arc<[_]> = exports.iter().map(|export| export.info.clone()).collect();
         let shared = Arc::new(Shared {
-            sizes: Sizes::new(Arc::clone(&infos)),
-            infos,
+            sizes: Sizes::new(infos.into()),
             exports: exports.into(),
             tls,
             tls_policy,
@@ -152,8 +154,8 @@ impl Server {
     pub fn uris(&self) -> Vec<String> {
         let is_tls = self.shared.tls_policy == TlsPolicy::Require;
         let of = |listener: &Listener| {
-            let infos = self.shared.infos.iter();
-            infos.map(|info| listener.uri(&info.name, is_tls)).collect::<Vec<_>>()
+            let exports = self.shared.exports.iter();
+            exports.map(|export| listener.uri(&export.name, is_tls)).collect::<Vec<_>>()
         };
         let nbd = self.listeners.iter().flat_map(of);
         nbd.chain(self.device_listeners.iter().map(device::spec_at)).collect()

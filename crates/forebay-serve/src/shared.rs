@@ -9,7 +9,6 @@ use crate::sizes::Sizes;
 use crate::tls::Tls;
 use forebay_front::PollMode;
 use forebay_front::stream::Budget;
-use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -18,9 +17,7 @@ use std::sync::atomic::AtomicUsize;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Arc<[Export]>,
-    /// Descriptions of the exports at start. Their sizes may have changed since.
-    pub(crate) infos: Arc<[ExportInfo]>,
-    /// The sizes of the exports.
+    /// The sizes of the exports, with their descriptions for clients.
     pub(crate) sizes: Sizes,
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,

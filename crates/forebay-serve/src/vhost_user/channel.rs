@@ -34,7 +34,7 @@ impl Channel {
     fn serve(&self, connection: PendingConnection) {
         let PendingConnection { stream, counters, opened_ns } = connection;
         let device = &self.shared.devices[self.device];
-        let export = self.shared.infos[device.export].name.as_str();
+        let export = self.shared.exports[device.export].name.as_str();
         let id = counters.id();
         self.line(format_args!("connection {id} from unix: export {export:?}, vhost-user-blk"));
         // Each connection has other memory. No ring runs now.

@@ -140,7 +140,7 @@ impl DeviceThreads {
             Ok(()) => self.connections[device].push(connection),
             Err(_) => Admission::Refused,
         };
-        let name = &self.shared.infos[export].name;
+        let name = &self.shared.exports[export].name;
         let log = |outcome: &str| {
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);

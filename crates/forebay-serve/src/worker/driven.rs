@@ -32,14 +32,13 @@ impl Driven {
     /// Creates a worker with one export, which `change` may modify.
     pub(super) fn new(spec: &str, limits: Limits, change: impl FnOnce(&mut Export)) -> Driven {
         let options = ExportOptions { spec: spec.to_owned(), ..ExportOptions::default() };
-        let mut export = Export::open(&options, None).unwrap();
+        let (mut export, info) = Export::open(&options, None).unwrap();
         change(&mut export);
         let disk = export.disk.clone();
-        let counted = CountedExport { name: export.info.name.clone(), disk: disk.clone() };
-        let budget = Budget::new(&limits.capacity(), export.info.block_size.min).unwrap();
+        let counted = CountedExport { name: export.name.clone(), disk: disk.clone() };
+        let budget = Budget::new(&limits.capacity(), export.block_bytes).unwrap();
         let shared = Arc::new(Shared {
-            infos: [export.info.clone()].into(),
-            sizes: Sizes::new([export.info.clone()].into()),
+            sizes: Sizes::new([info].into()),
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,

@@ -99,14 +99,13 @@ impl WorkerHost {
 
     /// Logs each request of the disks that exceeded its time limit.
     fn log_late(&self, now_ns: u64) {
-        for (export, info) in self.common.shared().exports.iter().zip(&*self.common.shared().infos)
-        {
+        for export in self.common.shared().exports.iter() {
             for late in export.disk.take_late_requests() {
                 let LateRequest { op, start, len, stage } = late;
                 let policy = &export.disk.info().policy;
                 let limit_ms = policy.io_timeout_ns / 1_000_000;
                 let grace_ms = policy.io_timeout_grace_ns / 1_000_000;
-                let (name, op) = (&info.name, op.name());
+                let (name, op) = (&export.name, op.name());
                 let done = match stage {
                     LateStage::Cancelled => {
                         format!("exceeded the time limit of {limit_ms} ms: cancelling it")
@@ -247,7 +246,7 @@ impl Host for WorkerHost {
 
     fn failed(&mut self, client: &Client, failed: &Failed<'_>, now_ns: u64) {
         let &Failed { export, kind, offset, len, why } = failed;
-        let (id, export) = (client.counters().id(), &self.common.shared().infos[export].name);
+        let (id, export) = (client.counters().id(), &self.common.shared().exports[export].name);
         let line = format_args!(
             "connection {id}: export {export:?}: {kind:?} of {len} bytes at {offset} failed: {why}"
         );
@@ -263,7 +262,7 @@ impl Host for WorkerHost {
         let line = ClosedLine {
             id: client.counters().id(),
             peer: client.peer(),
-            export: export.map(|export| self.common.shared().infos[export].name.as_str()),
+            export: export.map(|export| self.common.shared().exports[export].name.as_str()),
             why: ending.map_or("closed", Ending::why),
             traffic: client.counters().sum(),
             open_ns: now_ns.saturating_sub(opened_ns),
@@ -291,7 +290,7 @@ impl NbdHost for WorkerHost {
         let line = OpenedLine {
             id: client.counters().id(),
             peer: client.peer(),
-            export: &self.common.shared().infos[export].name,
+            export: &self.common.shared().exports[export].name,
             tls: tls.as_deref(),
             mode,
         };

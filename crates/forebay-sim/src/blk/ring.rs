@@ -20,10 +20,7 @@ impl SimRing {
     }
 
     /// Calls `change` with the queue. A rule that it finds broken ends the run.
-    fn change<R>(
-        &self,
-        change: impl FnOnce(&mut Queue, &mut Context) -> (Verdict, R),
-    ) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut Queue, &mut Context) -> (Verdict, R)) -> R {
         let Outside { cx, transport, .. } = &mut *self.outside.borrow_mut();
         let (verdict, result) = change(&mut transport.queues[self.queue], cx);
         transport.note(verdict);

@@ -95,7 +95,7 @@ impl RingHost {
     pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) {
         let Some(why) = self.queue.register(memory) else { return };
         if !self.place.refusal.swap(true, Ordering::Relaxed) {
-            let export = &self.common.shared().infos[self.place.export].name;
+            let export = &self.common.shared().exports[self.place.export].name;
             let ring = self.place.ring;
             let line = format_args!(
                 "export {export:?}: ring {ring}: memory of the guest is not registered, and its \
@@ -120,7 +120,8 @@ impl RingHost {
     }
 
     fn log_stop(&self, why: &str, now_ns: u64) {
-        let (ring, export) = (self.place.ring, &self.common.shared().infos[self.place.export].name);
+        let (ring, export) =
+            (self.place.ring, &self.common.shared().exports[self.place.export].name);
         let line = format_args!(
             "export {export:?}: ring {ring} stops: {why}: restart the guest, or reset its driver"
         );
@@ -214,7 +215,7 @@ impl Host for RingHost {
 
     fn failed(&mut self, _peer: &RingPeer, failed: &Failed<'_>, now_ns: u64) {
         let &Failed { export, kind, offset, len, why } = failed;
-        let (ring, export) = (self.place.ring, &self.common.shared().infos[export].name);
+        let (ring, export) = (self.place.ring, &self.common.shared().exports[export].name);
         let line = format_args!(
             "export {export:?}: ring {ring}: {kind:?} at {offset}, {len} bytes, failed: {why}"
         );

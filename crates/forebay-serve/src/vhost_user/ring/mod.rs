@@ -98,7 +98,7 @@ impl RingWorker {
         let disk = BlkDisk {
             export: place.export,
             nr_sectors: shared.sizes.infos()[place.export].size_bytes / SECTOR,
-            read_only: export.info.can.read_only,
+            read_only: export.can.read_only,
             discards_to_zeroes: export.facts.discards_to_zeroes,
             serial: place.serial,
             ..ranges_of(export.disk.limits())
