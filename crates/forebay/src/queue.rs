@@ -60,6 +60,8 @@ pub struct BioQueue {
     bufs: Vec<Option<Buf>>,
     /// The number of bios that were submitted and not reaped.
     len: usize,
+    /// I/O was submitted since the last reap.
+    has_submitted: bool,
     /// Created when the owner first requests a descriptor.
     poll: Option<QueuePoll>,
 }
@@ -102,7 +104,8 @@ impl BioQueue {
     pub(crate) fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
         let ready = Ready::of_thread();
         ctx.open_queue(&shared, &ready);
-        BioQueue { shared, ctx, ready, free: Vec::new(), bufs: Vec::new(), len: 0, poll: None }
+        let (free, bufs, poll) = (Vec::new(), Vec::new(), None);
+        BioQueue { shared, ctx, ready, free, bufs, len: 0, has_submitted: false, poll }
     }
 
     /// Submits an I/O. Never blocks. While this thread has a plug open, the I/O stays in it, so
@@ -205,6 +208,7 @@ impl BioQueue {
                     self.bufs[number] = ManuallyDrop::into_inner(buf);
                 }
                 self.len += 1;
+                self.has_submitted = true;
                 if turn_due {
                     self.ctx.turn_for(&self.ready, &self.shared, now, None);
                 }
@@ -333,6 +337,7 @@ impl BioQueue {
     /// Waits until `min` bios are ready, or all are. Returns how many of them to reap.
     #[inline(always)]
     fn prepare_reap(&mut self, min: usize, max: usize) -> usize {
+        self.has_submitted = false;
         wait::reap(&mut QueueReaper(self), min, max)
     }
 
@@ -365,10 +370,10 @@ impl BioQueue {
     }
 
     /// Returns the descriptor as [`poll_fd`](BioQueue::poll_fd) does, for an event loop that reaps
-    /// after its last submission and before each wait, and never waits while
-    /// [`has_ended`](BioQueue::has_ended) is true. This thread's own calls then do not signal the
-    /// descriptor, which saves three system calls per batch. A loop that waits without the reap, or
-    /// although `has_ended` is true, may wait forever.
+    /// after its last submission and before each wait: it never waits while
+    /// [`wants_reap`](BioQueue::wants_reap) is true. This thread's own calls then do not signal the
+    /// descriptor, which saves three system calls per batch. A loop that waits although it is true
+    /// may wait forever.
     ///
     /// The first call of either method decides for the lifetime of the queue.
     ///
@@ -492,6 +497,14 @@ impl BioQueue {
     #[inline]
     pub fn has_ended(&self) -> bool {
         !self.ready.borrow().is_empty()
+    }
+
+    /// Returns whether a reap is due before a wait for the descriptor that
+    /// [`poll_fd_after_reap`](BioQueue::poll_fd_after_reap) returns: I/O was submitted since the
+    /// last reap, or completions are waiting. A refused submission makes no reap due.
+    #[inline]
+    pub fn wants_reap(&self) -> bool {
+        self.has_submitted || self.has_ended()
     }
 
     /// Returns the number of I/Os that were submitted and not reaped.

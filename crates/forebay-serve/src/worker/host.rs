@@ -40,8 +40,6 @@ pub(super) struct WorkerHost {
     is_readable: Vec<bool>,
     /// Queues whose descriptors are not registered at epoll yet.
     unwatched: Vec<usize>,
-    /// Whether I/O was submitted since the last reap. The queues require a reap before a wait.
-    has_submitted: bool,
 }
 
 impl fmt::Debug for WorkerHost {
@@ -60,7 +58,6 @@ impl WorkerHost {
         WorkerHost {
             is_readable: vec![false; queues.len()],
             unwatched: (0..queues.len()).collect(),
-            has_submitted: false,
             queues,
             common: HostBase::new(shared, epoll),
             block_status,
@@ -88,7 +85,7 @@ impl WorkerHost {
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
         while let Some(export) = self.unwatched.pop() {
-            // Each wait follows a reap: see `has_submitted`.
+            // Each wait follows a reap: see `has_ended`.
             let fd = self.queues[export].poll_fd_after_reap();
             if !self.common.watch_queue(fd, OF_QUEUE | export as u64) {
                 self.unwatched.push(export);
@@ -185,13 +182,10 @@ impl Host for WorkerHost {
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
         let submitted = self.queues[export].submit_at(io_of(io), now_ns);
-        // After a refusal nothing is due: a thread whose requests are held back must sleep.
-        self.has_submitted |= submitted.is_ok();
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>, now_ns: u64) {
-        self.has_submitted = false;
         for (queue, is_readable) in self.queues.iter_mut().zip(&mut self.is_readable) {
             if std::mem::take(is_readable) {
                 queue.reap(0, usize::MAX, done);
@@ -208,7 +202,7 @@ impl Host for WorkerHost {
     }
 
     fn has_ended(&self) -> bool {
-        self.has_submitted || self.queues.iter().any(BioQueue::has_ended)
+        self.queues.iter().any(BioQueue::wants_reap)
     }
 
     fn is_busy(&self) -> bool {

@@ -574,3 +574,19 @@ fn sections_put_off_nothing_of_others() {
     drop(section);
     thread.join().expect("no panic");
 }
+
+#[test]
+fn queue_wants_a_reap_after_a_submission_and_not_after_a_refused_one() {
+    let disk = open("ram:1M?req_ns=10000000");
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    assert!(!queue.wants_reap());
+    queue.submit(Io::read(Buf::new(512), 1 << 20)).expect_err("it is behind the end");
+    assert!(!queue.wants_reap());
+    queue.submit(Io::read(Buf::new(512), 0)).expect("room");
+    assert!(queue.wants_reap());
+    // It takes nothing, and a wait is allowed after it.
+    queue.reap(0, 0, &mut done);
+    assert!(done.is_empty() && (queue.has_ended() || !queue.wants_reap()));
+    queue.reap(1, 1, &mut done);
+    assert!(!queue.wants_reap());
+}

@@ -27,8 +27,6 @@ pub(super) struct RingHost {
     queue: GuestQueue,
     /// Whether the descriptor of the queue was reported since the last reap.
     is_readable: bool,
-    /// Whether I/O was submitted since the last reap. The queue requires a reap before a wait.
-    has_submitted: bool,
     /// Whether the descriptor of the queue is registered at epoll.
     is_watched: bool,
     /// Index of the next available entry when the ring stopped.
@@ -52,7 +50,6 @@ impl RingHost {
                 Arc::clone(&place.counters),
             ),
             is_readable: false,
-            has_submitted: false,
             is_watched: false,
             base: 0,
             place,
@@ -75,7 +72,7 @@ impl RingHost {
     /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
         if !self.is_watched {
-            // Each wait follows a reap: see `has_submitted`.
+            // Each wait follows a reap: see `has_ended`.
             self.is_watched = self.common.watch_queue(self.queue.poll_fd_after_reap(), OF_QUEUE);
         }
         self.is_watched
@@ -152,15 +149,11 @@ impl Host for RingHost {
         io: Io<GuestData>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let submitted = self.queue.submit(io, now_ns);
-        // After a refusal nothing is due: a thread whose requests are held back must sleep.
-        self.has_submitted |= submitted.is_ok();
-        submitted
+        self.queue.submit(io, now_ns)
     }
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, _now_ns: u64) {
-        self.has_submitted = false;
         if !self.queue.is_empty() || std::mem::take(&mut self.is_readable) {
             self.queue.reap(done);
         }
@@ -173,7 +166,7 @@ impl Host for RingHost {
 
     #[inline]
     fn has_ended(&self) -> bool {
-        self.has_submitted || self.queue.has_ended()
+        self.queue.wants_reap()
     }
 
     fn is_busy(&self) -> bool {

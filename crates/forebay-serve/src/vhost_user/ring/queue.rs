@@ -89,8 +89,9 @@ impl GuestQueue {
         self.queue.is_empty()
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.queue.has_ended()
+    /// Returns whether a reap is due before a wait.
+    pub(super) fn wants_reap(&self) -> bool {
+        self.queue.wants_reap()
     }
 
     /// Returns whether the disk accepts `nr` more requests.
