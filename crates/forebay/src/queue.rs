@@ -469,16 +469,24 @@ impl BioQueue {
     /// dropped. The kernel then need not look up and pin their pages for each I/O of this queue. It
     /// locks the whole range at once, and allocates pages that are not there.
     ///
-    /// Keep the range mapped, and its pages in place, as long as it is registered. Otherwise I/O
-    /// on new pages at its addresses reaches the old pages. Register a range once with each queue
-    /// that uses it. Drop the returned value when no I/O of this queue uses the range any more.
+    /// Register a range once with each queue that uses it.
     ///
     /// # Errors
     /// Fails if the disk cannot register memory ([`Disk::can_register_memory`]), or if the kernel
     /// refuses it: because of the limit of locked memory, or the kind of memory.
     ///
+    /// # Safety
+    /// These conditions must hold until the returned value is dropped:
+    ///
+    /// - The range is mapped.
+    /// - Its pages stay in place. Otherwise I/O of this queue on these addresses reads and writes
+    ///   the former pages. That is allowed only if no code has a reference to the former pages or
+    ///   the new ones: memory of another program, which may change it at any time.
+    ///
+    /// When the returned value is dropped, no I/O of this queue may use the range.
+    ///
     /// [`Disk::can_register_memory`]: crate::Disk::can_register_memory
-    pub fn register_memory(
+    pub unsafe fn register_memory(
         &self,
         addr: usize,
         len: usize,
@@ -524,10 +532,10 @@ impl BioQueue {
 pub struct RegisteredMemory(Registration);
 
 impl RegisteredMemory {
-    /// Returns how many requests of its queue's hardware context have used registered memory so
-    /// far.
-    pub fn nr_requests(&self) -> u64 {
-        self.0.nr_requests()
+    /// Returns how many requests have used registered memory so far, of all queues and ranges on
+    /// the hardware context of its queue.
+    pub fn nr_hctx_requests(&self) -> u64 {
+        self.0.nr_ring_requests()
     }
 }
 

@@ -70,7 +70,12 @@ impl GuestQueue {
     /// Registers the memory of the guest, with `--register-memory`. Returns why the kernel refuses
     /// a part of it, if it does.
     pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) -> Option<String> {
-        self.registered.as_mut()?.add(memory, &self.queue)
+        let queue = &self.queue;
+        // SAFETY: `Registered` keeps the table, which maps the region, beside the registration. It
+        // drops the registration first, once no request has the table. If the front end replaces
+        // pages, no code has a reference to either: see the head of this module.
+        let register = |addr, len| unsafe { queue.register_memory(addr, len) };
+        self.registered.as_mut()?.add(memory, register)
     }
 
     /// Ends the registration of memory that is not used any more, and records how many requests

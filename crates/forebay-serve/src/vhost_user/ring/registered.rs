@@ -5,7 +5,7 @@
 //! driver may use its registration. Each request holds its table, so the references count them.
 //! Regions of the same place in two tables have one mapping, which the older table keeps.
 
-use forebay::{BioQueue, RegisteredMemory};
+use forebay::{RegisterError, RegisteredMemory};
 use forebay_vhost_user::GuestMemory;
 use std::rc::Rc;
 
@@ -33,9 +33,13 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Registers the regions of a table that are not registered. Returns why the kernel refuses
-    /// one, if it does.
-    pub(super) fn add(&mut self, table: &Rc<GuestMemory>, queue: &BioQueue) -> Option<String> {
+    /// Registers the regions of a table that are not registered, by `register`. Returns why the
+    /// kernel refuses one, if it does.
+    pub(super) fn add(
+        &mut self,
+        table: &Rc<GuestMemory>,
+        register: impl Fn(usize, usize) -> Result<RegisteredMemory, RegisterError>,
+    ) -> Option<String> {
         // The ring keeps its table if it refuses another one.
         if self.tables.iter().any(|held| Rc::ptr_eq(&held.table, table)) {
             return None;
@@ -46,8 +50,8 @@ impl Registered {
             if let Some(region) = held.find(|region| (region.addr, region.len) == (addr, len)) {
                 return Rc::clone(region);
             }
-            let registered = queue.register_memory(addr, len);
-            let registered = registered.map_err(|error| why = Some(error.to_string())).ok();
+            let registered =
+                register(addr, len).map_err(|error| why = Some(error.to_string())).ok();
             Rc::new(Region { addr, len, registered })
         };
         let regions = table.mappings().map(&mut region).collect();
@@ -61,10 +65,11 @@ impl Registered {
         self.tables.retain(|held| Rc::strong_count(&held.table) > 1);
     }
 
-    /// Returns how many requests have used registered memory. `None`: no memory is registered.
+    /// Returns how many requests of the ring's hardware context have used registered memory.
+    /// `None`: no memory is registered.
     #[inline]
     pub(super) fn nr_requests(&self) -> Option<u64> {
         let mut regions = self.tables.iter().flat_map(|held| &held.regions);
-        regions.find_map(|region| Some(region.registered.as_ref()?.nr_requests()))
+        regions.find_map(|region| Some(region.registered.as_ref()?.nr_hctx_requests()))
     }
 }

@@ -295,8 +295,9 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Returns how many requests have used memory that is registered with the ring.
-    pub(crate) fn nr_requests(&self) -> u64 {
+    /// Returns how many requests have used memory that is registered with the ring, by any
+    /// registration.
+    pub(crate) fn nr_ring_requests(&self) -> u64 {
         self.memory.nr_requests()
     }
 }

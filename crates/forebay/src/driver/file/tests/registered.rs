@@ -2,7 +2,7 @@
 // They submit addresses.
 #![allow(unsafe_code)]
 
-use crate::{Bio, BioQueue, Disk, Op, Segment, Segments};
+use crate::{Bio, BioQueue, Disk, Op, RegisterError, RegisteredMemory, Segment, Segments};
 use std::os::fd::{AsRawFd, RawFd};
 use tempfile::NamedTempFile;
 
@@ -81,6 +81,13 @@ fn run(queue: &mut BioQueue, op: Op, start: u64, list: &[Segment]) {
     assert_eq!(done[0].result, Ok(len));
 }
 
+/// Registers memory of a test.
+fn register(queue: &BioQueue, addr: usize, len: usize) -> Result<RegisteredMemory, RegisterError> {
+    // SAFETY: the test drops the returned value between its I/Os. `Memory` is never unmapped, and
+    // is replaced only while it is not registered.
+    unsafe { queue.register_memory(addr, len) }
+}
+
 /// Writes and reads several segments and one.
 fn check_data(queue: &mut BioQueue, memory: &Memory, value: u8) {
     for list in [&[(0, 8192)][..], &[(4096, 4096), (65536, 8192), (0, 512)]] {
@@ -109,15 +116,15 @@ fn registered_memory_carries_the_data_of_one_segment_and_of_several() {
         let mut queue = disk.queue();
         let memory = Memory::new(LEN);
         check_data(&mut queue, &memory, 1);
-        let registered = queue.register_memory(memory.addr, LEN).expect("it is registered");
-        assert_eq!(registered.nr_requests(), 0);
+        let registered = register(&queue, memory.addr, LEN).expect("it is registered");
+        assert_eq!(registered.nr_hctx_requests(), 0);
         check_data(&mut queue, &memory, 2);
         // Reads and writes of several segments need Linux 6.15.
-        let nr = registered.nr_requests();
+        let nr = registered.nr_hctx_requests();
         assert!(nr == 4 || nr == 2, "{keys}: {nr}");
         let outside = Memory::new(LEN);
         check_data(&mut queue, &outside, 3);
-        assert_eq!(registered.nr_requests(), nr);
+        assert_eq!(registered.nr_hctx_requests(), nr);
         drop(registered);
         check_data(&mut queue, &memory, 4);
     }
@@ -131,7 +138,7 @@ fn memory_at_the_address_of_former_memory_is_used_itself() {
         let mut memory = Memory::new(LEN);
         let addr = memory.addr;
         for round in 1..20_u8 {
-            let registered = queue.register_memory(addr, LEN).expect("it is registered");
+            let registered = register(&queue, addr, LEN).expect("it is registered");
             check_data(&mut queue, &memory, round);
             drop(registered);
             std::mem::forget(std::mem::replace(&mut memory, Memory::map(LEN, addr, -1)));
@@ -147,20 +154,20 @@ fn range_that_two_queues_register_is_pinned_once_and_freed_by_the_last() {
     let before = locked_kib();
     let memory = Memory::new(32 << 20);
     let mut queue = disk.queue();
-    let first = queue.register_memory(memory.addr, memory.len).expect("it is registered");
+    let first = register(&queue, memory.addr, memory.len).expect("it is registered");
     let with_one = locked_kib();
     assert!(with_one > before + (8 << 10), "{before} {with_one}");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let mut queue = disk.queue();
-            let second = queue.register_memory(memory.addr, memory.len).expect("it is registered");
+            let second = register(&queue, memory.addr, memory.len).expect("it is registered");
             let with_two = locked_kib();
             let both = [memory.segment(0, 512), memory.segment(8192, 512)];
             run(&mut queue, Op::Write, 0, &both);
             // The kernel has such writes since Linux 6.15, and single clones since 6.13.
-            let can_clone = second.nr_requests() == 1;
+            let can_clone = second.nr_hctx_requests() == 1;
             run(&mut queue, Op::Write, 0, &[memory.segment(0, 4096)]);
-            assert_eq!(second.nr_requests(), 1 + u64::from(can_clone));
+            assert_eq!(second.nr_hctx_requests(), 1 + u64::from(can_clone));
             // Other tests pin a few MiB.
             let is_pinned_twice = with_two > with_one + (8 << 10);
             assert!(!(can_clone && is_pinned_twice), "{with_one} {with_two}");
@@ -168,7 +175,7 @@ fn range_that_two_queues_register_is_pinned_once_and_freed_by_the_last() {
         other.join().expect("no panic");
     });
     run(&mut queue, Op::Write, 0, &[memory.segment(0, 4096)]);
-    assert_eq!(first.nr_requests(), 1);
+    assert_eq!(first.nr_hctx_requests(), 1);
     drop(first);
     assert!(locked_kib() < before + (8 << 10), "it is pinned no more");
 }
@@ -179,13 +186,13 @@ fn memory_that_the_kernel_does_not_pin_is_refused() {
     let queue = disk.queue();
     // A file whose pages may be written back while they are pinned.
     let memory = Memory::map(LEN, 0, file.as_file().as_raw_fd());
-    let error = queue.register_memory(memory.addr, LEN).expect_err("no shared memory").to_string();
+    let error = register(&queue, memory.addr, LEN).expect_err("no shared memory").to_string();
     assert!(error.starts_with("io_uring does not register 1048576 bytes: "), "{error}");
     assert!(error.contains("only memory of a memfd"), "{error}");
     for spec in ["ram:1M", "null:1M"] {
         let disk = Disk::open(spec).expect("a disk");
         assert!(!disk.can_register_memory(), "{spec}");
-        let error = disk.queue().register_memory(memory.addr, LEN).expect_err(spec).to_string();
+        let error = register(&disk.queue(), memory.addr, LEN).expect_err(spec).to_string();
         assert!(error.contains("needs the driver file with engine=io_uring"), "{error}");
     }
     for keys in ["engine=aio", "engine=psync", "fixed_buffers=64k"] {
