@@ -2,10 +2,12 @@
 // Submission passes the addresses of buffers, and of the memory of unsafe callers, to drivers.
 #![allow(unsafe_code)]
 
+mod poll;
 mod reap;
+mod registered;
 
 use crate::buf::Buf;
-use crate::driver::{Registration, Waiter};
+use crate::driver::Waiter;
 use crate::error::{RegisterError, SubmitError};
 use crate::io::{Completion, Io};
 use crate::runtime::abort::AbortOnUnwind;
@@ -14,13 +16,12 @@ use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
-use crate::sys::event::{AnyOf, Event};
 use forebay_core::wait;
 use forebay_core::{Bio, BioFlags, QueuedBio, Segments, SubmitErrorKind};
+use poll::QueuePoll;
 use reap::QueueReaper;
-use std::cell::Cell;
+pub use registered::RegisteredMemory;
 use std::cell::RefCell;
-use std::fmt;
 use std::hint::cold_path;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -64,34 +65,6 @@ pub struct BioQueue {
     has_submitted: bool,
     /// Created when the owner first requests a descriptor.
     poll: Option<QueuePoll>,
-}
-
-/// The descriptor that an event loop watches to learn when a queue is to be reaped.
-struct QueuePoll {
-    event: Arc<Event>,
-    any: AnyOf,
-    waiter: Arc<dyn Waiter>,
-    /// The owner reaps after its last submission and before it polls the descriptor, so its own
-    /// calls need not signal.
-    reaps_before_poll: bool,
-    /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
-    no_poll_fd: bool,
-    /// This thread has signalled the event and not cleared it since, so it need not signal again.
-    /// No other thread clears it.
-    is_signalled: Cell<bool>,
-}
-
-impl QueuePoll {
-    fn signal(&self) {
-        if !self.is_signalled.replace(true) {
-            self.event.signal();
-        }
-    }
-
-    fn clear(&self) {
-        self.is_signalled.set(false);
-        self.event.clear();
-    }
 }
 
 impl BioQueue {
@@ -306,7 +279,6 @@ impl BioQueue {
         if let Some(poll) = &self.poll
             && !self.shared.is_after_fork()
         {
-            poll.waiter.ack_poll();
             poll.clear();
         }
     }
@@ -388,26 +360,17 @@ impl BioQueue {
             if self.shared.is_after_fork() {
                 return Err(io::Error::other(SubmitErrorKind::Forked));
             }
-            let event = Arc::new(Event::new()?);
-            let hctx = self.shared.hctx(self.ctx.hctx());
             let Some(waiter) = self.waiter() else {
                 return Err(io::Error::other(SubmitErrorKind::Forked));
             };
-            let driver = waiter.poll_fd();
-            let has_driver = driver.is_some();
-            let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
-            self.ready.borrow_mut().set_event(&event, reaps_before_poll);
+            let hctx = self.shared.hctx(self.ctx.hctx());
             // With a service thread each delivery signals the event.
-            let tells = has_driver || hctx.is_shared && self.shared.has_service();
-            let is_signalled = Cell::new(false);
-            let no_poll_fd = !tells;
-            let poll =
-                QueuePoll { event, any, waiter, reaps_before_poll, no_poll_fd, is_signalled };
-            // Earlier deliveries have not signalled.
-            poll.signal();
+            let has_service = hctx.is_shared && self.shared.has_service();
+            let ready = &mut self.ready.borrow_mut();
+            let poll = QueuePoll::open((hctx, waiter), has_service, ready, reaps_before_poll)?;
             self.poll = Some(poll);
         }
-        Ok(self.poll.as_ref().expect("just made").any.fd())
+        Ok(self.poll.as_ref().expect("just made").fd())
     }
 
     /// Returns the waiter of the hardware context. `None`: another process has it.
@@ -428,18 +391,7 @@ impl BioQueue {
     #[inline]
     fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
-            self.signal_poll(poll, is_reaped);
-        }
-    }
-
-    fn signal_poll(&self, poll: &QueuePoll, is_reaped: bool) {
-        if poll.reaps_before_poll && !is_reaped {
-            return;
-        }
-        let ready = self.ready.borrow();
-        let is_waiting = self.len > ready.len() && poll.no_poll_fd;
-        if !ready.is_empty() || is_waiting {
-            poll.signal();
+            poll.signal_for(&self.ready, self.len, is_reaped);
         }
     }
 
@@ -495,9 +447,7 @@ impl BioQueue {
         let Some(memory) = waiter.as_ref().and_then(|waiter| waiter.memory()) else {
             return Err(RegisterError::Unsupported { spec: self.shared.info().spec.clone() });
         };
-        let registered = memory.register(addr, len);
-        let refused = |source| RegisterError::Refused { len, source };
-        registered.map(RegisteredMemory).map_err(refused)
+        RegisteredMemory::register(memory, addr, len)
     }
 
     /// Returns whether completions are waiting to be reaped. Does not ask the device, so I/O that
@@ -523,19 +473,6 @@ impl BioQueue {
     /// Returns whether all submitted I/O has been reaped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// Memory that is registered with a device until this is dropped. Made by
-/// [`BioQueue::register_memory`].
-#[derive(Debug)]
-pub struct RegisteredMemory(Registration);
-
-impl RegisteredMemory {
-    /// Returns how many requests have used registered memory so far, of all queues and ranges on
-    /// the hardware context of its queue.
-    pub fn nr_hctx_requests(&self) -> u64 {
-        self.0.nr_ring_requests()
     }
 }
 
@@ -587,12 +524,6 @@ impl Drop for Reaping<'_> {
     #[inline]
     fn drop(&mut self) {
         self.queue.signal(true);
-    }
-}
-
-impl fmt::Debug for QueuePoll {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueuePoll").field("event", &self.event).finish_non_exhaustive()
     }
 }
 
