@@ -256,9 +256,33 @@ impl BioQueue {
         &mut self,
         min: usize,
         max: usize,
-        mut each: impl FnMut(Completion, Segments),
+        each: impl FnMut(Completion, Segments),
     ) -> usize {
         self.clear_poll();
+        self.reap_raw(min, max, each)
+    }
+
+    /// Reaps as [`reap_raw_with`](BioQueue::reap_raw_with) does with `min` = 0, but leaves the
+    /// queue's descriptor as it is: see [`reap_untold`](BioQueue::reap_untold).
+    ///
+    /// # Panics
+    /// Same as `reap_with`.
+    #[inline(always)]
+    pub fn reap_raw_untold_with(
+        &mut self,
+        max: usize,
+        each: impl FnMut(Completion, Segments),
+    ) -> usize {
+        self.reap_raw(0, max, each)
+    }
+
+    #[inline(always)]
+    fn reap_raw(
+        &mut self,
+        min: usize,
+        max: usize,
+        mut each: impl FnMut(Completion, Segments),
+    ) -> usize {
         let nr = self.prepare_reap(min, max);
         let reaping = Reaping { queue: self };
         for _ in 0..nr {
