@@ -61,7 +61,7 @@ impl<R> Flight<R> {
 }
 
 /// Times of a request that was answered, for the statistics.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub(crate) export: usize,
     pub(crate) begun_ns: u64,

@@ -162,8 +162,8 @@ pub trait Host: Debug + Sized {
         self.watch(peer, key, interest).expect("the client is watched already");
     }
 
-    /// Adds the time that a request has spent in a stage, ns.
-    fn record(&mut self, export: usize, stage: Stage, ns: u64);
+    /// Adds the time that each of `nr` requests has spent in a stage, ns.
+    fn record(&mut self, export: usize, stage: Stage, ns: u64, nr: u64);
 
     /// Counts a panic that ended one client: a bug in the front.
     fn panicked(&mut self, panic: Box<dyn Any + Send>);

@@ -232,7 +232,7 @@ impl Host for TestHost {
         Ok(())
     }
 
-    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64) {}
+    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64, _nr: u64) {}
 
     fn panicked(&mut self, panic: Box<dyn Any + Send>) {
         match self.panics_at {

@@ -64,10 +64,10 @@ impl HostBase {
         self.counters.record_polling(sums);
     }
 
-    /// Adds the time that a request has spent in a stage, ns.
+    /// Adds the time that each of `nr` requests has spent in a stage, ns.
     #[inline]
-    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64) {
-        self.counters.record(export, stage, ns);
+    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64, nr: u64) {
+        self.counters.record(export, stage, ns, nr);
     }
 
     /// Counts a panic of a session.

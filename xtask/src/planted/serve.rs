@@ -70,8 +70,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the metrics record 0 ns for every stage of a request",
         edits: &[Edit {
             file: "crates/forebay-serve/src/metrics/registry.rs",
-            from: "self.exports[export][stage as usize].record(ns);",
-            to: "self.exports[export][stage as usize].record(ns.min(0));",
+            from: "self.exports[export][stage as usize].record(ns, nr);",
+            to: "self.exports[export][stage as usize].record(ns.min(0), nr);",
         }],
         test: Test::unit(
             "forebay-serve",

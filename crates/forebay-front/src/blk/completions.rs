@@ -61,7 +61,7 @@ impl<H: BlkHost> BlkSession<H> {
         if plants!(AnswerNever) {
             return flight.answered();
         }
-        self.note_used(desk);
+        self.note_used(desk.ended_ns);
         if plants!(AnswerTwice) {
             self.link.peer.put(head, status as u8, written);
         }

@@ -78,7 +78,8 @@ impl<H: BlkHost> BlkSession<H> {
         self.link.begun();
         self.link.peer.begin(kind);
         self.link.ended((status == Status::Ok).then_some(kind), 0);
-        self.note_used(desk);
+        // The round may have begun long ago.
+        self.note_used(desk.host.now_ns());
         self.link.peer.put(head, status as u8, written + 1);
         Ok(())
     }

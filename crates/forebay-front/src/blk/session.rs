@@ -33,12 +33,10 @@ pub struct BlkSession<H: BlkHost> {
 }
 
 impl<H: BlkHost> BlkSession<H> {
-    /// Records a used entry.
+    /// Records a used entry, for a request that has ended at this time.
     #[inline]
-    pub(super) fn note_used(&mut self, desk: &BlkDesk<H>) {
-        if self.used_ns.is_none() {
-            self.used_ns = Some(desk.host.now_ns());
-        }
+    pub(super) fn note_used(&mut self, ended_ns: u64) {
+        self.used_ns.get_or_insert(ended_ns);
     }
 
     /// Stops the ring (Y1). The driver is still notified of requests that were answered.
@@ -192,7 +190,8 @@ impl<H: BlkHost> Session for BlkSession<H> {
     #[inline]
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
         self.link.peer.publish();
-        let is_due = |used_ns| desk.host.now_ns().saturating_sub(used_ns) >= NOTIFY_NS;
+        // Reads no clock: only a reap takes long.
+        let is_due = |used_ns| desk.ended_ns.saturating_sub(used_ns) >= NOTIFY_NS;
         let is_late = self.used_ns.is_some_and(is_due) && !plants!(NotifyLate);
         if self.link.is_ending() || is_late {
             self.notify();

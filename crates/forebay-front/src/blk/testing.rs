@@ -246,7 +246,7 @@ impl Host for TestHost {
         Ok(())
     }
 
-    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64) {}
+    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64, _nr: u64) {}
 
     fn panicked(&mut self, panic: Box<dyn Any + Send>) {
         resume_unwind(panic);

@@ -16,7 +16,7 @@ impl<S: Session> Front<S> {
         desk.host.reap(&mut done, desk.now_ns);
         let any = !done.is_empty() || !desk.to_settle.is_empty();
         if any {
-            self.ended_ns = desk.host.now_ns();
+            desk.ended_ns = desk.host.now_ns();
         }
         for completion in done.drain(..) {
             self.complete(completion);
@@ -25,6 +25,7 @@ impl<S: Session> Front<S> {
         for key in std::mem::take(&mut self.desk.to_settle) {
             self.settle(key);
         }
+        self.count_all();
         any
     }
 
@@ -81,12 +82,26 @@ impl<S: Session> Front<S> {
         }
     }
 
-    /// Adds the latencies of a request to the statistics.
+    /// Adds the times of a request to the statistics, at the end of the reap. Requests that arrived
+    /// in one round and end in one reap have equal times, and are added together.
     #[inline]
     fn count(&mut self, answered: &Answered) {
-        let &Answered { export, begun_ns, issued_ns } = answered;
+        match &mut self.uncounted {
+            Some((equal, nr)) if equal == answered => *nr += 1,
+            _ => {
+                self.count_all();
+                self.uncounted = Some((*answered, 1));
+            }
+        }
+    }
+
+    /// Adds the times of the requests that were answered last to the statistics.
+    pub(crate) fn count_all(&mut self) {
+        let Some((answered, nr)) = self.uncounted.take() else { return };
+        let Answered { export, begun_ns, issued_ns } = answered;
+        let ended_ns = self.desk.ended_ns;
         let host = &mut self.desk.host;
-        host.record(export, Stage::Receive, issued_ns.saturating_sub(begun_ns));
-        host.record(export, Stage::Disk, self.ended_ns.saturating_sub(issued_ns));
+        host.record(export, Stage::Receive, issued_ns.saturating_sub(begun_ns), nr);
+        host.record(export, Stage::Disk, ended_ns.saturating_sub(issued_ns), nr);
     }
 }

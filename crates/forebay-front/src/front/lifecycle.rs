@@ -145,6 +145,7 @@ impl<S: Session> Front<S> {
         for flight in session.close(&mut self.desk, &mut self.inbound) {
             self.settle(flight);
         }
+        self.count_all();
     }
 }
 

@@ -13,6 +13,7 @@ mod tests;
 
 pub(crate) use lifecycle::max_without_export;
 
+use crate::flight::Answered;
 use crate::host::{Host, Interest};
 use crate::plant::plants;
 use crate::session::{Clients, Desk, Progress, Session};
@@ -69,8 +70,8 @@ pub struct Front<S: Session> {
     coalesce: Coalesce,
     /// Requests begun in all rounds so far, without background work.
     nr_begun: u64,
-    /// Time of the last reap, ns.
-    pub(crate) ended_ns: u64,
+    /// Requests that were answered in this reap and have equal times, and their number.
+    uncounted: Option<(Answered, u64)>,
     pub(crate) is_stopping: bool,
 }
 
@@ -107,7 +108,7 @@ impl<S: Session> Front<S> {
             max_without_export,
             coalesce: Coalesce::new(),
             nr_begun: 0,
-            ended_ns: 0,
+            uncounted: None,
             is_stopping: false,
         }
     }
@@ -178,6 +179,7 @@ impl<S: Session> Front<S> {
     /// the round.
     pub fn round(&mut self, look: impl FnOnce(&mut Front<S>)) {
         self.desk.now_ns = self.desk.host.now_ns();
+        self.desk.ended_ns = self.desk.now_ns;
         {
             let _plug = self.desk.host.plug();
             look(self);

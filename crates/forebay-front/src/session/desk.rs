@@ -30,6 +30,8 @@ pub struct Desk<S: Session> {
     was_used: bool,
     /// Start of this round, ns.
     pub(crate) now_ns: u64,
+    /// Time of the last reap of this round that has returned completions, or its start, ns.
+    pub(crate) ended_ns: u64,
 }
 
 impl<S: Session> fmt::Debug for Desk<S> {
@@ -52,6 +54,7 @@ impl<S: Session> Desk<S> {
             nr_begun: 0,
             was_used: false,
             now_ns: 0,
+            ended_ns: 0,
         }
     }
 

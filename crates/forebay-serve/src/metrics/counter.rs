@@ -64,12 +64,12 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Records a time, ns. Only the one writer may call this.
+    /// Records a time `nr` times, ns. Only the one writer may call this.
     #[inline]
-    pub(super) fn record(&self, ns: u64) {
+    pub(super) fn record(&self, ns: u64, nr: u64) {
         let index = (u64::BITS - (ns.saturating_sub(1) >> FIRST_SHIFT).leading_zeros()) as usize;
-        self.buckets[index.min(NR_BOUNDS)].add(1);
-        self.sum_ns.add(ns);
+        self.buckets[index.min(NR_BOUNDS)].add(nr);
+        self.sum_ns.add(ns * nr);
     }
 
     /// Adds the current values to `sum`.
@@ -111,7 +111,7 @@ mod tests {
 
     fn bucket_of(ns: u64) -> Option<u64> {
         let times = Times::default();
-        times.record(ns);
+        times.record(ns, 1);
         let mut sum = TimesSum::default();
         times.add_to(&mut sum);
         assert_eq!(sum.sum_ns(), ns);

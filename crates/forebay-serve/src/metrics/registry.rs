@@ -93,10 +93,10 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Records the time that a request of an export has spent in a stage, ns.
+    /// Records the time that each of `nr` requests of an export has spent in a stage, ns.
     #[inline]
-    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64) {
-        self.exports[export][stage as usize].record(ns);
+    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64, nr: u64) {
+        self.exports[export][stage as usize].record(ns, nr);
     }
 
     /// Records the sums over all waits of the worker.
@@ -351,9 +351,9 @@ mod tests {
     #[test]
     fn times_of_all_workers_are_added_up() {
         let counters = counters();
-        counters.worker().record(0, Stage::Disk, 1000);
-        counters.worker().record(0, Stage::Disk, 500);
-        counters.worker().record(0, Stage::Receive, 7);
+        counters.worker().record(0, Stage::Disk, 1000, 1);
+        counters.worker().record(0, Stage::Disk, 500, 1);
+        counters.worker().record(0, Stage::Receive, 7, 1);
         let stages = &counters.snapshot().exports[0].stages;
         assert_eq!(stages.each_ref().map(TimesSum::sum_ns), [7, 1500]);
     }

@@ -230,8 +230,8 @@ impl Host for WorkerHost {
     }
 
     #[inline]
-    fn record(&mut self, export: usize, stage: Stage, ns: u64) {
-        self.common.record(export, stage, ns);
+    fn record(&mut self, export: usize, stage: Stage, ns: u64, nr: u64) {
+        self.common.record(export, stage, ns, nr);
     }
 
     fn panicked(&mut self, _panic: Box<dyn Any + Send>) {

@@ -146,7 +146,7 @@ impl<T: Transport> Host for SimHost<T> {
         Ok(())
     }
 
-    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64) {}
+    fn record(&mut self, _export: usize, _stage: Stage, _ns: u64, _nr: u64) {}
 
     /// Passes the panic on: the core's assertions, and the front's, are checkers.
     fn panicked(&mut self, panic: Box<dyn Any + Send>) {
