@@ -215,14 +215,16 @@ impl Started {
 
     fn answer(&mut self) {
         let Some(ring) = &mut self.ring else { return };
-        for mut chain in self.held.drain(..) {
-            let mut data = vec![0; chain.readable.len().min(4096) as usize];
-            chain.readable.take_front(&mut data);
-            data.resize(chain.writable.len().min(4096) as usize, 0x5a);
-            chain.writable.fill_front(&data);
+        for chain in self.held.drain(..) {
             ring.put(chain.head, 0, 1);
-            ring.recycle(chain.readable);
-            ring.recycle(chain.writable);
+            if let Some(mut readable) = chain.readable {
+                readable.take_front(&mut vec![0; readable.len().min(4096) as usize]);
+                ring.recycle(readable);
+            }
+            if let Some(mut writable) = chain.writable {
+                writable.fill_front(&vec![0x5a; writable.len().min(4096) as usize]);
+                ring.recycle(writable);
+            }
         }
         ring.notify();
         let _ = ring.enable_notifications();

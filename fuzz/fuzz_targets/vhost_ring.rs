@@ -104,23 +104,27 @@ fn run(memory: &GuestMemory, data: &[u8]) {
     let mut taken = Vec::new();
     for _ in 0..=SIZE {
         match ring.take() {
-            Ok(Some(mut chain)) => {
+            Ok(Some(chain)) => {
                 reach("taken", u64::from(chain.has_status));
                 assert!(!taken.contains(&chain.head), "a head is taken once");
-                if bits & INDIRECT != 0 && chain.readable.len() + chain.writable.len() > 4096 {
+                let both = [&chain.readable, &chain.writable];
+                let len: u64 = both.into_iter().flatten().map(GuestBytes::len).sum();
+                if bits & INDIRECT != 0 && len > 4096 {
                     reach("indirect", 0);
                 }
-                let mut copy = vec![0; chain.readable.len().min(1 << 16) as usize];
-                chain.readable.take_front(&mut copy);
-                copy.resize(chain.writable.len().min(1 << 12) as usize, 0x5a);
-                // The driver's own buffers may be the ring itself.
-                chain.writable.fill_front(&copy);
                 if !chain.has_status {
                     reach("no-status", 0);
                 }
                 taken.push(chain.head);
-                ring.recycle(chain.readable);
-                ring.recycle(chain.writable);
+                if let Some(mut readable) = chain.readable {
+                    readable.take_front(&mut vec![0; readable.len().min(1 << 16) as usize]);
+                    ring.recycle(readable);
+                }
+                if let Some(mut writable) = chain.writable {
+                    // The driver's own buffers may be the ring itself.
+                    writable.fill_front(&vec![0x5a; writable.len().min(1 << 12) as usize]);
+                    ring.recycle(writable);
+                }
             }
             Ok(None) => break,
             Err(error) => {

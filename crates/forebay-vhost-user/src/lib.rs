@@ -29,7 +29,7 @@ pub use config::{
 };
 pub use eventfd::signal;
 pub use inflight::{InflightMemory, InflightShape, RecoverError};
-pub use memory::{GuestData, GuestMemory, Lent, OutsideMemory};
+pub use memory::{GuestData, GuestMemory, OutsideMemory};
 pub use ring::{Ring, RingError};
 pub use setup::{RingCommand, RingSetup};
 pub use truncated::survive_truncated_memory;

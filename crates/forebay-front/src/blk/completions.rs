@@ -14,7 +14,8 @@ use forebay_core::BlockStatus;
 
 impl<H: BlkHost> BlkSession<H> {
     /// Handles the end of one I/O. Returns the request if that answers it.
-    #[inline]
+    // Always inlined: otherwise the request is passed through memory.
+    #[inline(always)]
     pub(super) fn complete_one(
         &mut self,
         desk: &mut BlkDesk<H>,
@@ -38,7 +39,7 @@ impl<H: BlkHost> BlkSession<H> {
     }
 
     /// Answers a request whose I/O has ended.
-    #[inline]
+    #[inline(always)]
     pub(super) fn answer(&mut self, desk: &mut BlkDesk<H>, key: Key) -> Answered {
         let flight = desk.flights.remove(key).expect("checked by the caller");
         let InFlight { head, kind, len, .. } = flight.rq;

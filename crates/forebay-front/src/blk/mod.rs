@@ -36,7 +36,7 @@ mod wire;
 pub use in_flight::InFlight;
 pub use ring::{Chain, GuestBytes, Ring};
 pub use session::BlkSession;
-pub use wire::{ID_LEN, RANGES_MAX, SECTOR};
+pub use wire::{HEADER_LEN, ID_LEN, RANGES_MAX, SECTOR};
 
 use crate::ending::Ending;
 use crate::front::{Front, Readiness};

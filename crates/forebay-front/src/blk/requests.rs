@@ -4,8 +4,8 @@ use super::in_flight::{HeldBack, InFlight, Work};
 use super::ring::{Chain, GuestBytes, Ring};
 use super::session::BlkSession;
 use super::wire::{
-    F_DISCARD, F_FLUSH, F_WRITE_ZEROES, HEADER_LEN, Header, ID_LEN, RANGE_LEN, RANGES_MAX, Range,
-    SECTOR, Status, Type,
+    F_DISCARD, F_FLUSH, F_WRITE_ZEROES, Header, ID_LEN, RANGE_LEN, RANGES_MAX, Range, SECTOR,
+    Status, Type,
 };
 use super::{BlkDesk, BlkDisk, BlkHost};
 use crate::flight::Flight;
@@ -26,7 +26,8 @@ impl<H: BlkHost> BlkSession<H> {
     ///
     /// # Errors
     /// Fails if the request cannot be answered.
-    #[inline]
+    // Always inlined, down to the queue of the disk: otherwise the parts are passed through memory.
+    #[inline(always)]
     pub(super) fn begin(
         &mut self,
         desk: &mut BlkDesk<H>,
@@ -37,27 +38,33 @@ impl<H: BlkHost> BlkSession<H> {
             return Err(format!("request {head} has no writable byte for its status"));
         }
         desk.nr_begun += 1;
-        let Chain { mut readable, writable, .. } = chain;
-        let mut header = [0; HEADER_LEN];
-        if readable.len() < HEADER_LEN as u64 {
-            self.link.peer.recycle(readable);
-            self.link.peer.recycle(writable);
+        let Chain { header, readable, writable, .. } = chain;
+        let Some(header) = header else {
+            self.recycle(readable);
+            self.recycle(writable);
             return self.answer_at_once(desk, head, RequestKind::Refused, Status::IoError, 0);
-        }
-        readable.take_front(&mut header);
+        };
         let header = Header::parse(header);
         match header.kind {
             Some(Type::In) => {
-                let is_good = readable.is_empty();
-                self.link.peer.recycle(readable);
+                let is_good = readable.is_none();
+                self.recycle(readable);
                 self.begin_data(desk, (head, header.sector), (Op::Read, writable), is_good)
             }
             Some(Type::Out) => {
-                let is_good = writable.is_empty() && !desk.common.read_only;
-                self.link.peer.recycle(writable);
+                let is_good = writable.is_none() && !desk.common.read_only;
+                self.recycle(writable);
                 self.begin_data(desk, (head, header.sector), (Op::Write, readable), is_good)
             }
             kind => self.begin_other(desk, head, kind, (readable, writable)),
+        }
+    }
+
+    /// Gives memory back to the ring.
+    #[inline]
+    fn recycle(&mut self, memory: Option<H::Memory>) {
+        if let Some(memory) = memory {
+            self.link.peer.recycle(memory);
         }
     }
 
@@ -85,25 +92,26 @@ impl<H: BlkHost> BlkSession<H> {
     }
 
     /// Begins a read or a write.
-    #[inline]
+    #[inline(always)]
     fn begin_data(
         &mut self,
         desk: &mut BlkDesk<H>,
         (head, sector): (u16, u64),
-        (op, memory): (Op, H::Memory),
+        (op, memory): (Op, Option<H::Memory>),
         is_good: bool,
     ) -> Result<(), String> {
         let kind = if op == Op::Read { RequestKind::Read } else { RequestKind::Write };
-        let len = memory.len();
+        let len = memory.as_ref().map_or(0, GuestBytes::len);
         let end = sector.checked_add(len / SECTOR);
         let is_inside = end.is_some_and(|end| end <= desk.common.nr_sectors);
         let is_good = is_good && len % SECTOR == 0 && is_inside;
         let is_lost = is_good && op == Op::Write && plants!(LostWrite);
         if !is_good || len == 0 || is_lost {
-            self.link.peer.recycle(memory);
+            self.recycle(memory);
             let status = if is_good { Status::Ok } else { Status::IoError };
             return self.answer_at_once(desk, head, kind, status, 0);
         }
+        let memory = memory.expect("it has bytes");
         let offset = sector * SECTOR + misplacement(&desk.common, op, sector * SECTOR, len);
         let io = Io::data(op, memory, offset, len as usize);
         let io = io.fua_if(op == Op::Write && self.is_write_through());
@@ -119,7 +127,7 @@ impl<H: BlkHost> BlkSession<H> {
         desk: &mut BlkDesk<H>,
         head: u16,
         kind: Option<Type>,
-        memory: (H::Memory, H::Memory),
+        memory: (Option<H::Memory>, Option<H::Memory>),
     ) -> Result<(), String> {
         match self.parse_other(&desk.common, head, kind, memory) {
             Parsed::Work(held_back) => {
@@ -140,7 +148,7 @@ impl<H: BlkHost> BlkSession<H> {
         disk: &BlkDisk,
         head: u16,
         kind: Option<Type>,
-        (mut readable, mut writable): (H::Memory, H::Memory),
+        (mut readable, mut writable): (Option<H::Memory>, Option<H::Memory>),
     ) -> Parsed<H::Memory> {
         let work = |kind, work| {
             Parsed::Work(HeldBack { rq: InFlight { head, kind, offset: 0, len: 0 }, work })
@@ -151,14 +159,19 @@ impl<H: BlkHost> BlkSession<H> {
             }
             Some(Type::Flush) => work(RequestKind::Flush, Work::One(Io::range(Op::Flush, 0, 0))),
             Some(Type::GetId) => {
-                let nr = writable.len().min(ID_LEN as u64) as usize;
-                writable.fill_front(&disk.serial[..nr]);
+                let mut nr = 0;
+                if let Some(writable) = &mut writable {
+                    nr = writable.len().min(ID_LEN as u64) as usize;
+                    writable.fill_front(&disk.serial[..nr]);
+                }
                 Parsed::Answer(RequestKind::GetId, Status::Ok, nr as u32)
             }
             Some(kind @ (Type::Discard | Type::WriteZeroes)) => {
                 let (label, found) = match kind {
-                    Type::Discard => (RequestKind::Trim, self.parse_discard(disk, &mut readable)),
-                    _ => (RequestKind::WriteZeroes, self.parse_zeroes(disk, &mut readable)),
+                    Type::Discard => {
+                        (RequestKind::Trim, self.parse_discard(disk, readable.as_mut()))
+                    }
+                    _ => (RequestKind::WriteZeroes, self.parse_zeroes(disk, readable.as_mut())),
                 };
                 match found {
                     Ok(_) if self.ranges.is_empty() => Parsed::Answer(label, Status::Ok, 0),
@@ -170,12 +183,16 @@ impl<H: BlkHost> BlkSession<H> {
                 Parsed::Answer(RequestKind::Refused, Status::Unsupported, 0)
             }
         };
-        self.link.peer.recycle(readable);
-        self.link.peer.recycle(writable);
+        self.recycle(readable);
+        self.recycle(writable);
         parsed
     }
 
-    fn parse_discard(&mut self, disk: &BlkDisk, bytes: &mut H::Memory) -> Result<Op, Status> {
+    fn parse_discard(
+        &mut self,
+        disk: &BlkDisk,
+        bytes: Option<&mut H::Memory>,
+    ) -> Result<Op, Status> {
         if self.link.peer.features() & F_DISCARD == 0 {
             return Err(Status::Unsupported);
         }
@@ -187,7 +204,11 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    fn parse_zeroes(&mut self, disk: &BlkDisk, bytes: &mut H::Memory) -> Result<Op, Status> {
+    fn parse_zeroes(
+        &mut self,
+        disk: &BlkDisk,
+        bytes: Option<&mut H::Memory>,
+    ) -> Result<Op, Status> {
         if self.link.peer.features() & F_WRITE_ZEROES == 0 {
             return Err(Status::Unsupported);
         }
@@ -201,10 +222,11 @@ impl<H: BlkHost> BlkSession<H> {
     fn parse_ranges(
         &mut self,
         disk: &BlkDisk,
-        bytes: &mut H::Memory,
+        bytes: Option<&mut H::Memory>,
         max_sectors: u32,
     ) -> Result<(), Status> {
         self.ranges.clear();
+        let bytes = bytes.ok_or(Status::IoError)?;
         let is_whole = bytes.len() % RANGE_LEN as u64 == 0;
         let nr = bytes.len() / RANGE_LEN as u64;
         if disk.read_only || !is_whole || nr == 0 || nr > RANGES_MAX as u64 {
@@ -246,7 +268,7 @@ impl<H: BlkHost> BlkSession<H> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn submit_one(&mut self, desk: &mut BlkDesk<H>, rq: InFlight, io: Io<H::Memory>) {
         let export = desk.common.export;
         let flight = Flight { in_disk: 1, ..desk.flight(self.link.key(), export, rq) };

@@ -1,5 +1,6 @@
 //! Ring of a virtio-blk session: the interface to a virtqueue.
 
+use super::wire::HEADER_LEN;
 use crate::host::Peer;
 use std::fmt::{Debug, Display};
 
@@ -32,12 +33,30 @@ pub trait GuestBytes: Debug {
 pub struct Chain<M> {
     /// Number of the request: its first descriptor. No other request in flight has the same.
     pub head: u16,
-    /// Bytes that the driver has written, in order.
-    pub readable: M,
+    /// The first bytes that the driver has written. `None`: there are fewer.
+    pub header: Option<[u8; HEADER_LEN]>,
+    /// Bytes that the driver has written behind the header, in order. `None`: there are none.
+    pub readable: Option<M>,
     /// Bytes that the device may write, in order, without the last one, which is the status.
-    pub writable: M,
+    /// `None`: there are none.
+    pub writable: Option<M>,
     /// Whether there is a byte for the status. If not, the request cannot be answered.
     pub has_status: bool,
+}
+
+impl<M: GuestBytes> Chain<M> {
+    /// Returns a request of all bytes that the driver has written, and of those that the device may
+    /// write, without the status.
+    pub fn new(head: u16, mut readable: M, writable: M, has_status: bool) -> Chain<M> {
+        let header = (readable.len() >= HEADER_LEN as u64).then(|| {
+            let mut header = [0; HEADER_LEN];
+            readable.take_front(&mut header);
+            header
+        });
+        let [readable, writable] =
+            [readable, writable].map(|bytes| (!bytes.is_empty()).then_some(bytes));
+        Chain { head, header, readable, writable, has_status }
+    }
 }
 
 /// A ring, as the host's part of a client. After an error it must not be used any more, except to

@@ -344,7 +344,7 @@ impl Driven {
         let head = self.next_head;
         self.next_head += 1;
         let readable = TestBytes::new(readable.to_vec());
-        (Chain { head, readable, writable: writable.clone(), has_status: true }, writable)
+        (Chain::new(head, readable, writable.clone(), true), writable)
     }
 
     /// Runs rounds until the front sleeps.

@@ -8,7 +8,7 @@ pub const ID_LEN: usize = 20;
 pub const RANGES_MAX: usize = 16;
 
 /// Length of the header of a request, bytes.
-pub(super) const HEADER_LEN: usize = 16;
+pub const HEADER_LEN: usize = 16;
 /// Length of one range, bytes.
 pub(super) const RANGE_LEN: usize = 16;
 

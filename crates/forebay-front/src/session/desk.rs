@@ -88,7 +88,7 @@ impl<S: Session> Desk<S> {
     }
 
     /// Submits an I/O.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit(
         &mut self,
         export: usize,

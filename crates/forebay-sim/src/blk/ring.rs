@@ -79,7 +79,7 @@ impl Ring for SimRing {
                 queue.checks.fails();
             }
             let (readable, writable) = (rq.readable.clone(), rq.writable.clone());
-            let chain = Chain { head: rq.head, readable, writable, has_status: rq.has_status };
+            let chain = Chain::new(rq.head, readable, writable, rq.has_status);
             queue.taken.push(rq);
             (verdict, Ok(Some(chain)))
         })

@@ -1,108 +1,243 @@
-//! Bytes of a request: a list of segments that the disk uses, or from which the front copies.
+//! Bytes of a request: segments that the disk uses, or from which the front copies.
 // This module dereferences addresses of mapped memory.
 #![allow(unsafe_code)]
 
 use super::range::read_pair;
 use super::regions::{GuestMemory, OutsideMemory};
-use forebay_core::Segment;
-use forebay_front::blk::GuestBytes;
+use forebay_core::{Segment, Segments};
+use forebay_front::blk::{GuestBytes, HEADER_LEN};
 use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
 use vm_memory::VolatileSlice;
 
-/// Bytes of a request in the memory of the guest: one direction of a chain.
+const EMPTY: Segment = Segment { addr: 0, len: 0 };
+
+/// Lists of requests that have ended, for the next ones.
+pub(crate) type Lists = Vec<Vec<Segment>>;
+
+/// One direction of a chain, while its descriptors are read. They have less than 4 GiB together.
 ///
 /// Invariant: each segment was returned by `table`, so it is mapped while `table` lives.
 #[derive(Debug)]
-pub struct GuestData {
-    /// The segments; those before `first` were removed.
-    list: Vec<Segment>,
-    first: usize,
-    len: u64,
-    table: Rc<GuestMemory>,
+pub(crate) struct Gathered<'a> {
+    table: &'a Rc<GuestMemory>,
+    /// The segments before the last one. In most requests this is one at most: the header or the
+    /// status has a descriptor of its own.
+    before: Segments,
+    /// Without bytes if there are none.
+    last: Segment,
 }
 
-/// Addresses of a request's data in this process, for the disk. While they are used, the owner
-/// keeps the [`GuestData`] that returned them.
-#[derive(Debug)]
-pub enum Lent {
-    /// A single segment.
-    One(Segment),
-    /// A list, which [`GuestData::give_back`] takes back.
-    Many(Vec<Segment>),
-}
-
-impl GuestData {
-    /// Returns a value without bytes, which uses the memory of `list`.
-    pub(crate) fn empty(mut list: Vec<Segment>, table: &Rc<GuestMemory>) -> GuestData {
-        list.clear();
-        GuestData { list, first: 0, len: 0, table: Rc::clone(table) }
+impl<'a> Gathered<'a> {
+    #[inline]
+    pub(crate) fn new(table: &'a Rc<GuestMemory>) -> Gathered<'a> {
+        Gathered { table, before: Segments::None, last: EMPTY }
     }
 
-    /// Appends a range of the guest.
+    /// Appends a range of the guest, which is not empty.
     ///
     /// # Errors
     /// Fails if a byte of the range is outside of all regions, or the range wraps.
     #[inline]
-    pub(crate) fn append(&mut self, addr: u64, len: u32) -> Result<(), OutsideMemory> {
-        self.table.append_segments(addr, len, &mut self.list)?;
-        self.len += u64::from(len);
+    pub(crate) fn append(
+        &mut self,
+        addr: u64,
+        len: u32,
+        lists: &mut Lists,
+    ) -> Result<(), OutsideMemory> {
+        match self.table.segment(addr, len) {
+            Some(segment) => self.push(segment, lists),
+            None => self.append_across(addr, len, lists)?,
+        }
         Ok(())
     }
 
-    /// Removes the last byte, and returns it. `None`: there are no bytes.
-    #[inline]
-    pub(crate) fn take_last_byte(&mut self) -> Option<GuestByte> {
-        let last = self.list.last_mut()?;
-        last.len -= 1;
-        let byte = GuestByte { addr: last.addr + last.len as usize, table: Rc::clone(&self.table) };
-        self.len -= 1;
-        if last.len == 0 {
-            self.list.pop();
-        }
-        Some(byte)
+    /// Appends a range that is not inside one region.
+    #[cold]
+    fn append_across(
+        &mut self,
+        addr: u64,
+        len: u32,
+        lists: &mut Lists,
+    ) -> Result<(), OutsideMemory> {
+        let table = self.table;
+        table.each_segment(addr, len, |segment| self.push(segment, lists))
     }
 
-    /// Returns the list, so that other requests can use its memory.
-    pub(crate) fn into_list(self) -> Vec<Segment> {
-        self.list
+    /// Appends a segment. It joins the last one if it follows it in this process.
+    #[inline]
+    fn push(&mut self, segment: Segment, lists: &mut Lists) {
+        if self.last.len == 0 {
+            self.last = segment;
+        } else if self.last.addr + self.last.len as usize == segment.addr {
+            self.last.len += segment.len;
+        } else {
+            let former = std::mem::replace(&mut self.last, segment);
+            append(&mut self.before, former, lists);
+        }
     }
 
     /// Returns the address of the first byte in this process, or 0.
     #[inline]
     pub(crate) fn first_addr(&self) -> usize {
-        self.segments().first().map_or(0, |segment| segment.addr)
+        match &self.before {
+            Segments::None => self.last.addr,
+            Segments::One(first) => first.addr,
+            Segments::Many(list) => list[0].addr,
+        }
+    }
+
+    /// Copies the header, and returns the bytes behind it. `None` for the header: there are fewer
+    /// bytes, and all are returned.
+    // Always inlined, as the next ones: otherwise the segments are passed through memory.
+    #[inline(always)]
+    pub(crate) fn split_header(
+        mut self,
+        lists: &mut Lists,
+    ) -> (Option<[u8; HEADER_LEN]>, Option<GuestData>) {
+        let first = match &mut self.before {
+            Segments::None => &mut self.last,
+            Segments::One(first) => first,
+            Segments::Many(list) => &mut list[0],
+        };
+        if (first.len as usize) < HEADER_LEN {
+            return self.split_header_in_pieces(lists);
+        }
+        // SAFETY: the segment is mapped while the table lives, which `self` borrows (invariant).
+        let [low, high] = unsafe { read_pair(first.addr) };
+        let mut header = [0; HEADER_LEN];
+        header[..8].copy_from_slice(&low.to_le_bytes());
+        header[8..].copy_from_slice(&high.to_le_bytes());
+        first.addr += HEADER_LEN;
+        first.len -= HEADER_LEN as u32;
+        if first.len == 0 {
+            remove_first(&mut self.before, 1);
+        }
+        (Some(header), self.finish(lists))
+    }
+
+    #[cold]
+    fn split_header_in_pieces(
+        self,
+        lists: &mut Lists,
+    ) -> (Option<[u8; HEADER_LEN]>, Option<GuestData>) {
+        let Some(mut data) = self.finish(lists) else { return (None, None) };
+        if data.len() < HEADER_LEN as u64 {
+            return (None, Some(data));
+        }
+        let mut header = [0; HEADER_LEN];
+        data.take_front(&mut header);
+        (Some(header), (!data.is_empty()).then_some(data))
+    }
+
+    /// Separates the last byte, which is the status. `None` for it: there are no bytes.
+    #[inline(always)]
+    pub(crate) fn split_status(
+        mut self,
+        lists: &mut Lists,
+    ) -> (Option<GuestByte>, Option<GuestData>) {
+        if self.last.len == 0 {
+            return (None, None);
+        }
+        self.last.len -= 1;
+        let addr = self.last.addr + self.last.len as usize;
+        let status = GuestByte { addr, table: Rc::clone(self.table) };
+        (Some(status), self.finish(lists))
+    }
+
+    /// Returns the bytes. `None`: there are none.
+    #[inline(always)]
+    fn finish(mut self, lists: &mut Lists) -> Option<GuestData> {
+        if self.last.len > 0 {
+            append(&mut self.before, self.last, lists);
+        }
+        let is_empty = matches!(self.before, Segments::None);
+        let Gathered { table, before: segments, .. } = self;
+        (!is_empty).then(|| GuestData { segments, _table: Rc::clone(table) })
+    }
+}
+
+/// Appends a segment to others.
+#[inline]
+fn append(segments: &mut Segments, segment: Segment, lists: &mut Lists) {
+    match segments {
+        Segments::None => *segments = Segments::One(segment),
+        _ => append_to_list(segments, segment, lists),
+    }
+}
+
+#[inline(never)]
+fn append_to_list(segments: &mut Segments, segment: Segment, lists: &mut Lists) {
+    if let Segments::One(first) = *segments {
+        let mut list = lists.pop().unwrap_or_default();
+        list.clear();
+        list.push(first);
+        *segments = Segments::Many(list);
+    }
+    if let Segments::Many(list) = segments {
+        list.push(segment);
+    }
+}
+
+/// Removes the first segments.
+#[inline]
+fn remove_first(segments: &mut Segments, nr: usize) {
+    match segments {
+        Segments::Many(list) => drop(list.drain(..nr)),
+        Segments::One(_) if nr > 0 => *segments = Segments::None,
+        Segments::One(_) | Segments::None => {}
+    }
+}
+
+/// Bytes of a request in the memory of the guest: one direction of a chain.
+///
+/// Invariant: each segment was returned by `_table`, so it is mapped while that lives.
+#[derive(Debug)]
+pub struct GuestData {
+    segments: Segments,
+    /// Keeps the segments mapped.
+    _table: Rc<GuestMemory>,
+}
+
+impl GuestData {
+    /// Returns the list of several segments, so that other requests can use its memory.
+    #[inline]
+    pub(crate) fn into_list(self) -> Option<Vec<Segment>> {
+        match self.segments {
+            Segments::Many(list) => Some(list),
+            Segments::None | Segments::One(_) => None,
+        }
     }
 
     /// Returns the segments that are left.
     #[inline]
     pub fn segments(&self) -> &[Segment] {
-        &self.list[self.first..]
+        self.segments.as_slice()
     }
 
-    /// Returns the addresses for the disk. Nothing else may be done with this value until
-    /// [`give_back`](GuestData::give_back).
+    /// Returns the addresses in this process, for the disk. While they are used, the owner keeps
+    /// this value. It has no bytes until [`give_back`](GuestData::give_back).
     #[inline]
-    pub fn lend(&mut self) -> Lent {
-        if let [one] = self.segments() {
-            return Lent::One(*one);
-        }
-        self.list.drain(..self.first);
-        self.first = 0;
-        Lent::Many(std::mem::take(&mut self.list))
+    pub fn lend(&mut self) -> Segments {
+        std::mem::take(&mut self.segments)
     }
 
-    /// Takes back a list that [`lend`](GuestData::lend) returned.
+    /// Takes back what [`lend`](GuestData::lend) returned.
     #[inline]
-    pub fn give_back(&mut self, list: Vec<Segment>) {
-        self.list = list;
+    pub fn give_back(&mut self, segments: Segments) {
+        self.segments = segments;
     }
 
     /// Calls `copy` for each piece of the first `len` bytes, and removes these bytes.
     fn consume(&mut self, len: usize, mut copy: impl FnMut(usize, &VolatileSlice<'_>)) {
-        let mut done = 0;
+        let segments = match &mut self.segments {
+            Segments::None => &mut [],
+            Segments::One(segment) => std::slice::from_mut(segment),
+            Segments::Many(list) => &mut list[..],
+        };
+        let (mut first, mut done) = (0, 0);
         while done < len {
-            let segment = &mut self.list[self.first];
+            let segment = &mut segments[first];
             let now = (segment.len as usize).min(len - done);
             // SAFETY: the segment is mapped while the table lives, which `self` holds (invariant).
             // Access is volatile, so concurrent changes by others are harmless.
@@ -111,36 +246,20 @@ impl GuestData {
             copy(done, &slice);
             segment.addr += now;
             segment.len -= now as u32;
-            self.first += usize::from(segment.len == 0);
+            first += usize::from(segment.len == 0);
             done += now;
         }
-        self.len -= len as u64;
+        remove_first(&mut self.segments, first);
     }
 }
 
 impl GuestBytes for GuestData {
     #[inline]
     fn len(&self) -> u64 {
-        self.len
+        self.segments.len_bytes()
     }
 
-    #[inline]
     fn take_front(&mut self, into: &mut [u8]) {
-        // The header of a request, usually in one piece.
-        if let (Ok(header), Some(first)) =
-            (<&mut [u8; 16]>::try_from(&mut *into), self.list.get_mut(self.first))
-            && first.len >= 16
-        {
-            // SAFETY: the segment is mapped while the table lives, which `self` holds (invariant).
-            let [low, high] = unsafe { read_pair(first.addr) };
-            header[..8].copy_from_slice(&low.to_le_bytes());
-            header[8..].copy_from_slice(&high.to_le_bytes());
-            first.addr += 16;
-            first.len -= 16;
-            self.first += usize::from(first.len == 0);
-            self.len -= 16;
-            return;
-        }
         self.consume(into.len(), |at, slice| {
             slice.copy_to(&mut into[at..at + slice.len()]);
         });

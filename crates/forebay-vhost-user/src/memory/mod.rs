@@ -20,7 +20,7 @@ mod data;
 mod range;
 mod regions;
 
-pub(crate) use data::GuestByte;
-pub use data::{GuestData, Lent};
+pub use data::GuestData;
+pub(crate) use data::{Gathered, GuestByte, Lists};
 pub(crate) use range::{GuestRange, KeptRange, prefetch};
 pub use regions::{GuestMemory, OutsideMemory};

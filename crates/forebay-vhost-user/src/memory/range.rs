@@ -38,6 +38,12 @@ impl GuestRange<'_> {
         addr.is_multiple_of(align).then(|| KeptRange { addr, len, table: table.clone() })
     }
 
+    /// Returns the address of an offset in this process, for a prefetch. It may be outside.
+    #[inline]
+    pub(crate) fn addr_at(self, offset: usize) -> usize {
+        self.addr + offset
+    }
+
     /// Reads 16 bytes as two little-endian numbers, with a volatile access for each.
     ///
     /// # Panics
@@ -116,14 +122,17 @@ impl KeptRange {
         unsafe { AtomicU16::from_ptr(place) }
     }
 
-    /// Stores a number at an offset, little-endian and relaxed.
+    /// Stores two numbers of 4 bytes at an offset, little-endian and relaxed.
     ///
     /// # Panics
-    /// Panics if it is not in the range, or not aligned.
+    /// Panics if they are not in the range, or not aligned.
     #[inline]
-    pub(crate) fn store_u32(&self, offset: usize, value: u32) {
-        let place = with_exposed_provenance_mut(self.at(offset, 4));
-        // SAFETY: as in `u16_at`.
-        unsafe { AtomicU32::from_ptr(place) }.store(value.to_le(), Ordering::Relaxed);
+    pub(crate) fn store_pair(&self, offset: usize, pair: [u32; 2]) {
+        assert!(offset + 8 <= self.len, "8 bytes at {offset} of {}", self.len);
+        let place: *mut u32 = with_exposed_provenance_mut(self.at(offset, 4));
+        // SAFETY: as in `u16_at`; both are in the range.
+        let [first, second] = unsafe { [place, place.add(1)].map(|at| AtomicU32::from_ptr(at)) };
+        first.store(pair[0].to_le(), Ordering::Relaxed);
+        second.store(pair[1].to_le(), Ordering::Relaxed);
     }
 }

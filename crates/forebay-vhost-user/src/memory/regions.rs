@@ -101,29 +101,29 @@ impl GuestMemory {
         self.0.regions.iter().map(|region| (region.as_ptr().expose_provenance(), region.size()))
     }
 
-    /// Appends the segments of a range to a list, one for each region that the range touches. The
-    /// first one joins the last of the list if it follows it in this process. Empty ranges append
-    /// nothing.
+    /// Returns the segment of a range inside one region. `None`: it is not inside one.
+    #[inline]
+    pub(super) fn segment(&self, addr: u64, len: u32) -> Option<Segment> {
+        let (host, inside) = self.find(addr)?;
+        (u64::from(len) <= inside).then_some(Segment { addr: host, len })
+    }
+
+    /// Calls `each` with the segments of a range, one for each region that the range touches.
     ///
     /// # Errors
     /// Fails if a byte of the range is outside of all regions, or the range wraps.
-    #[inline]
-    pub(super) fn append_segments(
+    pub(super) fn each_segment(
         &self,
         addr: u64,
         len: u32,
-        list: &mut Vec<Segment>,
+        mut each: impl FnMut(Segment),
     ) -> Result<(), OutsideMemory> {
         let outside = OutsideMemory { addr, len: u64::from(len) };
         let (mut at, mut left) = (addr, u64::from(len));
         while left > 0 {
             let (host, inside) = self.find(at).ok_or(outside)?;
             let now = left.min(inside);
-            match list.last_mut() {
-                // All segments of one request have less than 4 GiB together.
-                Some(last) if last.addr + last.len as usize == host => last.len += now as u32,
-                _ => list.push(Segment { addr: host, len: now as u32 }),
-            }
+            each(Segment { addr: host, len: now as u32 });
             left -= now;
             if left > 0 {
                 at = at.checked_add(now).ok_or(outside)?;

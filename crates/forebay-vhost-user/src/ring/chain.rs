@@ -4,8 +4,7 @@ use super::error::RingError;
 use super::layout::DESCRIPTOR;
 use super::parts::Parts;
 use crate::config::MAX_QUEUE_SIZE;
-use crate::memory::{GuestData, GuestMemory, GuestRange};
-use forebay_front::blk::GuestBytes;
+use crate::memory::{Gathered, GuestMemory, GuestRange, Lists};
 use std::rc::Rc;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
@@ -54,16 +53,18 @@ impl Descriptor {
 }
 
 impl<'a> Within<'a> {
-    /// Appends the buffers of a chain to the two directions. Each descriptor is read once.
+    /// Appends the buffers of a chain to the two directions. Each descriptor is read once. Returns
+    /// the address of its first descriptor or its indirect table in this process, for a prefetch.
     ///
     /// # Errors
     /// Fails if the chain breaks the standard.
-    #[inline]
+    #[inline(always)]
     pub(super) fn walk(
         &self,
         head: u16,
-        (readable, writable): (&mut GuestData, &mut GuestData),
-    ) -> Result<(), RingError> {
+        (readable, writable): (&mut Gathered<'a>, &mut Gathered<'a>),
+        lists: &mut Lists,
+    ) -> Result<usize, RingError> {
         let bad = |why| RingError::Chain { head, why };
         let (mut table, mut table_len) =
             (Table::Inside(self.parts.descriptors()), self.parts.size());
@@ -71,14 +72,15 @@ impl<'a> Within<'a> {
         let (mut index, mut left) = (head, table_len);
         // Both directions together.
         let (mut nr_bytes, mut has_writable) = (0_u32, false);
+        let mut hint = self.parts.descriptors().addr_at(DESCRIPTOR * usize::from(head));
         loop {
             if index >= table_len {
                 return Err(bad("a descriptor is not in its table"));
             }
-            let Some(fewer) = left.checked_sub(1) else {
+            if left == 0 {
                 return Err(bad("the chain is longer than its table"));
-            };
-            left = fewer;
+            }
+            left -= 1;
             let descriptor = self.read(head, table, index)?;
             let Descriptor { addr, len, .. } = descriptor;
             if descriptor.has(VRING_DESC_F_INDIRECT) {
@@ -87,13 +89,18 @@ impl<'a> Within<'a> {
                 }
                 (table, table_len) = self.indirect(head, descriptor)?;
                 (index, left) = (0, table_len);
+                if let Table::Inside(range) = table {
+                    hint = range.addr_at(0);
+                }
                 continue;
             }
             if len == 0 {
                 return Err(bad("a descriptor is empty"));
             }
-            let sum = nr_bytes.checked_add(len);
-            nr_bytes = sum.ok_or(bad("the chain has 4 GiB or more"))?;
+            let Some(sum) = nr_bytes.checked_add(len) else {
+                return Err(bad("the chain has 4 GiB or more"));
+            };
+            nr_bytes = sum;
             let list = match descriptor.has(VRING_DESC_F_WRITE) {
                 true => {
                     has_writable = true;
@@ -104,9 +111,9 @@ impl<'a> Within<'a> {
                 }
                 false => &mut *readable,
             };
-            list.append(addr, len).map_err(|outside| RingError::outside(head, outside))?;
+            list.append(addr, len, lists).map_err(|outside| RingError::outside(head, outside))?;
             if !descriptor.has(VRING_DESC_F_NEXT) {
-                return Ok(());
+                return Ok(hint);
             }
             index = descriptor.next;
         }
@@ -150,11 +157,11 @@ impl<'a> Within<'a> {
             return Ok(Descriptor::parse(range.read_pair(0)));
         }
         // It lies across two regions, or outside.
-        let mut bytes = [0; DESCRIPTOR];
-        let mut data = GuestData::empty(Vec::new(), self.memory);
+        let (mut data, mut lists) = (Gathered::new(self.memory), Lists::new());
         let outside = |outside| RingError::outside(head, outside);
-        data.append(addr, DESCRIPTOR as u32).map_err(outside)?;
-        data.take_front(&mut bytes);
+        data.append(addr, DESCRIPTOR as u32, &mut lists).map_err(outside)?;
+        let (bytes, _) = data.split_header(&mut lists);
+        let bytes = bytes.expect("a descriptor is as long as a header");
         let [low, high] = [0, 8].map(|at| {
             let half: [u8; 8] = bytes[at..at + 8].try_into().expect("eight bytes");
             u64::from_le_bytes(half)

@@ -34,10 +34,9 @@ pub(crate) use layout::Part;
 
 use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};
-use crate::memory::{GuestByte, GuestData, GuestMemory, prefetch};
+use crate::memory::{Gathered, GuestByte, GuestData, GuestMemory, Lists, prefetch};
 use crate::setup::RingSetup;
 use crate::truncated;
-use forebay_core::Segment;
 use forebay_front::blk::Chain;
 use notify::{Word, Words};
 use parts::{Parts, RingLayout};
@@ -50,8 +49,8 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 /// goes on.
 const PUBLISH_MAX: u16 = 8;
 
-/// Distance of the request whose header is prefetched. The driver has just written it, so a load
-/// would wait for the driver's processor.
+/// Number of requests that are prefetched ahead. The driver has just written their descriptors and
+/// headers, so a load would wait for the driver's processor.
 const PREFETCHED: u16 = 2;
 
 /// State of a descriptor that may be the head of a request.
@@ -61,6 +60,15 @@ enum Slot {
     Free,
     /// A request is in flight, and its status goes to this byte. `None`: it has none.
     Taken(Option<GuestByte>),
+}
+
+/// Addresses of the last request with a head, in this process. Drivers use the same memory again,
+/// so the next request is usually there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hint {
+    /// Its indirect table, or its first descriptor.
+    table: usize,
+    header: usize,
 }
 
 /// A ring that was started. It stays on its thread.
@@ -78,11 +86,10 @@ pub struct Ring {
     seen: u16,
     /// By head.
     slots: Vec<Slot>,
-    /// By head: the address of the last header. Drivers use the same memory again, so the header of
-    /// the next request is usually there.
-    headers: Vec<usize>,
+    /// By head.
+    hints: Vec<Hint>,
     /// Lists of requests that have ended.
-    lists: Vec<Vec<Segment>>,
+    lists: Lists,
     /// Requests that a predecessor has left, the first one last.
     left: Vec<u16>,
     /// The ring's part of the in-flight region.
@@ -133,8 +140,8 @@ impl Ring {
             is_enabled,
             nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
-            headers: vec![0; usize::from(size)],
-            lists: Vec::new(),
+            hints: vec![Hint::default(); usize::from(size)],
+            lists: Lists::new(),
             left,
             inflight,
             batch: Vec::new(),
@@ -215,7 +222,8 @@ impl Ring {
     ///
     /// # Errors
     /// Fails if the driver has broken the ring.
-    #[inline]
+    // Always inlined: otherwise the request is passed through memory.
+    #[inline(always)]
     pub fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
         self.check_memory()?;
         if let Some(head) = self.left.pop() {
@@ -229,14 +237,16 @@ impl Ring {
                 return Err(RingError::IndexJump { nr, size });
             }
             self.seen = index;
+            for nth in 0..nr.min(PREFETCHED) {
+                self.prefetch(next.wrapping_add(nth));
+            }
         }
         let nr = self.seen.wrapping_sub(next);
         if nr == 0 {
             return Ok(None);
         }
         if nr > PREFETCHED {
-            let later = self.parts.available_entry(next.wrapping_add(PREFETCHED));
-            prefetch(self.headers.get(usize::from(later)).copied().unwrap_or(0));
+            self.prefetch(next.wrapping_add(PREFETCHED));
         }
         let head = self.parts.available_entry(next);
         let chain = self.accept(head)?;
@@ -248,8 +258,19 @@ impl Ring {
         Ok(Some(chain))
     }
 
-    /// Returns the request with this head, which is in flight from now on.
+    /// Prefetches the descriptors and the header of the request at an available index.
     #[inline]
+    fn prefetch(&self, index: u16) {
+        let head = self.parts.available_entry(index);
+        self.parts.prefetch_descriptor(head);
+        if let Some(hint) = self.hints.get(usize::from(head)) {
+            prefetch(hint.table);
+            prefetch(hint.header);
+        }
+    }
+
+    /// Returns the request with this head, which is in flight from now on.
+    #[inline(always)]
     fn accept(&mut self, head: u16) -> Result<Chain<GuestData>, RingError> {
         let size = self.parts.size();
         let slot =
@@ -257,19 +278,20 @@ impl Ring {
         if matches!(slot, Slot::Taken(_)) {
             return Err(RingError::HeadInFlight(head));
         }
-        let mut list = || GuestData::empty(self.lists.pop().unwrap_or_default(), &self.memory);
-        let (mut readable, mut writable) = (list(), list());
+        let mut readable = Gathered::new(&self.memory);
+        let mut writable = Gathered::new(&self.memory);
         let within = chain::Within {
             parts: &self.parts,
             memory: &self.memory,
             has_indirect: self.has_indirect,
         };
-        within.walk(head, (&mut readable, &mut writable))?;
-        let status = writable.take_last_byte();
+        let table = within.walk(head, (&mut readable, &mut writable), &mut self.lists)?;
+        self.hints[usize::from(head)] = Hint { table, header: readable.first_addr() };
+        let (header, readable) = readable.split_header(&mut self.lists);
+        let (status, writable) = writable.split_status(&mut self.lists);
         let has_status = status.is_some();
-        self.headers[usize::from(head)] = readable.first_addr();
         *slot = Slot::Taken(status);
-        Ok(Chain { head, readable, writable, has_status })
+        Ok(Chain { head, header, readable, writable, has_status })
     }
 
     /// Answers a request that was taken: writes its status and its used entry. The driver sees them
@@ -278,7 +300,7 @@ impl Ring {
     ///
     /// # Panics
     /// Panics if no request with this head is in flight.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, head: u16, status: u8, written: u32) {
         let slot = std::mem::replace(&mut self.slots[usize::from(head)], Slot::Free);
         let Slot::Taken(byte) = slot else { panic!("request {head} is answered once") };
@@ -309,9 +331,11 @@ impl Ring {
     /// Takes back the memory of a request.
     #[inline]
     pub fn recycle(&mut self, data: GuestData) {
-        // Each request has two lists at most.
-        if self.lists.len() < 2 * self.slots.len() {
-            self.lists.push(data.into_list());
+        if let Some(list) = data.into_list() {
+            // Each request has two lists at most.
+            if self.lists.len() < 2 * self.slots.len() {
+                self.lists.push(list);
+            }
         }
     }
 

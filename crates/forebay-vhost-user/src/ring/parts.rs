@@ -6,9 +6,9 @@
 //! Indices of the device are private and written only, so the driver cannot change them.
 
 use super::error::RingError;
-use super::layout::{AVAILABLE_ENTRY, Part, RING_HEADER, USED_ENTRY};
+use super::layout::{AVAILABLE_ENTRY, DESCRIPTOR, Part, RING_HEADER, USED_ENTRY};
 use super::notify::{self, NO_NOTIFICATIONS, Word, Words};
-use crate::memory::{GuestMemory, GuestRange, KeptRange};
+use crate::memory::{GuestMemory, GuestRange, KeptRange, prefetch};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 use virtio_bindings::virtio_ring::{VRING_AVAIL_F_NO_INTERRUPT, VRING_USED_F_NO_NOTIFY};
 
@@ -140,13 +140,18 @@ impl Parts {
         self.descriptors.range()
     }
 
+    /// Prefetches a descriptor of the ring's table. Any index is harmless.
+    #[inline]
+    pub(super) fn prefetch_descriptor(&self, index: u16) {
+        prefetch(self.descriptors().addr_at(DESCRIPTOR * usize::from(index)));
+    }
+
     /// Appends a used entry, which the driver sees after [`publish`](Parts::publish).
     #[inline]
     pub(super) fn add_used(&mut self, head: u16, written: u32) {
         let at = self.entry(self.next_used, USED_ENTRY);
         // Relaxed: the index publishes the entry.
-        self.used.store_u32(at, head.into());
-        self.used.store_u32(at + 4, written);
+        self.used.store_pair(at, [head.into(), written]);
         self.next_used = self.next_used.wrapping_add(1);
     }
 

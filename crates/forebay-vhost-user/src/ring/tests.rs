@@ -218,7 +218,8 @@ fn last_byte_is_the_status_even_if_it_has_a_descriptor_of_its_own_region() {
     driver.descriptor(0, (SEAM - 4, 6), WRITE, 0);
     driver.offer(0);
     let chain = ring.take().unwrap().unwrap();
-    assert_eq!((chain.readable.len(), chain.writable.len(), chain.has_status), (0, 5, true));
+    assert!(chain.readable.is_none() && chain.has_status);
+    assert_eq!(chain.writable.map(|data| data.len()), Some(5));
     ring.put(0, 77, 1);
     assert_eq!(driver.read(SEAM - 4), [1, 2, 3, 4, 5, 77]);
 }

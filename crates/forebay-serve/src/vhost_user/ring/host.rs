@@ -142,7 +142,7 @@ impl Host for RingHost {
         forebay::now_ns()
     }
 
-    #[inline]
+    #[inline(always)]
     fn submit(
         &mut self,
         _export: usize,
@@ -154,8 +154,9 @@ impl Host for RingHost {
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, _now_ns: u64) {
-        if !self.queue.is_empty() || std::mem::take(&mut self.is_readable) {
-            self.queue.reap(done);
+        let is_readable = std::mem::take(&mut self.is_readable);
+        if is_readable || !self.queue.is_empty() {
+            self.queue.reap(done, is_readable);
         }
     }
 

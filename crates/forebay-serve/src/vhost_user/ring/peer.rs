@@ -60,12 +60,12 @@ impl Ring for RingPeer {
         self.ring.is_enabled()
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Result<Option<Chain<GuestData>>, RingError> {
         self.ring.take()
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, head: u16, status: u8, written: u32) {
         self.ring.put(head, status, written);
     }

@@ -21,7 +21,7 @@ use crate::metrics::RingCounters;
 use forebay::{Bio, BioQueue, Completion, Disk, Op, Segments, SubmitErrorKind};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
-use forebay_vhost_user::{GuestData, GuestMemory, Lent};
+use forebay_vhost_user::{GuestData, GuestMemory};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -114,7 +114,8 @@ impl GuestQueue {
     ///
     /// # Errors
     /// Returns the reason of a refusal, and the memory.
-    #[inline]
+    // Always inlined: otherwise the request is passed through memory.
+    #[inline(always)]
     pub(super) fn submit(
         &mut self,
         io: Io<GuestData>,
@@ -132,16 +133,13 @@ impl GuestQueue {
         if self.bounce.is_needed(data.segments()) {
             return self.submit_bounced((op, user_data), data, bio, now_ns);
         }
-        let segments = match data.lend() {
-            Lent::One(segment) => Segments::One(segment),
-            Lent::Many(list) => Segments::Many(list),
-        };
+        let segments = data.lend();
         let in_flight = InFlight { user_data, op, data: Some(data), bounced: 0 };
         self.submit_bio(in_flight, Bio { segments, ..bio }, now_ns)
     }
 
     /// Submits a bio with the memory of a request.
-    #[inline]
+    #[inline(always)]
     fn submit_bio(
         &mut self,
         in_flight: InFlight,
@@ -211,32 +209,49 @@ impl GuestQueue {
         remove(&mut self.in_flight, &mut self.free, index, segments)
     }
 
-    /// Appends the completions.
+    /// Appends the completions. `is_readable`: the descriptor of the queue was reported, and is
+    /// cleared.
     #[inline]
-    pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>) {
+    pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, is_readable: bool) {
         let GuestQueue { queue, in_flight, free, bounce, .. } = self;
-        queue.reap_raw_with(0, usize::MAX, |completion, segments| {
-            let Completion { user_data: index, result, buf, .. } = completion;
-            let InFlight { user_data, op, mut data, bounced } =
-                remove(in_flight, free, index, segments);
-            match buf {
-                Some(buf) => {
-                    if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
-                        data.fill_front(&buf[..len as usize]);
-                    }
-                    bounce.give(buf);
-                }
-                // The request has ended early.
-                None if bounced > 0 => bounce.leave(bounced),
-                None => {}
-            }
-            done.push((user_data, result, data));
-        });
+        if is_readable {
+            queue.reap_raw_with(0, usize::MAX, |completion, segments| {
+                done.push(ended((in_flight, free, bounce), completion, segments));
+            });
+        } else {
+            queue.reap_raw_untold_with(usize::MAX, |completion, segments| {
+                done.push(ended((in_flight, free, bounce), completion, segments));
+            });
+        }
     }
 }
 
-/// Removes a request from those at the disk, and returns its list of segments to its memory.
-#[inline]
+/// Removes a request that has ended. Returns its completion, with its data.
+// Always inlined: otherwise the parts are passed through memory.
+#[inline(always)]
+fn ended(
+    (in_flight, free, bounce): (&mut [Option<InFlight>], &mut Vec<u32>, &mut Bounce),
+    completion: Completion,
+    segments: Segments,
+) -> Parts<GuestData> {
+    let Completion { user_data: index, result, buf, .. } = completion;
+    let InFlight { user_data, op, mut data, bounced } = remove(in_flight, free, index, segments);
+    match buf {
+        Some(buf) => {
+            if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
+                data.fill_front(&buf[..len as usize]);
+            }
+            bounce.give(buf);
+        }
+        // The request has ended early.
+        None if bounced > 0 => bounce.leave(bounced),
+        None => {}
+    }
+    (user_data, result, data)
+}
+
+/// Removes a request from those at the disk, and returns its segments to its memory.
+#[inline(always)]
 fn remove(
     in_flight: &mut [Option<InFlight>],
     free: &mut Vec<u32>,
@@ -245,8 +260,8 @@ fn remove(
 ) -> InFlight {
     let mut removed = in_flight[index as usize].take().expect("a request ends once");
     free.push(index as u32);
-    if let (Some(data), Segments::Many(list)) = (&mut removed.data, segments) {
-        data.give_back(list);
+    if let (Some(data), 0) = (&mut removed.data, removed.bounced) {
+        data.give_back(segments);
     }
     removed
 }
