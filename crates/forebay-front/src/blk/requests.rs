@@ -306,11 +306,12 @@ impl<H: BlkHost> BlkSession<H> {
             }
             let (offset, len) = (range.sector * SECTOR, u64::from(range.nr_sectors) * SECTOR);
             let io = Io::range(op, offset, len).fua_if(is_write_through);
-            let submitted = desk.submit(export, io.user_data(key.to_u64()));
-            let flight = desk.flights.get_mut(key).expect("just inserted");
-            match submitted {
-                Ok(()) => flight.in_disk += 1,
-                Err((refusal, _)) => flight.fail(refusal.into()),
+            // It counts from before its submission: after a panic there, the disk may have it.
+            desk.flights.get_mut(key).expect("just inserted").in_disk += 1;
+            if let Err((refusal, _)) = desk.submit(export, io.user_data(key.to_u64())) {
+                let flight = desk.flights.get_mut(key).expect("just inserted");
+                flight.in_disk -= 1;
+                flight.fail(refusal.into());
             }
         }
         if desk.flights.get_mut(key).is_some_and(|flight| flight.in_disk == 0) {

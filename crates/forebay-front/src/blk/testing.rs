@@ -172,6 +172,9 @@ pub(super) struct TestHost {
     /// Result of each I/O; `None`: it succeeds.
     pub(super) failure: Option<BlockStatus>,
     pub(super) nr_failed: usize,
+    /// A submission at this offset panics; `true`: the disk has the I/O.
+    pub(super) panics_at: Option<(u64, bool)>,
+    pub(super) nr_panics: usize,
     done: VecDeque<Parts<TestBytes>>,
     is_plugged: bool,
 }
@@ -200,6 +203,8 @@ impl Host for TestHost {
         if self.done.len() == self.room {
             return Err((SubmitErrorKind::WouldBlock, io.memory));
         }
+        let panics = self.panics_at.filter(|(offset, _)| *offset == io.offset);
+        assert!(panics != Some((io.offset, false)), "a planned panic");
         let (from, to) = (io.offset as usize, (io.offset + io.len) as usize);
         match (io.op, &mut io.memory) {
             (Op::Read, Some(memory)) => memory.fill_front(&self.bytes[from..to]),
@@ -211,6 +216,7 @@ impl Host for TestHost {
         self.submitted.push((io.op, io.offset, io.len, io.flags.contains(BioFlags::FUA)));
         let result = self.failure.map_or(Ok(io.len), Err);
         self.done.push_back((io.user_data, result, io.memory));
+        assert!(panics.is_none(), "a planned panic");
         Ok(())
     }
 
@@ -249,7 +255,10 @@ impl Host for TestHost {
     fn record(&mut self, _export: usize, _stage: Stage, _ns: u64, _nr: u64) {}
 
     fn panicked(&mut self, panic: Box<dyn Any + Send>) {
-        resume_unwind(panic);
+        match self.panics_at {
+            Some(_) => self.nr_panics += 1,
+            None => resume_unwind(panic),
+        }
     }
 
     fn failed(&mut self, _peer: &TestRing, _failed: &Failed<'_>, _now_ns: u64) {
@@ -297,6 +306,8 @@ impl Driven {
             reap_max: usize::MAX,
             failure: None,
             nr_failed: 0,
+            panics_at: None,
+            nr_panics: 0,
             done: VecDeque::new(),
             is_plugged: false,
         };

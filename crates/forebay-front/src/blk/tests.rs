@@ -239,6 +239,34 @@ fn broken_ring_is_reported_once_and_drains() {
     }
 }
 
+/// A panic during a submission leaves open whether the disk has the I/O.
+#[test]
+fn ring_whose_thread_has_panicked_drains_once_the_disk_is_idle() {
+    for is_submitted in [false, true] {
+        for kind in [IN, DISCARD] {
+            let mut driven = driven();
+            driven.host().is_held = true;
+            driven.chain(&header(IN, 1), 512);
+            driven.run();
+            // The I/O that panics is the second one of the discard.
+            driven.host().panics_at = Some((5 * 512, is_submitted));
+            let ranges = [range(3, 1, 0), range(5, 1, 0)].concat();
+            match kind {
+                IN => driven.chain(&header(IN, 5), 512),
+                _ => driven.chain(&[header(DISCARD, 0), ranges].concat(), 0),
+            };
+            driven.run();
+            assert_eq!(driven.host().nr_panics, 1);
+            assert!(driven.state.borrow().is_closed && !driven.front.has_drained());
+            driven.front.round(|front| front.stop_rings());
+            assert!(!driven.front.has_drained(), "the disk uses the memory of the first request");
+            driven.host().is_held = false;
+            driven.run();
+            assert!(driven.front.has_drained(), "{kind} {is_submitted}");
+        }
+    }
+}
+
 /// Y1.
 #[test]
 fn driver_is_notified_of_requests_that_end_in_the_round_that_breaks_the_ring() {

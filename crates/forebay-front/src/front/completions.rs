@@ -26,7 +26,32 @@ impl<S: Session> Front<S> {
             self.settle(key);
         }
         self.count_all();
+        if self.has_panicked {
+            self.drop_lost();
+        }
         any
+    }
+
+    /// Drops the requests of gone clients that count I/O which the disk does not have.
+    ///
+    /// A panic during a submission leaves open whether the disk has the I/O. So such a request
+    /// counts as in flight until the host has no I/O of its export. Then no completion can follow.
+    #[cold]
+    fn drop_lost(&mut self) {
+        let (mut at, mut has_more) = (0, false);
+        while let Some(key) = self.desk.flights.next_key(&mut at) {
+            let flight = self.desk.flights.get_mut(key).expect("just found");
+            let (client, export) = (flight.client, flight.export);
+            if self.clients.get_mut(client).is_some() {
+                continue;
+            }
+            if self.desk.host.is_busy_with(export) {
+                has_more = true;
+            } else if let Some(flight) = self.desk.flights.remove(key) {
+                S::drop_request(&mut self.desk, flight);
+            }
+        }
+        self.has_panicked = has_more;
     }
 
     /// Handles one completion.

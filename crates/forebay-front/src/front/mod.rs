@@ -73,6 +73,8 @@ pub struct Front<S: Session> {
     /// Requests that were answered in this reap and have equal times, and their number.
     uncounted: Option<(Answered, u64)>,
     pub(crate) is_stopping: bool,
+    /// A panic may have left requests of gone clients whose I/O never reached the disk.
+    pub(crate) has_panicked: bool,
 }
 
 impl<S: Session> fmt::Debug for Front<S> {
@@ -110,6 +112,7 @@ impl<S: Session> Front<S> {
             nr_begun: 0,
             uncounted: None,
             is_stopping: false,
+            has_panicked: false,
         }
     }
 
@@ -218,6 +221,7 @@ impl<S: Session> Front<S> {
             }
             // Close at once: its counters may be wrong, so nothing more of it may be counted.
             self.close(key);
+            self.has_panicked = true;
             R::default()
         })
     }
