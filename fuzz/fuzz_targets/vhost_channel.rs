@@ -269,14 +269,16 @@ impl Rings for AllRings<'_> {
                 }
                 answer.send(()).expect("the channel waits");
             }
-            RingCommand::Call(call) => {
+            RingCommand::Call(call, answer) => {
                 reach("command", 3);
+                answer.send(()).expect("the channel waits");
                 if let Some(ring) = &mut started.ring {
                     ring.set_call(call);
                 }
             }
-            RingCommand::Err(err) => {
+            RingCommand::Err(err, answer) => {
                 reach("command", 4);
+                answer.send(()).expect("the channel waits");
                 if let Some(ring) = &mut started.ring {
                     ring.set_err(err);
                     ring.report_error();

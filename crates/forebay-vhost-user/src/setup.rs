@@ -45,10 +45,11 @@ pub enum RingCommand {
     /// Replaces the memory of the guest. Requests in flight keep their regions. The thread answers
     /// once it takes no more requests with the former memory, and waits for no I/O.
     Memory(GuestMemory, SyncSender<()>),
-    /// Replaces the eventfd that notifies the driver.
-    Call(Option<OwnedFd>),
-    /// Replaces the eventfd that reports an error of the ring.
-    Err(Option<OwnedFd>),
+    /// Replaces the eventfd that notifies the driver. The thread answers once it does not use the
+    /// former one any more.
+    Call(Option<OwnedFd>, SyncSender<()>),
+    /// Replaces the eventfd that reports an error of the ring. The thread answers as for `Call`.
+    Err(Option<OwnedFd>, SyncSender<()>),
     /// Stops the ring: it takes no more requests. Once its last request is answered, its thread
     /// sends the index of the next available entry.
     Stop(SyncSender<u16>),

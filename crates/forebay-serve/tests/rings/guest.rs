@@ -18,7 +18,7 @@ pub(crate) const SIZE: u16 = 256;
 /// Places in the memory of the guest.
 pub(crate) const BASE: u64 = 1 << 32;
 const AVAILABLE: u64 = BASE + 0x2000;
-const USED: u64 = BASE + 0x4000;
+pub(crate) const USED: u64 = BASE + 0x4000;
 pub(crate) const HEADERS: u64 = BASE + 0x8000;
 pub(crate) const DATA: u64 = BASE + 0x1_0000;
 pub(crate) const LEN: u64 = 4 << 20;
@@ -85,8 +85,8 @@ pub(crate) struct Guest {
     pub(crate) memory: GuestMemoryMmap,
     file: File,
     kick: EventFd,
-    call: EventFd,
-    index: u16,
+    pub(crate) call: EventFd,
+    pub(crate) index: u16,
     nr_used: u16,
 }
 

@@ -1,13 +1,18 @@
 //! Checks of the eventfds of a front end, before a thread waits for them.
 
 use super::refusal::{Refusal, refuse};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Returns the descriptor of an eventfd, and makes it non-blocking.
 ///
-/// The front end shares the open file, and can make it blocking again.
+/// The front end shares the open file, and can make it blocking again. A write then blocks if the
+/// counter is full, which [`empty_if_full`] ends. A check before each write would cost a system
+/// call for each notification, and could not prevent it.
 ///
 /// # Errors
 /// Returns an error if it is not an eventfd. A wait for another kind of file may always return at
@@ -21,4 +26,59 @@ pub(super) fn eventfd(file: File) -> Result<OwnedFd, Refusal> {
     let set = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::NONBLOCK));
     set.map_err(|error| refuse(format_args!("cannot use the eventfd: {error}")))?;
     Ok(OwnedFd::from(file))
+}
+
+/// Empties the counter of an eventfd if it is full, so that a write that is blocked goes on. That
+/// write signals the eventfd again. Does not block. Before Linux 5.8 it does nothing.
+pub(super) fn empty_if_full(eventfd: &OwnedFd) {
+    let mut ready = [PollFd::new(eventfd, PollFlags::OUT)];
+    if poll(&mut ready, Some(&Timespec::default())) != Ok(0) {
+        return;
+    }
+    // A front end may have made the eventfd block, and may read it first.
+    let mut count = [0; 8];
+    let into = &mut [IoSliceMut::new(&mut count)];
+    let _ = preadv2(eventfd, into, u64::MAX, ReadWriteFlags::NOWAIT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{read, write};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn only_a_full_counter_is_emptied() {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
+        empty_if_full(&event);
+        write(&event, &5_u64.to_ne_bytes()).expect("there is room");
+        empty_if_full(&event);
+        let mut count = [0; 8];
+        read(&event, &mut count).expect("its count is kept");
+        assert_eq!(u64::from_ne_bytes(count), 5);
+    }
+
+    #[test]
+    fn write_that_a_full_counter_blocks_goes_on() {
+        let event = eventfd(u32::MAX, EventfdFlags::CLOEXEC).expect("an eventfd");
+        write(&event, &(u64::MAX - 1 - u64::from(u32::MAX)).to_ne_bytes()).expect("it is full now");
+        let (sender, answer) = channel();
+        let copy = event.try_clone().expect("a descriptor");
+        std::thread::spawn(move || {
+            crate::signal(&copy);
+            sender.send(()).expect("the test waits");
+        });
+        assert!(answer.recv_timeout(Duration::from_millis(50)).is_err(), "it is blocked");
+        let mut nr = 0;
+        while answer.recv_timeout(Duration::from_millis(50)).is_err() {
+            empty_if_full(&event);
+            nr += 1;
+            assert!(nr < 100, "it is still blocked");
+        }
+        let mut count = [0; 8];
+        read(&event, &mut count).expect("it is signalled");
+        assert_eq!(u64::from_ne_bytes(count), 1);
+    }
 }

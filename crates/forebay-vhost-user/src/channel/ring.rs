@@ -1,5 +1,6 @@
 //! State of one ring in the message channel, and checks before it starts.
 
+use super::events::empty_if_full;
 use super::refusal::{Refusal, refuse};
 use super::regions::Regions;
 use crate::inflight::InflightMemory;
@@ -34,6 +35,11 @@ impl RingState {
     /// Returns whether the ring has all that it needs to start.
     pub(super) fn is_complete(&self) -> bool {
         self.size.is_some() && self.addresses.is_some() && self.kick.is_some()
+    }
+
+    /// Wakes the ring's thread if it is blocked in the write of an eventfd.
+    pub(super) fn unblock(&self) {
+        self.call.iter().chain(&self.err).for_each(empty_if_full);
     }
 
     /// Returns the guest addresses of the ring.

@@ -20,8 +20,14 @@ use crate::inflight::InflightMemory;
 use crate::memory::GuestMemory;
 use crate::setup::RingCommand;
 use std::fs::File;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserProtocolFeatures as Protocol};
+
+/// Wait for a ring's thread before the counters of its eventfds are checked. They are full only if
+/// the front end is hostile.
+const FULL_CHECK: Duration = Duration::from_millis(100);
 
 /// State of a connection.
 #[derive(Debug)]
@@ -69,7 +75,7 @@ impl<'a, R: Rings> Session<'a, R> {
             (0..self.rings.len()).filter_map(|ring| self.begin_stop(ring)).collect();
         for (ring, stop) in stops {
             // A thread that has panicked answers nothing, and the server ends.
-            self.rings[ring].base = stop.recv().unwrap_or_default();
+            self.rings[ring].base = self.answer(&stop).unwrap_or_default();
         }
     }
 
@@ -86,8 +92,8 @@ impl<'a, R: Rings> Session<'a, R> {
         if !self.rings[ring].is_started {
             return Ok(());
         }
-        let answer = self.begin_stop(ring).and_then(|(_, answer)| answer.recv().ok());
-        self.rings[ring].base = answer.ok_or_else(thread_gone)?;
+        let (_, answer) = self.begin_stop(ring).ok_or_else(thread_gone)?;
+        self.rings[ring].base = self.answer(&answer)?;
         self.threads.stopped(ring as u16);
         Ok(())
     }
@@ -111,6 +117,20 @@ impl<'a, R: Rings> Session<'a, R> {
     fn send(&self, ring: usize, command: RingCommand) -> Result<(), Refusal> {
         let is_sent = self.threads.send(ring as u16, command);
         is_sent.then_some(()).ok_or_else(thread_gone)
+    }
+
+    /// Waits for the answer of a ring's thread.
+    ///
+    /// That thread may be blocked by a front end that has made an eventfd block and has filled its
+    /// counter. So full counters are emptied here after a while, until the thread answers.
+    fn answer<T>(&self, answers: &Receiver<T>) -> Result<T, Refusal> {
+        loop {
+            match answers.recv_timeout(FULL_CHECK) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) => self.rings.iter().for_each(RingState::unblock),
+                Err(RecvTimeoutError::Disconnected) => return Err(thread_gone()),
+            }
+        }
     }
 
     /// Returns the index of a ring that exists.
@@ -177,7 +197,7 @@ impl<'a, R: Rings> Session<'a, R> {
         // The answer to the message allows the guest to use new memory: a ring that looked for it
         // in the former table would stop.
         for _ in running {
-            answers.recv().map_err(|_| thread_gone())?;
+            self.answer(&answers)?;
         }
         Ok(())
     }
@@ -244,16 +264,20 @@ impl<'a, R: Rings> Session<'a, R> {
         &mut self,
         index: u8,
         file: Option<File>,
-        place: fn(&mut RingState) -> &mut Option<std::os::fd::OwnedFd>,
-        command: fn(Option<std::os::fd::OwnedFd>) -> RingCommand,
+        place: fn(&mut RingState) -> &mut Option<OwnedFd>,
+        command: fn(Option<OwnedFd>, SyncSender<()>) -> RingCommand,
     ) -> Result<(), Refusal> {
         let ring = self.ring(index.into())?;
         let event = file.map(eventfd).transpose()?;
         if self.rings[ring].is_started {
-            let copy = event.as_ref().map(std::os::fd::OwnedFd::try_clone).transpose();
+            let copy = event.as_ref().map(OwnedFd::try_clone).transpose();
             let copy =
                 copy.map_err(|why| refuse(format_args!("cannot duplicate a descriptor: {why}")))?;
-            self.send(ring, command(copy))?;
+            let (sender, answer) = sync_channel(1);
+            self.send(ring, command(copy, sender))?;
+            // The former one is kept until then, because the thread may be blocked by it. So a
+            // front end cannot queue descriptors for a thread without limit either.
+            self.answer(&answer)?;
         }
         *place(&mut self.rings[ring]) = event;
         Ok(())
@@ -268,7 +292,7 @@ impl<'a, R: Rings> Session<'a, R> {
         let (sender, answer) = sync_channel(1);
         self.send(ring, RingCommand::Enable(enable, sender))?;
         // The front end may rely on the answer: a disabled ring takes no more requests.
-        answer.recv().map_err(|_| thread_gone())
+        self.answer(&answer)
     }
 
     fn negotiate(&mut self, features: u64) -> Result<(), Refusal> {

@@ -269,14 +269,22 @@ fn execute(
             // The message channel may have given up.
             let _ = answer.send(());
         }
-        RingCommand::Call(mut call) => front.change_rings(|peer| {
-            peer.ring.set_call(call.take());
-            Ok(())
-        }),
-        RingCommand::Err(mut err) => front.change_rings(|peer| {
-            peer.ring.set_err(err.take());
-            Ok(())
-        }),
+        RingCommand::Call(mut call, answer) => {
+            front.change_rings(|peer| {
+                peer.ring.set_call(call.take());
+                Ok(())
+            });
+            // The message channel may have given up.
+            let _ = answer.send(());
+        }
+        RingCommand::Err(mut err, answer) => {
+            front.change_rings(|peer| {
+                peer.ring.set_err(err.take());
+                Ok(())
+            });
+            // The message channel may have given up.
+            let _ = answer.send(());
+        }
         RingCommand::Stop(answer) => {
             front.stop_rings();
             *stopping = Some(answer);

@@ -137,11 +137,13 @@ impl Rings for Fake {
                 place.as_mut().expect("it runs").is_enabled = enable;
                 format!("enable {enable}")
             }
-            RingCommand::Call(call) => {
+            RingCommand::Call(call, answer) => {
+                answer.send(()).expect("the channel waits");
                 place.as_mut().expect("it runs").call = call;
                 "call".to_owned()
             }
-            RingCommand::Err(err) => {
+            RingCommand::Err(err, answer) => {
+                answer.send(()).expect("the channel waits");
                 place.as_mut().expect("it runs").err = err;
                 "err".to_owned()
             }
