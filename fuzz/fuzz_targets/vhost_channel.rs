@@ -13,7 +13,7 @@
 
 use forebay_core::QueueLimits;
 use forebay_front::blk::{Chain, GuestBytes};
-use forebay_fuzz::front_end::{FEATURES, Files, FrontEnd, GUEST, NR_RINGS, QUEUE_SIZE, STEP};
+use forebay_fuzz::front_end::{BUFFERS, FEATURES, Files, FrontEnd, NR_RINGS, QUEUE_SIZE, STEP};
 use forebay_fuzz::{Choices, Feature, reach, start};
 use forebay_vhost_user::{
     Capabilities, Config, GuestData, GuestMemory, Ring, RingCommand, RingError, RingSetup, Rings,
@@ -58,8 +58,6 @@ const REASONS: [&str; 29] = [
     "expected version 1 and no body",
 ];
 
-// `left`, requests that a predecessor has left, is not among them: a minute does not always reach
-// it.
 const WANTED: &[Feature] = &[
     ("command", 0),
     ("command", 1),
@@ -70,6 +68,7 @@ const WANTED: &[Feature] = &[
     ("rings", 3),
     ("taken", 0),
     ("taken", 3),
+    ("left", 0),
     ("not-recovered", 0),
     ("broken", 0),
     ("truncated", 0),
@@ -110,9 +109,6 @@ const WANTED: &[Feature] = &[
     ("why", 27),
     ("why", 28),
 ];
-
-/// Places of a ring, and the buffers of its driver, in the memory of the guest.
-const BUFFERS: u64 = 0xe000;
 
 /// A ring that was started.
 struct Started {
@@ -173,7 +169,7 @@ impl Started {
         let head = self.next.wrapping_mul(4) % self.size;
         let data = match choice % 8 {
             0 => 1 << 50,
-            _ => GUEST + BUFFERS,
+            _ => BUFFERS,
         };
         self.describe(head, (data, 16), 1, head + 1);
         let next = if choice % 8 == 1 { head + 1 } else { head + 2 };
@@ -421,13 +417,17 @@ fn seeds() -> Vec<Vec<u8>> {
     // Depth, flags, record, what the driver does, and messages.
     type Seed<'a> = (u8, u8, [u8; 4], u8, &'a [[u8; STEP]]);
     let (table, size, places, kick, enable, add) = (3, 4, 5, 8, 14, 20);
-    let enabled = [enable, 0, 0, 0, 0, 0, 0];
-    let seeds: [Seed<'_>; 8] = [
+    let [enabled, sized, placed, kicked] =
+        [enable, size, places, kick].map(|code| [code, 0, 0, 0, 0, 0, 0]);
+    let seeds: [Seed<'_>; 10] = [
         // Memory that is truncated.
         (5, 0, [0; 4], 0x17, &[enabled]),
         // Requests that a predecessor has left, and a record of another ring.
         (5, 2, [1, 0, 0, 1], 7, &[enabled]),
         (5, 2, [1, 9, 9, 1], 7, &[enabled]),
+        // The same with a ring that is enabled before it starts. It takes the requests at once.
+        (2, 2, [1, 0, 0, 0], 7, &[enabled, sized, placed, kicked]),
+        (2, 2, [1, 0, 0, 1], 15, &[enabled, sized, placed, kicked, enabled]),
         // Many requests in flight.
         (5, 0, [0; 4], 15, &[enabled; 6]),
         // A ring outside of the memory.

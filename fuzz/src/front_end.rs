@@ -85,6 +85,8 @@ pub const REGION: u64 = 64 << 10;
 pub const GUEST: u64 = 0x10_0000;
 const USER: u64 = 0x7000_0000_0000;
 const RING_STRIDE: u64 = 0x4000;
+/// Buffers of requests.
+pub const BUFFERS: u64 = GUEST + 0xe000;
 
 /// Rings of the device, and descriptors of each.
 pub const NR_RINGS: u16 = 3;
@@ -126,7 +128,8 @@ impl Files {
         Files { memory, inflight, event, channel, others }
     }
 
-    /// Empties the memory, and writes `record` into the in-flight region of the first ring.
+    /// Empties the memory, and writes `record` into the in-flight region of the first ring. The
+    /// requests that it has in flight are whole in the memory.
     pub fn reset(&self, record: &[u8]) {
         let empty = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         for file in &self.memory {
@@ -143,6 +146,15 @@ impl Files {
             self.inflight.write_all_at(&record[1..3], 14).expect("memory");
             self.inflight.write_all_at(&[1], 16 + 16 * 3).expect("memory");
             self.inflight.write_all_at(&record[3..4], 16 + 16 * 5).expect("memory");
+            // The request of entry 3 has a header, data and a status, that of entry 5 only a
+            // status.
+            let chain = [(16, 1, 4), (512, 3, 5), (1, 2, 0)];
+            let bytes = chain.map(|(len, flags, next)| {
+                [numbers([BUFFERS]), halves([len, next << 16 | flags])].concat()
+            });
+            for file in &self.memory {
+                file.write_all_at(&bytes.concat(), 16 * 3).expect("memory");
+            }
         }
     }
 }
