@@ -310,3 +310,47 @@ fn copy_that_the_disk_keeps_does_not_hold_back_the_next() {
         assert_eq!([0, 16].map(|first| guest.status(first)), [1; 2]);
     });
 }
+
+/// A copy has at most 16 MiB, so that of such a request has parts.
+#[test]
+fn long_request_in_memory_that_the_disk_does_not_accept_is_copied_in_parts() {
+    const MIB: u64 = 1 << 20;
+    let folder = folder();
+    let spec = disk(&folder, "");
+    let image = File::options().write(true).read(true).open(folder.path().join("disk.img"));
+    let image = image.expect("the disk");
+    image.set_len(64 * MIB).expect("a scratch file");
+    let mark = |sector: u64| image.write_all_at(&[sector as u8; 512], sector * 512).expect("room");
+    (0..40 * 2048).step_by(1000).for_each(mark);
+    serve(folder.path(), &[&spec], None, || {
+        let mut guest = Guest::connect(&folder.path().join("0"));
+        // 35 MiB into the same memory: the last MiB remains.
+        guest.request_of(0, false, 2048, (0..35).map(|_| (DATA + 1, MIB as u32)));
+        guest.kick();
+        guest.wait();
+        assert_eq!(guest.status(0), 0);
+        let mut found = vec![0; MIB as usize];
+        guest.memory.read_slice(&mut found, GuestAddress(DATA + 1)).expect("memory");
+        let mut on_disk = vec![0; MIB as usize];
+        image.read_exact_at(&mut on_disk, 35 * MIB).expect("the disk");
+        assert!(found == on_disk && on_disk.iter().any(|byte| *byte != 0));
+        // Written once to each MiB.
+        let bytes: Vec<u8> = (0..MIB).map(|at| (at / 512 % 251) as u8).collect();
+        guest.write(DATA + 1, &bytes);
+        guest.request_of(64, true, 0, (0..33).map(|_| (DATA + 1, MIB as u32)));
+        guest.kick();
+        guest.wait();
+        assert_eq!(guest.status(64), 0);
+        for nth in 0..33 {
+            image.read_exact_at(&mut on_disk, nth * MIB).expect("the disk");
+            assert!(on_disk == bytes, "MiB {nth}");
+        }
+        image.read_exact_at(&mut on_disk, 33 * MIB).expect("the disk");
+        assert!(on_disk != bytes, "not more");
+        // The end of the disk: all or nothing.
+        guest.request_of(128, true, 64 * 2048 - 1, (0..33).map(|_| (DATA + 1, MIB as u32)));
+        guest.kick();
+        guest.wait();
+        assert_eq!(guest.status(128), 1);
+    });
+}

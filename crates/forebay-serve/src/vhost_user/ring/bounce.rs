@@ -5,8 +5,8 @@
 
 use forebay::{Buf, QueueLimits, Segment, SubmitErrorKind};
 
-/// Most bytes of copies in flight, of one ring. A longer request is refused.
-const BOUNCE_MAX: u64 = 16 << 20;
+/// Most bytes of copies in flight, of one ring. A longer request has parts of this length.
+pub(super) const BOUNCE_MAX: u64 = 16 << 20;
 /// Most bytes that are kept for the next copies.
 const KEPT_MAX: usize = 1 << 20;
 
@@ -38,14 +38,12 @@ impl Bounce {
         segments.iter().any(|one| one.addr & dma != 0 || one.len as usize & unit != 0)
     }
 
-    /// Takes a buffer of at least `len` bytes.
+    /// Takes a buffer of at least `len` bytes, at most [`BOUNCE_MAX`].
     ///
     /// # Errors
-    /// Returns `WouldBlock` if too many bytes are in flight. Refuses a request that is too long.
+    /// Returns `WouldBlock` if too many bytes are in flight.
     pub(super) fn take(&mut self, len: u64) -> Result<Buf, SubmitErrorKind> {
-        if len > BOUNCE_MAX {
-            return Err(SubmitErrorKind::Memory { op: forebay::Op::Read, len });
-        }
+        assert!(len <= BOUNCE_MAX, "{len} bytes at once");
         if self.lent_bytes > 0 && self.lent_bytes + len > BOUNCE_MAX {
             return Err(SubmitErrorKind::WouldBlock);
         }
@@ -65,6 +63,11 @@ impl Bounce {
     /// it when its device is done with it. The request keeps its tag, so there are not many.
     pub(super) fn leave(&mut self, len: u64) {
         self.lent_bytes -= buf_len(len) as u64;
+    }
+
+    /// Forgets buffers in flight that were lost in a panic.
+    pub(super) fn forget_lost(&mut self) {
+        self.lent_bytes = 0;
     }
 
     /// Takes back a buffer.
@@ -103,7 +106,6 @@ mod tests {
     #[test]
     fn copies_in_flight_are_bounded() {
         let mut bounce = bounce(511);
-        assert!(matches!(bounce.take(BOUNCE_MAX + 1), Err(SubmitErrorKind::Memory { .. })));
         let mut bufs: Vec<_> = (0..16).map(|_| bounce.take(1 << 20).unwrap()).collect();
         assert!(matches!(bounce.take(512), Err(SubmitErrorKind::WouldBlock)));
         bounce.give(bufs.pop().unwrap());

@@ -108,6 +108,11 @@ impl RingHost {
         self.queue.release_unused();
     }
 
+    /// Forgets requests whose submission has panicked, unless I/O is in flight.
+    pub(super) fn forget_lost(&mut self) {
+        self.queue.forget_lost();
+    }
+
     /// Reports a ring that could not be started.
     pub(super) fn refused(&self, error: &RingError, err: Option<OwnedFd>) {
         if let Some(err) = err {

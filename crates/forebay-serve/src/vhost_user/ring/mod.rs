@@ -231,6 +231,7 @@ impl RingWorker {
     fn answer_stop(&mut self) {
         if self.stopping.is_some() && self.front.has_drained() {
             let answer = self.stopping.take().expect("just seen");
+            self.front.host_mut().forget_lost();
             // The message channel may have given up.
             let _ = answer.send(self.front.host().base());
         }

@@ -15,10 +15,12 @@
 // This module passes addresses of guest memory to the disk.
 #![allow(unsafe_code)]
 
-use super::bounce::Bounce;
+use super::bounce::{BOUNCE_MAX, Bounce};
 use super::registered::Registered;
 use crate::metrics::RingCounters;
-use forebay::{Bio, BioQueue, Completion, Disk, Op, Segments, SubmitErrorKind};
+use forebay::{
+    Bio, BioFlags, BioQueue, BlockStatus, Buf, Completion, Disk, Op, Segments, SubmitErrorKind,
+};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
 use forebay_vhost_user::{GuestData, GuestMemory};
@@ -34,8 +36,32 @@ struct InFlight {
     op: Op,
     /// Keeps the memory mapped.
     data: Option<GuestData>,
-    /// Length of the request if the disk has a copy of its memory; otherwise 0.
+    /// Length of the copy if the disk has one of the request's memory; otherwise 0.
     bounced: u64,
+}
+
+/// A request with a copy that is too long for one buffer. Its parts follow each other, in one
+/// buffer.
+#[derive(Debug)]
+struct LongCopy {
+    /// Index of its part in flight.
+    index: u64,
+    flags: BioFlags,
+    /// First byte on the disk of the part in flight.
+    offset: u64,
+    /// Bytes behind that part.
+    left: u64,
+    /// Bytes of the parts before it.
+    done: u64,
+}
+
+/// A request, or a part of one, that was copied and has ended.
+struct EndedCopy {
+    request: InFlight,
+    long: Option<LongCopy>,
+    result: Result<u64, BlockStatus>,
+    /// `None` if the disk may still use the buffer.
+    buf: Option<Buf>,
 }
 
 /// The queue.
@@ -47,6 +73,7 @@ pub(super) struct GuestQueue {
     in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
     bounce: Bounce,
+    long_copies: Vec<LongCopy>,
     nr_bios: usize,
     /// The registered memory of the guest, with `--register-memory`.
     registered: Option<Registered>,
@@ -61,6 +88,7 @@ impl GuestQueue {
             in_flight: Vec::new(),
             free: Vec::new(),
             bounce: Bounce::new(disk.limits()),
+            long_copies: Vec::new(),
             nr_bios: disk.info().policy.nr_bios as usize,
             registered: registers.then(Registered::default),
             counters,
@@ -92,6 +120,17 @@ impl GuestQueue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Forgets requests that the disk does not have: their submission has panicked. They would keep
+    /// the memory of the guest mapped. Does nothing while I/O is in flight.
+    pub(super) fn forget_lost(&mut self) {
+        if self.queue.is_empty() && self.free.len() < self.in_flight.len() {
+            self.in_flight.clear();
+            self.free.clear();
+            self.long_copies.clear();
+            self.bounce.forget_lost();
+        }
     }
 
     /// Returns whether a reap is due before a wait.
@@ -162,20 +201,38 @@ impl GuestQueue {
         })
     }
 
-    /// Submits a copy of a request's memory.
+    /// Submits a copy of a request's memory, or of its first part.
     #[cold]
     fn submit_bounced(
         &mut self,
-        (op, user_data): (Op, u64),
-        mut data: GuestData,
+        request: (Op, u64),
+        data: GuestData,
         bio: Bio,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let mut buf = match self.bounce.take(bio.len) {
+        let Bio { start: offset, len, flags, .. } = bio;
+        let part = len.min(BOUNCE_MAX);
+        let buf = match self.bounce.take(part) {
             Ok(buf) => buf,
             Err(refusal) => return Err((refusal, Some(data))),
         };
-        let (len, offset) = (bio.len as usize, bio.start);
+        let index = self.submit_part(request, (data, buf), (offset, part, flags), now_ns)?;
+        self.counters.bounced(len);
+        if part < len {
+            self.long_copies.push(LongCopy { index, flags, offset, left: len - part, done: 0 });
+        }
+        Ok(())
+    }
+
+    /// Submits a copy of the next part of a request's memory. Returns its index.
+    fn submit_part(
+        &mut self,
+        (op, user_data): (Op, u64),
+        (mut data, mut buf): (GuestData, Buf),
+        (offset, part, flags): (u64, u64, BioFlags),
+        now_ns: u64,
+    ) -> Result<u64, (SubmitErrorKind, Option<GuestData>)> {
+        let len = part as usize;
         let io = match op {
             Op::Write => {
                 data.take_front(&mut buf[..len]);
@@ -187,20 +244,42 @@ impl GuestQueue {
             self.in_flight.push(None);
             (self.in_flight.len() - 1) as u32
         });
-        let bounced = len as u64;
-        let in_flight = InFlight { user_data, op, data: Some(data), bounced };
+        let in_flight = InFlight { user_data, op, data: Some(data), bounced: part };
         self.in_flight[index as usize] = Some(in_flight);
-        let io = if bio.flags.contains(forebay::BioFlags::FUA) { io.fua() } else { io };
+        let io = if flags.contains(BioFlags::FUA) { io.fua() } else { io };
         let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
-        if submitted.is_ok() {
-            self.counters.bounced(bounced);
-        }
-        submitted.map_err(|error| {
+        submitted.map(|()| index.into()).map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
             }
             (error.kind, self.remove(index.into(), Segments::None).data)
         })
+    }
+
+    /// Submits the next part of a long copy, whose last one has ended.
+    fn go_on(
+        &mut self,
+        LongCopy { flags, offset, left, done, .. }: LongCopy,
+        InFlight { user_data, op, data, bounced }: InFlight,
+        buf: Buf,
+    ) -> Result<(), Parts<GuestData>> {
+        let (offset, done, part) = (offset + bounced, done + bounced, left.min(BOUNCE_MAX));
+        let data = data.expect("a copy has memory");
+        let submitted = self.submit_part(
+            (op, user_data),
+            (data, buf),
+            (offset, part, flags),
+            forebay::now_ns(),
+        );
+        match submitted {
+            Ok(index) => {
+                let left = left - part;
+                self.long_copies.push(LongCopy { index, flags, offset, left, done });
+                Ok(())
+            }
+            // The queue has room, because the last part has ended. So the disk has refused it.
+            Err((_, data)) => Err((user_data, Err(BlockStatus::Invalid), data)),
+        }
     }
 
     /// Removes a request from those at the disk.
@@ -210,44 +289,64 @@ impl GuestQueue {
     }
 
     /// Appends the completions. `is_readable`: the descriptor of the queue was reported, and is
-    /// cleared.
+    /// cleared. Submits the next parts of long copies.
     #[inline]
     pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, is_readable: bool) {
-        let GuestQueue { queue, in_flight, free, bounce, .. } = self;
+        let GuestQueue { queue, in_flight, free, long_copies, .. } = self;
+        let mut copied = Vec::new();
+        let each = |completion: Completion, segments| {
+            let Completion { user_data: index, result, buf, .. } = completion;
+            let request = remove(in_flight, free, index, segments);
+            if request.bounced > 0 {
+                let at = long_copies.iter().position(|copy| copy.index == index);
+                let long = at.map(|at| long_copies.swap_remove(at));
+                copied.push(EndedCopy { request, long, result, buf });
+            } else {
+                done.push((request.user_data, result, request.data));
+            }
+        };
         if is_readable {
-            queue.reap_raw_with(0, usize::MAX, |completion, segments| {
-                done.push(ended((in_flight, free, bounce), completion, segments));
-            });
+            queue.reap_raw_with(0, usize::MAX, each);
         } else {
-            queue.reap_raw_untold_with(usize::MAX, |completion, segments| {
-                done.push(ended((in_flight, free, bounce), completion, segments));
-            });
+            queue.reap_raw_untold_with(usize::MAX, each);
+        }
+        for copy in copied {
+            done.extend(self.end_copy(copy));
+        }
+    }
+
+    /// Ends a copied request, or submits its next part. Returns its completion if it is over.
+    #[cold]
+    fn end_copy(&mut self, copy: EndedCopy) -> Option<Parts<GuestData>> {
+        let EndedCopy { mut request, long, result, buf } = copy;
+        let Some(buf) = buf else {
+            // The request has ended early.
+            self.bounce.leave(request.bounced);
+            return Some(over(request, long, result));
+        };
+        if let (Op::Read, Ok(len), Some(data)) = (request.op, result, &mut request.data) {
+            data.fill_front(&buf[..len as usize]);
+        }
+        match long {
+            Some(long) if long.left > 0 && result == Ok(request.bounced) => {
+                self.go_on(long, request, buf).err()
+            }
+            long => {
+                self.bounce.give(buf);
+                Some(over(request, long, result))
+            }
         }
     }
 }
 
-/// Removes a request that has ended. Returns its completion, with its data.
-// Always inlined: otherwise the parts are passed through memory.
-#[inline(always)]
-fn ended(
-    (in_flight, free, bounce): (&mut [Option<InFlight>], &mut Vec<u32>, &mut Bounce),
-    completion: Completion,
-    segments: Segments,
+/// Returns the completion of a copied request. A long one has moved its earlier parts too.
+fn over(
+    request: InFlight,
+    long: Option<LongCopy>,
+    result: Result<u64, BlockStatus>,
 ) -> Parts<GuestData> {
-    let Completion { user_data: index, result, buf, .. } = completion;
-    let InFlight { user_data, op, mut data, bounced } = remove(in_flight, free, index, segments);
-    match buf {
-        Some(buf) => {
-            if let (Op::Read, Ok(len), Some(data)) = (op, result, &mut data) {
-                data.fill_front(&buf[..len as usize]);
-            }
-            bounce.give(buf);
-        }
-        // The request has ended early.
-        None if bounced > 0 => bounce.leave(bounced),
-        None => {}
-    }
-    (user_data, result, data)
+    let done = long.map_or(0, |long| long.done);
+    (request.user_data, result.map(|len| done + len), request.data)
 }
 
 /// Removes a request from those at the disk, and returns its segments to its memory.
