@@ -5,6 +5,7 @@ use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
+use forebay_front::blk::SECTOR;
 use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
 use std::sync::Arc;
@@ -70,6 +71,18 @@ impl Device {
         let device = Device { export, config, block_bytes, cache, serial, refusal };
         Ok((device, listener))
     }
+}
+
+/// Returns the line for the log if virtual machines do not see the end of a disk: devices have
+/// sectors of 512 bytes, and a file may have any length.
+pub(crate) fn unseen_end(size_bytes: u64) -> Option<String> {
+    let unseen = size_bytes % SECTOR;
+    (unseen > 0).then(|| {
+        format!(
+            "virtual machines do not see the last {unseen} of its {size_bytes} bytes, which are \
+             not a whole sector of {SECTOR} bytes: extend the disk to whole sectors"
+        )
+    })
 }
 
 /// Returns the spec by which programs on this machine open the disk of a device.
@@ -142,5 +155,18 @@ fn listener(socket: DeviceSocket) -> Result<Listener, ServeError> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_that_virtual_machines_do_not_see_is_reported() {
+        assert_eq!(unseen_end(0), None);
+        assert_eq!(unseen_end(1024), None);
+        let line = unseen_end(1000).expect("488 bytes");
+        assert!(line.starts_with("virtual machines do not see the last 488 of its 1000"), "{line}");
     }
 }

@@ -13,6 +13,7 @@
 //! end, or requests for it in flight. NBD cannot announce a smaller size, and a guest cannot refuse
 //! one. If a file was truncated all the same, reads behind its end fail, and writes make it longer.
 
+use crate::device::unseen_end;
 use crate::error::ServeError;
 use crate::export::Export;
 use crate::shared::Shared;
@@ -39,21 +40,30 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
         let log = |text: &dyn fmt::Display| {
             shared.log.line(now_ns(), format_args!("export {name:?}: {text}"));
         };
-        match reread_one(shared, export) {
+        let found = reread_one(shared, export);
+        let has_new_size = matches!(found, Ok(Found::Grown { .. }));
+        match found {
             Ok(Found::Same) => {}
             Ok(Found::Grown { from, to }) => {
-                has_grown = true;
                 log(&format_args!("grown from {from} to {to} bytes"));
+                if let Some(line) = unseen_end(to).filter(|_| has_device(shared, export)) {
+                    log(&line);
+                }
             }
             Err(error) => {
                 log(&error);
                 failed = failed.or(Some(error));
             }
         }
+        has_grown |= has_new_size;
         // Also if nothing has changed: the front end may have missed an earlier change. QEMU
         // ignores messages until its guest has started the device, and keeps a size over a restart
-        // of the server.
-        notify(shared, export, &log);
+        // of the server. A front end that cannot be notified misses nothing then.
+        notify(shared, export, &|text| {
+            if has_new_size {
+                log(text);
+            }
+        });
     }
     drop(turn);
     if let Some(error) = failed {
@@ -63,6 +73,11 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
         shared.log.line(now_ns(), "no export has changed its size");
     }
     Ok(())
+}
+
+/// Returns whether an export has a device.
+fn has_device(shared: &Shared, export: usize) -> bool {
+    shared.devices.iter().any(|device| device.export == export)
 }
 
 /// Performs steps 0 to 3 for an export.

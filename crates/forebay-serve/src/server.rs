@@ -204,6 +204,12 @@ impl Server {
             );
             self.shared.log.line(now_ns(), line);
         }
+        for device in &self.shared.devices {
+            let ExportInfo { name, size_bytes, .. } = &self.shared.infos[device.export];
+            if let Some(line) = device::unseen_end(*size_bytes) {
+                self.shared.log.line(now_ns(), format_args!("export {name:?}: {line}"));
+            }
+        }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let threads = Threads::start(&self.shared)?;
         self.serve(threads, stop.as_fd(), observer)

@@ -1,6 +1,6 @@
 //! Thread that reads the messages of a device's front ends, one connection after the other.
 
-use super::connections::{ConnectionQueue, PendingConnection};
+use super::connections::{ConnectionQueue, FIRST_MESSAGE, PendingConnection};
 use super::ring::ThreadCommand;
 use crate::inbox::Inbox;
 use crate::listen::Peer;
@@ -41,7 +41,9 @@ impl Channel {
         device.refusal.store(false, Ordering::Relaxed);
         let before: Vec<_> = self.counters.iter().map(|ring| ring.traffic().sum()).collect();
         let rings = Connection { channel: self, id };
-        let ended = forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings);
+        let ended = self.connections.await_first_message(&stream, FIRST_MESSAGE).and_then(|()| {
+            forebay_vhost_user::serve(stream, &device.config, &device.cache, &rings)
+        });
         let mut traffic = counters.sum();
         for (ring, before) in self.counters.iter().zip(&before) {
             traffic.add(&ring.traffic().sum().since(before));

@@ -1,8 +1,11 @@
 //! Connections that wait for a device, and the one that it serves.
 
+use crate::listen::is_exhausted;
 use crate::metrics::OpenConnection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +16,12 @@ const MAX_WAITING: usize = 8;
 
 /// Longest wait, while the server ends, for a front end that does not read its replies.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the first message of a front end while another one waits for the device. QEMU sends it
+/// at once when it opens the device.
+pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+/// Interval in which a front end that has exceeded that time is checked.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// A connection of a front end.
 #[derive(Debug)]
@@ -29,13 +38,40 @@ pub(super) enum Admission {
     Served,
     /// It waits for the end of another connection.
     Queued,
-    /// Too many wait, or the server ends. It is closed.
-    Refused,
+    /// Too many wait. It is closed.
+    TooMany,
+    /// The server ends. The connection is closed.
+    Closing,
+    /// A system call failed. The connection is closed.
+    Failed(io::Error),
+}
+
+impl Admission {
+    /// Returns the line for the log.
+    pub(super) fn line(&self) -> Option<String> {
+        match self {
+            Admission::Served => None,
+            Admission::Queued => Some("waits: another front end uses the device".to_owned()),
+            Admission::TooMany => Some(format!(
+                "refused: {MAX_WAITING} front ends wait for the device already: close those that \
+                 do not use it, or serve their virtual machines disks of their own"
+            )),
+            Admission::Closing => Some("refused: the server shuts down".to_owned()),
+            Admission::Failed(error) => Some(format!(
+                "closed: its socket cannot be used: {error}{}",
+                match is_exhausted(error) {
+                    true => ": raise the limit of open files (ulimit -n, LimitNOFILE=)",
+                    false => "",
+                }
+            )),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<PendingConnection>,
+    /// Each with a second handle, by which the connection is ended.
+    waiting: VecDeque<(PendingConnection, UnixStream)>,
     /// A handle of the connection that the device serves.
     current: Option<UnixStream>,
     /// Whether that connection may still send replies. Later its rings stop.
@@ -58,12 +94,21 @@ impl ConnectionQueue {
 
     /// Adds a connection.
     pub(super) fn push(&self, connection: PendingConnection) -> Admission {
+        // The thread that reads the messages blocks until they arrive.
+        let handle = connection.stream.set_nonblocking(false);
+        let handle = match handle.and_then(|()| connection.stream.try_clone()) {
+            Ok(handle) => handle,
+            Err(error) => return Admission::Failed(error),
+        };
         let mut state = self.lock();
-        if state.is_closing || state.waiting.len() == MAX_WAITING {
-            return Admission::Refused;
+        if state.is_closing {
+            return Admission::Closing;
+        }
+        if state.waiting.len() == MAX_WAITING {
+            return Admission::TooMany;
         }
         let is_first = state.current.is_none() && state.waiting.is_empty();
-        state.waiting.push_back(connection);
+        state.waiting.push_back((connection, handle));
         self.changed.notify_one();
         if is_first { Admission::Served } else { Admission::Queued }
     }
@@ -79,14 +124,40 @@ impl ConnectionQueue {
             if state.is_closing {
                 return None;
             }
-            // Without a second descriptor the connection could not be shut down: it is closed.
-            while let Some(connection) = state.waiting.pop_front() {
-                if let Ok(current) = connection.stream.try_clone() {
-                    (state.current, state.has_messages) = (Some(current), true);
-                    return Some(connection);
-                }
+            if let Some((connection, handle)) = state.waiting.pop_front() {
+                (state.current, state.has_messages) = (Some(handle), true);
+                return Some(connection);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for the first message of the current connection, or for its end.
+    ///
+    /// # Errors
+    /// Returns the reason to close the connection: it has sent nothing for a while, and another
+    /// front end waits for the device. Without another one the connection goes on: QEMU connects
+    /// long before it opens a device that is plugged in later.
+    pub(super) fn await_first_message(
+        &self,
+        stream: &UnixStream,
+        limit: Duration,
+    ) -> Result<(), String> {
+        let mut left = limit;
+        loop {
+            let mut fds = [PollFd::new(stream, PollFlags::IN)];
+            match poll(&mut fds, left.try_into().ok().as_ref()) {
+                Ok(0) if self.lock().waiting.is_empty() => left = CHECK.min(limit),
+                Ok(0) => {
+                    let limit = limit.as_secs();
+                    return Err(format!(
+                        "no message within {limit} s, and another front end waits for the device"
+                    ));
+                }
+                Err(Errno::INTR) => {}
+                // An error is met by the next call too.
+                Ok(_) | Err(_) => return Ok(()),
+            }
         }
     }
 
@@ -151,4 +222,66 @@ fn has_room(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::OUT)];
     // It does not wait, so no signal interrupts it.
     poll(&mut fds, Some(&Timespec::default())).map_or(true, |nr| nr > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Counters;
+    use std::io::Write;
+
+    /// Returns a connection, and the end of the front end.
+    fn connection() -> (PendingConnection, UnixStream) {
+        let (stream, front_end) = UnixStream::pair().expect("a pair");
+        let counters = Counters::new(Vec::new()).open_connection();
+        (PendingConnection { stream, counters, opened_ns: 0 }, front_end)
+    }
+
+    #[test]
+    fn refused_front_end_is_logged_with_the_reason() {
+        let queue = ConnectionQueue::default();
+        let mut kept = Vec::new();
+        let mut push = || {
+            let (connection, front_end) = connection();
+            kept.push(front_end);
+            queue.push(connection).line().unwrap_or_default()
+        };
+        assert_eq!(push(), "");
+        assert!(queue.next().is_some());
+        for _ in 0..MAX_WAITING {
+            assert_eq!(push(), "waits: another front end uses the device");
+        }
+        let line = push();
+        assert!(line.starts_with("refused: 8 front ends wait for the device already: "), "{line}");
+        queue.close();
+        assert_eq!(push(), "refused: the server shuts down");
+        let line = |errno: Errno| Admission::Failed(errno.into()).line().expect("a line");
+        assert_eq!(
+            line(Errno::MFILE),
+            "closed: its socket cannot be used: Too many open files (os error 24): raise the limit \
+             of open files (ulimit -n, LimitNOFILE=)"
+        );
+        assert!(line(Errno::INVAL).ends_with("Invalid argument (os error 22)"));
+    }
+
+    #[test]
+    fn front_end_that_sends_nothing_makes_room_for_one_that_waits() {
+        let queue = ConnectionQueue::default();
+        let (limit, (first, mut front_end)) = (Duration::from_millis(20), connection());
+        queue.push(first);
+        let current = queue.next().expect("the first one");
+        std::thread::scope(|scope| {
+            let ended = scope.spawn(|| queue.await_first_message(&current.stream, limit));
+            // No other front end waits.
+            std::thread::sleep(10 * limit);
+            assert!(!ended.is_finished());
+            let (second, _front_end) = connection();
+            queue.push(second);
+            let why = ended.join().expect("no panic").expect_err("another one waits");
+            assert!(why.starts_with("no message within"), "{why}");
+        });
+        // One that has sent a message is served, whoever waits.
+        front_end.write_all(&[0]).expect("a message");
+        assert_eq!(queue.await_first_message(&current.stream, limit), Ok(()));
+    }
 }

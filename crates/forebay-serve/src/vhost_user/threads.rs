@@ -5,6 +5,7 @@ use super::connections::{Admission, ConnectionQueue, PendingConnection, REPLY_TI
 use super::ring::{RingPlace, RingWorker, ThreadCommand};
 use crate::error::{ServeError, system};
 use crate::inbox::Inbox;
+use crate::listen::is_exhausted;
 use crate::metrics::{ConnectionRefusal, RingCounters};
 use crate::shared::Shared;
 use forebay::now_ns;
@@ -134,24 +135,20 @@ impl DeviceThreads {
         let export = self.shared.devices[device].export;
         counters.set_export(export);
         let (id, opened_ns) = (counters.id(), now_ns());
-        // The thread that reads the messages blocks until they arrive.
         let connection = PendingConnection { stream, counters, opened_ns };
-        let admission = match connection.stream.set_nonblocking(false) {
-            Ok(()) => self.connections[device].push(connection),
-            Err(_) => Admission::Refused,
-        };
-        let name = &self.shared.exports[export].name;
-        let log = |outcome: &str| {
+        let admission = self.connections[device].push(connection);
+        let server = self.shared.counters.server();
+        match &admission {
+            Admission::TooMany => server.refuse(ConnectionRefusal::TooMany),
+            Admission::Failed(error) if is_exhausted(error) => {
+                server.refuse(ConnectionRefusal::NoDescriptor);
+            }
+            _ => {}
+        }
+        if let Some(outcome) = admission.line() {
+            let name = &self.shared.exports[export].name;
             let line = format_args!("connection {id} from unix: export {name:?}: {outcome}");
             self.shared.log.line(now_ns(), line);
-        };
-        match admission {
-            Admission::Served => {}
-            Admission::Queued => log("waits: another front end uses the device"),
-            Admission::Refused => {
-                self.shared.counters.server().refuse(ConnectionRefusal::TooMany);
-                log("refused: too many front ends wait for the device, or the server shuts down");
-            }
         }
     }
 
