@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -47,7 +48,14 @@ pub(super) fn socket(number: i32) -> Result<OwnedFd, Failure> {
 
 fn copy_of(number: i32) -> io::Result<OwnedFd> {
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty());
+    let socket = socket.map_err(|errno| match errno {
+        Errno::BADF => io::Error::other(
+            "it is not open: the program that starts the server must open the socket, and pass it \
+             on without the flag FD_CLOEXEC",
+        ),
+        _ => errno.into(),
+    })?;
     let family = socket_domain(&socket)?;
     if ![AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6].contains(&family) {
         return Err(io::Error::other("not a unix or TCP socket"));

@@ -114,6 +114,11 @@ impl DeviceArgs {
         paths.map(Socket::Path).chain(self.fds().into_iter().map(Socket::Fd)).collect()
     }
 
+    /// Returns whether the socket of a device was given.
+    pub(super) fn has_socket(&self) -> bool {
+        !self.sockets().is_empty()
+    }
+
     /// Returns the name of an option that was given and affects only devices.
     fn option_of_devices(&self) -> Option<&'static str> {
         let given = [

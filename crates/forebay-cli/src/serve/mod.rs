@@ -150,14 +150,15 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     if args.devices.print_capabilities {
         return output::stdout(devices::CAPABILITIES);
     }
-    let mut options = options(args)?;
+    let sockets = activation::sockets(&args.devices.fds())?;
+    if sockets.is_empty() && args.nbd.is_empty() && args.devices.has_socket() {
+        // Before the options of NBD are checked: they have no effect.
+        check_without_nbd(args)?;
+    }
+    let mut options = Options { sockets, ..options(args)? };
     let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
-    options.sockets = activation::sockets(&args.devices.fds())?;
-    if options.sockets.is_empty() && options.listen.is_empty() {
-        match options.devices.is_empty() {
-            true => options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET))),
-            false => check_without_nbd(args)?,
-        }
+    if options.sockets.is_empty() && options.listen.is_empty() && options.devices.is_empty() {
+        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
     }
     if !options.devices.is_empty() {
         survive_truncated_memory().map_err(|error| signals_failed(&error))?;

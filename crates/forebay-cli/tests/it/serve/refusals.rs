@@ -51,6 +51,21 @@ fn device_without_a_socket_or_a_disk_is_refused_with_what_is_missing() {
 }
 
 #[test]
+fn descriptor_that_is_not_open_is_refused_with_the_remedy() {
+    let message = "cannot use descriptor 77 (--fd): it is not open: the program that starts the \
+                   server must open the socket, and pass it on without the flag FD_CLOEXEC\n";
+    check(&["disk.img", "--fd=77"], 1, message);
+}
+
+#[test]
+fn option_of_nbd_without_nbd_is_refused_before_its_value() {
+    let message = "--tls is for NBD, which is off: add --nbd ADDRESS, or leave it out";
+    check(&["disk.img", "--vhost-user-blk=unix:v", "--tls=require"], 2, message);
+    let message = "--description is for NBD, which is off: add --nbd ADDRESS, or leave it out";
+    check(&["disk.img", "--vhost-user-blk=unix:v", "--description=a"], 2, message);
+}
+
+#[test]
 fn limits_that_cannot_be_kept_are_refused() {
     for (option, max) in [
         ("--memory-mib=0", 1048576),

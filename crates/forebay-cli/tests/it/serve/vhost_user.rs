@@ -327,7 +327,7 @@ fn check_connections(args: &str) {
 fn options_that_no_device_can_have_are_refused() {
     for (args, expected) in [
         ("disk.img --vhost-user-blk=unix:v --threads=2", "--threads is for NBD, which is off"),
-        ("disk.img --vhost-user-blk=unix:v --tls=on", "TLS needs certificates"),
+        ("disk.img --vhost-user-blk=unix:v --tls=on", "--tls is for NBD, which is off"),
         ("disk.img --vhost-user-blk=unix:v --max-connections=2", "--max-connections is for NBD"),
         ("disk.img ram:1M --vhost-user-blk=unix:v", "no client can reach this disk"),
         (
