@@ -109,27 +109,29 @@ impl Disk {
         self.shared.capacity_bytes()
     }
 
-    /// Reads the size of the file or block device again, and returns it in bytes. `None`: the disk
-    /// is in memory, or of another program, and keeps its size while it is open.
+    /// Reads the size of the file, the block device, or the disk of a vhost-user server again, and
+    /// returns it in bytes. `None`: the disk is in memory, or of an NBD server, and keeps its size
+    /// while it is open.
     ///
-    /// The disk accepts the same I/O as before. If the file has grown, [`Disk::grow`] makes the new
-    /// range accessible. If it has become shorter, reads behind the end of the file are short, and
-    /// writes there make the file longer again. A block device fails both.
+    /// The disk accepts the same I/O as before. If it has grown, [`Disk::grow`] makes the new range
+    /// accessible. If a file has become shorter, reads behind its end are short, and writes there
+    /// make it longer again. A block device fails both.
     ///
     /// # Errors
-    /// Fails if the system cannot report the size, or in a child of a fork.
+    /// Fails if the system or the server cannot report the size, or in a child of a fork.
     pub fn reread_size(&self) -> io::Result<Option<u64>> {
         self.check_not_forked()?;
         self.shared.reread_size()
     }
 
-    /// Accepts I/O up to `size_bytes`, in whole blocks: a file or block device has grown. All
-    /// threads may use the new range when this returns. A disk never shrinks, so a smaller size
-    /// changes nothing.
+    /// Accepts I/O up to `size_bytes`, in whole blocks: a file, a block device, or the disk of a
+    /// vhost-user server has grown. All threads may use the new range when this returns. A disk
+    /// never shrinks, so a smaller size changes nothing.
     ///
     /// # Errors
-    /// Fails if the file or device is shorter than `size_bytes`, or if the disk has neither. Fails
-    /// also if the system cannot report the size, or in a child of a fork.
+    /// Fails if the file or device is shorter than `size_bytes`, or if the size of the disk is
+    /// fixed while it is open. Fails also if the system or the server cannot report the size, or in
+    /// a child of a fork.
     ///
     /// Counterpart in Linux: `set_capacity_and_notify`.
     ///

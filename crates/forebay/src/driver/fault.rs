@@ -129,6 +129,10 @@ impl Device for FaultDevice {
         self.inner.failure()
     }
 
+    fn reread_len(&self) -> io::Result<Option<u64>> {
+        self.inner.reread_len()
+    }
+
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
         let block = u64::from(self.limits().logical_block_size);

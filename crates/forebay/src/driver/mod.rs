@@ -131,6 +131,15 @@ pub(crate) trait Device: Send + Sync {
         None
     }
 
+    /// Reads the size of a device without a file again, in bytes. May wait for the device. `None`:
+    /// the device keeps its size.
+    ///
+    /// # Errors
+    /// Fails if the device does not report it.
+    fn reread_len(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Opens a queue of `depth` tags. For [`Mode::Owned`] the calling thread becomes its owner.
     ///
     /// # Errors

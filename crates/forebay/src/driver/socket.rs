@@ -31,6 +31,15 @@ pub(super) struct Polled {
     pub(super) is_other: bool,
 }
 
+/// Sends as many bytes as a socket takes at once. Does not wait, and raises no signal.
+#[cfg(feature = "vhost-user")]
+pub(super) fn send_now(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let (fd, flags) = (socket.as_fd().as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    // SAFETY: the kernel reads these bytes, which are borrowed.
+    let nr = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(nr).map_err(|_| io::Error::last_os_error())
+}
+
 impl Socket {
     /// Connects before the deadline, which does not limit the name lookup.
     pub(super) fn connect(address: &Address, deadline: Deadline) -> io::Result<Socket> {

@@ -192,7 +192,10 @@ impl Shared {
 
     /// Reads the size of the file or device again; see `Disk::reread_size`.
     pub(crate) fn reread_size(&self) -> io::Result<Option<u64>> {
-        self.claim.len_bytes()
+        match self.claim.len_bytes()? {
+            None => self.device.reread_len(),
+            len => Ok(len),
+        }
     }
 
     /// Accepts I/O up to a larger size; see `Disk::grow`.
@@ -202,7 +205,7 @@ impl Shared {
             let what = format!("{spec}: cannot grow to {size_bytes} bytes: {why}");
             io::Error::new(io::ErrorKind::InvalidInput, what)
         };
-        match self.claim.len_bytes()? {
+        match self.reread_size()? {
             None => Err(refused("its size is fixed while it is open".to_owned())),
             Some(len) if len < size_bytes => {
                 Err(refused(format!("it has {len} bytes: extend it first")))

@@ -47,10 +47,14 @@ fn file_that_has_grown_reaches_new_clients_and_those_that_are_connected() {
     assert_eq!(connect(&server, "").size_bytes, MIB);
     server.signal("HUP");
     server.await_lines("export \"\": grown from 1048576 to 2097152 bytes", 1);
-    // The library's driver has no channel for the message.
+    // The library's driver has no channel for the message. It reads the size when it is asked.
     server.await_lines("cannot notify the front end of the size 2097152", 1);
     assert_eq!(disk.capacity_bytes(), Some(MIB));
     disk.write_at(&[9; 4096], MIB - 4096).expect("its part of the disk is as before");
+    disk.write_at(&[9; 4096], MIB).expect_err("behind its end");
+    assert_eq!(disk.reread_size().expect("a reply"), Some(2 * MIB));
+    assert_eq!(disk.capacity_bytes(), Some(2 * MIB));
+    disk.write_at(&[9; 4096], MIB).expect("the new part");
     drop(disk);
     let mut new = connect(&server, "");
     assert_eq!(new.size_bytes, 2 * MIB);

@@ -1,6 +1,6 @@
 //! Device of an open connection. All of its rings exist from the start; a queue takes a spare one.
 
-use super::connect::Connected;
+use super::connect::{Connected, TIMEOUT};
 use super::link::Link;
 use super::queue::{Spare, VhostUserDriver};
 use super::spin::Spin;
@@ -45,6 +45,10 @@ impl Device for VhostUserDevice {
 
     fn failure(&self) -> Option<String> {
         self.link.failure()
+    }
+
+    fn reread_len(&self) -> io::Result<Option<u64>> {
+        self.link.reread_capacity(TIMEOUT).map(Some)
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

@@ -1,26 +1,31 @@
 //! The connection to a server in use, and its end.
 //!
-//! After the handshake neither side sends messages. So the stream is readable only at its end, or
-//! if the server breaks the protocol. Either fails the device. So does a ring that breaks the
-//! standard, and an error of a ring that the server signals, because the server has stopped that
-//! ring. The first reason is kept. Then the stream is shut down, which ends the waits of all
-//! queues.
+//! After the handshake a single message is sent: it reads the size again, and is rare. So the
+//! stream is readable only for its reply, at its end, or if the server breaks the protocol. The
+//! latter two fail the device. So does a ring that breaks the standard, and an error of a ring that
+//! the server signals, because the server has stopped that ring. The first reason is kept. Then the
+//! stream is shut down, which ends the waits of all queues.
 
+use super::size::Exchange;
 use crate::sys::event::{Event, await_readable};
 use crate::sys::fork::Origin;
-use std::io::{self, Read};
+use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+const RING_ERROR: &str = "the server reports an error of a ring: see its log";
 
 #[derive(Debug)]
 pub(super) struct Link {
     stream: UnixStream,
     /// Signalled by the server for an error of any ring.
     error: Arc<Event>,
+    /// Held by the thread that reads from the stream, also while it waits for a reply.
+    exchange: Mutex<Exchange>,
     failure: OnceLock<String>,
     /// Set after the reason. Release, with the acquire of a load: requests that the device has
     /// completed before its end are taken first.
@@ -36,7 +41,8 @@ impl Link {
     pub(super) fn new(stream: UnixStream, error: Arc<Event>) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         let (failure, is_lost) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Link { stream, error, failure, is_lost, origin: Origin::here() })
+        let exchange = Mutex::default();
+        Ok(Link { stream, error, exchange, failure, is_lost, origin: Origin::here() })
     }
 
     #[inline]
@@ -66,7 +72,7 @@ impl Link {
         }
         match await_readable(self.fds(), Some(Duration::ZERO)) {
             Some([true, _]) => self.read(),
-            Some([_, true]) => self.lose("the server reports an error of a ring: see its log"),
+            Some([_, true]) => self.lose(RING_ERROR),
             _ => {}
         }
     }
@@ -74,15 +80,62 @@ impl Link {
     /// Reads from the stream and fails the device if it has ended.
     #[cold]
     fn read(&self) {
-        match (&self.stream).read(&mut [0]) {
-            Ok(0) => self.lose("the server has closed the connection"),
-            Ok(_) => self.lose("the server breaks the protocol: it has sent an unexpected message"),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                io::ErrorKind::ConnectionReset => self.lose("the server has closed the connection"),
-                _ => self.lose(&format!("the connection is lost: {error}")),
-            },
+        let mut exchange = match self.exchange.try_lock() {
+            Ok(exchange) => exchange,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The thread that waits for a reply reads it, and also sees the end.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if let Err(why) = exchange.receive(&self.stream) {
+            self.lose(&why);
         }
+    }
+
+    /// Reads the capacity of the device again, in bytes.
+    ///
+    /// # Errors
+    /// Fails if the device is gone, if the server refuses the message, or if it does not answer in
+    /// time. In the last case the device goes on.
+    pub(super) fn reread_capacity(&self, timeout: Duration) -> io::Result<u64> {
+        let until = Instant::now() + timeout;
+        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        // The reply to a message whose sender has given up comes first.
+        self.await_reply(&mut exchange, until, timeout)?;
+        if let Some(why) = self.failure() {
+            return Err(io::Error::other(why));
+        }
+        exchange.ask(&self.stream)?;
+        self.await_reply(&mut exchange, until, timeout)?;
+        let outcome = exchange.take_outcome().expect("the reply is complete");
+        outcome.map_err(io::Error::other)
+    }
+
+    /// Waits until no reply is due.
+    fn await_reply(
+        &self,
+        exchange: &mut Exchange,
+        until: Instant,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        while exchange.is_due() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no answer to GET_CONFIG within {timeout:?}"),
+                ));
+            }
+            let result = match await_readable(self.fds(), Some(left)) {
+                Some([true, _]) => exchange.receive(&self.stream),
+                Some([_, true]) => Err(RING_ERROR.to_owned()),
+                _ => Ok(()),
+            };
+            if let Err(why) = result {
+                self.lose(&why);
+                return Err(io::Error::other(why));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the descriptors of the stream and of errors. One of them is readable once the device

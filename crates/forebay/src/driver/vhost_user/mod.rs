@@ -4,6 +4,7 @@
 //!
 //! - [`mod@open`]: keys, limits and features; [`config`]: the reports of the server, checked;
 //! - [`connect`]: the handshake, which sets up all rings; [`link`]: the connection afterwards;
+//!   [`size`]: the message that reads the size again;
 //! - [`region`]: the memory that both sides share; [`geometry`]: its parts;
 //! - [`ring`]: a split virtqueue; [`notify`]: its notifications; [`requests`]: the requests in it;
 //! - [`spin`]: polling before a sleep;
@@ -52,6 +53,8 @@ mod ring;
 #[cfg(all(any(test, fuzzing), feature = "vhost-user"))]
 #[cfg_attr(fuzzing, expect(dead_code, reason = "tests use the rest"))]
 mod simulated;
+#[cfg(feature = "vhost-user")]
+mod size;
 #[cfg(feature = "vhost-user")]
 mod spin;
 #[cfg(all(test, feature = "vhost-user"))]
