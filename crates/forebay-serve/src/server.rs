@@ -204,8 +204,9 @@ impl Server {
             );
             self.shared.log.line(now_ns(), line);
         }
+        let infos = self.shared.sizes.infos();
         for device in &self.shared.devices {
-            let ExportInfo { name, size_bytes, .. } = &self.shared.infos[device.export];
+            let ExportInfo { name, size_bytes, .. } = &infos[device.export];
             if let Some(line) = device::unseen_end(*size_bytes) {
                 self.shared.log.line(now_ns(), format_args!("export {name:?}: {line}"));
             }

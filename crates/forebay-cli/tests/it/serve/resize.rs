@@ -53,6 +53,7 @@ fn file_that_has_grown_reaches_new_clients_and_those_that_are_connected() {
     disk.write_at(&[9; 4096], MIB - 4096).expect("its part of the disk is as before");
     disk.write_at(&[9; 4096], MIB).expect_err("behind its end");
     assert_eq!(disk.reread_size().expect("a reply"), Some(2 * MIB));
+    disk.grow(2 * MIB).expect("the server has the new size");
     assert_eq!(disk.capacity_bytes(), Some(2 * MIB));
     disk.write_at(&[9; 4096], MIB).expect("the new part");
     drop(disk);
