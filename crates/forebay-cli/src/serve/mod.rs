@@ -164,9 +164,12 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         survive_truncated_memory().map_err(|error| signals_failed(&error))?;
     }
     raise_nr_descriptors();
+    let nr_devices = options.devices.len();
     let server = Server::open(options).map_err(|error| failure(&error, args))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
-    for warning in specs(args).iter().filter_map(|spec| format::warning(spec)) {
+    let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
+    let devices = server.disks().take(nr_devices);
+    for warning in of_formats.chain(devices.filter_map(|disk| takeover::warning(disk.info()))) {
         output::stderr(&format!("forebay: {warning}\n"));
     }
     // A reader of the URIs may also send a signal: from here on, signals shut the server down

@@ -1,7 +1,7 @@
 //! `--takeover-wait`: how long the disks wait for I/O of a killed predecessor.
 
 use crate::failure::Failure;
-use forebay::Spec;
+use forebay::{DiskInfo, Spec};
 
 /// Wait of disks that virtual machines use, seconds. A guest goes on when the server is back, so a
 /// long wait serves it better than a server that gives up.
@@ -44,9 +44,21 @@ pub(super) fn with_wait(
     Ok(specs)
 }
 
+/// Returns a warning if the disk of a virtual machine does not wait although it writes to a file.
+pub(super) fn warning(info: &DiskInfo) -> Option<String> {
+    let lock = info.lock.filter(|_| !info.limits.read_only && info.takeover_wait_ms.is_none())?;
+    let (name, lock) = (info.spec.split('?').next().unwrap_or_default(), lock.name());
+    Some(format!(
+        "warning: {name}: with lock={lock} the server does not wait for I/O of a killed server: a \
+         write of that server may replace newer data of the virtual machine: use lock=on, or wait \
+         before you restart a killed server"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay::Disk;
 
     fn waiting(specs: &[&str], is_given: bool) -> Result<Vec<String>, String> {
         let specs = specs.iter().map(|spec| (*spec).to_owned()).collect();
@@ -68,5 +80,24 @@ mod tests {
         assert_eq!(waiting(&specs, false).expect("it is a default"), specs);
         let refused = waiting(&specs, true).expect_err("no disk waits by it");
         assert!(refused.contains("--takeover-wait has no effect"), "{refused}");
+    }
+
+    #[test]
+    fn disk_of_a_machine_that_does_not_wait_is_named() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        image.as_file().set_len(1 << 20).expect("room");
+        let path = image.path().display();
+        let warning = |keys: &str| {
+            let disk = Disk::open(&format!("{path}{keys}")).expect("it opens");
+            super::warning(disk.info())
+        };
+        for keys in ["", "?takeover_wait_ms=0", "?exclusive=on", "?lock=off&read_only=on"] {
+            assert_eq!(warning(keys), None, "{keys}");
+        }
+        for lock in ["off", "shared"] {
+            let text = warning(&format!("?lock={lock}")).expect(lock);
+            assert!(text.starts_with(&format!("warning: {path}: with lock={lock} ")), "{text}");
+        }
+        assert_eq!(super::warning(Disk::open("ram:1M").expect("memory").info()), None);
     }
 }

@@ -68,7 +68,8 @@ impl Claim {
         match &self.seat.as_deref()?.locks {
             Locks::Unsupported(why) => Some(format!(
                 "the file system has no byte locks ({why}), so nothing keeps a virtual machine \
-                 from opening the image too; lock=off omits this warning"
+                 from opening the image too, and no open waits for I/O of a killed program; \
+                 lock=off omits this warning"
             )),
             _ => None,
         }
