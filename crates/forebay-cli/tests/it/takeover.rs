@@ -1,7 +1,10 @@
 //! Takeover: a program that opens a device waits for the I/O of a killed predecessor.
 
 use crate::common::{folder, forebay, skip_unless_required, stderr};
+use crate::serve::front_end::{Driver, FrontEnd, READ, WRITE};
+use crate::serve::server::Server;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -144,4 +147,76 @@ fn a_device_is_opened_once_the_writes_of_a_killed_program_have_ended() {
         assert!(opened.status.success(), "{keys}: {}", stderr(&opened));
         assert_eq!(device.nr_in_flight(), 0, "{keys}");
     }
+}
+
+/// Waits for an answer to the only request in flight. Returns its status.
+#[track_caller]
+fn status(driver: &mut Driver) -> u8 {
+    let since = Instant::now();
+    loop {
+        if let Some((_, status)) = driver.take_used() {
+            return status;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "no answer");
+        driver.wait();
+    }
+}
+
+/// Reads the first sector.
+#[track_caller]
+fn first_sector(driver: &mut Driver) -> [u8; 512] {
+    driver.submit(1, READ, 0, 512);
+    assert_eq!(status(driver), 0);
+    let mut data = [0; 512];
+    driver.read_data(1, &mut data);
+    data
+}
+
+/// A virtual machine loses no write, and its newer writes are not undone by one of the dead server.
+#[test]
+fn a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended() {
+    let test = "a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended";
+    let mut device = match HeldDevice::new() {
+        Ok(device) => device,
+        Err(why) => return skip_unless_required(test, &why),
+    };
+    let folder = folder();
+    let socket = folder.path().join("v");
+    let args = format!("{}?direct=on --vhost-user-blk=unix:v --num-queues=1", device.node);
+    let server = Server::start(&folder, &args);
+    let mut machine = FrontEnd::new(1);
+    machine.connect(&socket);
+    let mut driver = machine.driver(0);
+    assert_eq!(first_sector(&mut driver), [1; 512]);
+    device.freeze();
+    driver.write_data(0, &[2; 512]);
+    driver.submit(0, WRITE, 0, 512);
+    await_that(|| device.nr_in_flight() > 0);
+    server.kill();
+    assert!(device.nr_in_flight() > 0, "the dead server's write still is");
+
+    let mut hasty = forebay(&folder);
+    hasty.arg("serve").args(args.split(' ')).arg("--takeover-wait=0");
+    let refused = hasty.output().expect("it runs");
+    assert!(!refused.status.success());
+    let why = "a program that wrote to it has ended, and its I/O is still in flight after 0 ms";
+    assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+
+    let server = thread::scope(|scope| {
+        let patient = scope.spawn(|| Server::start(&folder, &format!("{args} --takeover-wait=60")));
+        thread::sleep(Duration::from_millis(300));
+        assert!(UnixStream::connect(&socket).is_err(), "it waits before it listens");
+        assert!(driver.take_used().is_none());
+        device.thaw();
+        patient.join().expect("it listens")
+    });
+    machine.connect(&socket);
+    assert_eq!(status(&mut driver), 0, "the write is repeated, and answered once");
+    assert_eq!(first_sector(&mut driver), [2; 512]);
+    driver.write_data(0, &[3; 512]);
+    driver.submit(0, WRITE, 0, 512);
+    assert_eq!(status(&mut driver), 0);
+    assert_eq!((first_sector(&mut driver), device.nr_in_flight()), ([3; 512], 0));
+    machine.disconnect();
+    assert!(server.terminate().success());
 }
