@@ -2,6 +2,7 @@
 //! test or in `forebay bench`; a guest under QEMU is in `guest.rs`.
 
 use super::client::Client;
+use super::front_end::{self, FrontEnd};
 use super::masking::{CONFIG_WCE, FLUSH, Proxy};
 use super::server::Server;
 use crate::common::{bench_at_work, data_file, folder, forebay, stderr, stdout};
@@ -14,6 +15,10 @@ use tempfile::TempDir;
 
 /// Name of the log line of a connection that has ended well.
 const CLOSED: &str = "closed by the front end";
+
+/// Status of a virtio-blk request that has failed, and the error of NBD for the same.
+const IO_ERROR: u8 = 1;
+const EIO: u32 = 5;
 
 /// Opens the disk at a socket in this folder.
 #[track_caller]
@@ -112,6 +117,37 @@ fn write_of_a_driver_without_flush_is_durable_when_it_ends() {
         drop((disk, proxy));
         server.kill();
     }
+}
+
+/// The device fails the second flush only. The data that it should have made durable stay lost.
+#[test]
+fn each_flush_after_a_failed_one_fails_for_machines_and_nbd_clients() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let args = "fault:disk.img?rule=flush:io:nth=2 --vhost-user-blk=unix:v --num-queues=1";
+    let server = Server::start(&folder, args);
+    let mut client = Client::connect(server.socket(), "").expect("a connection");
+    let mut machine = FrontEnd::new(1);
+    machine.connect(&folder.path().join("v"));
+    let mut driver = machine.driver(0);
+    let mut ask = |kind, len| {
+        driver.submit(0, kind, 0, len);
+        let start = Instant::now();
+        loop {
+            if let Some((_, status)) = driver.take_used() {
+                return status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+            driver.wait();
+        }
+    };
+    assert_eq!((ask(front_end::WRITE, 512), ask(front_end::FLUSH, 0)), (0, 0));
+    assert_eq!((ask(front_end::WRITE, 512), ask(front_end::FLUSH, 0)), (0, IO_ERROR));
+    assert_eq!([(); 2].map(|()| ask(front_end::FLUSH, 0)), [IO_ERROR; 2], "the loss remains");
+    let flush = (super::client::command::FLUSH, 0);
+    assert_eq!(client.ask(flush, 0, 0, &[]).ok(), Some(EIO));
+    assert_eq!(ask(front_end::READ, 512), 0, "the ring goes on");
+    server.kill();
 }
 
 #[test]
