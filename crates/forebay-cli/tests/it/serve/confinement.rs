@@ -3,11 +3,13 @@
 #![allow(unsafe_code)]
 
 use super::client::Client;
+use super::front_end::{FrontEnd, WRITE};
 use super::server::Server;
 use crate::common::{data_file, folder, skip, skip_unless_required};
 use crate::storage_daemon::StorageDaemon;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// The newest version of Landlock that the program supports.
 const KNOWN: i64 = 8;
@@ -85,6 +87,29 @@ fn server_of_a_vhost_user_disk_is_confined() {
     };
     let server = Server::start(&folder, &daemon.spec());
     drop(Client::connect(server.socket(), "").expect("a connection"));
+    let log = server.log();
+    assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
+}
+
+/// The memory of a machine, its eventfds and its in-flight region reach a server that is confined
+/// already.
+#[test]
+fn server_of_a_virtual_machine_is_confined() {
+    if !has_landlock("server_of_a_virtual_machine_is_confined") {
+        return;
+    }
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let server = Server::start(&folder, "disk.img --vhost-user-blk=unix:v --num-queues=1");
+    let mut machine = FrontEnd::new(1);
+    machine.connect(&folder.path().join("v"));
+    let mut driver = machine.driver(0);
+    driver.submit(0, WRITE, 0, 512);
+    let start = Instant::now();
+    while driver.take_used().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+        driver.wait();
+    }
     let log = server.log();
     assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
 }
