@@ -18,10 +18,13 @@ const NAP: Duration = Duration::from_millis(5);
 
 /// The guest's memory, which a vhost-user server maps, and its four processors: the kernel uses at
 /// most one queue for each.
-const MACHINE: &str = "-accel tcg -smp 4 -m 512 \
-                       -object memory-backend-memfd,id=m,size=512M,share=on \
+const MACHINE: &str = "-smp 4 -m 512 -object memory-backend-memfd,id=m,size=512M,share=on \
                        -machine memory-backend=m -nodefaults -no-reboot -display none \
                        -serial stdio -qmp unix:qmp,server=on,wait=off";
+
+/// The accelerators that QEMU tries, unless `FOREBAY_GUEST_ACCEL` names others. Where machines are
+/// nested, KVM may start and not boot.
+const ACCELERATORS: &str = "tcg";
 
 /// The kernel's parameters. On a busy machine its check of the timer may fail, as QEMU's processors
 /// do not run all the time, and the boot then hangs.
@@ -181,8 +184,11 @@ impl Machine {
 /// in a file.
 pub(super) fn start_qemu(folder: &TempDir, devices: &[String], args: &[&str]) -> Child {
     let file = |name| File::create(folder.path().join(name)).expect("a file");
+    let accelerators = std::env::var("FOREBAY_GUEST_ACCEL");
+    let accelerators = accelerators.unwrap_or_else(|_| ACCELERATORS.to_owned());
     Command::new("qemu-system-x86_64")
         .args(MACHINE.split_whitespace())
+        .args(["-machine", &format!("accel={accelerators}")])
         .args(devices)
         .args(args)
         .current_dir(folder.path())
