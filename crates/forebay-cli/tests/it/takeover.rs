@@ -1,6 +1,6 @@
 //! Takeover: a program that opens a device waits for the I/O of a killed predecessor.
 
-use crate::common::{folder, forebay, skip_unless_required, stderr};
+use crate::common::{data_file, folder, forebay, skip_unless_required, stderr};
 use crate::serve::front_end::{Driver, FrontEnd, READ, WRITE};
 use crate::serve::server::Server;
 use std::fs;
@@ -107,7 +107,7 @@ fn await_that(is_so: impl Fn() -> bool) {
 }
 
 /// Starts a program that writes to the device while it holds writes back, and kills it.
-fn kill_a_writer(device: &mut HeldDevice, keys: &str) {
+fn kill_a_writer(device: &mut HeldDevice, keys: &str) -> Child {
     device.freeze();
     let mut writer: Child = forebay(&folder())
         .args(["bench", "--name=writer", "--rw=write", "--bs=4k", "--size=16k", "--iodepth=4"])
@@ -118,8 +118,7 @@ fn kill_a_writer(device: &mut HeldDevice, keys: &str) {
         .expect("it can be run");
     await_that(|| device.nr_in_flight() > 0);
     writer.kill().expect("it runs");
-    writer.wait().expect("it ends, although its writes are in flight");
-    assert!(device.nr_in_flight() > 0, "they still are");
+    writer
 }
 
 #[test]
@@ -130,7 +129,9 @@ fn a_device_is_opened_once_the_writes_of_a_killed_program_have_ended() {
             Ok(device) => device,
             Err(why) => return skip_unless_required(test, &why),
         };
-        kill_a_writer(&mut device, keys);
+        let mut writer = kill_a_writer(&mut device, keys);
+        writer.wait().expect("it ends, although its writes are in flight");
+        assert!(device.nr_in_flight() > 0, "they still are");
         let refused = device.info(&format!("{keys}&takeover_wait_ms=0")).output().expect("it runs");
         assert!(!refused.status.success(), "{keys}");
         let why = "a program that wrote to it has ended, and its I/O is still in flight after 0 ms";
@@ -149,16 +150,50 @@ fn a_device_is_opened_once_the_writes_of_a_killed_program_have_ended() {
     }
 }
 
-/// Waits for an answer to the only request in flight. Returns its status.
-#[track_caller]
-fn status(driver: &mut Driver) -> u8 {
-    let since = Instant::now();
-    loop {
-        if let Some((_, status)) = driver.take_used() {
-            return status;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "no answer");
-        driver.wait();
+/// The kernel lets such a program end only after its I/O. Until then it has the image locks.
+#[test]
+fn a_device_is_opened_once_a_killed_program_that_still_has_its_locks_has_ended() {
+    let test = "a_device_is_opened_once_a_killed_program_that_still_has_its_locks_has_ended";
+    for keys in ["engine=aio", "engine=psync", "engine=aio&exclusive=on"] {
+        let keys = format!("direct=on&{keys}");
+        let mut device = match HeldDevice::new() {
+            Ok(device) => device,
+            Err(why) => return skip_unless_required(test, &why),
+        };
+        let mut writer = kill_a_writer(&mut device, &keys);
+        let mut patient =
+            device.info(&format!("{keys}&takeover_wait_ms=600000")).spawn().expect("it runs");
+        let refused = device.info(&format!("{keys}&takeover_wait_ms=0")).output().expect("it runs");
+        assert!(!refused.status.success(), "{keys}");
+        let why = "a program that wrote to it has ended, and its I/O is still in flight after ";
+        assert!(stderr(&refused).contains(why), "{keys}: {}", stderr(&refused));
+        // Longer than the wait for a program that runs.
+        thread::sleep(Duration::from_millis(3500));
+        assert!(patient.try_wait().expect("a child").is_none(), "{keys}: it waits");
+        assert!(writer.try_wait().expect("a child").is_none(), "{keys}: it has not ended");
+        device.thaw();
+        let opened = patient.wait_with_output().expect("it ends");
+        assert!(opened.status.success(), "{keys}: {}", stderr(&opened));
+        assert_eq!(device.nr_in_flight(), 0, "{keys}");
+        writer.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_server_does_not_wait_long_for_one_that_runs() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    for keys in ["", "?exclusive=on"] {
+        let args = format!("disk.img{keys} --vhost-user-blk=unix:v --num-queues=1");
+        let server = Server::start(&folder, &args);
+        let start = Instant::now();
+        let mut second = forebay(&folder);
+        second.args(["serve", &format!("disk.img{keys}"), "--vhost-user-blk=unix:w"]);
+        let refused = second.arg("--takeover-wait=600").output().expect("it runs");
+        assert!(!refused.status.success(), "{keys}");
+        assert!(stderr(&refused).contains("another program"), "{}", stderr(&refused));
+        assert!(start.elapsed() < Duration::from_secs(300), "{keys}: it waits for a server");
+        server.kill();
     }
 }
 
@@ -166,7 +201,7 @@ fn status(driver: &mut Driver) -> u8 {
 #[track_caller]
 fn first_sector(driver: &mut Driver) -> [u8; 512] {
     driver.submit(1, READ, 0, 512);
-    assert_eq!(status(driver), 0);
+    assert_eq!(driver.answer(), 0);
     let mut data = [0; 512];
     driver.read_data(1, &mut data);
     data
@@ -211,11 +246,11 @@ fn a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended() {
         patient.join().expect("it listens")
     });
     machine.connect(&socket);
-    assert_eq!(status(&mut driver), 0, "the write is repeated, and answered once");
+    assert_eq!(driver.answer(), 0, "the write is repeated, and answered once");
     assert_eq!(first_sector(&mut driver), [2; 512]);
     driver.write_data(0, &[3; 512]);
     driver.submit(0, WRITE, 0, 512);
-    assert_eq!(status(&mut driver), 0);
+    assert_eq!(driver.answer(), 0);
     assert_eq!((first_sector(&mut driver), device.nr_in_flight()), ([3; 512], 0));
     machine.disconnect();
     assert!(server.terminate().success());

@@ -9,7 +9,8 @@
 //! - [`place`]: the state that the disks share, and how no write-back error is missed;
 //! - [`image_lock`]: byte locks, by which a disk and a QEMU virtual machine exclude each other;
 //! - [`exclusive`]: exclusive use against all other programs;
-//! - [`takeover`]: the wait for the I/O of a predecessor that was killed;
+//! - [`takeover`]: the wait for the I/O of a predecessor that was killed; [`ending`]: whether a
+//!   process that is ending holds the locks;
 //! - [`ofd_lock`]: the system calls of both; [`report`]: the text of `forebay info` about a claim.
 //!
 //! By default a disk holds the byte locks while it is open. With `exclusive=on` there is one disk
@@ -19,6 +20,7 @@
 //! of the queues for the opposite reason.
 
 mod check;
+mod ending;
 mod exclusive;
 mod image_lock;
 mod name;
@@ -157,8 +159,8 @@ impl Claim {
     }
 
     /// Claims `file`, which was opened by `path`, for a disk with `nr_hctxs` hardware contexts.
-    /// While another program has locked the file, retries for up to 3 s. Then waits for the I/O of
-    /// a predecessor that was killed.
+    /// While another program has locked the file, retries for up to 3 s, and longer if that program
+    /// was killed. Then waits for the I/O of a predecessor that was killed.
     ///
     /// # Errors
     /// Fails if another disk or program uses the file, if I/O of a predecessor does not end in
@@ -170,39 +172,60 @@ impl Claim {
         nr_hctxs: u32,
     ) -> Result<Claim, OpenError> {
         let since = Instant::now();
+        // It may have ended since the attempt, so there is one more.
+        let mut was_ending = true;
         loop {
-            match Claim::try_of_file(file, path, wanted, nr_hctxs) {
-                Err(OpenError::Locked { .. } | OpenError::ImageInUse { .. })
-                    if since.elapsed() < RESTART_PATIENCE =>
-                {
-                    std::thread::sleep(RESTART_PAUSE + jitter());
-                }
-                answer => {
-                    let mut claim = answer?;
-                    claim.await_predecessor(path, wanted)?;
+            let refused = match Claim::try_of_file(file, path, wanted, nr_hctxs) {
+                Ok(mut claim) => {
+                    let waited = since.elapsed().saturating_sub(RESTART_PATIENCE);
+                    claim.await_predecessor(path, wanted, waited)?;
                     return Ok(claim);
                 }
+                Err(refused) => refused,
+            };
+            let waited = since.elapsed();
+            let is_locked =
+                matches!(refused, OpenError::Locked { .. } | OpenError::ImageInUse { .. });
+            let may_be_ending = wanted.awaits_predecessor()
+                && (is_locked || matches!(refused, OpenError::Exclusive { .. }));
+            if !is_locked || waited >= RESTART_PATIENCE {
+                let is_ending = may_be_ending && ending::holds_locks(file);
+                if !may_be_ending || !(is_ending || was_ending) {
+                    return Err(refused);
+                }
+                if is_ending && waited >= wanted.takeover_wait {
+                    let waited_ms = waited.as_millis() as u64;
+                    return Err(OpenError::PredecessorBusy { path: path.to_owned(), waited_ms });
+                }
+                was_ending = is_ending;
             }
+            std::thread::sleep(RESTART_PAUSE + jitter());
         }
     }
 
     /// Waits for the I/O of a predecessor, if the disk is the first of this process that writes.
-    fn await_predecessor(&mut self, path: &Path, wanted: Use) -> Result<(), OpenError> {
+    /// The time `waited` for its locks is a part of the wait.
+    fn await_predecessor(
+        &mut self,
+        path: &Path,
+        wanted: Use,
+        waited: Duration,
+    ) -> Result<(), OpenError> {
         let Some(seat) = self.seat.as_mut().filter(|_| wanted.awaits_predecessor()) else {
             return Ok(());
         };
         let seat = Arc::get_mut(seat).expect("the claim is new");
-        let patience = wanted.takeover_wait;
+        let patience = wanted.takeover_wait.saturating_sub(waited);
         let entered = seat.place.enter_writer(patience).map_err(|source| OpenError::System {
             path: path.to_owned(),
             call: "fcntl(F_OFD_GETLK)",
             source,
         })?;
         if !entered {
-            let (path, waited_ms) = (path.to_owned(), patience.as_millis() as u64);
-            return Err(OpenError::PredecessorBusy { path, waited_ms });
+            let waited_ms = wanted.takeover_wait.as_millis() as u64;
+            return Err(OpenError::PredecessorBusy { path: path.to_owned(), waited_ms });
         }
-        seat.writer = Some(patience);
+        seat.writer = Some(wanted.takeover_wait);
         Ok(())
     }
 

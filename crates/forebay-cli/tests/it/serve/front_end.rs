@@ -252,6 +252,19 @@ impl Driver {
         Some((slot, self.memory.read_obj(status).expect("in memory")))
     }
 
+    /// Waits until the next request is answered. Returns its status.
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> u8 {
+        let start = Instant::now();
+        loop {
+            if let Some((_, status)) = self.take_used() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "no answer");
+            self.wait();
+        }
+    }
+
     /// Waits for a notification, or for a short time: the server makes the eventfd non-blocking.
     pub(crate) fn wait(&self) {
         if self.call.read().is_err() {

@@ -55,19 +55,6 @@ fn submitted(driver: &mut Driver, kind: u32, sector: u64) {
     driver.offer(0);
 }
 
-/// Waits for an answer, and returns its status.
-#[track_caller]
-fn answer(driver: &mut Driver) -> u8 {
-    let start = Instant::now();
-    loop {
-        if let Some((_, status)) = driver.take_used() {
-            return status;
-        }
-        assert!(start.elapsed() < PATIENCE, "no answer");
-        driver.wait();
-    }
-}
-
 /// Writes and reads until the end, and checks the data. Counts the rounds.
 fn work_beside(driver: &mut Driver, is_over: &AtomicBool, nr_rounds: &AtomicU64) {
     while !is_over.load(Ordering::Relaxed) {
@@ -75,11 +62,11 @@ fn work_beside(driver: &mut Driver, is_over: &AtomicBool, nr_rounds: &AtomicU64)
         let data: Vec<u8> = (0..DATA_MAX).map(|at| (at as u64 / 7 + round) as u8).collect();
         driver.write_data(0, &data);
         driver.submit(0, WRITE, 16 * (round % 9), DATA_MAX);
-        assert_eq!(answer(driver), 0, "round {round}");
+        assert_eq!(driver.answer(), 0, "round {round}");
         driver.submit(1, FLUSH, 0, 0);
-        assert_eq!(answer(driver), 0, "round {round}");
+        assert_eq!(driver.answer(), 0, "round {round}");
         driver.submit(2, READ, 16 * (round % 9), DATA_MAX);
-        assert_eq!(answer(driver), 0, "round {round}");
+        assert_eq!(driver.answer(), 0, "round {round}");
         let mut found = vec![0; DATA_MAX as usize];
         driver.read_data(2, &mut found);
         assert!(found == data, "round {round}");
@@ -101,7 +88,7 @@ fn await_rounds(nr_rounds: &AtomicU64, nr: u64) {
 fn settled_fds(server: &Server, front_end: &FrontEnd) -> usize {
     let mut last = front_end.driver(1);
     last.submit(0, READ, 0, 512);
-    assert_eq!(answer(&mut last), 0);
+    assert_eq!(last.answer(), 0);
     server.nr_fds()
 }
 
@@ -143,7 +130,7 @@ fn beside_another_device(attack: impl FnOnce(&Server, &mut FrontEnd, &dyn Fn(&mu
         for ring in 0..2 {
             let mut driver = next.driver(ring);
             driver.submit(0, READ, 0, 512);
-            assert_eq!(answer(&mut driver), 0, "ring {ring} of the next front end");
+            assert_eq!(driver.answer(), 0, "ring {ring} of the next front end");
         }
         await_rounds(&nr_rounds, nr_rounds.load(Ordering::Relaxed) + 2);
         drop(over);
@@ -169,7 +156,7 @@ fn ring_that_is_broken_stops_beside_another_device() {
             assert!(bad.take_used().is_none(), "attack {nth}");
             // The other ring of the same device.
             good.submit(0, READ, 0, 512);
-            assert_eq!(answer(&mut good), 0, "attack {nth}");
+            assert_eq!(good.answer(), 0, "attack {nth}");
         }
     });
 }
@@ -181,7 +168,7 @@ fn hostile_request_is_answered_beside_another_device() {
         for (nth, (status, attack)) in ANSWERS.iter().enumerate() {
             attack(&mut driver);
             driver.publish();
-            assert_eq!(answer(&mut driver), *status, "attack {nth}");
+            assert_eq!(driver.answer(), *status, "attack {nth}");
         }
     });
 }
@@ -199,7 +186,7 @@ fn storm_of_stops_and_starts_loses_no_request() {
             }
             front_end.restart_ring(0);
             for _ in 0..NR_SLOTS {
-                assert_eq!(answer(&mut bad), 0);
+                assert_eq!(bad.answer(), 0);
                 nr_answers += 1;
             }
             if nth == 10 {
