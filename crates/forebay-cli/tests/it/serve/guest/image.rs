@@ -5,7 +5,8 @@
 
 use crate::common::{folder, stdout};
 use crate::serve::tools::{run, try_run};
-use std::fs::{copy, create_dir_all, read_dir, rename, write};
+use std::fs::{Permissions, copy, create_dir_all, read_dir, rename, set_permissions, write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
@@ -46,11 +47,7 @@ impl Distribution {
     /// Creates `initrd.cpio` in `folder`: busybox, modules, these tools of the host, and an init
     /// script that ends with `script`.
     pub(super) fn pack(&self, folder: &TempDir, script: &str, tools: &[&str]) {
-        let root = folder.path().join("initrd");
-        for part in ["bin", "modules", "usr/bin"] {
-            create_dir_all(root.join(part)).expect("a folder");
-        }
-        copy(self.0.join("bin/busybox"), root.join("bin/busybox")).expect("a copy");
+        let root = self.unpack(&folder.path().join("initrd"), folder, script, tools);
         let version = only_entry(&self.0.join("lib/modules"), "");
         let mut order = String::new();
         for module in MODULES {
@@ -61,14 +58,35 @@ impl Distribution {
             order.push('\n');
         }
         write(root.join("modules/order"), order).expect("a file");
+        let pack = "cd initrd && bin/busybox find . | bin/busybox cpio -o -H newc > \
+                    ../initrd.cpio && cd .. && rm -r initrd";
+        run(folder, "sh", &["-c", pack]);
+    }
+
+    /// Creates `root.img` in `folder`: ext4 with busybox, these tools of the host, and an init
+    /// script that ends with `script`. The modules are loaded when the guest has this root.
+    pub(super) fn make_root(&self, folder: &TempDir, mib: u64, script: &str, tools: &[&str]) {
+        self.unpack(&folder.path().join("root"), folder, script, tools);
+        let size = format!("{mib}M");
+        run(folder, "mkfs.ext4", &["-q", "-d", "root", "root.img", &size]);
+        run(folder, "rm", &["-r", "root"]);
+    }
+
+    /// Creates the folder `root` with all but the modules. Returns its path.
+    fn unpack(&self, root: &Path, folder: &TempDir, script: &str, tools: &[&str]) -> PathBuf {
+        for part in ["bin", "modules", "usr/bin"] {
+            create_dir_all(root.join(part)).expect("a folder");
+        }
+        copy(self.0.join("bin/busybox"), root.join("bin/busybox")).expect("a copy");
+        write(root.join("modules/order"), "").expect("a file");
         for tool in tools {
-            add_tool(folder, &root, tool);
+            add_tool(folder, root, tool);
         }
         let init = [include_str!("scripts/init.sh"), script, "report DONE\npoweroff -f\n"].concat();
-        write(root.join("init"), init).expect("a file");
-        let pack = "chmod +x initrd/init && cd initrd && bin/busybox find . | \
-                    bin/busybox cpio -o -H newc > ../initrd.cpio && cd .. && rm -r initrd";
-        run(folder, "sh", &["-c", pack]);
+        let path = root.join("init");
+        write(&path, init).expect("a file");
+        set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+        root.to_owned()
     }
 }
 

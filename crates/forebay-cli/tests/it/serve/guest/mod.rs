@@ -5,7 +5,7 @@
 //! - `export`: the server of a disk, which is forebay unless a variable says otherwise;
 //! - `nbd`: a disk by QEMU's client of NBD;
 //! - `disks`, `file_systems`, `cache`: disks over vhost-user, whose server accesses the guest's
-//!   memory; `firmware`: the same without an operating system;
+//!   memory; `root`: one of them has the guest's root; `firmware`: without an operating system;
 //! - `resize`: a disk that grows;
 //! - `stops`, `kills`: a machine that is stopped or killed under load; `restarts`: its server is
 //!   restarted; `storms`: resets, and switches of the cache mode, under load.
@@ -25,5 +25,6 @@ mod machine;
 mod nbd;
 mod resize;
 mod restarts;
+mod root;
 mod stops;
 mod storms;
