@@ -32,6 +32,7 @@ mod tests;
 pub use error::RingError;
 pub(crate) use layout::Part;
 
+use crate::config::MAX_SEGMENTS;
 use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};
 use crate::memory::{Gathered, GuestByte, GuestData, GuestMemory, Lists, prefetch};
@@ -52,6 +53,10 @@ const PUBLISH_MAX: u16 = 8;
 /// Number of requests that are prefetched ahead. The driver has just written their descriptors and
 /// headers, so a load would wait for the driver's processor.
 const PREFETCHED: u16 = 2;
+
+/// Longest list that is kept for another request: the data segments that the device offers, and one
+/// of a header or status. A driver may send longer chains, and would make each list that long.
+const LIST_MAX: usize = MAX_SEGMENTS as usize + 2;
 
 /// State of a descriptor that may be the head of a request.
 #[derive(Debug)]
@@ -88,7 +93,7 @@ pub struct Ring {
     slots: Vec<Slot>,
     /// By head.
     hints: Vec<Hint>,
-    /// Lists of requests that have ended.
+    /// Lists of requests that have ended: at most two for each slot, none longer than [`LIST_MAX`].
     lists: Lists,
     /// Requests that a predecessor has left, the first one last.
     left: Vec<u16>,
@@ -331,11 +336,12 @@ impl Ring {
     /// Takes back the memory of a request.
     #[inline]
     pub fn recycle(&mut self, data: GuestData) {
-        if let Some(list) = data.into_list() {
-            // Each request has two lists at most.
-            if self.lists.len() < 2 * self.slots.len() {
-                self.lists.push(list);
-            }
+        // Each request has two lists at most.
+        if let Some(list) = data.into_list()
+            && self.lists.len() < 2 * self.slots.len()
+            && list.capacity() <= LIST_MAX
+        {
+            self.lists.push(list);
         }
     }
 

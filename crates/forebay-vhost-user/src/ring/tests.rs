@@ -5,6 +5,7 @@ use super::driver::{
     Served, WRITE, memory,
 };
 use super::{Ring, RingError};
+use crate::config::MAX_SEGMENTS;
 use crate::memory::GuestMemory;
 use forebay_front::blk::GuestBytes;
 use std::sync::Arc;
@@ -95,6 +96,42 @@ fn ring_may_be_filled_completely() {
     driver.offer(0);
     served.run();
     assert_eq!((driver.used_index(), driver.used_entry(SIZE)), (SIZE + 1, (0, 513)));
+}
+
+/// Returns the capacities of the lists that a ring keeps after a request of so many descriptors.
+fn kept_after(nr_descriptors: u16) -> Vec<usize> {
+    let memory = memory();
+    let mut driver = Driver::new(&memory, 0, INDIRECT);
+    let mut ring = Ring::start(driver.setup()).map_err(|(error, _)| error).expect("a good ring");
+    let table = SEAM + 0x9000;
+    driver.describe(table, (HEADER, 16), NEXT, 1);
+    for nth in 1..nr_descriptors {
+        // None follows another one in memory.
+        let buffer = (DATA + 2 * u64::from(nth), 1);
+        let is_last = nth == nr_descriptors - 1;
+        let flags = if is_last { WRITE } else { NEXT | WRITE };
+        driver.describe(table + 16 * u64::from(nth), buffer, flags, nth + 1);
+    }
+    driver.descriptor(0, (table, 16 * u32::from(nr_descriptors)), IS_INDIRECT, 0);
+    for _ in 0..3 {
+        driver.offer(0);
+        let chain = ring.take().expect("a good chain").expect("a request");
+        ring.put(0, 0, 1);
+        ring.recycle(chain.readable);
+        ring.recycle(chain.writable);
+    }
+    ring.publish();
+    ring.lists.iter().map(Vec::capacity).collect()
+}
+
+#[test]
+fn lists_longer_than_the_segments_that_the_device_offers_are_not_kept() {
+    let longest = usize::try_from(MAX_SEGMENTS).expect("a small number") + 2;
+    for (nr_descriptors, nr_kept) in [(3, 2), (128, 2), (140, 1), (1024, 1)] {
+        let kept = kept_after(nr_descriptors);
+        assert_eq!(kept.len(), nr_kept, "{nr_descriptors} descriptors: {kept:?}");
+        assert!(kept.iter().all(|len| *len <= longest), "{nr_descriptors} descriptors: {kept:?}");
+    }
 }
 
 #[test]
