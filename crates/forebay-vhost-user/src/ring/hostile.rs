@@ -486,12 +486,28 @@ const REQUESTS: &[Case] = &[
     ),
 ];
 
+/// Another device, with a driver that keeps the standard.
+struct Beside(Served, Driver);
+
+impl Beside {
+    fn new() -> Beside {
+        let mut served = Served::new();
+        let driver = Driver::new(&memory(), 0, EVENT_IDX);
+        served.start(&driver);
+        Beside(served, driver)
+    }
+
+    #[track_caller]
+    fn check_alive(&mut self) {
+        self.0.check_alive(&mut self.1, 0);
+        assert_eq!(self.0.host().broken, [""; 0]);
+    }
+}
+
 /// Runs one case beside a ring that keeps the standard, and beside another device.
 fn run(case: &Case) {
     let name = case.name;
-    let mut other = Served::new();
-    let mut of_other = Driver::new(&memory(), 0, EVENT_IDX);
-    other.start(&of_other);
+    let mut other = Beside::new();
     let memory = memory();
     let mut served = Served::new();
     let mut good = Driver::new(&memory, 1, EVENT_IDX);
@@ -528,7 +544,7 @@ fn run(case: &Case) {
         served.check_alive(&mut bad, 4);
     }
     served.check_alive(&mut good, 4);
-    other.check_alive(&mut of_other, 0);
+    other.check_alive();
     // Both stop, and start again.
     served.0.round(|front| front.stop_rings());
     served.run();
@@ -564,6 +580,7 @@ fn malformed_requests_get_a_status() {
 
 #[test]
 fn accepted_requests_complete_although_the_ring_has_stopped() {
+    let mut other = Beside::new();
     let memory = memory();
     let mut served = Served::new();
     let mut driver = Driver::new(&memory, 0, PLAIN);
@@ -573,6 +590,7 @@ fn accepted_requests_complete_although_the_ring_has_stopped() {
     driver.offer(SIZE);
     served.run();
     assert_eq!((driver.nr_errors(), driver.used_index()), (1, 0));
+    other.check_alive();
     served.host().is_held = false;
     served.run();
     assert_eq!((driver.used_index(), driver.used_entry(0)), (1, (0, 513)));
@@ -580,11 +598,13 @@ fn accepted_requests_complete_although_the_ring_has_stopped() {
     assert_eq!(driver.nr_calls(), 1, "the driver is notified of it");
     served.0.round(|front| front.stop_rings());
     assert_eq!(*base.borrow(), Some(1), "the bad entry was not taken");
+    other.check_alive();
 }
 
 /// Changes of descriptors and headers after a request was taken have no effect on it.
 #[test]
 fn request_does_not_change_after_it_was_taken() {
+    let mut other = Beside::new();
     let memory = memory();
     let mut served = Served::new();
     let mut driver = Driver::new(&memory, 0, PLAIN);
@@ -595,13 +615,15 @@ fn request_does_not_change_after_it_was_taken() {
     driver.write(driver.table, &[0xff; 256]);
     driver.header(HEADER, 1, 0);
     driver.write(driver.available + 4, &[0xff; 32]);
+    other.check_alive();
     served.host().is_held = false;
     served.run();
     assert_eq!((driver.used_index(), driver.used_entry(0)), (1, (0, 513)));
     assert_eq!((driver.read(DATA), driver.read(STATUS)), ([9; 512], [0]));
+    other.check_alive();
 }
 
-/// Random bytes in the ring and its tables: no panic, and the other ring lives.
+/// Random bytes in the ring and its tables: no panic, and the other ring and device live.
 #[test]
 fn random_rings_hurt_only_themselves() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -611,6 +633,7 @@ fn random_rings_hurt_only_themselves() {
         random ^= random << 17;
         random
     };
+    let mut other = Beside::new();
     let memory = memory();
     let mut served = Served::new();
     let mut good = Driver::new(&memory, 1, EVENT_IDX);
@@ -640,6 +663,7 @@ fn random_rings_hurt_only_themselves() {
         of_bad.0.round(|front| front.stop_rings());
         of_bad.run();
         assert!(of_bad.0.has_drained());
+        other.check_alive();
     }
     good.write(STATUS, &[0xaa]);
     served.check_alive(&mut good, 0);

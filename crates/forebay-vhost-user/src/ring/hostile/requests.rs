@@ -4,7 +4,7 @@ use super::super::driver::{
     BEHIND_HOLE, DATA, Driver, EVENT_IDX, HEADER, HOLE, INDIRECT, NEXT, NR_SECTORS, PLAIN, SIZE,
     STATUS, Served, WRITE, memory,
 };
-use super::{Answers, Case, GoesOn, Stops, case, run, with_data};
+use super::{Answers, Beside, Case, GoesOn, Stops, case, run, with_data};
 
 const OUT: u32 = 1;
 const GET_ID: u32 = 8;
@@ -232,12 +232,10 @@ fn requests_at_the_edges_hurt_only_their_ring() {
 /// Both take the same requests, and answer them in the same used ring.
 #[test]
 fn two_rings_at_one_place_hurt_only_themselves() {
-    let [memory, beside] = [(); 2].map(|()| memory());
-    let (mut served, mut other) = (Served::new(), Served::new());
+    let memory = memory();
+    let (mut served, mut other) = (Served::new(), Beside::new());
     let mut twins = [0; 2].map(|nr| Driver::new(&memory, nr, PLAIN));
-    let mut alive = Driver::new(&beside, 0, EVENT_IDX);
     let mut second = Driver::new(&memory, 1, EVENT_IDX);
-    other.start(&alive);
     served.start(&second);
     for twin in &twins {
         served.start(twin);
@@ -252,11 +250,12 @@ fn two_rings_at_one_place_hurt_only_themselves() {
     assert_eq!(served.host().broken, [""; 0], "the rings are in order, each by itself");
     second.write(STATUS, &[0xaa]);
     served.check_alive(&mut second, 0);
-    other.check_alive(&mut alive, 0);
+    other.check_alive();
 }
 
 #[test]
 fn writes_to_a_read_only_disk_get_an_error() {
+    let mut other = Beside::new();
     let memory = memory();
     let mut served = Served::read_only();
     let mut driver = Driver::new(&memory, 0, PLAIN);
@@ -272,5 +271,6 @@ fn writes_to_a_read_only_disk_get_an_error() {
         assert_eq!(driver.read(STATUS), [1]);
         // It reads what the sector had at first.
         served.check_alive(&mut driver, 4);
+        other.check_alive();
     }
 }
