@@ -14,6 +14,9 @@ use crate::slots::Key;
 /// Most requests that are taken at once: the largest ring. Requests that need no I/O are answered
 /// at once, so a driver could otherwise keep a round busy forever.
 const TAKES_MAX: u32 = 1024;
+/// Requests between two checks of the time: a driver whose request was answered at once must not
+/// wait until all that follow are taken.
+const TAKES_PER_CHECK: u32 = 32;
 /// Longest time from a used entry to the notification of the driver, ns (Y4).
 const NOTIFY_NS: u64 = 50_000;
 
@@ -84,7 +87,7 @@ impl<H: BlkHost> BlkSession<H> {
         if !plants!(TakeWithNotifications) {
             self.link.peer.disable_notifications();
         }
-        for _ in 0..TAKES_MAX {
+        for nr in 1..=TAKES_MAX {
             if self.held_back.is_some() {
                 return Ok(false);
             }
@@ -96,8 +99,20 @@ impl<H: BlkHost> BlkSession<H> {
             if plants!(TakeOne) {
                 return Ok(false);
             }
+            if nr.is_multiple_of(TAKES_PER_CHECK) {
+                self.notify_if_late(desk.host.now_ns());
+            }
         }
         Ok(true)
+    }
+
+    /// Notifies the driver of used entries if it must not wait for the end of the round (Y4).
+    #[inline]
+    fn notify_if_late(&mut self, now_ns: u64) {
+        let is_due = |used_ns| now_ns.saturating_sub(used_ns) >= NOTIFY_NS;
+        if self.used_ns.is_some_and(is_due) && !plants!(NotifyLate) {
+            self.notify();
+        }
     }
 
     /// Notifies the driver of used entries.
@@ -191,10 +206,10 @@ impl<H: BlkHost> Session for BlkSession<H> {
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
         self.link.peer.publish();
         // Reads no clock: only a reap takes long.
-        let is_due = |used_ns| desk.ended_ns.saturating_sub(used_ns) >= NOTIFY_NS;
-        let is_late = self.used_ns.is_some_and(is_due) && !plants!(NotifyLate);
-        if self.link.is_ending() || is_late {
-            self.notify();
+        let now_ns = desk.ended_ns;
+        match self.link.is_ending() {
+            true => self.notify(),
+            false => self.notify_if_late(now_ns),
         }
         Ok(())
     }

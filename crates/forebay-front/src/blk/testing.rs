@@ -161,6 +161,8 @@ pub(super) struct TestHost {
     pub(super) now_ns: u64,
     /// Added to the time by each reap.
     pub(super) reap_ns: u64,
+    /// Added to the time by each submission.
+    pub(super) submit_ns: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) submitted: Vec<Submitted>,
     /// I/Os that may be in flight.
@@ -213,6 +215,7 @@ impl Host for TestHost {
             (Op::Flush, None) => {}
             (op, memory) => panic!("{op:?} with {memory:?}"),
         }
+        self.now_ns += self.submit_ns;
         self.submitted.push((io.op, io.offset, io.len, io.flags.contains(BioFlags::FUA)));
         let result = self.failure.map_or(Ok(io.len), Err);
         self.done.push_back((io.user_data, result, io.memory));
@@ -299,6 +302,7 @@ impl Driven {
         let host = TestHost {
             now_ns: 1_000_000,
             reap_ns: 0,
+            submit_ns: 0,
             bytes: (0..NR_SECTORS * 512).map(|at| (at / 512) as u8).collect(),
             submitted: Vec::new(),
             room: 32,

@@ -364,6 +364,23 @@ fn long_round_notifies_the_driver_before_its_end() {
     }
 }
 
+/// Y4: an answer that needs no I/O does not wait until all requests behind it are submitted.
+#[test]
+fn driver_is_notified_while_many_requests_are_taken() {
+    for (submit_ns, notified_at) in [(100, &[2][..]), (1000, &[1, 2])] {
+        let mut driven = driven();
+        let host = driven.host();
+        (host.room, host.is_held, host.submit_ns) = (200, true, submit_ns);
+        driven.chain(&header(2, 0), 512);
+        for _ in 0..100 {
+            driven.chain(&header(IN, 1), 512);
+        }
+        driven.chain(&header(2, 0), 512);
+        driven.front.round(|front| front.look_at_rings());
+        assert_eq!(driven.state.borrow().notified_at, notified_at, "{submit_ns} ns");
+    }
+}
+
 #[test]
 fn requests_without_room_wait_for_completions() {
     let mut driven = driven();
