@@ -1,13 +1,14 @@
 //! Device for virtual machines: its configuration and its socket.
 
 use crate::config::{DeviceOptions, DeviceSocket};
-use crate::error::{ServeError, system};
+use crate::error::{ServeError, passed_socket};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use forebay::QueueLimits;
 use forebay_front::blk::SECTOR;
 use forebay_vhost_user::{Capabilities, Config, MAX_RANGES, Shape, WriteCache};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -146,7 +147,7 @@ fn listener(socket: DeviceSocket) -> Result<Listener, ServeError> {
     match socket {
         DeviceSocket::Path(path) => Ok(Listener::open(&Address::Unix(path))?),
         DeviceSocket::Passed(socket) => {
-            let failed = system("cannot use a socket that was passed in");
+            let failed = passed_socket(socket.as_raw_fd());
             let listener = Listener::adopt(socket).map_err(&failed)?;
             match listener.address() {
                 Address::Unix(_) => Ok(listener),

@@ -3,6 +3,7 @@
 use crate::config::Limits;
 use forebay_front::stream::TooLittleMemory;
 use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -112,6 +113,14 @@ pub enum ServeError {
     /// A thread of the server has panicked. This is a bug in the server.
     #[error("a thread of the server has panicked: this is a bug, please report it")]
     Panicked,
+    /// A socket that was passed in cannot be used.
+    #[error("cannot use descriptor {fd}, which was passed in as a listening socket: {source}")]
+    PassedSocket {
+        /// Number of the descriptor.
+        fd: RawFd,
+        /// The cause.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -169,6 +178,11 @@ impl ServeError {
 /// Returns a function that names the operation of a failed system call.
 pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
+}
+
+/// Returns a function that names the descriptor of a socket that was passed in.
+pub(crate) fn passed_socket(fd: RawFd) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::PassedSocket { fd, source }
 }
 
 /// Returns an error with the spec in front, unless it begins with the file already.

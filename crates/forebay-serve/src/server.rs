@@ -4,7 +4,7 @@ use crate::accept::accept_until;
 use crate::config::{DeviceOptions, Limits, Options};
 use crate::device::{self, Device};
 use crate::end::{self, END};
-use crate::error::{ServeError, system};
+use crate::error::{ServeError, passed_socket};
 use crate::export::Export;
 use crate::handle::ServerHandle;
 use crate::listen::Listener;
@@ -19,7 +19,7 @@ use forebay::{Disk, now_ns};
 use forebay_front::stream::Budget;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,10 +101,8 @@ impl Server {
             .map_err(|error| ServeError::of_memory(error, &options.limits))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
-            listeners.push(
-                Listener::adopt(socket)
-                    .map_err(system("cannot use a socket that was passed in"))?,
-            );
+            let fd = socket.as_raw_fd();
+            listeners.push(Listener::adopt(socket).map_err(passed_socket(fd))?);
         }
         for address in &options.listen {
             listeners.push(Listener::open(address)?);

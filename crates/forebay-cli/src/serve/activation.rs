@@ -40,9 +40,13 @@ pub(super) fn sockets(others: &[i32]) -> Result<Vec<OwnedFd>, Failure> {
 /// Returns the socket with this descriptor, which `--fd` names.
 ///
 /// # Errors
-/// Returns an error if the descriptor is not a listening unix or TCP socket.
+/// Returns an error if the descriptor is not a listening unix socket.
 pub(super) fn socket(number: i32) -> Result<OwnedFd, Failure> {
-    copy_of(number)
+    let unix_socket = copy_of(number).and_then(|socket| match socket_domain(&socket)? {
+        AddressFamily::UNIX => Ok(socket),
+        _ => Err(io::Error::other("a virtual machine needs a unix socket")),
+    });
+    unix_socket
         .map_err(|error| Failure::Run(format!("cannot use descriptor {number} (--fd): {error}")))
 }
 

@@ -7,6 +7,7 @@ use super::masking::{CONFIG_WCE, FLUSH, Proxy};
 use super::server::Server;
 use crate::common::{bench_at_work, data_file, folder, forebay, stderr, stdout};
 use forebay::{Disk, IoError};
+use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
@@ -132,14 +133,7 @@ fn each_flush_after_a_failed_one_fails_for_machines_and_nbd_clients() {
     let mut driver = machine.driver(0);
     let mut ask = |kind, len| {
         driver.submit(0, kind, 0, len);
-        let start = Instant::now();
-        loop {
-            if let Some((_, status)) = driver.take_used() {
-                return status;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "no answer");
-            driver.wait();
-        }
+        driver.answer()
     };
     assert_eq!((ask(front_end::WRITE, 512), ask(front_end::FLUSH, 0)), (0, 0));
     assert_eq!((ask(front_end::WRITE, 512), ask(front_end::FLUSH, 0)), (0, IO_ERROR));
@@ -217,6 +211,19 @@ fn socket_that_listens_already_is_taken_over_and_stays() {
     assert!(server.wait().expect("a child").success());
     let _next = UnixStream::connect(&path).expect("it listens");
     socket.accept().expect("it is there");
+}
+
+/// Virtual machines reach a server by a file.
+#[test]
+fn socket_of_another_family_is_refused_with_its_descriptor() {
+    let folder = folder();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let args = "ram:1m --fd=3 --num-queues=1";
+    let server = super::activation::start(&folder, socket.into(), "LISTEN_FDS=1", args);
+    let refused = server.wait_with_output().expect("a child");
+    assert!(!refused.status.success());
+    let why = "cannot use descriptor 3 (--fd): a virtual machine needs a unix socket";
+    assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
 }
 
 #[test]
