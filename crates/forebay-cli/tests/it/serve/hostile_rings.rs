@@ -203,7 +203,7 @@ fn storm_of_stops_and_starts_loses_no_request() {
 fn storm_of_resets_under_load_leaves_nothing_behind() {
     beside_another_device(|server, front_end, connect| {
         let mut nr_fds = 0;
-        for nth in 0..200 {
+        for nth in 0..1000 {
             let mut driver = front_end.driver(0);
             for slot in 0..NR_SLOTS {
                 driver.submit(slot, WRITE, u64::from(slot), 512);

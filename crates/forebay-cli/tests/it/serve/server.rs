@@ -130,6 +130,16 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
 
+    /// Returns the time that its threads have used processors, in steps of 10 ms.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let stat = stat.expect("it runs");
+        // The name ends with the last parenthesis. The fields 14 and 15 are user and system time.
+        let fields = stat.rsplit(')').next().expect("a field").split_whitespace();
+        let ticks = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+        Duration::from_secs(ticks.sum()) / rustix::param::clock_ticks_per_second() as u32
+    }
+
     /// Returns a memory figure in KiB by its name in `/proc/PID/status`; `VmHWM` is the peak.
     pub(crate) fn memory_kib(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));

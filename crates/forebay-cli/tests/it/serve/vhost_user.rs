@@ -226,6 +226,29 @@ fn socket_of_another_family_is_refused_with_its_descriptor() {
     assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
 }
 
+/// A server that waits for requests uses no processor, although it polls while there are some.
+#[test]
+fn server_of_an_idle_machine_uses_no_processor() {
+    let folder = folder();
+    let server = Server::start(&folder, "ram:1m --vhost-user-blk=unix:v --num-queues=4");
+    let mut machine = FrontEnd::new(4);
+    machine.connect(&folder.path().join("v"));
+    for nr in 0..4 {
+        let mut driver = machine.driver(nr);
+        for _ in 0..100 {
+            driver.submit(0, front_end::READ, 0, 512);
+            assert_eq!(driver.answer(), 0);
+        }
+    }
+    // Then all threads sleep: they poll for less than a millisecond.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = server.cpu_time();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = server.cpu_time() - before;
+    assert!(used < Duration::from_millis(20), "{used:?} in 2 s, which is 1 % of a processor");
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn capabilities_are_printed_in_the_form_of_qemu() {
     let folder = folder();
