@@ -2,9 +2,9 @@
 //! features.
 //!
 //! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
-//! toolchain. The targets of the NBD protocol parse the bytes of hostile peers. With a nightly
-//! toolchain they also run under AddressSanitizer, for half of the time. Interesting inputs are
-//! kept for later runs in cargo's target directory.
+//! toolchain. The targets of NBD and of vhost-user rings parse the bytes of hostile peers. With a
+//! nightly toolchain they also run under AddressSanitizer, for half of the time. Interesting inputs
+//! are kept for later runs in cargo's target directory.
 //!
 //! `cargo xtask fuzz corpus` writes the smallest inputs with the same coverage into the checkout
 //! ([`corpus`]): runs on other machines begin with these.
@@ -30,8 +30,10 @@ struct Target {
     max_len_bytes: u32,
     /// Duration of a run in seconds.
     seconds: u32,
-    /// Whether it runs under AddressSanitizer as well, and has a corpus in the checkout.
-    is_nbd: bool,
+    /// Whether it runs under AddressSanitizer as well: it has bytes of hostile peers, or `unsafe`.
+    is_sanitized: bool,
+    /// Whether the checkout has the smallest inputs that runs have found.
+    is_kept: bool,
 }
 
 const TARGETS: &[Target] = &[
@@ -44,7 +46,8 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 1024,
         seconds: LONG,
-        is_nbd: false,
+        is_sanitized: true,
+        is_kept: false,
     },
     Target {
         name: "vhost_channel",
@@ -52,7 +55,8 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 512,
         seconds: LONG,
-        is_nbd: false,
+        is_sanitized: true,
+        is_kept: false,
     },
     Target {
         name: "vhost_user_client",
@@ -60,7 +64,8 @@ const TARGETS: &[Target] = &[
         dictionary: None,
         max_len_bytes: 512,
         seconds: SHORT,
-        is_nbd: false,
+        is_sanitized: false,
+        is_kept: false,
     },
     Target {
         name: "job_file",
@@ -68,7 +73,8 @@ const TARGETS: &[Target] = &[
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
         seconds: SHORT,
-        is_nbd: false,
+        is_sanitized: false,
+        is_kept: false,
     },
     Target {
         name: "command_line",
@@ -76,12 +82,21 @@ const TARGETS: &[Target] = &[
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
         seconds: SHORT,
-        is_nbd: false,
+        is_sanitized: false,
+        is_kept: false,
     },
 ];
 
 const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
-    Target { name, corpus: None, dictionary: None, max_len_bytes, seconds: SHORT, is_nbd: true }
+    Target {
+        name,
+        corpus: None,
+        dictionary: None,
+        max_len_bytes,
+        seconds: SHORT,
+        is_sanitized: true,
+        is_kept: true,
+    }
 }
 
 /// Duration of the runs of a device, in seconds. A guest and its front end are hostile, and what
@@ -158,7 +173,7 @@ pub(crate) fn run(seconds: Option<u32>) -> Outcome {
     let programs = build.programs(TARGETS.iter())?;
     TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, seconds(it)))?;
     let Some(build) = Build::address() else { return Ok(()) };
-    let mut sanitized = TARGETS.iter().filter(|it| it.is_nbd);
+    let mut sanitized = TARGETS.iter().filter(|it| it.is_sanitized);
     let programs = build.programs(sanitized.clone())?;
     sanitized.try_for_each(|it| fuzz(it, &build, &programs, seconds(it).div_ceil(2)))
 }
@@ -168,7 +183,7 @@ pub(crate) fn save_corpora() -> Outcome {
     if !has_compiler()? {
         return Ok(());
     }
-    let mut saved = TARGETS.iter().filter(|it| it.is_nbd);
+    let mut saved = TARGETS.iter().filter(|it| it.is_kept);
     let programs = Build::plain().programs(saved.clone())?;
     saved.try_for_each(|it| {
         let place = PathBuf::from(target("fuzz-runs")).join(it.name);
@@ -292,7 +307,7 @@ mod tests {
 
     #[test]
     fn every_target_of_the_protocol_has_a_corpus_and_begins_with_it() {
-        for target in TARGETS.iter().filter(|target| target.is_nbd) {
+        for target in TARGETS.iter().filter(|target| target.is_kept) {
             let file = root().join(super::corpus::file(target.name));
             let inputs = super::corpus::inputs(&std::fs::read_to_string(file).unwrap()).unwrap();
             assert!(inputs.len() >= 20, "{}: {} inputs", target.name, inputs.len());
