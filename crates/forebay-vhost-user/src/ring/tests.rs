@@ -117,8 +117,7 @@ fn kept_after(nr_descriptors: u16) -> Vec<usize> {
         driver.offer(0);
         let chain = ring.take().expect("a good chain").expect("a request");
         ring.put(0, 0, 1);
-        ring.recycle(chain.readable);
-        ring.recycle(chain.writable);
+        chain.readable.into_iter().chain(chain.writable).for_each(|data| ring.recycle(data));
     }
     ring.publish();
     ring.lists.iter().map(Vec::capacity).collect()
@@ -127,7 +126,8 @@ fn kept_after(nr_descriptors: u16) -> Vec<usize> {
 #[test]
 fn lists_longer_than_the_segments_that_the_device_offers_are_not_kept() {
     let longest = usize::try_from(MAX_SEGMENTS).expect("a small number") + 2;
-    for (nr_descriptors, nr_kept) in [(3, 2), (128, 2), (140, 1), (1024, 1)] {
+    // A request with one data segment needs no list.
+    for (nr_descriptors, nr_kept) in [(3, 0), (128, 1), (140, 0), (1024, 0)] {
         let kept = kept_after(nr_descriptors);
         assert_eq!(kept.len(), nr_kept, "{nr_descriptors} descriptors: {kept:?}");
         assert!(kept.iter().all(|len| *len <= longest), "{nr_descriptors} descriptors: {kept:?}");
