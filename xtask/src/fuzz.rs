@@ -230,6 +230,8 @@ fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
     command.arg(format!("-rss_limit_mb={}", build.memory_mib));
     command.args(it.dictionary.map(|file| format!("-dict={file}")));
     command.arg(format!("-max_len={}", it.max_len_bytes));
+    // AddressSanitizer would start a symbolizer, whose pipes look like leaks of the target.
+    command.arg("-print_funcs=0");
     command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.env("FOREBAY_FUZZ_SEEDS", &seeds).env("FOREBAY_FUZZ_REACH", &reach);
