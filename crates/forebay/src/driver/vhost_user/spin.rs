@@ -2,12 +2,20 @@
 //!
 //! Meanwhile interrupts stay suppressed. So if the server completes a request within that time,
 //! neither side makes a system call. A wait that finds nothing asks for an interrupt, and sleeps.
+//!
+//! After a while the thread yields the processor between two looks. With more polling threads than
+//! processors, the thread that it waits for could otherwise not run until the scheduler preempts
+//! the polls, some milliseconds later.
 
 use crate::sys::clock;
 use std::time::Duration;
 
 /// The number of looks at the ring between two readings of the clock.
 const NR_LOOKS: u32 = 8;
+
+/// The time after which a poll yields the processor between looks, ns. A server that has a processor
+/// completes requests in memory within a few microseconds.
+const YIELD_AFTER_NS: u64 = 10_000;
 
 /// The time for which waits poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +49,12 @@ impl Spin {
                 }
                 std::hint::spin_loop();
             }
-            if clock::now_ns().saturating_sub(begin_ns) >= self.limit_ns.min(timeout_ns) {
+            let polled_ns = clock::now_ns().saturating_sub(begin_ns);
+            if polled_ns >= self.limit_ns.min(timeout_ns) {
                 return false;
+            }
+            if polled_ns >= YIELD_AFTER_NS {
+                std::thread::yield_now();
             }
         }
     }
