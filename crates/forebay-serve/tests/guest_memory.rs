@@ -311,6 +311,26 @@ fn copy_that_the_disk_keeps_does_not_hold_back_the_next() {
     });
 }
 
+/// The disk keeps the buffer of a long copy whose last part is shorter than the buffer.
+#[test]
+fn long_copy_that_the_disk_keeps_does_not_hold_back_the_next() {
+    let folder = folder();
+    let keys = "&rule=read:delay=2s:range=16M+1M&io_timeout_ms=100&io_timeout_grace_ms=100";
+    let spec = format!("fault:{}", disk(&folder, keys));
+    let image = File::options().write(true).open(folder.path().join("disk.img"));
+    image.and_then(|file| file.set_len(64 << 20)).expect("a scratch file");
+    serve(folder.path(), &[&spec], None, || {
+        let mut guest = Guest::connect(&folder.path().join("0"));
+        // The disk is gone after the first one, so the second one fails too.
+        for (first, nr_mib) in [(0, 17), (32, 9)] {
+            guest.request_of(first, false, 0, (0..nr_mib).map(|_| (DATA + 1, 1 << 20)));
+            guest.kick();
+            guest.wait();
+            assert_eq!(guest.status(first), 1);
+        }
+    });
+}
+
 /// A copy has at most 16 MiB, so that of such a request has parts.
 #[test]
 fn long_request_in_memory_that_the_disk_does_not_accept_is_copied_in_parts() {

@@ -320,8 +320,8 @@ impl GuestQueue {
     fn end_copy(&mut self, copy: EndedCopy) -> Option<Parts<GuestData>> {
         let EndedCopy { mut request, long, result, buf } = copy;
         let Some(buf) = buf else {
-            // The request has ended early.
-            self.bounce.leave(request.bounced);
+            // The request has ended early. All parts of a long copy have the buffer of the first.
+            self.bounce.leave(if long.is_some() { BOUNCE_MAX } else { request.bounced });
             return Some(over(request, long, result));
         };
         if let (Op::Read, Ok(len), Some(data)) = (request.op, result, &mut request.data) {
