@@ -73,10 +73,9 @@ const PREEMPTED_CREDIT_MAX_NS: i64 = 4_000_000;
 /// processors, they took nine tenths.
 const PAUSED_SHARE: u64 = 2;
 /// Most credit for long waits, ns: the thread waits for some slices of other threads before polling
-/// is held off.
+/// is held off. A wait takes no more than this, so no single pause holds polling off: a client that
+/// pauses for long is idle.
 const PAUSED_CREDIT_MAX_NS: i64 = 8_000_000;
-/// Most that a wait takes from this credit, ns. A client that pauses for longer is idle.
-const PAUSE_MAX_NS: u64 = 20_000_000;
 /// Shortest and longest time without polls after preemptions or pauses that exceeded the credit,
 /// ns.
 const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
@@ -346,7 +345,7 @@ impl Polling {
     /// Takes a long wait from the credit, and holds polling off if that is used up.
     #[cold]
     fn hold_after_pause(&mut self, now_ns: u64, waited_ns: u64) {
-        self.paused_credit_ns -= waited_ns.min(PAUSE_MAX_NS) as i64;
+        self.paused_credit_ns -= waited_ns.min(PAUSED_CREDIT_MAX_NS as u64) as i64;
         if self.paused_credit_ns < 0 {
             self.paused_credit_ns = 0;
             self.hold_on_busy_processors(now_ns);
