@@ -29,7 +29,8 @@ pub(super) fn eventfd(file: File) -> Result<OwnedFd, Refusal> {
 }
 
 /// Empties the counter of an eventfd if it is full, so that a write that is blocked goes on. That
-/// write signals the eventfd again. Does not block. Before Linux 5.8 it does nothing.
+/// write signals the eventfd again. Later writes do not block, unless the front end changes that.
+/// Does not block. Before Linux 5.8 a write that is blocked stays so.
 pub(super) fn empty_if_full(eventfd: &OwnedFd) {
     let mut ready = [PollFd::new(eventfd, PollFlags::OUT)];
     let polled = poll(&mut ready, Some(&Timespec::default()));
@@ -37,7 +38,10 @@ pub(super) fn empty_if_full(eventfd: &OwnedFd) {
     if polled.is_err() || ready[0].revents().contains(PollFlags::OUT) {
         return;
     }
-    // A front end may have made the eventfd block, and may read it first.
+    // Otherwise each later write may block too: the counter of a semaphore stays full.
+    let flags = fcntl_getfl(eventfd).unwrap_or(OFlags::empty());
+    let _ = fcntl_setfl(eventfd, flags | OFlags::NONBLOCK);
+    // A front end may make the eventfd block again, and may read it first.
     let mut count = [0; 8];
     let into = &mut [IoSliceMut::new(&mut count)];
     let _ = preadv2(eventfd, into, u64::MAX, ReadWriteFlags::NOWAIT);
@@ -83,6 +87,26 @@ mod tests {
         let mut count = [0; 8];
         read(&event, &mut count).expect("it is signalled");
         assert_eq!(u64::from_ne_bytes(count), 1);
+    }
+
+    /// A read of a semaphore takes one from its counter, so it is full again after a write.
+    #[test]
+    fn semaphore_that_stays_full_blocks_one_write_only() {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE;
+        let event = eventfd(0, flags).expect("an eventfd");
+        write(&event, &(u64::MAX - 1).to_ne_bytes()).expect("there is room");
+        let (sender, answer) = channel();
+        let copy = event.try_clone().expect("a descriptor");
+        std::thread::spawn(move || {
+            (0..1000).for_each(|_| crate::signal(&copy));
+            sender.send(()).expect("the test waits");
+        });
+        let mut nr = 0;
+        while answer.recv_timeout(Duration::from_millis(50)).is_err() {
+            empty_if_full(&event);
+            nr += 1;
+            assert!(nr < 100, "it is blocked by each write");
+        }
     }
 
     /// The kernel raises a counter to a maximum that no write reaches, and reports an error then.
