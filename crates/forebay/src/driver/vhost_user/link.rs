@@ -66,29 +66,33 @@ impl Link {
 
     /// Fails the device if the stream has ended or the server has signalled an error. Does not
     /// block.
+    ///
+    /// A thread whose edge-triggered wait has ended looks once. If another thread has the lock, it
+    /// leaves both descriptors to that one, and no edge reports the same end again. So each thread
+    /// that has had the lock looks once more after it has released it.
     pub(super) fn look(&self) {
-        if self.is_lost() {
-            return;
-        }
-        match await_readable(self.fds(), Some(Duration::ZERO)) {
-            Some([true, _]) => self.read(),
-            Some([_, true]) => self.lose(RING_ERROR),
-            _ => {}
+        while !self.is_lost() {
+            match await_readable(self.fds(), Some(Duration::ZERO)) {
+                Some([true, _]) if self.read() => {}
+                Some([false, true]) => self.lose(RING_ERROR),
+                _ => return,
+            }
         }
     }
 
-    /// Reads from the stream and fails the device if it has ended.
+    /// Reads from the stream and fails the device if it has ended. Returns false if another thread
+    /// reads from it.
     #[cold]
-    fn read(&self) {
+    fn read(&self) -> bool {
         let mut exchange = match self.exchange.try_lock() {
             Ok(exchange) => exchange,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The thread that waits for a reply reads it, and also sees the end.
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return false,
         };
         if let Err(why) = exchange.receive(&self.stream) {
             self.lose(&why);
         }
+        true
     }
 
     /// Reads the capacity of the device again, in bytes.
@@ -97,6 +101,13 @@ impl Link {
     /// Fails if the device is gone, if the server refuses the message, or if it does not answer in
     /// time. In the last case the device goes on.
     pub(super) fn reread_capacity(&self, timeout: Duration) -> io::Result<u64> {
+        let capacity = self.ask_capacity(timeout);
+        // Other threads have left the descriptors to this one.
+        self.look();
+        capacity
+    }
+
+    fn ask_capacity(&self, timeout: Duration) -> io::Result<u64> {
         let until = Instant::now() + timeout;
         let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
         // The reply to a message whose sender has given up comes first.

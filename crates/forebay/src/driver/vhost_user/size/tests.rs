@@ -11,9 +11,14 @@ const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(20);
 
 fn link() -> (Link, UnixStream) {
+    let (link, server, _) = link_with_error();
+    (link, server)
+}
+
+fn link_with_error() -> (Link, UnixStream, Arc<Event>) {
     let (ours, server) = UnixStream::pair().expect("a pair");
     let error = Arc::new(Event::new().expect("an eventfd"));
-    (Link::new(ours, error).expect("a link"), server)
+    (Link::new(ours, Arc::clone(&error)).expect("a link"), server, error)
 }
 
 /// Returns a reply with this capacity.
@@ -78,6 +83,27 @@ fn late_reply_is_not_taken_for_that_to_the_next_message() {
         assert_eq!(link.reread_capacity(LONG).expect("a reply"), 16 * 512);
     });
     assert_eq!(link.failure(), None);
+}
+
+/// A queue whose edge-triggered wait has ended meanwhile leaves the stream to the thread that asks.
+#[test]
+fn end_of_the_connection_is_found_by_the_thread_that_asks() {
+    let (link, server) = link();
+    drop(server);
+    link.reread_capacity(LONG).expect_err("the server has gone");
+    assert_eq!(link.failure().as_deref(), Some("the server has closed the connection"));
+}
+
+/// The edges of both are over when a queue has looked.
+#[test]
+fn look_that_finds_a_late_reply_finds_the_error_of_a_ring_too() {
+    let (link, mut server, error) = link_with_error();
+    link.reread_capacity(SHORT).expect_err("no reply");
+    server.write_all(&reply(8)).expect("it reads");
+    error.signal();
+    link.look();
+    let why = link.failure().expect("an error");
+    assert!(why.contains("an error of a ring"), "{why}");
 }
 
 #[test]
