@@ -5,11 +5,10 @@
 //!
 //! - `parts`: the three parts of a ring in memory, and the indices;
 //! - `notify`: notifications, and the order of the accesses that they need;
-//! - `chain`: the descriptors of a request; `error`: why a ring stops.
+//! - `chain`: the descriptors of a request; `error`: why a ring stops;
+//! - `layout`: lengths and alignments of the parts; `hints`: prefetches of the next requests.
 //!
-//! The `Queue` of the crate `virtio-queue` is not used. It looks the region up for each access,
-//! which cost 2,000 instructions per request. Its iterators do not distinguish the end of a chain
-//! from an error, and follow indirect descriptors that were not negotiated.
+//! Decision 0089 has the reason why the crate `virtio-queue` is not used.
 //!
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 2.7.
 
@@ -17,6 +16,7 @@ mod chain;
 #[cfg(test)]
 mod driver;
 mod error;
+mod hints;
 #[cfg(test)]
 mod hostile;
 mod layout;
@@ -35,10 +35,11 @@ pub(crate) use layout::Part;
 use crate::config::MAX_SEGMENTS;
 use crate::eventfd::signal;
 use crate::inflight::{Inflight, InflightMemory};
-use crate::memory::{Gathered, GuestByte, GuestData, GuestMemory, Lists, prefetch};
+use crate::memory::{Gathered, GuestByte, GuestData, GuestMemory, Lists};
 use crate::setup::RingSetup;
 use crate::truncated;
 use forebay_front::blk::Chain;
+use hints::Hints;
 use notify::{Word, Words};
 use parts::{Parts, RingLayout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -67,15 +68,6 @@ enum Slot {
     Taken(Option<GuestByte>),
 }
 
-/// Addresses of the last request with a head, in this process. Drivers use the same memory again,
-/// so the next request is usually there.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hint {
-    /// Its indirect table, or its first descriptor.
-    table: usize,
-    header: usize,
-}
-
 /// A ring that was started. It stays on its thread.
 #[derive(Debug)]
 pub struct Ring {
@@ -91,8 +83,7 @@ pub struct Ring {
     seen: u16,
     /// By head.
     slots: Vec<Slot>,
-    /// By head.
-    hints: Vec<Hint>,
+    hints: Hints,
     /// Lists of requests that have ended: at most two for each slot, none longer than [`LIST_MAX`].
     lists: Lists,
     /// Requests that a predecessor has left, the first one last.
@@ -145,7 +136,7 @@ impl Ring {
             is_enabled,
             nr_lost: 0,
             slots: (0..size).map(|_| Slot::Free).collect(),
-            hints: vec![Hint::default(); usize::from(size)],
+            hints: Hints::new(size),
             lists: Lists::new(),
             left,
             inflight,
@@ -268,10 +259,7 @@ impl Ring {
     fn prefetch(&self, index: u16) {
         let head = self.parts.available_entry(index);
         self.parts.prefetch_descriptor(head);
-        if let Some(hint) = self.hints.get(usize::from(head)) {
-            prefetch(hint.table);
-            prefetch(hint.header);
-        }
+        self.hints.prefetch(head);
     }
 
     /// Returns the request with this head, which is in flight from now on.
@@ -291,7 +279,7 @@ impl Ring {
             has_indirect: self.has_indirect,
         };
         let table = within.walk(head, (&mut readable, &mut writable), &mut self.lists)?;
-        self.hints[usize::from(head)] = Hint { table, header: readable.first_addr() };
+        self.hints.set(head, table, readable.first_addr());
         let (header, readable) = readable.split_header(&mut self.lists);
         let (status, writable) = writable.split_status(&mut self.lists);
         let has_status = status.is_some();
