@@ -139,7 +139,7 @@ pub trait Host: Debug + Sized {
 
     /// Returns whether a reap is due that no event reports: completions are waiting, or I/O was
     /// submitted since the last reap and the host must see it before a wait.
-    fn has_ended(&self) -> bool;
+    fn wants_reap(&self) -> bool;
 
     /// Returns whether any I/O of this front is in flight.
     fn is_busy(&self) -> bool;

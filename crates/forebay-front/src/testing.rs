@@ -205,16 +205,16 @@ impl Host for TestHost {
         completion
     }
 
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         !self.done.is_empty()
     }
 
     fn is_busy(&self) -> bool {
-        self.has_ended()
+        !self.done.is_empty()
     }
 
     fn is_busy_with(&self, _export: usize) -> bool {
-        self.has_ended()
+        !self.done.is_empty()
     }
 
     fn has_room(&self, _export: usize, _nr: usize) -> bool {

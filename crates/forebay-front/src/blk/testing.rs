@@ -235,7 +235,7 @@ impl Host for TestHost {
         completion
     }
 
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         !self.is_held && !self.done.is_empty()
     }
 

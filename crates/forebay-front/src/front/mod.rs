@@ -202,7 +202,7 @@ impl<S: Session> Front<S> {
                 moved |= self.resume();
             }
             let may_go_on = moved && !self.waiting.is_empty();
-            if !may_go_on && self.dirty.is_empty() && !self.desk.host.has_ended() {
+            if !may_go_on && self.dirty.is_empty() && !self.desk.host.wants_reap() {
                 self.is_unfinished = false;
                 break;
             }

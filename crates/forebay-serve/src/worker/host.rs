@@ -85,7 +85,7 @@ impl WorkerHost {
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
         while let Some(export) = self.unwatched.pop() {
-            // Each wait follows a reap: see `has_ended`.
+            // Each wait follows a reap: see `wants_reap`.
             let fd = self.queues[export].poll_fd_after_reap();
             if !self.common.watch_queue(fd, OF_QUEUE | export as u64) {
                 self.unwatched.push(export);
@@ -201,7 +201,7 @@ impl Host for WorkerHost {
         (completion.user_data, completion.result, completion.buf)
     }
 
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         self.queues.iter().any(BioQueue::wants_reap)
     }
 

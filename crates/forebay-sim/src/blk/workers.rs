@@ -154,7 +154,7 @@ impl RingWorker {
         let at = self.worker.at();
         let front = &mut self.worker.front;
         let note = |met| outside.borrow_mut().cx.note(met, at as u64, 0);
-        if self.has_event || front.has_available() || front.host().has_ended() {
+        if self.has_event || front.has_available() || front.host().wants_reap() {
             note(Met::PollFinds);
             self.nr_looks = None;
             return false;

@@ -123,7 +123,7 @@ impl<T: Transport> Host for SimHost<T> {
         completion
     }
 
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         let Outside { cx, disk, .. } = &*self.outside.borrow();
         disk.has_ended(self.worker) || cx.peek_done(self.worker).is_some()
     }

@@ -320,7 +320,7 @@ impl Host for TestHost {
         completion
     }
 
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         !self.is_held && self.is_busy()
     }
 

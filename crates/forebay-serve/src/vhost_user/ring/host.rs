@@ -72,7 +72,7 @@ impl RingHost {
     /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
         if !self.is_watched {
-            // Each wait follows a reap: see `has_ended`.
+            // Each wait follows a reap: see `wants_reap`.
             self.is_watched = self.common.watch_queue(self.queue.poll_fd_after_reap(), OF_QUEUE);
         }
         self.is_watched
@@ -171,7 +171,7 @@ impl Host for RingHost {
     }
 
     #[inline]
-    fn has_ended(&self) -> bool {
+    fn wants_reap(&self) -> bool {
         self.queue.wants_reap()
     }
 

@@ -169,7 +169,7 @@ impl RingWorker {
                 self.called_ns = now_ns;
                 self.take_events(Some(&NO_TIME));
             }
-            let has_requests = self.front.has_available() || self.front.host().has_ended();
+            let has_requests = self.front.has_available() || self.front.host().wants_reap();
             if has_requests || !self.events.is_empty() {
                 self.polling.found(now_ns);
                 return true;
