@@ -1,14 +1,17 @@
-//! Parts of a front's host that do not depend on the protocol: epoll, the metrics and the log.
+//! Parts of a front's host that do not depend on the protocol: epoll, queues whose descriptors it
+//! reports, the metrics and the log.
 
 use crate::metrics::WorkerCounters;
 use crate::shared::Shared;
+use forebay::{BioQueue, Completion, Segments};
 use forebay_front::{PollSums, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// The part of a thread's host that all protocols share.
@@ -53,12 +56,6 @@ impl HostBase {
         }
     }
 
-    /// Registers the descriptor of a queue at epoll. Returns whether it is registered.
-    pub(crate) fn watch_queue(&self, fd: io::Result<BorrowedFd<'_>>, data: u64) -> bool {
-        let data = EventData::new_u64(data);
-        fd.is_ok_and(|fd| epoll::add(&self.epoll, fd, data, EventFlags::IN).is_ok())
-    }
-
     /// Records the polling of this thread so far.
     pub(crate) fn record_polling(&self, sums: PollSums) {
         self.counters.record_polling(sums);
@@ -78,5 +75,70 @@ impl HostBase {
     /// Writes a line of the log.
     pub(crate) fn log(&self, now_ns: u64, line: impl fmt::Display) {
         self.shared.log.line(now_ns, line);
+    }
+}
+
+/// A queue of this thread, whose descriptor epoll reports.
+#[derive(Debug)]
+pub(crate) struct WatchedQueue {
+    queue: BioQueue,
+    /// Whether the descriptor is registered at epoll.
+    is_watched: bool,
+    /// Whether the descriptor was reported since the last reap.
+    is_readable: bool,
+}
+
+impl WatchedQueue {
+    pub(crate) fn new(queue: BioQueue) -> WatchedQueue {
+        WatchedQueue { queue, is_watched: false, is_readable: false }
+    }
+
+    /// Returns the queue.
+    #[inline]
+    pub(crate) fn queue(&self) -> &BioQueue {
+        &self.queue
+    }
+
+    /// Returns the queue, for submissions.
+    #[inline]
+    pub(crate) fn queue_mut(&mut self) -> &mut BioQueue {
+        &mut self.queue
+    }
+
+    /// Registers the descriptor at epoll with this event data, unless it is registered. Returns
+    /// whether it is registered now.
+    pub(crate) fn watch(&mut self, host: &HostBase, data: u64) -> bool {
+        if !self.is_watched {
+            // Each wait follows a reap: see `Host::wants_reap`.
+            let fd = self.queue.poll_fd_after_reap();
+            let add = |fd| epoll::add(&host.epoll, fd, EventData::new_u64(data), EventFlags::IN);
+            self.is_watched = fd.is_ok_and(|fd| add(fd).is_ok());
+        }
+        self.is_watched
+    }
+
+    /// Records that the descriptor was reported: the queue must be reaped, even if it is empty.
+    pub(crate) fn note_readable(&mut self) {
+        self.is_readable = true;
+    }
+
+    /// Appends all completions, and clears the descriptor if it was reported.
+    pub(crate) fn reap_all(&mut self, done: &mut Vec<Completion>) {
+        if mem::take(&mut self.is_readable) {
+            self.queue.reap(0, usize::MAX, done);
+        } else if !self.queue.is_empty() {
+            self.queue.reap_untold(usize::MAX, done);
+        }
+    }
+
+    /// Reaps as [`reap_all`](WatchedQueue::reap_all) does, but calls `each` with each completion
+    /// and its segments.
+    #[inline(always)]
+    pub(crate) fn reap_all_raw_with(&mut self, each: impl FnMut(Completion, Segments)) {
+        if mem::take(&mut self.is_readable) {
+            self.queue.reap_raw_with(0, usize::MAX, each);
+        } else if !self.queue.is_empty() {
+            self.queue.reap_raw_untold_with(usize::MAX, each);
+        }
     }
 }

@@ -4,14 +4,12 @@ use super::client::Client;
 use super::inbox::WorkerInbox;
 use super::status::BlockStatusThreads;
 use super::timer::Timer;
-use crate::host::HostBase;
+use crate::host::{HostBase, WatchedQueue};
 use crate::log::{Closed as ClosedLine, Opened as OpenedLine};
 use crate::metrics::{ConnectionRefusal, HandshakeFailure};
 use crate::shared::Shared;
 use crate::tls::TlsStream;
-use forebay::{
-    BioFlags, BioQueue, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind,
-};
+use forebay::{BioFlags, Buf, Completion, LateRequest, LateStage, Op, PlugGuard, SubmitErrorKind};
 use forebay_front::nbd::{NbdHost, Opened, StatusQuery};
 use forebay_front::{Closed, Ending, Failed, Host, Interest, Io, Key, MARK_SHIFT, Parts, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -35,11 +33,7 @@ pub(super) struct WorkerHost {
     timer: Timer,
     /// This thread's queue for each export. They are opened before clients are served: a disk on an
     /// NBD server connects to it, and no client must wait for that.
-    queues: Vec<BioQueue>,
-    /// Whether the descriptor of a queue was reported since its last reap.
-    is_readable: Vec<bool>,
-    /// Queues whose descriptors are not registered at epoll yet.
-    unwatched: Vec<usize>,
+    queues: Vec<WatchedQueue>,
 }
 
 impl fmt::Debug for WorkerHost {
@@ -54,11 +48,9 @@ impl WorkerHost {
         (block_status, inbox): (Arc<BlockStatusThreads>, Arc<WorkerInbox>),
         (epoll, timer): (OwnedFd, Timer),
     ) -> WorkerHost {
-        let queues: Vec<_> = shared.exports.iter().map(|export| export.disk.queue()).collect();
+        let queues = shared.exports.iter().map(|export| WatchedQueue::new(export.disk.queue()));
         WorkerHost {
-            is_readable: vec![false; queues.len()],
-            unwatched: (0..queues.len()).collect(),
-            queues,
+            queues: queues.collect(),
             common: HostBase::new(shared, epoll),
             block_status,
             inbox,
@@ -75,20 +67,17 @@ impl WorkerHost {
         &mut self.timer
     }
 
-    /// Records that the descriptor of a queue was reported: it must be reaped, even if it is empty.
-    pub(super) fn note_readable(&mut self, export: usize) {
-        self.is_readable[export] = true;
+    /// Returns the queue of an export.
+    pub(super) fn queue_of(&mut self, export: usize) -> &mut WatchedQueue {
+        &mut self.queues[export]
     }
 
     /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If
     /// the process has no descriptor left, as when clients have used all, ticks replace these
     /// events until there is one again.
     pub(super) fn watch_queues(&mut self) {
-        while let Some(export) = self.unwatched.pop() {
-            // Each wait follows a reap: see `wants_reap`.
-            let fd = self.queues[export].poll_fd_after_reap();
-            if !self.common.watch_queue(fd, OF_QUEUE | export as u64) {
-                self.unwatched.push(export);
+        for (export, queue) in self.queues.iter_mut().enumerate() {
+            if !queue.watch(&self.common, OF_QUEUE | export as u64) {
                 return self.timer.arm();
             }
         }
@@ -181,18 +170,12 @@ impl Host for WorkerHost {
         io: Io<Buf>,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<Buf>)> {
-        let submitted = self.queues[export].submit_at(io_of(io), now_ns);
+        let submitted = self.queues[export].queue_mut().submit_at(io_of(io), now_ns);
         submitted.map_err(|error| (error.kind, error.io.into_buf()))
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>, now_ns: u64) {
-        for (queue, is_readable) in self.queues.iter_mut().zip(&mut self.is_readable) {
-            if std::mem::take(is_readable) {
-                queue.reap(0, usize::MAX, done);
-            } else if !queue.is_empty() {
-                queue.reap_untold(usize::MAX, done);
-            }
-        }
+        self.queues.iter_mut().for_each(|queue| queue.reap_all(done));
         self.log_late(now_ns);
     }
 
@@ -202,20 +185,20 @@ impl Host for WorkerHost {
     }
 
     fn wants_reap(&self) -> bool {
-        self.queues.iter().any(BioQueue::wants_reap)
+        self.queues.iter().any(|queue| queue.queue().wants_reap())
     }
 
     fn is_busy(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.is_empty())
+        self.queues.iter().any(|queue| !queue.queue().is_empty())
     }
 
     fn is_busy_with(&self, export: usize) -> bool {
-        !self.queues[export].is_empty()
+        !self.queues[export].queue().is_empty()
     }
 
     fn has_room(&self, export: usize, nr: usize) -> bool {
         let policy = &self.common.shared().exports[export].disk.info().policy;
-        self.queues[export].len() + nr <= policy.nr_bios as usize
+        self.queues[export].queue().len() + nr <= policy.nr_bios as usize
     }
 
     fn watch(&mut self, client: &mut Client, key: Key, interest: Interest) -> io::Result<()> {

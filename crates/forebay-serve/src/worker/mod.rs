@@ -150,7 +150,8 @@ impl Worker {
                         front.tick();
                     }
                     queue if queue >> MARK_SHIFT != 0 => {
-                        front.host_mut().note_readable((queue & !OF_QUEUE) as usize);
+                        let export = (queue & !OF_QUEUE) as usize;
+                        front.host_mut().queue_of(export).note_readable();
                     }
                     conn => front.look_at(Key::of_u64(conn), readiness(event.flags)),
                 }

@@ -25,10 +25,6 @@ pub(super) const OF_QUEUE: u64 = u64::MAX - 1;
 /// The host of a ring's front.
 pub(super) struct RingHost {
     queue: GuestQueue,
-    /// Whether the descriptor of the queue was reported since the last reap.
-    is_readable: bool,
-    /// Whether the descriptor of the queue is registered at epoll.
-    is_watched: bool,
     /// Index of the next available entry when the ring stopped.
     base: u16,
     place: Arc<RingPlace>,
@@ -49,8 +45,6 @@ impl RingHost {
                 shared.register_memory,
                 Arc::clone(&place.counters),
             ),
-            is_readable: false,
-            is_watched: false,
             base: 0,
             place,
             common: HostBase::new(shared, epoll),
@@ -62,20 +56,15 @@ impl RingHost {
         &self.common
     }
 
-    /// Records that the descriptor of the queue was reported: it must be reaped, even if it is
-    /// empty.
+    /// Records that the descriptor of the queue was reported.
     pub(super) fn note_readable(&mut self) {
-        self.is_readable = true;
+        self.queue.note_readable();
     }
 
     /// Registers the descriptor of the queue at epoll, unless it is registered. Returns whether it
     /// is registered now.
     pub(super) fn watch_queue(&mut self) -> bool {
-        if !self.is_watched {
-            // Each wait follows a reap: see `wants_reap`.
-            self.is_watched = self.common.watch_queue(self.queue.poll_fd_after_reap(), OF_QUEUE);
-        }
-        self.is_watched
+        self.queue.watch(&self.common, OF_QUEUE)
     }
 
     /// Returns the index of the next available entry of the ring that was closed last.
@@ -159,10 +148,7 @@ impl Host for RingHost {
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, _now_ns: u64) {
-        let is_readable = std::mem::take(&mut self.is_readable);
-        if is_readable || !self.queue.is_empty() {
-            self.queue.reap(done, is_readable);
-        }
+        self.queue.reap(done);
     }
 
     #[inline]

@@ -17,15 +17,12 @@
 
 use super::bounce::{BOUNCE_MAX, Bounce};
 use super::registered::Registered;
+use crate::host::{HostBase, WatchedQueue};
 use crate::metrics::RingCounters;
-use forebay::{
-    Bio, BioFlags, BioQueue, BlockStatus, Buf, Completion, Disk, Op, Segments, SubmitErrorKind,
-};
+use forebay::{Bio, BioFlags, BlockStatus, Buf, Completion, Disk, Op, Segments, SubmitErrorKind};
 use forebay_front::blk::GuestBytes;
 use forebay_front::{Io, Parts};
 use forebay_vhost_user::{GuestData, GuestMemory};
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,7 +65,7 @@ struct EndedCopy {
 #[derive(Debug)]
 pub(super) struct GuestQueue {
     // Dropped first: that waits until the disk does not use the memory any more.
-    queue: BioQueue,
+    queue: WatchedQueue,
     /// Requests at the disk. Their bios have the index as their number.
     in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
@@ -84,7 +81,7 @@ impl GuestQueue {
     /// Creates the queue. `registers`: the memory of the guest is registered with the disk.
     pub(super) fn new(disk: &Disk, registers: bool, counters: Arc<RingCounters>) -> GuestQueue {
         GuestQueue {
-            queue: disk.queue(),
+            queue: WatchedQueue::new(disk.queue()),
             in_flight: Vec::new(),
             free: Vec::new(),
             bounce: Bounce::new(disk.limits()),
@@ -98,7 +95,7 @@ impl GuestQueue {
     /// Registers the memory of the guest, with `--register-memory`. Returns why the kernel refuses
     /// a part of it, if it does.
     pub(super) fn register(&mut self, memory: &Rc<GuestMemory>) -> Option<String> {
-        let queue = &self.queue;
+        let queue = self.queue.queue();
         // SAFETY: `Registered` keeps the table, which maps the region, beside the registration. It
         // drops the registration first, once no request has the table. If the front end replaces
         // pages, no code has a reference to either: see the head of this module.
@@ -119,13 +116,13 @@ impl GuestQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.queue().is_empty()
     }
 
     /// Forgets requests that the disk does not have: their submission has panicked. They would keep
     /// the memory of the guest mapped. Does nothing while I/O is in flight.
     pub(super) fn forget_lost(&mut self) {
-        if self.queue.is_empty() && self.free.len() < self.in_flight.len() {
+        if self.is_empty() && self.free.len() < self.in_flight.len() {
             self.in_flight.clear();
             self.free.clear();
             self.long_copies.clear();
@@ -135,18 +132,22 @@ impl GuestQueue {
 
     /// Returns whether a reap is due before a wait.
     pub(super) fn wants_reap(&self) -> bool {
-        self.queue.wants_reap()
+        self.queue.queue().wants_reap()
     }
 
     /// Returns whether the disk accepts `nr` more requests.
     pub(super) fn has_room(&self, nr: usize) -> bool {
-        self.queue.len() + nr <= self.nr_bios
+        self.queue.queue().len() + nr <= self.nr_bios
     }
 
-    /// Returns the descriptor of the queue, for a thread that reaps after its last submission and
-    /// before each wait.
-    pub(super) fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
-        self.queue.poll_fd_after_reap()
+    /// Registers the descriptor at epoll: see [`WatchedQueue::watch`].
+    pub(super) fn watch(&mut self, host: &HostBase, data: u64) -> bool {
+        self.queue.watch(host, data)
+    }
+
+    /// Records that the descriptor was reported.
+    pub(super) fn note_readable(&mut self) {
+        self.queue.note_readable();
     }
 
     /// Submits a request.
@@ -185,18 +186,14 @@ impl GuestQueue {
         bio: Bio,
         now_ns: u64,
     ) -> Result<(), (SubmitErrorKind, Option<GuestData>)> {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            (self.in_flight.len() - 1) as u32
-        });
-        self.in_flight[index as usize] = Some(in_flight);
-        let bio = Bio { user_data: index.into(), ..bio };
+        let index = self.insert(in_flight);
+        let bio = Bio { user_data: index, ..bio };
         // SAFETY: the segments were lent by the request's data, which `in_flight` keeps until the
         // completion is reaped, and after the queue is dropped. The module says why changes by the
         // guest are harmless. Addresses of guest memory are exposed.
-        let submitted = unsafe { self.queue.submit_raw_at(bio, now_ns) };
+        let submitted = unsafe { self.queue.queue_mut().submit_raw_at(bio, now_ns) };
         submitted.map_err(|(refusal, bio)| {
-            let in_flight = self.remove(index.into(), bio.segments);
+            let in_flight = self.remove(index, bio.segments);
             (refusal, in_flight.data)
         })
     }
@@ -240,24 +237,19 @@ impl GuestQueue {
             }
             _ => forebay::Io::read_part(buf, len, offset),
         };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            (self.in_flight.len() - 1) as u32
-        });
-        let in_flight = InFlight { user_data, op, data: Some(data), bounced: part };
-        self.in_flight[index as usize] = Some(in_flight);
+        let index = self.insert(InFlight { user_data, op, data: Some(data), bounced: part });
         let io = if flags.contains(BioFlags::FUA) { io.fua() } else { io };
-        let submitted = self.queue.submit_at(io.user_data(index.into()), now_ns);
-        submitted.map(|()| index.into()).map_err(|error| {
+        let submitted = self.queue.queue_mut().submit_at(io.user_data(index), now_ns);
+        submitted.map(|()| index).map_err(|error| {
             if let Some(buf) = error.io.into_buf() {
                 self.bounce.give(buf);
             }
-            (error.kind, self.remove(index.into(), Segments::None).data)
+            (error.kind, self.remove(index, Segments::None).data)
         })
     }
 
     /// Submits the next part of a long copy, whose last one has ended.
-    fn go_on(
+    fn submit_next_part(
         &mut self,
         LongCopy { flags, offset, left, done, .. }: LongCopy,
         InFlight { user_data, op, data, bounced }: InFlight,
@@ -282,19 +274,29 @@ impl GuestQueue {
         }
     }
 
+    /// Adds a request to those at the disk, and returns its index.
+    #[inline(always)]
+    fn insert(&mut self, in_flight: InFlight) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            (self.in_flight.len() - 1) as u32
+        });
+        self.in_flight[index as usize] = Some(in_flight);
+        index.into()
+    }
+
     /// Removes a request from those at the disk.
     #[inline]
     fn remove(&mut self, index: u64, segments: Segments) -> InFlight {
         remove(&mut self.in_flight, &mut self.free, index, segments)
     }
 
-    /// Appends the completions. `is_readable`: the descriptor of the queue was reported, and is
-    /// cleared. Submits the next parts of long copies.
+    /// Appends the completions. Submits the next parts of long copies.
     #[inline]
-    pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>, is_readable: bool) {
+    pub(super) fn reap(&mut self, done: &mut Vec<Parts<GuestData>>) {
         let GuestQueue { queue, in_flight, free, long_copies, .. } = self;
         let mut copied = Vec::new();
-        let each = |completion: Completion, segments| {
+        queue.reap_all_raw_with(|completion: Completion, segments| {
             let Completion { user_data: index, result, buf, .. } = completion;
             let request = remove(in_flight, free, index, segments);
             if request.bounced > 0 {
@@ -304,12 +306,7 @@ impl GuestQueue {
             } else {
                 done.push((request.user_data, result, request.data));
             }
-        };
-        if is_readable {
-            queue.reap_raw_with(0, usize::MAX, each);
-        } else {
-            queue.reap_raw_untold_with(usize::MAX, each);
-        }
+        });
         for copy in copied {
             done.extend(self.end_copy(copy));
         }
@@ -322,25 +319,25 @@ impl GuestQueue {
         let Some(buf) = buf else {
             // The request has ended early. All parts of a long copy have the buffer of the first.
             self.bounce.leave(if long.is_some() { BOUNCE_MAX } else { request.bounced });
-            return Some(over(request, long, result));
+            return Some(completion_of(request, long, result));
         };
         if let (Op::Read, Ok(len), Some(data)) = (request.op, result, &mut request.data) {
             data.fill_front(&buf[..len as usize]);
         }
         match long {
             Some(long) if long.left > 0 && result == Ok(request.bounced) => {
-                self.go_on(long, request, buf).err()
+                self.submit_next_part(long, request, buf).err()
             }
             long => {
                 self.bounce.give(buf);
-                Some(over(request, long, result))
+                Some(completion_of(request, long, result))
             }
         }
     }
 }
 
 /// Returns the completion of a copied request. A long one has moved its earlier parts too.
-fn over(
+fn completion_of(
     request: InFlight,
     long: Option<LongCopy>,
     result: Result<u64, BlockStatus>,
