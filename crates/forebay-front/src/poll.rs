@@ -78,7 +78,7 @@ const PAUSED_SHARE: u64 = 2;
 const PAUSED_CREDIT_MAX_NS: i64 = 8_000_000;
 /// Shortest and longest time without polls after preemptions or pauses that exceeded the credit,
 /// ns.
-const PREEMPTED_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
+const BUSY_HOLD_NS: (u64, u64) = (128_000_000, 4_096_000_000);
 
 /// Mode of polling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,7 +174,8 @@ pub struct Polling {
     /// Time of the next block with polls, ns.
     held_until_ns: u64,
     hold_off: HoldOff,
-    preempted: HoldOff,
+    /// The same on busy processors, after preemptions or pauses.
+    busy: HoldOff,
     /// Time that preemptions may still take, ns.
     preempted_credit_ns: i64,
     /// Time that long waits may still take, ns.
@@ -203,7 +204,7 @@ impl Polling {
             nr_due: 1,
             held_until_ns: 0,
             hold_off: HoldOff::new(HOLD_NS),
-            preempted: HoldOff::new(PREEMPTED_HOLD_NS),
+            busy: HoldOff::new(BUSY_HOLD_NS),
             preempted_credit_ns: PREEMPTED_CREDIT_MAX_NS,
             paused_credit_ns: PAUSED_CREDIT_MAX_NS,
             sums: PollSums::default(),
@@ -352,11 +353,12 @@ impl Polling {
         }
     }
 
+    /// Holds polling off, each time for longer.
     fn hold_on_busy_processors(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.held_until_ns) > PREEMPTED_HOLD_NS.1 {
-            self.preempted = HoldOff::new(PREEMPTED_HOLD_NS);
+        if now_ns.saturating_sub(self.held_until_ns) > BUSY_HOLD_NS.1 {
+            self.busy = HoldOff::new(BUSY_HOLD_NS);
         }
-        let hold_ns = self.preempted.take_ns();
+        let hold_ns = self.busy.take_ns();
         self.hold(now_ns + hold_ns);
     }
 

@@ -205,7 +205,7 @@ impl<H: BlkHost> Session for BlkSession<H> {
     #[inline]
     fn send(&mut self, desk: &mut BlkDesk<H>) -> Result<(), String> {
         self.link.peer.publish();
-        // Reads no clock: only a reap takes long.
+        // The time of the last reap is recent enough: only a reap takes long.
         let now_ns = desk.ended_ns;
         match self.link.is_ending() {
             true => self.notify(),

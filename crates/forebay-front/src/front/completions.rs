@@ -32,7 +32,7 @@ impl<S: Session> Front<S> {
         any
     }
 
-    /// Drops the requests of gone clients that count I/O which the disk does not have.
+    /// Drops the requests of closed clients that count I/O which the disk does not have.
     ///
     /// A panic during a submission leaves open whether the disk has the I/O. So such a request
     /// counts as in flight until the host has no I/O of its export. Then no completion can follow.

@@ -72,9 +72,9 @@ pub struct Front<S: Session> {
     nr_begun: u64,
     /// Requests that were answered in this reap and have equal times, and their number.
     uncounted: Option<(Answered, u64)>,
-    pub(crate) is_stopping: bool,
-    /// A panic may have left requests of gone clients whose I/O never reached the disk.
-    pub(crate) has_panicked: bool,
+    is_stopping: bool,
+    /// A panic may have left requests of closed clients whose I/O never reached the disk.
+    has_panicked: bool,
 }
 
 impl<S: Session> fmt::Debug for Front<S> {
