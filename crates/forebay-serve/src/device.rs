@@ -27,17 +27,16 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens the socket of a device of one of these exports, which has this size.
-    /// `register_memory`: the disk must be able to register memory.
+    /// Opens the socket of a device of an export, which has this size. `register_memory`: the disk
+    /// must be able to register memory.
     ///
     /// # Errors
     /// Returns an error if the options are out of range, or if the socket cannot listen.
     pub(crate) fn open(
         options: DeviceOptions,
-        (exports, size_bytes): (&[Export], u64),
+        (export, size_bytes): (&Export, u64),
         register_memory: bool,
     ) -> Result<(Device, Listener), ServeError> {
-        let export = &exports[options.export];
         let refused = |why: String| ServeError::Device { spec: export.spec.clone(), why };
         let shape = shape(&options).map_err(refused)?;
         let nr_bios = export.disk.info().policy.nr_bios;

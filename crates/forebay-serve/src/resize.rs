@@ -2,11 +2,11 @@
 //!
 //! The steps for an export that has grown, so that no client gets a size that a later step refuses:
 //!
-//! 0. The export checks the new size. If it refuses it, nothing changes.
-//! 1. The disk accepts I/O up to the new end ([`Disk::grow`](forebay::Disk::grow)).
-//! 2. The thread of each ring accepts requests up to it, and answers.
-//! 3. New NBD clients get the new size, and the requests of all NBD clients are checked against it.
-//! 4. The configuration space of each device has it, and the front end is notified.
+//! 1. The server checks the new size against the export. If the check fails, nothing changes.
+//! 2. The disk accepts I/O up to the new end ([`Disk::grow`](forebay::Disk::grow)).
+//! 3. The thread of each ring accepts requests up to it, and answers.
+//! 4. New NBD clients get the new size, and the requests of all NBD clients are checked against it.
+//! 5. The configuration space of each device has it, and the front end is notified.
 //!
 //! An export never shrinks while the server runs. A client has the size from when it connected, or
 //! its virtual machine from when it read the configuration space. It may have data behind the new
@@ -58,7 +58,7 @@ pub(crate) fn reread(shared: &Shared) -> Result<(), ServeError> {
         has_grown |= has_new_size;
         // Also if nothing has changed: the front end may have missed an earlier change. QEMU
         // ignores messages until its guest has started the device, and keeps a size over a restart
-        // of the server. A front end that cannot be notified misses nothing then.
+        // of the server. A failure is logged only if there is a new size.
         notify(shared, export, &|text| {
             if has_new_size {
                 log(text);
@@ -80,7 +80,7 @@ fn has_device(shared: &Shared, export: usize) -> bool {
     shared.devices.iter().any(|device| device.export == export)
 }
 
-/// Performs steps 0 to 3 for an export.
+/// Performs steps 1 to 4 for an export.
 fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
     let Export { disk, spec, .. } = &shared.exports[export];
     let refused = |why: String| ServeError::Resize { spec: spec.clone(), why };
@@ -116,7 +116,7 @@ fn reread_one(shared: &Shared, export: usize) -> Result<Found, ServeError> {
     Ok(Found::Grown { from, to })
 }
 
-/// Performs step 4 for an export.
+/// Performs step 5 for an export.
 fn notify(shared: &Shared, export: usize, log: &dyn Fn(&dyn fmt::Display)) {
     let size_bytes = shared.sizes.infos()[export].size_bytes;
     for device in shared.devices.iter().filter(|device| device.export == export) {

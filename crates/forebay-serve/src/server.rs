@@ -111,8 +111,8 @@ impl Server {
             return Err(ServeError::NoSocket);
         }
         let device = |device: DeviceOptions| {
-            let size_bytes = infos[device.export].size_bytes;
-            Device::open(device, (&exports, size_bytes), options.register_memory)
+            let export = (&exports[device.export], infos[device.export].size_bytes);
+            Device::open(device, export, options.register_memory)
         };
         let devices = options.devices.into_iter().map(device);
         let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;

@@ -1,4 +1,4 @@
-//! A front end that makes a write of its eventfd block holds neither its device nor the server.
+//! A front end that makes writes of its eventfd block delays neither the next one nor the shutdown.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "rings/guest.rs"]

@@ -331,7 +331,7 @@ fn long_copy_that_the_disk_keeps_does_not_hold_back_the_next() {
     });
 }
 
-/// A copy has at most 16 MiB, so that of such a request has parts.
+/// A copy has at most 16 MiB, so a longer request is copied in parts.
 #[test]
 fn long_request_in_memory_that_the_disk_does_not_accept_is_copied_in_parts() {
     const MIB: u64 = 1 << 20;

@@ -20,7 +20,7 @@ pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the first message of a front end while another one waits for the device. QEMU sends it
 /// at once when it opens the device.
 pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(10);
-/// Interval in which a front end that has exceeded that time is checked.
+/// After that time, the interval between checks whether another front end waits.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// A connection of a front end.
@@ -54,7 +54,7 @@ impl Admission {
             Admission::Queued => Some("waits: another front end uses the device".to_owned()),
             Admission::TooMany => Some(format!(
                 "refused: {MAX_WAITING} front ends wait for the device already: close those that \
-                 do not use it, or serve their virtual machines disks of their own"
+                 do not use it, or give each virtual machine a disk of its own"
             )),
             Admission::Closing => Some("refused: the server shuts down".to_owned()),
             Admission::Failed(error) => Some(format!(
@@ -70,7 +70,7 @@ impl Admission {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each with a second handle, by which the connection is ended.
+    /// Each with a second handle, which shuts the connection down.
     waiting: VecDeque<(PendingConnection, UnixStream)>,
     /// A handle of the connection that the device serves.
     current: Option<UnixStream>,
@@ -155,7 +155,7 @@ impl ConnectionQueue {
                     ));
                 }
                 Err(Errno::INTR) => {}
-                // An error is met by the next call too.
+                // The next call on the connection returns the error.
                 Ok(_) | Err(_) => return Ok(()),
             }
         }
@@ -280,7 +280,7 @@ mod tests {
             let why = ended.join().expect("no panic").expect_err("another one waits");
             assert!(why.starts_with("no message within"), "{why}");
         });
-        // One that has sent a message is served, whoever waits.
+        // A front end that has sent a message is served, even if others wait.
         front_end.write_all(&[0]).expect("a message");
         assert_eq!(queue.await_first_message(&current.stream, limit), Ok(()));
     }

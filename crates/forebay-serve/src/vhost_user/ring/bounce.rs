@@ -5,7 +5,8 @@
 
 use forebay::{Buf, QueueLimits, Segment, SubmitErrorKind};
 
-/// Most bytes of copies in flight, of one ring. A longer request has parts of this length.
+/// Most bytes of copies in flight, of one ring. A longer request is copied in parts of this
+/// length.
 pub(super) const BOUNCE_MAX: u64 = 16 << 20;
 /// Most bytes that are kept for the next copies.
 const KEPT_MAX: usize = 1 << 20;
