@@ -152,7 +152,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     }
     let sockets = activation::sockets(&args.devices.fds())?;
     if sockets.is_empty() && args.nbd.is_empty() && args.devices.has_socket() {
-        // Before the options of NBD are checked: they have no effect.
+        // Before `options` checks the values of NBD's options, which have no effect.
         check_without_nbd(args)?;
     }
     let mut options = Options { sockets, ..options(args)? };
@@ -168,6 +168,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let server = Server::open(options).map_err(|error| failure(&error, args))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
     let of_formats = specs(args).into_iter().filter_map(|spec| format::warning(&spec));
+    // The devices serve the first disks.
     let devices = server.disks().take(nr_devices);
     for warning in of_formats.chain(devices.filter_map(|disk| takeover::warning(disk.info()))) {
         output::stderr(&format!("forebay: {warning}\n"));
@@ -260,6 +261,8 @@ fn check_without_nbd(args: &ServeArgs) -> Result<(), Failure> {
     let given = [
         ("--description", !args.description.is_empty()),
         ("--tls", args.tls != Tls::Off),
+        ("--tls-certificates", args.tls_certificates.is_some()),
+        ("--tls-verify-peer", args.tls_verify_peer),
         ("--max-connections", args.max_connections.is_some()),
         ("--threads", args.threads.is_some()),
         ("--memory-mib", args.memory_mib.is_some()),

@@ -63,6 +63,10 @@ fn option_of_nbd_without_nbd_is_refused_before_its_value() {
     check(&["disk.img", "--vhost-user-blk=unix:v", "--tls=require"], 2, message);
     let message = "--description is for NBD, which is off: add --nbd ADDRESS, or leave it out";
     check(&["disk.img", "--vhost-user-blk=unix:v", "--description=a"], 2, message);
+    let message = "--tls-certificates is for NBD, which is off";
+    check(&["disk.img", "--vhost-user-blk=unix:v", "--tls-certificates=pki"], 2, message);
+    let message = "--tls-verify-peer is for NBD, which is off";
+    check(&["disk.img", "--vhost-user-blk=unix:v", "--tls-verify-peer"], 2, message);
 }
 
 #[test]
