@@ -131,7 +131,7 @@ fn a_device_is_opened_once_the_writes_of_a_killed_program_have_ended() {
         };
         let mut writer = kill_a_writer(&mut device, keys);
         writer.wait().expect("it ends, although its writes are in flight");
-        assert!(device.nr_in_flight() > 0, "they still are");
+        assert!(device.nr_in_flight() > 0, "they are still in flight");
         let refused = device.info(&format!("{keys}&takeover_wait_ms=0")).output().expect("it runs");
         assert!(!refused.status.success(), "{keys}");
         let why = "a program that wrote to it has ended, and its I/O is still in flight after 0 ms";
@@ -150,7 +150,8 @@ fn a_device_is_opened_once_the_writes_of_a_killed_program_have_ended() {
     }
 }
 
-/// The kernel lets such a program end only after its I/O. Until then it has the image locks.
+/// The kernel lets such a program end only after its I/O. Until then the program keeps its image
+/// locks.
 #[test]
 fn a_device_is_opened_once_a_killed_program_that_still_has_its_locks_has_ended() {
     let test = "a_device_is_opened_once_a_killed_program_that_still_has_its_locks_has_ended";
@@ -207,7 +208,7 @@ fn first_sector(driver: &mut Driver) -> [u8; 512] {
     data
 }
 
-/// A virtual machine loses no write, and its newer writes are not undone by one of the dead server.
+/// A virtual machine loses no write, and no write of the dead server replaces a newer one.
 #[test]
 fn a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended() {
     let test = "a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended";
@@ -228,7 +229,7 @@ fn a_restarted_server_repeats_a_write_once_that_of_the_dead_server_has_ended() {
     driver.submit(0, WRITE, 0, 512);
     await_that(|| device.nr_in_flight() > 0);
     server.kill();
-    assert!(device.nr_in_flight() > 0, "the dead server's write still is");
+    assert!(device.nr_in_flight() > 0, "the dead server's write is still in flight");
 
     let mut hasty = forebay(&folder);
     hasty.arg("serve").args(args.split(' ')).arg("--takeover-wait=0");

@@ -47,7 +47,7 @@ fn file_that_has_grown_reaches_new_clients_and_those_that_are_connected() {
     assert_eq!(connect(&server, "").size_bytes, MIB);
     server.signal("HUP");
     server.await_lines("export \"\": grown from 1048576 to 2097152 bytes", 1);
-    // The library's driver has no channel for the message. It reads the size when it is asked.
+    // The library's driver has no channel for the message. It reads the size only on request.
     server.await_lines("cannot notify the front end of the size 2097152", 1);
     assert_eq!(disk.capacity_bytes(), Some(MIB));
     disk.write_at(&[9; 4096], MIB - 4096).expect("its part of the disk is as before");

@@ -213,7 +213,7 @@ fn socket_that_listens_already_is_taken_over_and_stays() {
     socket.accept().expect("it is there");
 }
 
-/// Virtual machines reach a server by a file.
+/// A front end connects to a path.
 #[test]
 fn socket_of_another_family_is_refused_with_its_descriptor() {
     let folder = folder();

@@ -47,7 +47,7 @@ impl Distribution {
     /// Creates `initrd.cpio` in `folder`: busybox, modules, these tools of the host, and an init
     /// script that ends with `script`.
     pub(super) fn pack(&self, folder: &TempDir, script: &str, tools: &[&str]) {
-        let root = self.unpack(&folder.path().join("initrd"), folder, script, tools);
+        let root = self.fill(&folder.path().join("initrd"), folder, script, tools);
         let version = only_entry(&self.0.join("lib/modules"), "");
         let mut order = String::new();
         for module in MODULES {
@@ -66,14 +66,15 @@ impl Distribution {
     /// Creates `root.img` in `folder`: ext4 with busybox, these tools of the host, and an init
     /// script that ends with `script`. The modules are loaded when the guest has this root.
     pub(super) fn make_root(&self, folder: &TempDir, mib: u64, script: &str, tools: &[&str]) {
-        self.unpack(&folder.path().join("root"), folder, script, tools);
+        self.fill(&folder.path().join("root"), folder, script, tools);
         let size = format!("{mib}M");
         run(folder, "mkfs.ext4", &["-q", "-d", "root", "root.img", &size]);
         run(folder, "rm", &["-r", "root"]);
     }
 
-    /// Creates the folder `root` with all but the modules. Returns its path.
-    fn unpack(&self, root: &Path, folder: &TempDir, script: &str, tools: &[&str]) -> PathBuf {
+    /// Creates the folder `root`: busybox, these tools of the host, and the init script, without
+    /// modules. Returns its path.
+    fn fill(&self, root: &Path, folder: &TempDir, script: &str, tools: &[&str]) -> PathBuf {
         for part in ["bin", "modules", "usr/bin"] {
             create_dir_all(root.join(part)).expect("a folder");
         }

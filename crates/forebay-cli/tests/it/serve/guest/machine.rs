@@ -22,8 +22,8 @@ const MACHINE: &str = "-smp 4 -m 512 -object memory-backend-memfd,id=m,size=512M
                        -machine memory-backend=m -nodefaults -no-reboot -display none \
                        -serial stdio -qmp unix:qmp,server=on,wait=off";
 
-/// The accelerators that QEMU tries, unless `FOREBAY_GUEST_ACCEL` names others. Where machines are
-/// nested, KVM may start and not boot.
+/// The accelerators that QEMU tries, unless `FOREBAY_GUEST_ACCEL` names others. In a virtual
+/// machine, KVM may start and then not boot the guest.
 const ACCELERATORS: &str = "tcg";
 
 /// The kernel's parameters. On a busy machine its check of the timer may fail, as QEMU's processors
