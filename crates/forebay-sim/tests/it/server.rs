@@ -22,7 +22,7 @@ pub(crate) fn check_seeds(seeds: Range<u64>, run: impl Fn(u64) -> Run) {
 }
 
 /// Returns the part of these seeds that `FOREBAY_SEEDS_PART` selects: `0/2` is the first half.
-/// Without the variable these are all.
+/// Without the variable, returns all of them.
 pub(crate) fn selected_part(seeds: Range<u64>) -> Range<u64> {
     let Ok(part) = std::env::var("FOREBAY_SEEDS_PART") else { return seeds };
     let (number, nr_parts) = part.split_once('/').expect("NUMBER/PARTS");
