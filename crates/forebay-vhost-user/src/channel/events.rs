@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Returns the descriptor of an eventfd, and makes it non-blocking.
 ///
-/// The front end shares the open file, and can make it blocking again. A write then blocks if the
-/// counter is full, which [`empty_if_full`] ends. A check before each write would cost a system
-/// call for each notification, and could not prevent it.
+/// The front end shares the open file, and can make it blocking again. A write then blocks while
+/// the counter is full, until [`empty_if_full`] empties it. A check before each write would cost a
+/// system call for each notification, and could not prevent that.
 ///
 /// # Errors
 /// Returns an error if it is not an eventfd. A wait for another kind of file may always return at
