@@ -110,7 +110,7 @@ impl Disk {
     }
 
     /// Reads the size of the file, the block device, or the disk of a vhost-user server again, and
-    /// returns it in bytes. `None`: the disk is in memory, or of an NBD server, and keeps its size
+    /// returns it in bytes. `None`: the disk is in memory or on an NBD server, and keeps its size
     /// while it is open.
     ///
     /// The disk accepts the same I/O as before. If it has grown, [`Disk::grow`] makes the new range
@@ -124,9 +124,9 @@ impl Disk {
         self.shared.reread_size()
     }
 
-    /// Accepts I/O up to `size_bytes`, in whole blocks: a file, a block device, or the disk of a
-    /// vhost-user server has grown. All threads may use the new range when this returns. A disk
-    /// never shrinks, so a smaller size changes nothing.
+    /// Accepts I/O up to `size_bytes`, in whole blocks, after the file, the block device, or the
+    /// disk of a vhost-user server has grown. All threads may use the new range when this returns.
+    /// A disk never shrinks, so a smaller size changes nothing.
     ///
     /// # Errors
     /// Fails if the file or device is shorter than `size_bytes`, or if the size of the disk is

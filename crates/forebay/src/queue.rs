@@ -455,9 +455,9 @@ impl BioQueue {
     /// These conditions must hold until the returned value is dropped:
     ///
     /// - The range is mapped.
-    /// - Its pages stay in place. Otherwise I/O of this queue on these addresses reads and writes
-    ///   the former pages. That is allowed only if no code has a reference to the former pages or
-    ///   the new ones: memory of another program, which may change it at any time.
+    /// - Its pages stay in place. If they are replaced, I/O of this queue on these addresses reads
+    ///   and writes the former pages. That is allowed only for memory of another program, which may
+    ///   change it at any time: no code may have a reference to the former or the new pages.
     ///
     /// When the returned value is dropped, no I/O of this queue may use the range.
     ///

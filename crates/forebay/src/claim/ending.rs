@@ -2,10 +2,9 @@
 //!
 //! A killed process closes its files once its own I/O has ended: the kernel waits for requests of
 //! `io_submit`, and a thread in a system call ends after the call. Until then the process keeps its
-//! image locks, and they look like those of a process that runs. The lock does not distinguish the
-//! two: `F_OFD_GETLK` reports no process. So this reads `/proc`: a process is ending if its first
-//! thread exits or has a pending SIGKILL, and each of its threads lists the locks of its open files
-//! in `fdinfo`.
+//! image locks, and they look like those of a process that runs: `F_OFD_GETLK` reports no process.
+//! So this module reads `/proc`. A process is ending if its first thread exits or has a pending
+//! SIGKILL. Each of its threads lists the locks of its open files in `fdinfo`.
 //!
 //! The result decides only how long an open waits, and no write depends on it. Processes of other
 //! users or PID namespaces, and a `/proc` that hides them, are not found. An equal inode number on

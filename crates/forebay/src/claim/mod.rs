@@ -172,8 +172,9 @@ impl Claim {
         nr_hctxs: u32,
     ) -> Result<Claim, OpenError> {
         let since = Instant::now();
-        // It may have ended since the attempt, so there is one more.
-        let mut was_ending = true;
+        // A killed program may end between an attempt and the search for it. So one more attempt
+        // follows before the file is refused.
+        let mut may_have_ended = true;
         loop {
             let refused = match Claim::try_of_file(file, path, wanted, nr_hctxs) {
                 Ok(mut claim) => {
@@ -190,14 +191,14 @@ impl Claim {
                 && (is_locked || matches!(refused, OpenError::Exclusive { .. }));
             if !is_locked || waited >= RESTART_PATIENCE {
                 let is_ending = may_be_ending && ending::holds_locks(file);
-                if !may_be_ending || !(is_ending || was_ending) {
+                if !may_be_ending || !(is_ending || may_have_ended) {
                     return Err(refused);
                 }
                 if is_ending && waited >= wanted.takeover_wait {
                     let waited_ms = waited.as_millis() as u64;
                     return Err(OpenError::PredecessorBusy { path: path.to_owned(), waited_ms });
                 }
-                was_ending = is_ending;
+                may_have_ended = is_ending;
             }
             std::thread::sleep(RESTART_PAUSE + jitter());
         }

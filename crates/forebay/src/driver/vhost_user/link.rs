@@ -1,10 +1,10 @@
 //! The connection to a server in use, and its end.
 //!
-//! After the handshake a single message is sent: it reads the size again, and is rare. So the
-//! stream is readable only for its reply, at its end, or if the server breaks the protocol. The
-//! latter two fail the device. So does a ring that breaks the standard, and an error of a ring that
-//! the server signals, because the server has stopped that ring. The first reason is kept. Then the
-//! stream is shut down, which ends the waits of all queues.
+//! After the handshake there is only one message, which reads the size again and is rare. So the
+//! stream is readable only for the reply to that message, at its end, or if the server breaks the
+//! protocol. The latter two fail the device. So does a ring that breaks the standard, and an error
+//! of a ring that the server signals, because the server has stopped that ring. The first reason is
+//! kept. Then the stream is shut down, which ends the waits of all queues.
 
 use super::size::Exchange;
 use crate::sys::event::{Event, await_readable};
@@ -99,7 +99,7 @@ impl Link {
     ///
     /// # Errors
     /// Fails if the device is gone, if the server refuses the message, or if it does not answer in
-    /// time. In the last case the device goes on.
+    /// time. After a refusal or a timeout the device goes on.
     pub(super) fn reread_capacity(&self, timeout: Duration) -> io::Result<u64> {
         let capacity = self.ask_capacity(timeout);
         // Other threads have left the descriptors to this one.
