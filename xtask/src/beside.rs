@@ -94,7 +94,7 @@ fn finish(gate: &Gate, mut command: Command) -> Result<Usage, String> {
     let text = fs::read(&log).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
     let verdict = if status.success() { "passed" } else { "FAILED" };
-    // Other gates may have ended meanwhile, so their processor time is in the watch's.
+    // The watch also counts the processor time of other gates that have ended meanwhile.
     let usage = Usage { processor: usage::parse(&text), ..watch.stop(name) };
     let seconds = usage.seconds;
     // A single call, so that no line of another gate comes in between.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_time_of_a_gate_is_what_it_prints() {
+    fn the_processor_time_of_a_gate_is_the_time_that_it_prints() {
         let mut usages = Vec::new();
         let gates = ["beside-time-0", "beside-waits-0"].map(gate);
         run_by(gates.into(), 2, &mut usages, &shell).unwrap();

@@ -1,9 +1,9 @@
-//! The commit of the checkout. Its hash selects what a CI run tries of something larger, so that a
-//! few commits cover more than one.
+//! The commit of the checkout. If a CI run takes only a part of a set of tests, the hash of the
+//! commit selects the part, so that several commits cover the set.
 
 use crate::command::{Line, root};
 
-/// Returns a number that the hash of the commit gives.
+/// Returns a number from the start of the commit's hash.
 pub(crate) fn number() -> Result<u32, String> {
     let hash = Line::new("git", "-c")
         .argument(format!("safe.directory={}", root().display()))
@@ -23,7 +23,7 @@ mod tests {
     use super::number_of;
 
     #[test]
-    fn the_begin_of_a_hash_is_a_number() {
+    fn the_start_of_a_hash_is_the_number() {
         assert_eq!(number_of("00000107aaaa"), Ok(0x107));
         assert!(number_of("HEAD").is_err());
         assert!(number_of("").is_err());

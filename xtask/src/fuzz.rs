@@ -99,8 +99,8 @@ const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
     }
 }
 
-/// Duration of the runs of a device, in seconds. A guest and its front end are hostile, and what
-/// they write is in memory that both share.
+/// Duration of the runs of the targets of a device, in seconds. They parse memory that a hostile
+/// guest and its front end can change at any time.
 const LONG: u32 = 60;
 /// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
 /// with the sanitizer.

@@ -65,7 +65,7 @@ pub(crate) fn run() -> Outcome {
     for (index, mutant) in mutants().enumerate() {
         let Mutant { file, test, to, .. } = mutant;
         if !tests.contains(*test) {
-            return Err(format!("there is no model `{test}`: mend xtask/src/mutants"));
+            return Err(format!("there is no model `{test}`: fix the tables in xtask/src/mutants"));
         }
         let is_caught = !run_model(&copy, test).variable(SELECT, index.to_string()).succeeds();
         let verdict = if is_caught { "caught by" } else { "ALIVE after" };
@@ -91,8 +91,14 @@ fn check_text(file: &str, text: &str) -> Outcome {
         let mut places = text.match_indices(from);
         match (places.next(), places.next()) {
             (Some((start, _)), None) => covered.push(start..start + from.len()),
-            (None, _) => return Err(format!("{file} has no `{from}`: mend xtask/src/mutants")),
-            _ => return Err(format!("{file} has `{from}` twice: mend xtask/src/mutants")),
+            (None, _) => {
+                return Err(format!("{file} has no `{from}`: fix the tables in xtask/src/mutants"));
+            }
+            _ => {
+                return Err(format!(
+                    "{file} has `{from}` twice: fix the tables in xtask/src/mutants"
+                ));
+            }
         }
     }
     let mut start = 0;

@@ -1,8 +1,8 @@
 //! `cargo xtask sessions`: simulates NBD clients, guests and a server in virtual time, from many
 //! seeds.
 //!
-//! Without an argument it runs one half of the seeds, selected by the hash of the commit. `--all`
-//! runs both.
+//! Without an argument it runs half of the seeds, selected by the hash of the commit. `--all` runs
+//! all of them.
 
 use crate::Outcome;
 use crate::command::Line;

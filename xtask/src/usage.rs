@@ -1,14 +1,14 @@
-//! Seconds and processor time of steps. The processor time shows what a step costs, whatever else
-//! the machine does.
+//! Seconds and processor time of steps. The processor time shows the cost of a step, even on a busy
+//! machine.
 
 use std::fmt;
 use std::fs;
 use std::time::Instant;
 
-/// Ticks of `/proc/self/stat` per second, on every architecture that Linux runs this on.
+/// Ticks of `/proc/self/stat` per second, on every architecture that this program supports.
 const TICKS: f64 = 100.0;
 
-/// Begin of the line that a gate prints about its own processor time.
+/// Start of the line that a gate prints about its own processor time.
 const LINE: &str = "processor time: ";
 
 /// The time that a step took.

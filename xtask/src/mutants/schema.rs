@@ -43,7 +43,9 @@ pub(super) fn combine(text: &str, mutants: &[(usize, &Mutant)]) -> Result<String
     let mut text = text.to_owned();
     for (from, region) in regions {
         if text.matches(from).count() != 1 {
-            return Err(format!("two mutants change parts of `{from}`: mend xtask/src/mutants"));
+            return Err(format!(
+                "two mutants change parts of `{from}`: fix the tables in xtask/src/mutants"
+            ));
         }
         text = text.replacen(from, &region.branches(), 1);
     }
@@ -122,7 +124,7 @@ impl Region {
     }
 }
 
-/// Removes comments, and the differences of white space.
+/// Removes comments, and replaces white space by single spaces.
 fn squeeze(text: &str) -> String {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_effect_of_each_mutant_is_its_text_and_without_one_the_shipped_text() {
+    fn each_mutant_has_the_effect_of_its_text_and_no_mutant_has_none() {
         for (number, mutant) in mutants().enumerate() {
             let mut region = Region::new(mutant.from);
             region.add(number, mutant).unwrap();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn another_change_than_of_orderings_is_an_error() {
+    fn change_of_anything_but_orderings_is_an_error() {
         let mutant =
             table::mutant("file.rs", "f(Ordering::AcqRel)", "g(Ordering::Acquire)", "test");
         let message = combine("f(Ordering::AcqRel)", &[(1, &mutant)]).unwrap_err();
