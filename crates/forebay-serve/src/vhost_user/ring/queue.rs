@@ -1,7 +1,8 @@
 //! Queue of the disk for one ring: requests whose data are in the memory of the guest.
 //!
 //! The guest, and rings on other threads, may change that memory while the disk reads or writes it.
-//! [`BioQueue::submit_raw`] requires that no code does. Here such a change is harmless, because:
+//! [`submit_raw`](forebay::BioQueue::submit_raw) requires that no code does. Here such a change is
+//! harmless, because:
 //!
 //! - No reference to the memory exists. The library passes addresses (`Segment`) to its drivers.
 //! - Most drivers pass them to the kernel (`file`, `aio`, `psync`, `nbd` without TLS). The kernel
