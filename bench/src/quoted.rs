@@ -1,10 +1,11 @@
 //! Checks that the figures in README.md and docs/ are those of the tables in bench/.
 
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 5] = [
     ("RESULTS.md", include_str!("../RESULTS.md")),
     ("DURABLE.md", include_str!("../DURABLE.md")),
     ("FIO.md", include_str!("../FIO.md")),
     ("NBD.md", include_str!("../NBD.md")),
+    ("VHOST.md", include_str!("../VHOST.md")),
 ];
 
 const README: &str = include_str!("../../README.md");
