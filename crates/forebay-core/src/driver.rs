@@ -2,7 +2,7 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_ops`.
 
-use crate::bio::{BioFlags, Op, Segment};
+use crate::bio::{BioFlags, Op, Segment, Segments};
 use crate::request::{ChainSegments, QueuedBio, Ranges, Request, Splits};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
@@ -201,12 +201,31 @@ impl<'a> IssuedRequest<'a> {
         self.head.owner()
     }
 
+    /// Returns whether the submitter keeps the memory valid until the driver is done with it, even
+    /// if the bios end earlier ([`BioFlags::OWNED`]). That is true of all bios of a request, or of
+    /// none.
+    #[inline]
+    pub fn has_owned_memory(&self) -> bool {
+        self.head.bio.flags.contains(BioFlags::OWNED)
+    }
+
     /// Returns the memory segments in the order of the bytes on the device. Empty except for reads
     /// and writes.
     #[inline]
     pub fn segments(&self) -> RequestSegments<'a> {
         let len = if self.op.moves_data() { self.len } else { 0 };
         RequestSegments(ChainSegments::new(self.head, self.skip, len))
+    }
+
+    /// Returns the memory of a read or write if it is one whole segment. This usual case costs less
+    /// than [`segments`](IssuedRequest::segments).
+    #[inline]
+    pub fn only_segment(&self) -> Option<Segment> {
+        match self.head.bio.segments {
+            // A flush has length 0, and no segment has. A longer request has other bios as well.
+            Segments::One(one) if self.skip == 0 && u64::from(one.len) == self.len => Some(one),
+            _ => None,
+        }
     }
 
     /// Returns the ranges on the device as (first byte, length). A merged discard has several.
