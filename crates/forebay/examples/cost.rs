@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
-use forebay::{BioQueue, Buf, Completion, Disk, Io, plug};
+use forebay::{Backend, Batch, BioQueue, Buf, Completion, Disk, Io, Policy, QueueLimits, plug};
 use forebay_core::{Tag, TagSet};
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,7 +24,27 @@ struct Load {
 
 impl Load {
     fn new(spec: &str) -> Load {
-        let disk = Disk::open(spec).expect("null is always there");
+        Load::on(&Disk::open(spec).expect("null is always there"))
+    }
+
+    /// Uses a back end that does nothing, with the limits and settings of `null`.
+    fn on_backend() -> Load {
+        struct Null;
+        impl Backend for Null {
+            fn name(&self) -> &str {
+                "null"
+            }
+
+            fn submit(&self, batch: &mut Batch<'_>) {
+                batch.for_each(|request| request.complete(Ok(())));
+            }
+        }
+        let null = Disk::open("null:1G").expect("null is always there");
+        let (limits, policy): (QueueLimits, Policy) = (*null.limits(), null.info().policy);
+        Load::on(&Disk::with_backend(Null, limits, policy).expect("the same as null"))
+    }
+
+    fn on(disk: &Disk) -> Load {
         Load {
             queue: disk.queue(),
             bufs: (0..DEPTH).map(|_| Buf::new(BLOCK)).collect(),
@@ -106,12 +126,19 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 6] = [
+const KINDS: [Work; 9] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("merges", "an I/O, 16 merged to one", |nr| Load::new("null:1G").merges(nr)),
     ("no-stats", "an I/O, one at a time, iostats=off", |nr| {
         Load::new("null:1G?iostats=off").singly(nr);
+    }),
+    ("backend", "an I/O on a back end, one at a time", |nr| Load::on_backend().singly(nr)),
+    ("backend-batches", "an I/O on a back end, in batches of 32", |nr| {
+        Load::on_backend().batches(nr);
+    }),
+    ("backend-merges", "an I/O on a back end, 16 merged to one", |nr| {
+        Load::on_backend().merges(nr);
     }),
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),
     ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),
@@ -133,6 +160,6 @@ fn main() {
             begin.elapsed().as_nanos() as f64 / nr as f64
         };
         let best = (0..7).map(|_| time(300_000)).fold(f64::INFINITY, f64::min);
-        println!("{best:7.1} ns  {name:9} {what}");
+        println!("{best:7.1} ns  {name:15} {what}");
     }
 }

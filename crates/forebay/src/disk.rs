@@ -2,6 +2,8 @@
 // Blocking calls pass the addresses of borrowed memory to drivers.
 #![allow(unsafe_code)]
 
+mod backend;
+
 use crate::buf::Buf;
 use crate::driver;
 use crate::error::{FreezeError, IoError, OpenError, SpecError};

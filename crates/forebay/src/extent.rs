@@ -21,8 +21,9 @@ pub enum ExtentKind {
 }
 
 /// Collects the extents of a range, front to back. Adjacent extents of one kind are joined, and the
-/// number of extents is limited.
-pub(crate) struct Extents<'a> {
+/// number of extents is limited. A [`Backend`](crate::Backend) describes its contents with it.
+#[derive(Debug)]
+pub struct Extents<'a> {
     list: &'a mut Vec<Extent>,
     max: usize,
     left: u64,
@@ -37,12 +38,12 @@ impl<'a> Extents<'a> {
 
     /// Returns how many bytes are not described yet; 0 once the maximum number of extents is
     /// reached.
-    pub(crate) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.left
     }
 
     /// Describes the next `len` bytes. Bytes beyond the range are ignored.
-    pub(crate) fn push(&mut self, len: u64, kind: ExtentKind) {
+    pub fn push(&mut self, len: u64, kind: ExtentKind) {
         let len = len.min(self.left);
         if len == 0 {
             return;

@@ -85,9 +85,10 @@ pub use commit::{
     SyncKind, Ticket,
 };
 pub use disk::Disk;
+pub use driver::backend::{AsyncBackend, Backend, Batch, Request};
 pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
-pub use extent::{Extent, ExtentKind};
+pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
     Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,

@@ -8,13 +8,15 @@
 //! - [`psync`]: a file or block device, through blocking system calls on threads;
 //! - [`nbd`]: an export of an NBD server;
 //! - [`vhost_user`]: the disk of a vhost-user-blk server;
-//! - [`fault`]: wraps another device and makes chosen requests fail.
+//! - [`fault`]: wraps another device and makes chosen requests fail;
+//! - [`backend`]: a device of the library's user, which no spec names.
 //!
-//! Shared parts: [`own_call`], requests that their threads make themselves; [`own_file`], the open
-//! file of each queue; [`holes`], the data and holes of a file; [`vectors`], memory in the kernel's
-//! format; [`zeroing`], the ways to zero a range; [`kick_cost`], the simulated cost of a kick;
-//! [`deadline`], [`timer`], [`due_fd`] and [`timer_slack`], timed waits; [`memory`], the bytes of
-//! a disk in memory; [`socket`], connections to servers.
+//! Shared parts: [`kit`], completions from other threads; [`own_call`], requests that their threads
+//! make themselves; [`own_file`], the open file of each queue; [`holes`], the data and holes of a
+//! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
+//! [`kick_cost`], the simulated cost of a kick; [`deadline`], [`timer`], [`due_fd`] and
+//! [`timer_slack`], timed waits; [`memory`], the bytes of a disk in memory; [`socket`], connections
+//! to servers.
 //!
 //! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
 //! a time, and a [`Waiter`], with which another thread waits meanwhile.
@@ -24,6 +26,7 @@
 //! drivers are private to this crate.
 
 mod aio;
+pub(crate) mod backend;
 mod deadline;
 // A fuzz target uses only a part of it.
 #[cfg(any(test, fuzzing))]
@@ -32,6 +35,7 @@ mod direct;
 mod due_fd;
 mod fault;
 mod kick_cost;
+mod kit;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
 mod file;

@@ -1,6 +1,7 @@
 //! The integration tests, as one program: shared helpers are compiled once, and all of them are
 //! used.
 
+mod backends;
 mod claims;
 mod common;
 mod contract;

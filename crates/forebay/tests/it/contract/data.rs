@@ -117,6 +117,9 @@ pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject) {
 }
 
 pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
+    if subject.is_backend() {
+        return;
+    }
     if !subject.is_file() {
         // No other driver has a growing capacity: there the key is unknown.
         let spec = subject.spec("capacity=growing");

@@ -12,6 +12,7 @@ mod data;
 mod progress;
 mod trace;
 
+use crate::backends;
 use crate::common::{Scratch, open};
 use crate::nbd_server::{NbdServer, export};
 use crate::storage_daemon::StorageDaemon;
@@ -43,8 +44,8 @@ const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=
 impl Subject {
     /// Returns the driver with this name. `fault_x` is `x` behind `fault` with harmless rules,
     /// `late_x` is `x` behind `fault` with delays, `model_x` is the device `x` of the driver
-    /// `model`, and `nbd_x` is an NBD server that lacks a feature. Returns `None`, and says so, if
-    /// the driver cannot be tested here.
+    /// `model`, `nbd_x` is an NBD server that lacks a feature, and `backend_x` is a back end that
+    /// serves requests on `x`. Returns `None`, and says so, if the driver cannot be tested here.
     fn of(name: &str) -> Option<Subject> {
         let rules = match name.split_once('_') {
             Some(("fault", _)) => HARMLESS,
@@ -104,8 +105,16 @@ impl Subject {
         format!("{}:{target}?{keys}&{rules}", self.driver)
     }
 
+    /// Returns whether the disk has a back end of the tests, which no spec opens.
+    pub(crate) fn is_backend(&self) -> bool {
+        self.driver.starts_with("backend")
+    }
+
     /// Opens the disk, with direct I/O if the driver supports it.
     pub(crate) fn open(&self, keys: &str) -> Disk {
+        if self.is_backend() {
+            return backends::open(&self.driver, LEN, keys);
+        }
         let direct = if self.is_file() { "&direct=on" } else { "" };
         open(&self.spec(&format!("{keys}{direct}")))
     }
@@ -203,6 +212,7 @@ tests! {
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata
+        backend backend_thread backend_futures
         nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
         vhost_user fault_vhost_user late_vhost_user
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd

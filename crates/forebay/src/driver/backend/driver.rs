@@ -1,0 +1,237 @@
+//! Device of a back end, and the driver of one of its queues.
+
+use super::body::Body;
+use super::failure::Failure;
+use super::request::{Batch, Request};
+use super::stack::Stack;
+use super::{Backend, ended};
+use crate::driver::kit::CompletionList;
+use crate::driver::{Device, DriverQueue, Mode};
+use crate::extent::Extents;
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, QueueLimits, Reap};
+use std::any::Any;
+use std::io;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct BackendDevice {
+    backend: Arc<dyn Backend>,
+    limits: QueueLimits,
+    failure: Arc<Failure>,
+}
+
+impl BackendDevice {
+    pub(crate) fn new(backend: Arc<dyn Backend>, limits: QueueLimits) -> BackendDevice {
+        BackendDevice { backend, limits, failure: Arc::default() }
+    }
+}
+
+impl Device for BackendDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        self.backend.block_status(offset, extents)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.get().or_else(|| self.backend.failure())
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let list = Arc::new(CompletionList::new(depth));
+        let depth = depth as usize;
+        let driver = BackendDriver {
+            backend: Arc::clone(&self.backend),
+            failure: Arc::clone(&self.failure),
+            list: Arc::clone(&list),
+            mode,
+            spare: Stack::EMPTY,
+            queued: (0..depth).map(|_| Request::NONE).collect(),
+            nr_queued: 0,
+            ended: Stack::EMPTY,
+            finished: Vec::with_capacity(depth),
+            nr_out: 0,
+            fails_next: false,
+        };
+        Ok(DriverQueue { driver: Box::new(driver), waiter: list })
+    }
+}
+
+#[expect(clippy::vec_box, reason = "a box is made once, and the lists pass it on")]
+struct BackendDriver {
+    backend: Arc<dyn Backend>,
+    failure: Arc<Failure>,
+    /// Requests that the back end has ended outside of `submit`.
+    list: Arc<CompletionList<Box<Body>>>,
+    mode: Mode,
+    /// Boxes without a request. There are as many boxes as there were ever requests in flight.
+    spare: Stack,
+    /// The first `nr_queued` are the requests that the next commit submits. There is a place for
+    /// each tag.
+    queued: Box<[Request]>,
+    nr_queued: usize,
+    /// Requests that the back end has ended inside of `submit`.
+    ended: Stack,
+    /// Empty between reaps.
+    finished: Vec<Box<Body>>,
+    /// The number of requests that were submitted and not reaped.
+    nr_out: usize,
+    /// The back end has panicked, and no request shows it. So the next ones do.
+    fails_next: bool,
+}
+
+impl BackendDriver {
+    #[cold]
+    fn new_body(&self) -> Box<Body> {
+        Body::new(&self.list, &self.failure)
+    }
+
+    /// Queues a request whose memory is not one segment, or for which there is no box.
+    #[inline(never)]
+    fn queue(&mut self, rq: &IssuedRequest<'_>) {
+        let mut body = self.spare.pop().unwrap_or_else(|| self.new_body());
+        body.fill(rq);
+        self.put(body);
+    }
+
+    #[inline]
+    fn put(&mut self, body: Box<Body>) {
+        let place = &mut self.queued[self.nr_queued];
+        // The place has none: forgetting it spares a check.
+        mem::forget(mem::replace(place, Request::new(body)));
+        self.nr_queued += 1;
+    }
+
+    /// Reaps the requests that have ended outside of `submit`.
+    #[inline(never)]
+    fn reap_list(&mut self, done: &mut Completions) {
+        self.list.reap(&mut self.finished);
+        self.nr_out -= self.finished.len();
+        for body in self.finished.drain(..) {
+            done.push(body.tag, body.result);
+            self.spare.push(body);
+        }
+    }
+
+    #[inline(never)]
+    fn submit(&mut self) {
+        let nr = mem::take(&mut self.nr_queued);
+        self.nr_out += nr;
+        let fails = mem::take(&mut self.fails_next);
+        let BackendDriver { backend, failure, queued, .. } = self;
+        let mut has_panicked = false;
+        let submit = || {
+            let mut batch = Batch::new(&mut queued[..nr]);
+            if fails {
+                return batch.go_offline();
+            }
+            // The layer is in the middle of a turn, so the panic ends here. The back end may be in
+            // any state. If that makes a later call panic, the disk fails again.
+            let called = catch_unwind(AssertUnwindSafe(|| backend.submit(&mut batch)));
+            if let Err(payload) = called {
+                has_panicked = true;
+                failure.set(format!("submit of the back end panicked: {}", text_of(payload)));
+                batch.go_offline();
+            }
+        };
+        ended::collect(Arc::as_ptr(&self.list).cast(), &mut self.ended, submit);
+        if has_panicked {
+            let is_shown = |body: &Body| body.result == Err(BlockStatus::Offline);
+            self.fails_next = !self.ended.iter().any(is_shown);
+        }
+    }
+}
+
+/// Returns the text of a panic. Another payload is leaked, because its destructor may panic.
+fn text_of(payload: Box<dyn Any + Send>) -> String {
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => match payload.downcast::<&'static str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(other) => {
+                mem::forget(other);
+                String::from("without a text")
+            }
+        },
+    }
+}
+
+impl Driver for BackendDriver {
+    #[inline]
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        match rq.only_segment() {
+            Some(segment) if !self.spare.is_empty() && self.nr_queued < self.queued.len() => {
+                if let Some(mut body) = self.spare.pop() {
+                    body.fill_plain(rq, segment);
+                    self.put(body);
+                }
+            }
+            _ => self.queue(rq),
+        }
+        Issue::Queued
+    }
+
+    #[inline]
+    fn commit_rqs(&mut self) {
+        if self.nr_queued > 0 {
+            self.submit();
+        }
+    }
+
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
+        let mut ended = self.ended.take_oldest_first();
+        while let Some(body) = ended.pop() {
+            self.nr_out -= 1;
+            done.push(body.tag, body.result);
+            self.spare.push(body);
+        }
+        // Without a request elsewhere the list is empty, and only a descriptor is to be cleared.
+        if self.nr_out > 0 || how == Reap::Full && self.list.is_watched() {
+            self.reap_list(done);
+        }
+    }
+
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        self.commit_rqs();
+        let nr = (nr_completions as usize).saturating_sub(self.ended.iter().count());
+        if nr > 0 {
+            self.list.wait_for(nr, timeout);
+        }
+    }
+
+    fn kick(&mut self) {
+        if self.mode == Mode::Shared {
+            self.list.kick();
+        }
+    }
+
+    #[inline]
+    fn has_ready(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.list.nr_syscalls()
+    }
+}
+
+impl Drop for BackendDriver {
+    /// The layer drains a driver before it drops it. After a panic, requests may still be in
+    /// flight: this waits for them, because their memory may go away next.
+    fn drop(&mut self) {
+        assert!(
+            self.nr_out == 0 || std::thread::panicking(),
+            "a driver is drained before it is dropped"
+        );
+        // Requests that were not submitted end here, and are added to the list.
+        let nr = self.nr_out - self.ended.iter().count() + self.nr_queued;
+        self.queued = Box::default();
+        self.list.wait_for_all(nr);
+        // The boxes name their list, so they would keep each other.
+        self.list.reap(&mut self.finished);
+    }
+}

@@ -1,0 +1,21 @@
+//! Reason why a back end has failed, as a text for people.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The latest reason, if the back end has ever failed.
+#[derive(Debug, Default)]
+pub(super) struct Failure(Mutex<Option<String>>);
+
+impl Failure {
+    pub(super) fn set(&self, text: String) {
+        *self.lock() = Some(text);
+    }
+
+    pub(super) fn get(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

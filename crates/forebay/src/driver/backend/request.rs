@@ -1,0 +1,254 @@
+//! Requests of a back end: owned, and each ends exactly once.
+//!
+//! A request is a box that belongs to its queue. It moves to the back end, and comes back with its
+//! result. The types make sure that it comes back at most once: ending it consumes it. A request
+//! that is forgotten never comes back. Then the layer keeps the memory that it names (K2).
+
+use super::body::Body;
+use super::ended;
+use forebay_core::{BlockStatus, Op};
+use std::fmt;
+use std::sync::Arc;
+
+/// A request of a disk to its [`Backend`](super::Backend): an operation, a range of the disk, and
+/// memory.
+///
+/// It is owned and `Send`: a back end may keep it, move it to another thread, and end it at any
+/// time. Ending it consumes it. Each request ends once:
+///
+/// - [`complete`](Request::complete) ends it with its result, and
+///   [`complete_short`](Request::complete_short) a read or write that moved fewer bytes;
+/// - dropping it ends it with an I/O error ([`BlockStatus::Io`]), or with
+///   [`BlockStatus::Offline`] if the thread panics: then the disk fails ([`Disk::is_failed`]);
+/// - forgetting it ([`std::mem::forget`]) never ends it. The layer then keeps its memory forever,
+///   and everything that waits for it waits too, unless the disk has a time limit
+///   ([`Policy::io_timeout_ns`]).
+///
+/// The memory is accessible through copies only ([`copy_to`](Request::copy_to),
+/// [`copy_from`](Request::copy_from)): it may be shared with a guest or another program, which may
+/// change it at any time. If the library owns the memory exclusively, slices of it are available
+/// as well ([`slices`](Request::slices), [`slices_mut`](Request::slices_mut)).
+///
+/// Counterpart in Linux: `struct request`.
+///
+/// [`Disk::is_failed`]: crate::Disk::is_failed
+/// [`Policy::io_timeout_ns`]: crate::Policy::io_timeout_ns
+pub struct Request {
+    /// `None` once it has ended.
+    body: Option<Box<Body>>,
+}
+
+impl Request {
+    /// The value of a place without a request.
+    pub(super) const NONE: Request = Request { body: None };
+
+    #[inline]
+    pub(super) fn new(body: Box<Body>) -> Request {
+        Request { body: Some(body) }
+    }
+
+    #[inline]
+    pub(super) fn body(&self) -> &Body {
+        self.body.as_deref().expect("only its end takes it")
+    }
+
+    /// Returns the operation.
+    #[inline]
+    pub fn op(&self) -> Op {
+        self.body().op
+    }
+
+    /// Returns the first byte on the disk; 0 for a flush. A discard of several ranges has them in
+    /// [`ranges`](Request::ranges).
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.body().offset
+    }
+
+    /// Returns the number of bytes on the disk; 0 for a flush.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a length of 0 says only that it is a flush")]
+    pub fn len(&self) -> u64 {
+        self.body().len
+    }
+
+    /// Returns whether the write must be durable when it ends. Only if the limits say `fua`.
+    #[inline]
+    pub fn is_fua(&self) -> bool {
+        self.body().is_fua
+    }
+
+    /// Returns whether a flush must also make all metadata durable, as `fsync` does.
+    #[inline]
+    pub fn is_full_sync(&self) -> bool {
+        self.body().is_full_sync
+    }
+
+    /// Returns whether the library owns the memory of a read or write exclusively. Then slices of
+    /// it are available.
+    #[inline]
+    pub fn has_exclusive_memory(&self) -> bool {
+        self.body().has_owned_memory
+    }
+
+    /// Returns the ranges on the disk, as first byte and length. A merged discard has several,
+    /// which need not be adjacent; a flush has none.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        let body = self.body();
+        let own = (body.op != Op::Discard && body.len > 0).then_some((body.offset, body.len));
+        // One of the two is empty.
+        let nr = body.ranges.len() * usize::from(body.op == Op::Discard) + own.iter().len();
+        (0..nr).map(move |nth| own.unwrap_or_else(|| body.ranges[nth]))
+    }
+
+    /// Ends the request. `Ok` means that all of it was done: all bytes were moved, or the flush has
+    /// made every write durable that had ended before the back end received it.
+    #[inline]
+    pub fn complete(mut self, result: Result<(), BlockStatus>) {
+        if let Some(body) = self.body.take() {
+            let result = match result {
+                Ok(()) => Ok(body.len),
+                Err(status) => Err(status),
+            };
+            body.end(result);
+        }
+    }
+
+    /// Ends a read or write that moved only its first `len` bytes. The layer continues with the rest
+    /// in another request. A read of 0 bytes is the end of the disk.
+    ///
+    /// # Panics
+    /// Panics if `len` exceeds the length of the request, or if it is less and the operation moves
+    /// no data. The request then ends as if it were dropped by the panic.
+    pub fn complete_short(mut self, len: u64) {
+        let body = self.body();
+        assert!(len <= body.len, "complete_short({len}): the request has only {} bytes", body.len);
+        assert!(
+            len == body.len || body.op.moves_data(),
+            "complete_short({len}): a {:?} of {} bytes moves no data and cannot be short",
+            body.op,
+            body.len
+        );
+        if let Some(body) = self.body.take() {
+            body.end(Ok(len));
+        }
+    }
+
+    /// Ends the request because the disk is gone. The disk then fails.
+    fn go_offline(mut self) {
+        if let Some(body) = self.body.take() {
+            body.end(Err(BlockStatus::Offline));
+        }
+    }
+}
+
+impl Drop for Request {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            end_dropped(body);
+        }
+    }
+}
+
+#[cold]
+fn end_dropped(body: Box<Body>) {
+    if !std::thread::panicking() {
+        return body.end(Err(BlockStatus::Io));
+    }
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    body.failure.set(format!("thread {name} of the back end panicked with a request"));
+    body.end(Err(BlockStatus::Offline));
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Request");
+        if let Some(body) = &self.body {
+            shown.field("op", &body.op).field("offset", &body.offset).field("len", &body.len);
+        }
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// The way of a box back to its queue.
+impl Body {
+    /// Returns the box to its queue.
+    #[inline]
+    fn end(mut self: Box<Body>, result: Result<u64, BlockStatus>) {
+        self.result = result;
+        if let Err(body) = ended::push(self.key(), self) {
+            body.push_to_list();
+        }
+    }
+
+    /// Adds the box to the list of its queue. A call of its own, so that an end inside of `submit`
+    /// stays short.
+    #[inline(never)]
+    fn push_to_list(self: Box<Body>) {
+        // The list outlives the push, even if the queue is closed meanwhile.
+        let list = Arc::clone(&self.list);
+        list.push(self);
+    }
+
+    fn key(&self) -> *const () {
+        Arc::as_ptr(&self.list).cast()
+    }
+}
+
+/// The requests of one call of [`Backend::submit`](super::Backend::submit), as an iterator.
+///
+/// Requests that are still in it when `submit` returns end with an I/O error.
+pub struct Batch<'a> {
+    /// Requests in the order of their issue. Those before `at` are empty.
+    requests: &'a mut [Request],
+    at: usize,
+}
+
+impl<'a> Batch<'a> {
+    #[inline]
+    pub(super) fn new(requests: &'a mut [Request]) -> Batch<'a> {
+        Batch { requests, at: 0 }
+    }
+
+    /// Ends all requests that are left because the disk is gone.
+    #[cold]
+    pub(super) fn go_offline(&mut self) {
+        self.by_ref().for_each(Request::go_offline);
+    }
+}
+
+impl Iterator for Batch<'_> {
+    type Item = Request;
+
+    #[inline]
+    fn next(&mut self) -> Option<Request> {
+        let body = self.requests.get_mut(self.at)?.body.take();
+        self.at += 1;
+        Some(Request { body })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let nr = self.requests.len() - self.at;
+        (nr, Some(nr))
+    }
+}
+
+impl ExactSizeIterator for Batch<'_> {}
+
+impl Drop for Batch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.at < self.requests.len() {
+            self.for_each(drop);
+        }
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.requests[self.at..]).finish()
+    }
+}
