@@ -7,9 +7,44 @@ const SYSCALL: &str = "crates/forebay/src/driver/syscall.rs";
 const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
 const DURABLE: &str = "crates/forebay/src/durable.rs";
 const FUA: &str = "crates/forebay-core/src/hctx/flush/fua.rs";
+const LIST: &str = "crates/forebay/src/driver/kit/list.rs";
 const PLACE: &str = "crates/forebay/src/claim/place.rs";
 
 pub(super) const BUGS: &[Bug] = &[
+    Bug {
+        name: "kick-before-the-wait-lost",
+        what: "a kick that comes before the wait of a driver with a completion list is lost",
+        edits: &[Edit { file: LIST, from: "        state.is_kicked = true;\n", to: "" }],
+        test: Test::model(
+            "driver::kit::list::models::kick_ends_the_wait_of_a_thread_without_completions",
+        ),
+        says: "deadlock",
+    },
+    Bug {
+        name: "completion-before-the-wait-lost",
+        what: "a wait for completions sleeps although they are in the list",
+        edits: &[Edit {
+            file: LIST,
+            from: "        if state.done.len() >= nr || state.is_kicked {",
+            to: "        if state.is_kicked {",
+        }],
+        test: Test::model("driver::kit::list::models::waiter_gets_each_push_of_two_threads_once"),
+        says: "deadlock",
+    },
+    Bug {
+        name: "backend-request-dropped-silently",
+        what: "a request that a thread of a back end drops in a panic does not fail the disk",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/backend/request.rs",
+            from: "    if !std::thread::panicking() {",
+            to: "    if true {",
+        }],
+        test: Test::it(
+            "forebay",
+            "backends::misbehaving::request_on_a_dying_thread_fails_the_disk",
+        ),
+        says: "",
+    },
     Bug {
         name: "psync-flush-does-nothing",
         what: "a flush of psync makes no fdatasync",
