@@ -125,7 +125,7 @@ impl Request {
         assert!(len <= body.len, "complete_short({len}): the request has only {} bytes", body.len);
         assert!(
             len == body.len || body.op.moves_data(),
-            "complete_short({len}): a {:?} of {} bytes moves no data and cannot be short",
+            "complete_short({len}): {:?} moves no data, so its {} bytes end together",
             body.op,
             body.len
         );
