@@ -1,6 +1,7 @@
 //! Options of a server.
 
 use crate::listen::Address;
+use forebay::Disk;
 use forebay_front::PollMode;
 use forebay_front::stream::Capacity;
 use std::os::fd::OwnedFd;
@@ -11,6 +12,10 @@ use std::path::PathBuf;
 pub struct ExportOptions {
     /// Device spec of the disk, such as `disk.img?direct=on`.
     pub spec: String,
+    /// An open disk, which is exported in the place of the one that `spec` names: a disk on a
+    /// [`Backend`](forebay::Backend), for example. Its limits and settings stay as they are. It
+    /// needs a fixed size. Errors and reports use `spec`, or the disk's own if that is empty.
+    pub disk: Option<Disk>,
     /// The spec as its user wrote it, which errors name. `None`: as `spec`. For programs that add
     /// keys of their own.
     pub written: Option<String>,
@@ -25,7 +30,10 @@ pub struct ExportOptions {
 impl ExportOptions {
     /// Returns the spec for errors.
     pub(crate) fn written(&self) -> String {
-        self.written.as_ref().unwrap_or(&self.spec).clone()
+        match &self.disk {
+            Some(disk) if self.spec.is_empty() => disk.info().spec.clone(),
+            _ => self.written.as_ref().unwrap_or(&self.spec).clone(),
+        }
     }
 }
 

@@ -96,11 +96,15 @@ impl Export {
     }
 }
 
-/// Opens the disk of an export, and returns it with its size in bytes.
+/// Opens the disk of an export, unless it is open, and returns it with its size in bytes.
 fn open_disk(
     options: &ExportOptions,
     nr_hw_queues: Option<u32>,
 ) -> Result<(Disk, u64), ServeError> {
+    let grows = || ServeError::Grows { spec: options.written() };
+    if let Some(disk) = &options.disk {
+        return Ok((disk.clone(), disk.capacity_bytes().ok_or_else(grows)?));
+    }
     let failed = |source| ServeError::Open { spec: options.written(), source };
     let mut spec = spec(options)?;
     let opened = match nr_hw_queues.filter(|_| !chooses_hw_queues(&spec)) {
@@ -129,9 +133,7 @@ fn open_disk(
         }
         opened => opened.map_err(failed)?,
     };
-    let Some(size_bytes) = disk.capacity_bytes() else {
-        return Err(ServeError::Grows { spec: options.written() });
-    };
+    let size_bytes = disk.capacity_bytes().ok_or_else(grows)?;
     Ok((disk, size_bytes))
 }
 

@@ -1,7 +1,7 @@
 //! The server: its disks and sockets, and how it runs from start to shutdown.
 
 use crate::accept::accept_until;
-use crate::config::{DeviceOptions, Limits, Options};
+use crate::config::{DeviceOptions, ExportOptions, Limits, Options};
 use crate::device::{self, Device};
 use crate::end::{self, END};
 use crate::error::{ServeError, passed_socket};
@@ -116,7 +116,7 @@ impl Server {
         };
         let devices = options.devices.into_iter().map(device);
         let (devices, device_listeners) = devices.collect::<Result<(Vec<_>, Vec<_>), _>>()?;
-        let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
+        let named = options.exports.iter().zip(&exports).map(name_and_spec);
         let labels = labels(&named.collect::<Vec<_>>());
         let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
             name: label.to_owned(),
@@ -235,6 +235,12 @@ impl Server {
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }
+}
+
+/// Returns the name of an export, and the spec of its disk.
+fn name_and_spec<'a>((options, export): (&'a ExportOptions, &'a Export)) -> (&'a str, &'a str) {
+    let spec = if options.spec.is_empty() { &export.spec } else { &options.spec };
+    (&options.name, spec)
 }
 
 #[cfg(test)]

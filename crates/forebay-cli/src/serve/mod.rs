@@ -231,6 +231,7 @@ pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     };
     let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
+        disk: None,
         written: Some(written[nr].clone()),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
