@@ -18,7 +18,11 @@ const ALONE: &[Suite] = &[Suite {
 /// Miri is about a hundred times slower, and supports neither io_uring nor madvise.
 const THREADS: &[Suite] = &[
     Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
-    Suite { target: "--package forebay --test it", names: &["miri", "group_commit"], skips: &[] },
+    Suite {
+        target: "--package forebay --test it",
+        names: &["miri", "group_commit", "backends::"],
+        skips: &[],
+    },
 ];
 
 /// Allows real clocks, and casts of integers to pointers, as with a driver's user data.
