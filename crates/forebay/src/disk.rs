@@ -111,9 +111,9 @@ impl Disk {
         self.shared.capacity_bytes()
     }
 
-    /// Reads the size of the file, the block device, or the disk of a vhost-user server again, and
-    /// returns it in bytes. `None`: the disk is in memory or on an NBD server, and keeps its size
-    /// while it is open.
+    /// Reads the size of the file, the block device, the disk of a vhost-user server, or the back
+    /// end ([`Backend::size_bytes`](crate::Backend::size_bytes)) again, and returns it in bytes.
+    /// `None`: the disk is in memory or on an NBD server, and keeps its size while it is open.
     ///
     /// The disk accepts the same I/O as before. If it has grown, [`Disk::grow`] makes the new range
     /// accessible. If a file has become shorter, reads behind its end are short, and writes there

@@ -37,6 +37,10 @@ impl Device for BackendDevice {
         self.backend.block_status(offset, extents)
     }
 
+    fn reread_len(&self) -> io::Result<Option<u64>> {
+        self.backend.size_bytes()
+    }
+
     fn failure(&self) -> Option<String> {
         self.failure.get().or_else(|| self.backend.failure())
     }

@@ -27,6 +27,7 @@ pub(crate) use driver::BackendDevice;
 use forebay_core::BlockStatus;
 pub use future::AsyncBackend;
 pub use request::{Batch, Request};
+use std::io;
 
 /// A device of your own: the layer plugs, merges and batches above it, and it moves the data.
 ///
@@ -118,6 +119,16 @@ pub trait Backend: Send + Sync + 'static {
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         let _ = (offset, extents);
         Ok(())
+    }
+
+    /// Returns the present size in bytes, for [`Disk::reread_size`](crate::Disk::reread_size) and
+    /// [`Disk::grow`](crate::Disk::grow), which accepts I/O up to it. By default `None`: the size
+    /// is that of the limits, and cannot change.
+    ///
+    /// # Errors
+    /// The error of a back end that cannot report its size now.
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
     }
 
     /// Returns why the device is gone, if it is gone and the reason is known: the text of

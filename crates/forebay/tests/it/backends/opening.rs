@@ -4,6 +4,8 @@ use super::{Memory, limits};
 use forebay::{
     Backend, Batch, BlockStatus, Disk, DiskFacts, Extent, ExtentKind, Extents, OpenError, Policy,
 };
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const LEN: u64 = 1 << 20;
 
@@ -79,6 +81,37 @@ fn impossible_limits_and_settings_are_refused_by_name() {
     assert_refused(limits(LEN), good.queue_depth(4).nr_requests(Some(5)), "nr_requests");
 }
 
+/// A back end of a size that changes.
+struct Growing(Arc<AtomicU64>);
+
+impl Backend for Growing {
+    fn name(&self) -> &str {
+        "growing"
+    }
+
+    fn submit(&self, batch: &mut Batch<'_>) {
+        batch.for_each(|request| request.complete(Ok(())));
+    }
+
+    fn size_bytes(&self) -> std::io::Result<Option<u64>> {
+        Ok(Some(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+#[test]
+fn back_end_that_has_grown_is_used_up_to_its_new_end() {
+    let size = Arc::new(AtomicU64::new(LEN));
+    let backend = Growing(Arc::clone(&size));
+    let disk = Disk::with_backend(backend, limits(LEN), Policy::default()).expect("a disk");
+    assert!(disk.grow(2 * LEN).is_err(), "it has not grown");
+    size.store(2 * LEN, Ordering::Relaxed);
+    assert_eq!(disk.reread_size().expect("a size"), Some(2 * LEN));
+    assert!(disk.write_at(&[1; 512], LEN).is_err());
+    disk.grow(2 * LEN).expect("it has grown");
+    assert_eq!(disk.capacity_bytes(), Some(2 * LEN));
+    disk.write_at(&[1; 512], 2 * LEN - 512).expect("behind the old end");
+}
+
 #[test]
 fn operations_that_the_limits_lack_never_reach_the_back_end() {
     let plain = forebay::QueueLimits::default().capacity_bytes(Some(LEN));
@@ -90,8 +123,8 @@ fn operations_that_the_limits_lack_never_reach_the_back_end() {
 
 #[test]
 fn thousand_disks_leave_no_thread_descriptor_or_back_end() {
-    let backends = std::sync::Arc::new(());
-    struct Counted(#[expect(dead_code, reason = "it is counted")] std::sync::Arc<()>);
+    let backends = Arc::new(());
+    struct Counted(#[expect(dead_code, reason = "it is counted")] Arc<()>);
     impl Backend for Counted {
         fn name(&self) -> &str {
             "counted"
@@ -103,11 +136,11 @@ fn thousand_disks_leave_no_thread_descriptor_or_back_end() {
     }
     let nr = if cfg!(miri) { 2 } else { 1000 };
     for _ in 0..nr {
-        let backend = Counted(std::sync::Arc::clone(&backends));
+        let backend = Counted(Arc::clone(&backends));
         let disk = Disk::with_backend(backend, limits(LEN), Policy::default()).expect("a disk");
         disk.write_at(&[1; 512], 0).expect("a write");
         assert!(cfg!(miri) || disk.poll_fd().is_some());
         disk.flush().expect("a flush");
     }
-    assert_eq!(std::sync::Arc::strong_count(&backends), 1);
+    assert_eq!(Arc::strong_count(&backends), 1);
 }
