@@ -20,8 +20,9 @@ const THREADS: &[Suite] = &[
     Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
     Suite {
         target: "--package forebay --test it",
-        names: &["miri", "group_commit", "backends::"],
-        skips: &[],
+        names: &["miri", "group_commit", "backends::misbehaving"],
+        // The layer leaks what these leave behind, as it must.
+        skips: &["forgotten_request_ends", "late_end_after_the_disk"],
     },
 ];
 

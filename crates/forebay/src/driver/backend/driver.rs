@@ -150,14 +150,16 @@ impl BackendDriver {
     }
 }
 
-/// Returns the text of a panic. Another payload is leaked, because its destructor may panic.
+/// Returns the text of a panic. If the destructor of another payload panics, its payload is leaked.
 fn text_of(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
         Err(payload) => match payload.downcast::<&'static str>() {
             Ok(text) => (*text).to_owned(),
             Err(other) => {
-                mem::forget(other);
+                if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(other))) {
+                    mem::forget(again);
+                }
                 String::from("without a text")
             }
         },

@@ -1,9 +1,7 @@
 //! Back ends that misbehave: each request ends with an error or never, and nothing else is harmed.
 
-use super::{OnThread, limits, read_error};
-use forebay::{
-    Backend, Batch, BlockStatus, Buf, Completion, Disk, Io, Op, Policy, Request, leaked_bufs,
-};
+use super::{OnThread, limits, policy, read_error};
+use forebay::{Backend, Batch, BlockStatus, Buf, Completion, Disk, Io, Op, Request, leaked_bufs};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -24,7 +22,7 @@ impl<F: Fn(&mut Batch<'_>) + Send + Sync + 'static> Backend for Calls<F> {
 }
 
 fn open(submit: impl Fn(&mut Batch<'_>) + Send + Sync + 'static) -> Disk {
-    Disk::with_backend(Calls(submit), limits(LEN), Policy::default()).expect("a disk")
+    Disk::with_backend(Calls(submit), limits(LEN), policy()).expect("a disk")
 }
 
 /// Returns a disk whose back end serves each request of a batch.
@@ -101,7 +99,7 @@ fn panic_after_the_last_request_fails_the_next_one() {
 #[test]
 fn request_on_a_dying_thread_fails_the_disk() {
     let backend = OnThread::new(|request| panic!("with {request:?}, on purpose"));
-    let disk = Disk::with_backend(backend, limits(LEN), Policy::default()).expect("a disk");
+    let disk = Disk::with_backend(backend, limits(LEN), policy()).expect("a disk");
     assert_eq!(read_error(&disk), BlockStatus::Offline);
     assert!(disk.is_failed());
     assert!(disk.failure().is_some_and(|why| why.contains("panicked with a request")));
@@ -180,7 +178,8 @@ fn copies_outside_of_a_request_are_panics() {
 
 #[test]
 fn request_that_is_kept_ends_when_it_is_dropped_long_after() {
-    let kept: &'static Mutex<Vec<Request>> = Box::leak(Box::default());
+    static KEPT: Mutex<Vec<Request>> = Mutex::new(Vec::new());
+    let kept = &KEPT;
     let disk = open(|batch| kept.lock().expect("no panic").extend(batch));
     thread::scope(|scope| {
         let waits = scope.spawn(|| read_error(&disk));
@@ -194,7 +193,7 @@ fn request_that_is_kept_ends_when_it_is_dropped_long_after() {
 
 #[test]
 fn forgotten_request_ends_at_its_time_limit_and_its_buffer_is_leaked() {
-    let limit = Policy::default().io_timeout_ns(20_000_000).io_timeout_grace_ns(20_000_000);
+    let limit = policy().io_timeout_ns(20_000_000).io_timeout_grace_ns(20_000_000);
     let backend = Calls(|batch: &mut Batch<'_>| batch.for_each(std::mem::forget));
     let disk = Disk::with_backend(backend, limits(LEN), limit).expect("a disk");
     let before = leaked_bufs();
@@ -210,8 +209,9 @@ fn forgotten_request_ends_at_its_time_limit_and_its_buffer_is_leaked() {
 
 #[test]
 fn late_end_after_the_disk_is_closed_harms_nothing() {
-    let kept: &'static Mutex<Vec<Request>> = Box::leak(Box::default());
-    let limit = Policy::default().io_timeout_ns(20_000_000).io_timeout_grace_ns(20_000_000);
+    static KEPT: Mutex<Vec<Request>> = Mutex::new(Vec::new());
+    let kept = &KEPT;
+    let limit = policy().io_timeout_ns(20_000_000).io_timeout_grace_ns(20_000_000);
     let backend = Calls(|batch: &mut Batch<'_>| kept.lock().expect("no panic").extend(batch));
     let disk = Disk::with_backend(backend, limits(LEN), limit).expect("a disk");
     let mut done = Vec::new();

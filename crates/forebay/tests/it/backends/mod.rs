@@ -104,9 +104,18 @@ pub(crate) fn limits(len: u64) -> QueueLimits {
         .max_write_zeroes_sectors(1 << 22)
 }
 
+/// Returns the default policy. Under Miri it has a small tag table and no histograms, which would
+/// be slow to set up there.
+fn policy() -> Policy {
+    match cfg!(miri) {
+        true => Policy::default().queue_depth(8).iostats(false),
+        false => Policy::default(),
+    }
+}
+
 /// Opens a disk of `len` bytes on a back end with this name, with keys as in a spec.
 pub(crate) fn open(name: &str, len: u64, keys: &str) -> Disk {
-    let (mut limits, mut policy) = (limits(len), Policy::default());
+    let (mut limits, mut policy) = (limits(len), policy());
     for (key, value) in keys.split('&').filter_map(|pair| pair.split_once('=')) {
         match key {
             "read_only" => limits.read_only = value == "on",

@@ -1,6 +1,6 @@
 //! Opening a disk on a back end: limits, settings, and what the disk reports.
 
-use super::{Memory, limits};
+use super::{Memory, limits, policy};
 use forebay::{
     Backend, Batch, BlockStatus, Disk, DiskFacts, Extent, ExtentKind, Extents, OpenError, Policy,
 };
@@ -40,7 +40,7 @@ impl Backend for Talkative {
 
 #[test]
 fn disk_reports_its_back_end() {
-    let disk = Disk::with_backend(Talkative, limits(LEN), Policy::default()).expect("a disk");
+    let disk = Disk::with_backend(Talkative, limits(LEN), policy()).expect("a disk");
     let info = disk.info();
     assert_eq!((info.spec.as_str(), info.driver), ("backend:talkative", "backend"));
     assert!(!info.facts.keeps_data && info.facts.zeroes_fast);
@@ -56,7 +56,7 @@ fn disk_reports_its_back_end() {
 
 #[test]
 fn back_end_that_overrides_nothing_has_data_everywhere_and_no_failure() {
-    let disk = Disk::with_backend(Memory::new(LEN), limits(LEN), Policy::default());
+    let disk = Disk::with_backend(Memory::new(LEN), limits(LEN), policy());
     let disk = disk.expect("a disk");
     let mut extents = Vec::new();
     disk.block_status(0, LEN, 9, &mut extents).expect("extents");
@@ -102,7 +102,7 @@ impl Backend for Growing {
 fn back_end_that_has_grown_is_used_up_to_its_new_end() {
     let size = Arc::new(AtomicU64::new(LEN));
     let backend = Growing(Arc::clone(&size));
-    let disk = Disk::with_backend(backend, limits(LEN), Policy::default()).expect("a disk");
+    let disk = Disk::with_backend(backend, limits(LEN), policy()).expect("a disk");
     assert!(disk.grow(2 * LEN).is_err(), "it has not grown");
     size.store(2 * LEN, Ordering::Relaxed);
     assert_eq!(disk.reread_size().expect("a size"), Some(2 * LEN));
@@ -115,7 +115,7 @@ fn back_end_that_has_grown_is_used_up_to_its_new_end() {
 #[test]
 fn operations_that_the_limits_lack_never_reach_the_back_end() {
     let plain = forebay::QueueLimits::default().capacity_bytes(Some(LEN));
-    let disk = Disk::with_backend(Talkative, plain, Policy::default()).expect("a disk");
+    let disk = Disk::with_backend(Talkative, plain, policy()).expect("a disk");
     assert!(disk.discard(0, 4096).is_err());
     disk.flush().expect("there is no cache");
     assert!(!disk.is_failed());
@@ -137,7 +137,7 @@ fn thousand_disks_leave_no_thread_descriptor_or_back_end() {
     let nr = if cfg!(miri) { 2 } else { 1000 };
     for _ in 0..nr {
         let backend = Counted(Arc::clone(&backends));
-        let disk = Disk::with_backend(backend, limits(LEN), Policy::default()).expect("a disk");
+        let disk = Disk::with_backend(backend, limits(LEN), policy()).expect("a disk");
         disk.write_at(&[1; 512], 0).expect("a write");
         assert!(cfg!(miri) || disk.poll_fd().is_some());
         disk.flush().expect("a flush");
