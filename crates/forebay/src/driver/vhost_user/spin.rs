@@ -13,8 +13,8 @@ use std::time::Duration;
 /// The number of looks at the ring between two readings of the clock.
 const NR_LOOKS: u32 = 8;
 
-/// The time after which a poll yields the processor between looks, ns. A server that has a processor
-/// completes requests in memory within a few microseconds.
+/// The time after which a poll yields the processor between looks, ns. A server that has a
+/// processor completes requests in memory within a few microseconds.
 const YIELD_AFTER_NS: u64 = 10_000;
 
 /// The time for which waits poll.
