@@ -17,7 +17,9 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind,
+};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -474,6 +476,43 @@ impl Disk {
     /// counts as gone again.
     pub fn revive(&self) {
         self.shared.device_state().revive();
+    }
+
+    /// Submits a bio whose memory belongs to the caller, and waits until it has ended. Returns the
+    /// number of bytes moved. The blocking form of [`BioQueue::submit_raw`], for callers without
+    /// slices: bindings of other languages, and memory that other programs may change.
+    ///
+    /// # Errors
+    /// Fails if the bio is refused, or if it ends with a failure.
+    ///
+    /// # Safety
+    /// These conditions must hold until this returns:
+    ///
+    /// - For a write, each segment is memory that is valid for reads, and no code writes to it.
+    /// - For a read, each segment is memory that is valid for writes, and no other code reads it or
+    ///   writes to it.
+    ///
+    /// Each address must come from a pointer whose provenance is exposed.
+    ///
+    /// ```
+    /// use forebay::{Bio, Disk, Op, Segment, Segments};
+    ///
+    /// let disk = Disk::open("ram:1M")?;
+    /// let mut parts = [[0_u8; 512]; 2];
+    /// let segments = parts.each_mut().map(|part| Segment {
+    ///     addr: part.as_mut_ptr().expose_provenance(),
+    ///     len: 512,
+    /// });
+    /// let bio = Bio { segments: Segments::Many(segments.into()), ..Bio::range(Op::Read, 0, 1024) };
+    /// // SAFETY: the memory is borrowed by this function, which does not use it meanwhile.
+    /// assert_eq!(unsafe { disk.run_raw(bio) }?, 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn run_raw(&self, bio: Bio) -> Result<u64, IoError> {
+        // The caller may use its memory again when the bio ends, so it must not end early (H2).
+        let bio = Bio { flags: bio.flags.without(BioFlags::OWNED), ..bio };
+        // SAFETY: the caller keeps the conditions.
+        unsafe { self.run(bio) }
     }
 
     pub(crate) fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {

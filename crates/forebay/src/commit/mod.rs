@@ -121,6 +121,19 @@ pub struct CommitPoint {
     nr_losses: u64,
 }
 
+impl CommitPoint {
+    /// Returns the point as a number, for callers that keep it outside of Rust.
+    pub const fn to_bits(self) -> u64 {
+        self.nr_losses
+    }
+
+    /// Returns the point of a number that [`to_bits`](CommitPoint::to_bits) returned. It has a
+    /// meaning only for the same [`GroupCommit`].
+    pub const fn from_bits(bits: u64) -> CommitPoint {
+        CommitPoint { nr_losses: bits }
+    }
+}
+
 #[derive(Debug)]
 struct State {
     leader: Leader,
