@@ -66,6 +66,12 @@ const ARROWS: &[Row] = &[
         why: "the drop-in is a front end: it reaches the block layer through the library",
     },
     Row {
+        name: "forebay-capi",
+        may_name: &["forebay"],
+        outside: true,
+        why: "C programs reach the block layer through the library, as Rust programs do",
+    },
+    Row {
         name: "forebay-vhost-user",
         may_name: &["forebay-core", "forebay-front"],
         outside: true,

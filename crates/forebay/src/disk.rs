@@ -503,7 +503,8 @@ impl Disk {
     ///     addr: part.as_mut_ptr().expose_provenance(),
     ///     len: 512,
     /// });
-    /// let bio = Bio { segments: Segments::Many(segments.into()), ..Bio::range(Op::Read, 0, 1024) };
+    /// let segments = Segments::Many(segments.into());
+    /// let bio = Bio { segments, ..Bio::range(Op::Read, 0, 1024) };
     /// // SAFETY: the memory is borrowed by this function, which does not use it meanwhile.
     /// assert_eq!(unsafe { disk.run_raw(bio) }?, 1024);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,0 +1,373 @@
+/*
+ * Forebay: a multi-queue block layer in user space, for C.
+ *
+ * Made from the source by cbindgen; do not edit. The manual pages begin with forebay(3).
+ *
+ * Calls return 0 or a count, or a negative errno. forebay_last_error() returns the reason as text.
+ * Offsets and lengths are in bytes.
+ */
+
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+// The write is durable when it ends.
+#define FOREBAY_IO_FUA 1
+
+// All writes that ended before its submission become durable before the data of this write.
+#define FOREBAY_IO_PREFLUSH 2
+
+// Do not merge this I/O with others.
+#define FOREBAY_IO_NOMERGE 4
+
+// Fail with -EAGAIN instead of waiting for a tag.
+#define FOREBAY_IO_NOWAIT 8
+
+// The I/O may use a reserved tag, and goes before I/O that may not.
+#define FOREBAY_IO_RESERVED 16
+
+// Background I/O, which uses at most async_depth tags of a hardware context.
+#define FOREBAY_IO_BACKGROUND 32
+
+// On a flush: make all metadata of the file durable too.
+#define FOREBAY_IO_FSYNC 64
+
+// On a flush: cover only what had ended at a durable point, which is the offset of the I/O.
+#define FOREBAY_IO_UP_TO 128
+
+// The operation of an I/O.
+enum forebay_op {
+    // Read into the memory of the I/O.
+    FOREBAY_OP_READ = 0,
+    // Write the memory of the I/O.
+    FOREBAY_OP_WRITE = 1,
+    // Make every write that ended before it durable. Has no range and no memory.
+    FOREBAY_OP_FLUSH = 2,
+    // The range is no longer needed.
+    FOREBAY_OP_DISCARD = 3,
+    // Make the range read as zeroes.
+    FOREBAY_OP_WRITE_ZEROES = 4,
+};
+
+// The extent of a sync of a group commit.
+enum forebay_sync {
+    // The data, and the metadata needed to read it: fdatasync().
+    FOREBAY_SYNC_DATA = 0,
+    // All metadata as well: fsync().
+    FOREBAY_SYNC_ALL = 1,
+};
+
+// An open disk. Any number of threads may use it at once.
+struct forebay_disk;
+
+// Group commit for a file: threads share its syncs. Any number of threads may use it at once.
+struct forebay_group_commit;
+
+// A completion queue of a disk. It belongs to the thread that opened it.
+struct forebay_queue;
+
+// One I/O for forebay_queue_submit(). Set all fields; those without a use are 0.
+struct forebay_io {
+    // sizeof(struct forebay_io). Later versions may append fields.
+    uint32_t size;
+    // One of enum forebay_op.
+    uint32_t op;
+    // Any of FOREBAY_IO_...
+    uint32_t flags;
+    // The number of entries of iov; 0 if buf is the memory.
+    uint32_t iovcnt;
+    // The memory of a read or write, len bytes. It belongs to the device until the completion has
+    // been reaped, or the queue closed. NULL for other operations, and with iov.
+    void *buf;
+    // The memory in several parts, or NULL. The list is copied; len is the sum of its parts.
+    const struct iovec *iov;
+    // The length in bytes; 0 for a flush.
+    uint64_t len;
+    // The first byte on the disk.
+    uint64_t offset;
+    // Returned with the completion.
+    uint64_t user_data;
+};
+
+// The completion of an I/O.
+struct forebay_completion {
+    // The number of the I/O.
+    uint64_t user_data;
+    // The number of bytes moved, fewer than requested only at the end of a file, or a negative
+    // errno.
+    int64_t result;
+    // The point to wait for until this write is durable: see forebay_durable_wait(). 0 if it is
+    // durable already or nothing was written.
+    uint64_t durable_point;
+    // How long the I/O waited for a tag, in nanoseconds; 0 if it did not wait.
+    uint64_t tag_wait_ns;
+    // 0, for fields of later versions.
+    uint64_t reserved[4];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Creates a group commit for the open file of a descriptor, which is duplicated. All syncs of the
+// file have to go through it. sync is one of enum forebay_sync.
+//
+// Returns 0, or a negative errno.
+int forebay_commit_open(int fd, uint32_t sync, struct forebay_group_commit **commit);
+
+// Closes a group commit. No other thread may use it.
+//
+// Returns 0, or a negative errno.
+int forebay_commit_close(struct forebay_group_commit *commit);
+
+// Waits until all writes to the file that returned before this call are on stable storage. May
+// make the sync itself, also for other threads.
+//
+// Returns 0, or a negative errno, also if an earlier loss is not acknowledged.
+int forebay_commit(struct forebay_group_commit *commit);
+
+// Stores a point in *point, for forebay_commit_since(). Take it before the write.
+//
+// Returns 0, or a negative errno.
+int forebay_commit_point(struct forebay_group_commit *commit, uint64_t *point);
+
+// Waits as forebay_commit() does for writes that began after a point, and fails exactly for the
+// losses that concern them.
+//
+// Returns 0, or a negative errno.
+int forebay_commit_since(struct forebay_group_commit *commit, uint64_t point);
+
+// Acknowledges a failed sync, so that forebay_commit() works again. Write the uncommitted data
+// again first, or give it up.
+//
+// Returns 1 if there was a loss, 0 if not, or a negative errno.
+int forebay_commit_acknowledge_loss(struct forebay_group_commit *commit);
+
+// Stores the numbers of commits, of syncs, and of failed syncs. Each pointer may be NULL.
+//
+// Returns 0, or a negative errno.
+int forebay_commit_stats(struct forebay_group_commit *commit,
+                         uint64_t *commits,
+                         uint64_t *syncs,
+                         uint64_t *losses);
+
+// Reads len bytes at offset into buf, and waits until they are read.
+//
+// Returns the number of bytes, less than len only at the end of a file, or a negative errno.
+int64_t forebay_read(struct forebay_disk *disk, void *buf, size_t len, uint64_t offset);
+
+// Writes len bytes of buf at offset, and waits until they are written. They are durable after the
+// next forebay_flush() that succeeds.
+//
+// Returns the number of bytes, or a negative errno.
+int64_t forebay_write(struct forebay_disk *disk, const void *buf, size_t len, uint64_t offset);
+
+// Writes as forebay_write() does, and waits until the data is durable.
+//
+// Returns the number of bytes, or a negative errno.
+int64_t forebay_write_durable(struct forebay_disk *disk,
+                              const void *buf,
+                              size_t len,
+                              uint64_t offset);
+
+// Reads at offset into iovcnt buffers, and waits until they are read. At most 1024 buffers.
+//
+// Returns the number of bytes, or a negative errno.
+int64_t forebay_readv(struct forebay_disk *disk,
+                      const struct iovec *iov,
+                      uint32_t iovcnt,
+                      uint64_t offset);
+
+// Writes iovcnt buffers at offset, one after another, and waits until they are written. At most
+// 1024 buffers.
+//
+// Returns the number of bytes, or a negative errno.
+int64_t forebay_writev(struct forebay_disk *disk,
+                       const struct iovec *iov,
+                       uint32_t iovcnt,
+                       uint64_t offset);
+
+// Makes every write that ended before this call durable, and waits until it is. After a failure,
+// writes since the last successful flush may be lost: see forebay_acknowledge_loss().
+//
+// Returns 0, or a negative errno.
+int forebay_flush(struct forebay_disk *disk);
+
+// Does the same as forebay_flush(), and makes all metadata of the file durable too.
+//
+// Returns 0, or a negative errno.
+int forebay_fsync(struct forebay_disk *disk);
+
+// Discards len bytes at offset: the device may free their space. The contents of the range
+// afterwards depend on the device.
+//
+// Returns 0, or a negative errno: -EOPNOTSUPP if the device cannot discard.
+int forebay_discard(struct forebay_disk *disk, uint64_t offset, uint64_t len);
+
+// Makes len bytes at offset read as zeroes, and waits until they do.
+//
+// Returns 0, or a negative errno: -EOPNOTSUPP if the device cannot do it without data.
+int forebay_write_zeroes(struct forebay_disk *disk, uint64_t offset, uint64_t len);
+
+// Stores the size of the disk in *bytes: UINT64_MAX for a file that grows (capacity=growing).
+//
+// Returns 0, or a negative errno.
+int forebay_capacity(struct forebay_disk *disk, uint64_t *bytes);
+
+// Reads the size of the file or block device again. If it has grown, the disk accepts I/O up to
+// the new size, and all threads may use it when this returns. A disk never shrinks.
+//
+// Returns 0, or a negative errno.
+int forebay_grow(struct forebay_disk *disk);
+
+// Lets I/O reach the device again after it was gone. Call it when the device is back. Until then
+// all I/O fails with -ENODEV.
+//
+// Returns 0, or a negative errno.
+int forebay_revive(struct forebay_disk *disk);
+
+// Stores the current durable point in *point. It covers all writes to the disk that have ended so
+// far, by any thread. 0 if every write is durable when it ends.
+//
+// Returns 0, or a negative errno.
+int forebay_durable_point(struct forebay_disk *disk, uint64_t *point);
+
+// Waits until all writes up to a durable point are on stable storage. All threads that wait share
+// flushes.
+//
+// Returns 0, or a negative errno.
+int forebay_durable_wait(struct forebay_disk *disk, uint64_t point);
+
+// Returns 1 if all writes up to a durable point are known to be on stable storage, 0 if not, or a
+// negative errno. Never waits.
+int forebay_durable_test(struct forebay_disk *disk, uint64_t point);
+
+// Acknowledges the writes that a failed flush may have lost: write them again, or give them up.
+// Then flushes work again. Writes with a durable point above *after and up to *up_to are
+// concerned. Both pointers may be NULL.
+//
+// Returns 1 if there was a loss, 0 if not, or a negative errno.
+int forebay_acknowledge_loss(struct forebay_disk *disk, uint64_t *after, uint64_t *up_to);
+
+// Does the same as forebay_acknowledge_loss() without acknowledging the loss: flushes that cover
+// these writes keep failing.
+//
+// Returns 1 if there is a loss, 0 if not, or a negative errno.
+int forebay_lost_writes(struct forebay_disk *disk, uint64_t *after, uint64_t *up_to);
+
+// Returns the reason of the last failed call of this thread, as one line of text. Never NULL; an
+// empty text if no call has failed. The text is valid until the next call of this thread fails.
+const char *forebay_last_error(void);
+
+// Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
+// A longer text is cut. Numbers are decimal.
+//
+// Returns the length of the whole text without the zero byte, or a negative errno: -ENOENT if
+// there is no such property.
+int forebay_info(struct forebay_disk *disk, const char *name, char *buf, size_t size);
+
+// Stores a property that is a number in *value: see forebay_info(). Those that are true or false
+// are 1 or 0.
+//
+// Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.
+int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *value);
+
+// Opens the disk that a spec names: "disk.img?direct=on", "/dev/vdb", "nbd://host/name",
+// "ram:64M". Stores a handle in *disk.
+//
+// Returns 0, or a negative errno: -EINVAL for a wrong spec, -ENOENT, -EACCES, -EBUSY if another
+// program uses the image, or the errno of a failed system call.
+int forebay_open(const char *spec, struct forebay_disk **disk);
+
+// Closes a handle of a disk. The disk itself is closed when its queues are closed too. Closing
+// waits for I/O in flight. It does not flush.
+//
+// Returns 0, or a negative errno: -EBADF if the handle is closed already.
+int forebay_close(struct forebay_disk *disk);
+
+// Returns the version of the library as text, such as "0.1.0".
+const char *forebay_version(void);
+
+// Opens a plug on this thread: I/O that the thread submits on any disk waits, so that neighbours
+// merge. It is issued when the outermost plug ends, a limit is reached, or the thread waits. Plugs
+// nest; end each with forebay_unplug().
+//
+// Returns 0, or a negative errno.
+int forebay_plug(void);
+
+// Ends the innermost plug of this thread.
+//
+// Returns 0, or -EINVAL if the thread has no plug.
+int forebay_unplug(void);
+
+// Opens a queue on a disk for the calling thread. Stores a handle in *queue. Only this thread may
+// use it: other threads get -EPERM.
+//
+// Returns 0, or a negative errno.
+int forebay_queue_open(struct forebay_disk *disk, struct forebay_queue **queue);
+
+// Closes a queue. If I/O is in flight, waits until it has ended, because the device uses its
+// memory until then. Completions that were not reaped are lost.
+//
+// Returns 0, or a negative errno: -EPERM on a thread that has not opened it, and the queue stays
+// open; -EBADF if it is closed already.
+int forebay_queue_close(struct forebay_queue *queue);
+
+// Submits nr I/Os, under one plug: neighbours merge. Never waits for the device. Inside of
+// forebay_plug() they also merge with those of other calls, and are issued at forebay_unplug().
+//
+// Returns the number of I/Os that were accepted, or a negative errno if the first one is refused.
+// If fewer than nr were accepted, the next one was refused: submit the rest to learn why. -EAGAIN:
+// the queue is full (nr_bios of the spec). Reap, then submit the rest.
+int forebay_queue_submit(struct forebay_queue *queue, const struct forebay_io *ios, uint32_t nr);
+
+// Stores at most max completions in an array, oldest first. Waits until min I/Os of the queue have
+// ended, or all of them have, or timeout_ms milliseconds have passed. 0: does not wait. Negative:
+// waits without a limit. Everything that the thread has plugged is unplugged first, unless enough
+// I/O has ended already.
+//
+// Returns the number of completions, or a negative errno. No completion is lost by a failure.
+int forebay_queue_reap(struct forebay_queue *queue,
+                       struct forebay_completion *completions,
+                       uint32_t min,
+                       uint32_t max,
+                       int timeout_ms);
+
+// Returns a descriptor for an event loop: when it is readable, call forebay_queue_reap() with
+// timeout_ms 0, even if that gives nothing. It is readable at first. It belongs to the queue: do
+// not close it.
+//
+// Returns the descriptor, or a negative errno.
+int forebay_queue_fd(struct forebay_queue *queue);
+
+// Returns the number of I/Os that were submitted and not reaped, or a negative errno.
+int forebay_queue_len(struct forebay_queue *queue);
+
+// Returns the number of counters. Counters are numbered from 0.
+uint32_t forebay_stats_count(void);
+
+// Returns the name of a counter, such as "issued", or NULL if there is no such number. Names that
+// end in _ns are nanoseconds.
+const char *forebay_stats_name(uint32_t index);
+
+// Returns the meaning of a counter as a sentence, or NULL if there is no such number.
+const char *forebay_stats_help(uint32_t index);
+
+// Stores the counter with a name in *value. Counters count since the disk was opened.
+//
+// Returns 0, or a negative errno: -ENOENT if there is no such counter.
+int forebay_stats_get(struct forebay_disk *disk, const char *name, uint64_t *value);
+
+// Stores the first nr counters in an array, in the order of their numbers.
+//
+// Returns how many were stored, or a negative errno.
+int forebay_stats_read(struct forebay_disk *disk, uint64_t *values, uint32_t nr);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FOREBAY_H */

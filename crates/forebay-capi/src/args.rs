@@ -1,0 +1,29 @@
+//! Checks of arguments: places for results, and texts.
+// Reads texts of the caller.
+#![allow(unsafe_code)]
+
+use crate::error::Failure;
+use std::ffi::{CStr, c_char};
+
+/// Returns the place for a result, if it is one.
+pub(crate) fn place_of<T>(result: *mut T) -> Result<*mut T, Failure> {
+    match result.is_null() {
+        true => Err(Failure::invalid("the pointer for the result is NULL")),
+        false => Ok(result),
+    }
+}
+
+/// Returns a text of the caller.
+///
+/// # Safety
+/// `text` is null or a C string that stays as it is while the result is used.
+pub(crate) unsafe fn text_of<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(Failure::invalid(format!("the {name} is NULL")));
+    }
+    // SAFETY: it is a C string.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| {
+        Failure::invalid(format!("the {name} is not UTF-8: {}", text.to_string_lossy()))
+    })
+}

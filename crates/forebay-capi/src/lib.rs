@@ -1,0 +1,30 @@
+//! Forebay for C: the library `libforebay` and its header `forebay.h`.
+//!
+//! Every function of the header is an `extern "C"` function of this crate. The rules for all:
+//!
+//! - C1: the body runs in [`error::guard`], so that no panic reaches C. Results are 0 or a count,
+//!   or a negative errno; the thread keeps a text for the last failure.
+//! - C2: a handle is checked before it is used: null, of another kind, closed ([`handle`]).
+//! - C3: a queue is used by the thread that opened it. Other threads get `EPERM` ([`queue`]).
+//! - C4: numbers of the caller are checked before they become enums or flags ([`io`]). Structures
+//!   that a caller fills carry their size, so that later versions can add fields.
+//! - C5: memory of the caller is passed on by address. No reference to it is made, because the
+//!   caller's other threads may change it.
+//!
+//! The header is made by cbindgen and is part of the tree, as is the list of symbols. Tests compare
+//! both.
+#![allow(unreachable_pub, reason = "functions and types are public for C, not for Rust")]
+#![allow(non_camel_case_types, reason = "types have the names that C programs use")]
+
+mod args;
+mod commit;
+mod disk;
+mod durable;
+mod error;
+mod handle;
+mod info;
+mod io;
+mod open;
+mod plug;
+mod queue;
+mod stats;

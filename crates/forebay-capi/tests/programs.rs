@@ -1,0 +1,106 @@
+//! C programs, one for each behaviour: compiled with the committed header, linked with the shared
+//! library, and run alone, under valgrind, and with the address sanitizer.
+
+#[path = "support/library.rs"]
+mod library;
+#[path = "../../forebay/tests/support/skip.rs"]
+mod skip;
+
+use library::{compile, here, names, play};
+use skip::skip;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The programs that also run under valgrind. The others fork, or measure times.
+const UNDER_VALGRIND: [&str; 9] = [
+    "blocking_calls",
+    "close_in_flight",
+    "durable_points",
+    "group_commit",
+    "names_of_counters_and_properties",
+    "null_arguments",
+    "queue",
+    "wrong_state",
+    "wrong_thread",
+];
+
+/// Writes tests that run one program each, and the list of them.
+macro_rules! programs {
+    ($($name:ident)+) => {
+        $(#[test]
+        fn $name() {
+            let program = compile(&source(stringify!($name)), "cc", &["-std=c11"]);
+            play(&program, &[]);
+        })+
+
+        const PROGRAMS: &[&str] = &[$(stringify!($name)),+];
+    };
+}
+
+programs! {
+    after_fork
+    blocking_calls
+    close_in_flight
+    durable_points
+    event_loop
+    group_commit
+    leaks
+    names_of_counters_and_properties
+    null_arguments
+    open_failures
+    queue
+    wrong_enum
+    wrong_size
+    wrong_state
+    wrong_thread
+}
+
+fn source(name: &str) -> PathBuf {
+    here().join("tests/c").join(format!("{name}.c"))
+}
+
+#[test]
+fn every_program_has_a_test() {
+    assert_eq!(names(&here().join("tests/c"), ".c"), PROGRAMS);
+}
+
+#[test]
+fn a_cpp_program_uses_the_header() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        return skip("a_cpp_program_uses_the_header", "c++ is missing: apt-get install g++");
+    }
+    play(&compile(&here().join("tests/c/header.cpp"), "c++", &["-std=c++17"]), &[]);
+}
+
+#[test]
+fn the_port_of_a_libblkio_program_works() {
+    play(&compile(&here().join("examples/libblkio.c"), "cc", &["-std=c11"]), &[]);
+}
+
+#[test]
+fn valgrind_finds_no_error_and_no_leak() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        let reason = "valgrind is missing: apt-get install valgrind";
+        return skip("valgrind_finds_no_error_and_no_leak", reason);
+    }
+    for name in UNDER_VALGRIND {
+        let program = compile(&source(name), "cc", &["-std=c11"]);
+        // The standard library keeps an inner pointer to each thread, a possible leak.
+        let leaks = ["--leak-check=full", "--show-leak-kinds=definite,indirect"];
+        let errors = ["--error-exitcode=9", "--errors-for-leak-kinds=definite,indirect"];
+        play(&program, &[&["valgrind", "--quiet"], &leaks[..], &errors[..]].concat());
+    }
+}
+
+#[test]
+fn the_address_sanitizer_finds_no_error() {
+    for name in [
+        "blocking_calls",
+        "close_in_flight",
+        "names_of_counters_and_properties",
+        "null_arguments",
+        "queue",
+    ] {
+        play(&compile(&source(name), "cc", &["-std=c11", "-fsanitize=address"]), &[]);
+    }
+}
