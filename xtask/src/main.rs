@@ -13,6 +13,7 @@
 mod arrows;
 mod bare;
 mod beside;
+mod capi;
 mod ci;
 mod circles;
 mod command;
@@ -74,6 +75,7 @@ cargo xtask <command>
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
+  capi PREFIX          installs the library for C below a directory (cargo-c)
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
@@ -134,6 +136,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         }
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
+        ["capi", prefix] => capi::install(prefix),
         ["nightly"] => nightly::install(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}{}", ci::step_names().join(", "));

@@ -67,7 +67,7 @@ thread_local! {
     static LAST: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
-/// Runs the body of a call (C1). Returns its result, or a negative errno after a failure.
+/// Runs the body of a call (J1). Returns its result, or a negative errno after a failure.
 #[inline]
 pub(crate) fn guard<T: From<c_int>>(call: impl FnOnce() -> Result<T, Failure>) -> T {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -1,4 +1,4 @@
-//! Handles behind the pointers of a C program, and checks that find wrong pointers (C2).
+//! Handles behind the pointers of a C program, and checks that find wrong pointers (J2).
 //!
 //! A handle begins with a number that stands for its kind. A closed handle keeps its place with
 //! another number: the last [`CLOSED_MAX`] closed handles are freed only when more are closed. So a

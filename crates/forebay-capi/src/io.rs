@@ -1,4 +1,4 @@
-//! I/Os of a queue as C programs write them, checked and converted to bios (C4, C5).
+//! I/Os of a queue as C programs write them, checked and converted to bios (J4, J5).
 // Reads what pointers of the caller lead to.
 #![allow(unsafe_code)]
 

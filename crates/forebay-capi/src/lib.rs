@@ -2,13 +2,13 @@
 //!
 //! Every function of the header is an `extern "C"` function of this crate. The rules for all:
 //!
-//! - C1: the body runs in [`error::guard`], so that no panic reaches C. Results are 0 or a count,
+//! - J1: the body runs in [`error::guard`], so that no panic reaches C. Results are 0 or a count,
 //!   or a negative errno; the thread keeps a text for the last failure.
-//! - C2: a handle is checked before it is used: null, of another kind, closed ([`handle`]).
-//! - C3: a queue is used by the thread that opened it. Other threads get `EPERM` ([`queue`]).
-//! - C4: numbers of the caller are checked before they become enums or flags ([`io`]). Structures
+//! - J2: a handle is checked before it is used: null, of another kind, closed ([`handle`]).
+//! - J3: a queue is used by the thread that opened it. Other threads get `EPERM` ([`queue`]).
+//! - J4: numbers of the caller are checked before they become enums or flags ([`io`]). Structures
 //!   that a caller fills carry their size, so that later versions can add fields.
-//! - C5: memory of the caller is passed on by address. No reference to it is made, because the
+//! - J5: memory of the caller is passed on by address. No reference to it is made, because the
 //!   caller's other threads may change it.
 //!
 //! The header is made by cbindgen and is part of the tree, as is the list of symbols. Tests compare

@@ -1,6 +1,6 @@
 //! Completion queues: arrays of I/O in, arrays of completions out.
 //!
-//! A queue belongs to the thread that opened it (C3). Each call compares the number of its thread
+//! A queue belongs to the thread that opened it (J3). Each call compares the number of its thread
 //! with that of the queue, before it looks at anything else in it.
 // Exports functions to C, and passes the addresses of the caller's memory to drivers.
 #![allow(unsafe_code)]

@@ -6,8 +6,9 @@ mod library;
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use library::{compile, here, names, play};
+use library::{compile, here, installed, names, play, run, target};
 use skip::skip;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -75,6 +76,29 @@ fn a_cpp_program_uses_the_header() {
 #[test]
 fn the_port_of_a_libblkio_program_works() {
     play(&compile(&here().join("examples/libblkio.c"), "cc", &["-std=c11"]), &[]);
+}
+
+/// Builds the README's program by its own command, with the library of the tests.
+#[test]
+fn the_program_of_the_readme_builds_and_runs() {
+    let readme = fs::read_to_string(here().join("../../README.md")).expect("the README");
+    let (_, section) = readme.split_once("### From C").expect("a section");
+    let (_, program) = section.split_once("```c\n").expect("a program");
+    let (program, rest) = program.split_once("```").expect("its end");
+    let command = rest.lines().find(|line| line.starts_with("cc ")).expect("its build");
+    let scratch = tempfile::tempdir().expect("a directory");
+    fs::write(scratch.path().join("hello.c"), program).expect("a file");
+    let library = target().join("debug/libforebay.a").display().to_string();
+    let header = here().join("include").display().to_string();
+    installed();
+    let words = command.split(' ').map(|word| match word {
+        "target/release/libforebay.a" => library.as_str(),
+        "crates/forebay-capi/include" => header.as_str(),
+        word => word,
+    });
+    let words: Vec<&str> = words.collect();
+    run(Command::new(words[0]).args(&words[1..]).arg("-Wall").current_dir(scratch.path()));
+    run(&mut Command::new(scratch.path().join("hello")));
 }
 
 #[test]

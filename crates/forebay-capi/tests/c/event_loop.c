@@ -49,6 +49,13 @@ int main(void)
     start = now_ms();
     CHECK(forebay_queue_reap(queue, done, 1, 2, 10000) == 0);
     CHECK(now_ms() - start < 5000);
+    /* A wait with a limit issues what is in a plug. */
+    CHECK(forebay_plug() == 0);
+    CHECK(forebay_queue_submit(queue, ios, 1) == 1);
+    start = now_ms();
+    CHECK(forebay_queue_reap(queue, done, 1, 2, 10000) == 1);
+    CHECK(now_ms() - start < 5000);
+    CHECK(forebay_unplug() == 0);
     CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
     return 0;
 }

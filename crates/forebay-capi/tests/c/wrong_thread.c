@@ -24,6 +24,8 @@ static void *use_from_another_thread(void *unused)
     CHECK(forebay_queue_submit(own, &io, 1) == 1);
     CHECK(forebay_queue_reap(own, done, 1, 1, -1) == 1 && done[0].result == 4096);
     CHECK(forebay_queue_close(own) == 0);
+    /* A plug that a thread leaves open ends with the thread. */
+    CHECK(forebay_plug() == 0);
     return unused;
 }
 

@@ -12,19 +12,24 @@ pub(crate) fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Returns cargo's target directory.
+pub(crate) fn target() -> PathBuf {
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    temporary.parent().expect("it is in the target directory").to_owned()
+}
+
 /// Builds the library, and returns a directory that has it under the names of an installation. A
 /// test cannot depend on a library that is not for Rust, so cargo does not build it by itself.
 pub(crate) fn installed() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let target = temporary.parent().expect("it is in the target directory");
+        let target = target();
         // With the features of the whole workspace, whose library is built already.
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--locked", "--package", "forebay-capi"]);
-        cargo.args(["--features", "tls,vhost-user", "--target-dir"]).arg(target);
+        cargo.args(["--features", "tls,vhost-user", "--target-dir"]).arg(&target);
         run(cargo.current_dir(here()));
-        let directory = temporary.join(env!("CARGO_CRATE_NAME"));
+        let directory = target.join("tmp").join(env!("CARGO_CRATE_NAME"));
         // An earlier run may have left it.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory");
