@@ -1,16 +1,34 @@
-//! `cargo xtask capi PREFIX`: installs the library for C with cargo-c: the shared and the static
-//! library, the header, the file for pkg-config, and the manual pages.
-//!
-//! Not a gate: building cargo-c takes minutes. The tests of the crate check the rest without it.
+//! The library for C. `cargo xtask capi PREFIX` installs it with cargo-c: the shared and the static
+//! library, the header, the file for pkg-config, and the manual pages. Not a gate: building cargo-c
+//! takes minutes. The tests of the crate check the rest without it.
 
 use std::fs;
 use std::path::Path;
 
 use crate::Outcome;
-use crate::command::{Line, root};
+use crate::command::{Line, root, target};
 
 /// Installs with opt-level 0: the tool runs for seconds, so the build time dominates.
 const INSTALL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install --locked cargo-c@0.10.24";
+
+/// Builds the cost example in C with the profile `dist`, linked with the shared library. Returns
+/// its name among the examples.
+pub(crate) fn build_cost_example() -> Result<&'static str, String> {
+    Line::cargo("build --profile dist --package forebay-capi").run()?;
+    let library = target("dist");
+    let soname = Path::new(&library).join("examples/libforebay.so.0");
+    // An earlier run may have left it.
+    let _ = fs::remove_file(&soname);
+    std::os::unix::fs::symlink("../libforebay.so", &soname)
+        .map_err(|error| format!("{}: {error}", soname.display()))?;
+    Line::new("cc", "-std=c11 -O2 crates/forebay-capi/examples/cost.c -lforebay")
+        .argument("-Icrates/forebay-capi/include".to_owned())
+        .argument(format!("-L{library}"))
+        .argument(format!("-Wl,-rpath,{library}/examples"))
+        .argument(format!("-o{library}/examples/cost-c"))
+        .run()?;
+    Ok("cost-c")
+}
 
 pub(crate) fn install(prefix: &str) -> Outcome {
     if !Line::cargo("cinstall --version").succeeds() {

@@ -14,6 +14,9 @@ use std::process::Command;
 /// Maximum cost of a piece of work with `release`, relative to `dist`.
 const RELEASE_MAX: f64 = 1.1;
 
+/// Maximum number of instructions that an I/O of a C program costs more than one of a Rust program.
+const C_MAX: f64 = 30.0;
+
 /// A limit on the cost of one kind of work.
 struct Gate {
     /// The kind of work.
@@ -89,6 +92,14 @@ pub(crate) fn run() -> Outcome {
                 failed.push(format!("{name} costs {ratio:.2} times as much with release"));
             }
         }
+    }
+    let c = each("dist", crate::capi::build_cost_example()?, "batches")?;
+    let more = c - each("dist", "cost", "batches")?;
+    println!(
+        "instructions: {more:5.0} of at most {C_MAX:4.0}: an I/O from C, beyond one from Rust"
+    );
+    if more > C_MAX {
+        failed.push(format!("an I/O from C costs {more:.0} more than one from Rust, over {C_MAX}"));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }

@@ -75,6 +75,32 @@ const IOV_MAX: u32 = 1024;
 /// The largest segment that memory is cut into, bytes.
 const SEGMENT_MAX: u64 = 1 << 30;
 
+/// Converts a plain read or write to a bio: of this version, with one buffer, and without flags.
+/// Returns `None` for all others, and for those that are wrong.
+///
+/// # Safety
+/// As for [`read_io`].
+#[inline(always)]
+pub(crate) unsafe fn plain_bio(at: *const forebay_io) -> Option<Bio> {
+    if !at.is_aligned() {
+        return None;
+    }
+    // SAFETY: these two fields are there in every version, and the others in this one.
+    let io = unsafe {
+        if (*at).size as usize != IO_SIZE || (*at).op > forebay_op::Write as u32 {
+            return None;
+        }
+        &*at
+    };
+    let has_more = (io.flags | io.iovcnt) != 0 || !io.iov.is_null();
+    if has_more || io.buf.is_null() || io.len.wrapping_sub(1) >= SEGMENT_MAX {
+        return None;
+    }
+    let op = if io.op == forebay_op::Read as u32 { Op::Read } else { Op::Write };
+    let segment = Segment { addr: io.buf.expose_provenance(), len: io.len as u32 };
+    Some(Bio { user_data: io.user_data, ..Bio::data(op, io.offset, segment) })
+}
+
 /// Returns the I/O at an address, and its size, which leads to the next one.
 ///
 /// # Safety

@@ -9,8 +9,8 @@ use crate::args::place_of;
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle::{self, Kind, Mark};
-use crate::io::{bio_of, forebay_io, read_io};
-use forebay::{BioQueue, Completion, IoError, Segment, Segments, SubmitErrorKind};
+use crate::io::{bio_of, forebay_io, plain_bio, read_io};
+use forebay::{BioQueue, BlockStatus, Completion, IoError, Segment, Segments, SubmitErrorKind};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
@@ -54,6 +54,8 @@ struct State {
     queue: BioQueue,
     /// Lists of segments of earlier I/O, to be used again.
     lists: Vec<Vec<Segment>>,
+    /// The number of I/Os with lists that were submitted and not reaped.
+    nr_listed: usize,
 }
 
 impl Kind for OpenQueue {
@@ -125,7 +127,7 @@ pub unsafe extern "C" fn forebay_queue_open(
         // SAFETY: the caller passes a handle.
         let disk = &unsafe { handle::get::<OpenDisk>(disk) }?.disk;
         let opened = place_of(queue)?;
-        let state = RefCell::new(State { queue: disk.queue(), lists: Vec::new() });
+        let state = RefCell::new(State { queue: disk.queue(), lists: Vec::new(), nr_listed: 0 });
         let handle = handle::open(OpenQueue { owner: this_thread(), state });
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };
@@ -190,15 +192,37 @@ pub unsafe extern "C" fn forebay_queue_submit(
 ///
 /// # Safety
 /// `at` is as for [`read_io`]. The memory of the I/O is as for [`BioQueue::submit_raw`].
-#[inline]
+#[inline(always)]
 unsafe fn submit_one(state: &mut State, at: *const forebay_io, now: u64) -> Result<usize, Failure> {
+    // SAFETY: the caller keeps the conditions.
+    let Some(bio) = (unsafe { plain_bio(at) }) else {
+        // SAFETY: the caller keeps the conditions.
+        return unsafe { submit_any(state, at, now) };
+    };
+    // SAFETY: the caller keeps the conditions. All addresses are exposed.
+    match unsafe { state.queue.submit_raw_at(bio, now) } {
+        Ok(()) => Ok(size_of::<forebay_io>()),
+        Err((kind, _)) => Err(refused(kind)),
+    }
+}
+
+/// Submits an I/O of any kind.
+///
+/// # Safety
+/// As for [`submit_one`].
+#[cold]
+unsafe fn submit_any(state: &mut State, at: *const forebay_io, now: u64) -> Result<usize, Failure> {
     // SAFETY: the caller keeps the conditions.
     let (io, size) = unsafe { read_io(at) }?;
     // SAFETY: the caller keeps the conditions.
     let bio = unsafe { bio_of(&io, &mut state.lists) }?;
+    let is_listed = matches!(bio.segments, Segments::Many(_));
     // SAFETY: the caller keeps the conditions. All addresses are exposed.
     match unsafe { state.queue.submit_raw_at(bio, now) } {
-        Ok(()) => Ok(size),
+        Ok(()) => {
+            state.nr_listed += usize::from(is_listed);
+            Ok(size)
+        }
         Err((kind, bio)) => {
             keep_list(&mut state.lists, bio.segments);
             Err(refused(kind))
@@ -247,9 +271,8 @@ pub unsafe extern "C" fn forebay_queue_reap(
         }
         let mut array = Array { at: completions, left: max as usize };
         let nr = match timeout_ms {
-            0 => array.take(state, 0),
-            ..0 => array.take(state, min as usize),
             1.. => array.take_until(state, min as usize, timeout_ms as u64)?,
+            _ => array.take(state, if timeout_ms == 0 { 0 } else { min as usize }),
         };
         Ok(nr as c_int)
     };
@@ -265,21 +288,37 @@ struct Array {
 
 impl Array {
     /// Waits until `min` I/Os have ended, or all have. Stores completions until the array is full.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, state: &mut State, min: usize) -> usize {
-        let State { queue, lists } = state;
-        queue.reap_raw_with(min, self.left, |completion, segments| {
+        if state.nr_listed > 0 {
+            return self.take_with_lists(state, min);
+        }
+        let (mut at, max) = (self.at, self.left);
+        let nr = state.queue.reap_with(min, max, |completion| {
             // SAFETY: at most `left` completions are passed here, and there is room for them.
-            unsafe {
-                self.at.write(completion_of(&completion));
-                self.at = self.at.add(1);
-            }
-            self.left -= 1;
-            keep_list(lists, segments);
-        })
+            at = unsafe { put(at, &completion) };
+        });
+        (self.at, self.left) = (at, max - nr);
+        nr
     }
 
-    /// Does the same, but waits at most for a time.
+    /// Does the same, and takes the lists of segments back.
+    #[cold]
+    fn take_with_lists(&mut self, state: &mut State, min: usize) -> usize {
+        let State { queue, lists, nr_listed } = state;
+        let (mut at, max) = (self.at, self.left);
+        let nr = queue.reap_raw_with(min, max, |completion, segments| {
+            // SAFETY: as in `take`.
+            at = unsafe { put(at, &completion) };
+            *nr_listed -= usize::from(matches!(segments, Segments::Many(_)));
+            keep_list(lists, segments);
+        });
+        (self.at, self.left) = (at, max - nr);
+        nr
+    }
+
+    /// Does the same as [`take`](Array::take), but waits at most for a time.
+    #[cold]
     fn take_until(&mut self, state: &mut State, min: usize, ms: u64) -> Result<usize, Failure> {
         let end = Instant::now() + Duration::from_millis(ms);
         let mut nr = self.take(state, 0);
@@ -313,18 +352,30 @@ fn wait_readable(fd: c_int, left: Duration) -> Result<(), Failure> {
     }
 }
 
-#[inline]
-fn completion_of(completion: &Completion) -> forebay_completion {
-    forebay_completion {
-        user_data: completion.user_data,
-        result: match completion.result {
-            Ok(moved) => moved as i64,
-            Err(status) => -i64::from(IoError::from(status).errno()),
-        },
-        durable_point: completion.durable_point,
-        tag_wait_ns: completion.tag_wait_ns.unwrap_or(0),
-        reserved: [0; 4],
+/// Stores a completion, and returns the place of the next one.
+///
+/// # Safety
+/// `at` is a place for a completion.
+#[inline(always)]
+unsafe fn put(at: *mut forebay_completion, completion: &Completion) -> *mut forebay_completion {
+    let result = match completion.result {
+        Ok(moved) => moved as i64,
+        Err(status) => errno_of(status),
+    };
+    let (durable_point, tag_wait_ns) = (completion.durable_point, completion.tag_wait_ns);
+    let tag_wait_ns = tag_wait_ns.unwrap_or(0);
+    let user_data = completion.user_data;
+    let reserved = [0; 4];
+    // SAFETY: the caller keeps the condition.
+    unsafe {
+        at.write(forebay_completion { user_data, result, durable_point, tag_wait_ns, reserved });
+        at.add(1)
     }
+}
+
+#[cold]
+fn errno_of(status: BlockStatus) -> i64 {
+    -i64::from(IoError::from(status).errno())
 }
 
 /// Returns a descriptor for an event loop: when it is readable, call forebay_queue_reap() with
