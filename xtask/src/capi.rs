@@ -37,7 +37,9 @@ pub(crate) fn install(prefix: &str) -> Outcome {
     let prefix = std::path::absolute(prefix).map_err(|error| format!("{prefix}: {error}"))?;
     let prefix = prefix.display().to_string();
     // A package sets DESTDIR, and cargo-c prepends it.
+    // With the same drivers as the program.
     Line::cargo("cinstall --release --locked --package forebay-capi --libdir lib")
+        .argument("--features=tls,vhost-user".to_owned())
         .argument(format!("--prefix={prefix}"))
         .run()?;
     let destination = std::env::var("DESTDIR").unwrap_or_default() + &prefix;
