@@ -69,6 +69,44 @@ struct forebay_group_commit;
 // A completion queue of a disk. It belongs to the thread that opened it.
 struct forebay_queue;
 
+// A request of a disk to its back end. One thread at a time may use it. It ends with
+// forebay_request_end().
+struct forebay_request;
+
+// Begins nr requests, in any order. Each has to be ended once, by forebay_request_end(), during
+// the call or later, on any thread.
+typedef void (*forebay_submit_fn)(void *context, struct forebay_request **requests, uint32_t nr);
+
+// Called once, when the disk is closed and no request is left.
+typedef void (*forebay_close_fn)(void *context);
+
+// A device of the caller's own. Set all fields; those without a use are 0.
+struct forebay_backend {
+    // sizeof(struct forebay_backend). Later versions may append fields.
+    uint32_t size;
+    // The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
+    uint32_t logical_block_size;
+    // The size of the disk in bytes.
+    uint64_t capacity;
+    // The name of the back end, for reports. It is copied.
+    const char *name;
+    // Passed to the functions.
+    void *context;
+    // Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
+    // disk.
+    forebay_submit_fn submit;
+    // May be NULL. Not called if the disk could not be opened.
+    forebay_close_fn close;
+    // The largest discard in bytes; 0 if there is none.
+    uint64_t max_discard;
+    // The largest write of zeroes in bytes; 0 if there is none.
+    uint64_t max_write_zeroes;
+    // 1 if writes may be lost before the next flush, 0 if every write is durable when it ends.
+    uint32_t volatile_cache;
+    // 1 if the disk is read-only.
+    uint32_t read_only;
+};
+
 // One I/O for forebay_queue_submit(). Set all fields; those without a use are 0.
 struct forebay_io {
     // sizeof(struct forebay_io). Later versions may append fields.
@@ -111,6 +149,41 @@ struct forebay_completion {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Opens a disk on a back end of the caller: a device of its own. Stores a handle in *disk.
+//
+// Returns 0, or a negative errno.
+int forebay_backend_open(const struct forebay_backend *backend, struct forebay_disk **disk);
+
+// Returns the operation of a request, one of enum forebay_op, or a negative errno.
+int forebay_request_op(struct forebay_request *request);
+
+// Returns the first byte of a request on the disk, or a negative errno; 0 for a flush.
+int64_t forebay_request_offset(struct forebay_request *request);
+
+// Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
+int64_t forebay_request_len(struct forebay_request *request);
+
+// Copies len bytes of a write, from byte at of its memory on, to buf.
+//
+// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
+int forebay_request_copy_to(struct forebay_request *request, uint64_t at, void *buf, size_t len);
+
+// Copies len bytes of buf to the memory of a read, from byte at on.
+//
+// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
+int forebay_request_copy_from(struct forebay_request *request,
+                              uint64_t at,
+                              const void *buf,
+                              size_t len);
+
+// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
+// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
+// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
+//
+// Returns 0, or a negative errno: -EBADF if the request has ended already, -EINVAL if the result
+// does not fit the request, which has not ended then.
+int forebay_request_end(struct forebay_request *request, int64_t result);
 
 // Creates a group commit for the open file of a descriptor, which is duplicated. All syncs of the
 // file have to go through it. sync is one of enum forebay_sync.

@@ -2,7 +2,7 @@
 // Exports a function to C.
 #![allow(unsafe_code)]
 
-use forebay::{CommitError, IoError};
+use forebay::{BlockStatus, CommitError, IoError};
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -58,6 +58,12 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::new(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
     }
+}
+
+/// Returns the status of a failure that C reports as a negative errno.
+pub(crate) fn status_of(result: i64) -> BlockStatus {
+    let errno = |status: &BlockStatus| -i64::from(IoError::from(*status).errno());
+    BlockStatus::ALL.into_iter().find(|status| errno(status) == result).unwrap_or(BlockStatus::Io)
 }
 
 /// Calls that return nothing return 0.

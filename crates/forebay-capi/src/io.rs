@@ -5,7 +5,7 @@
 use crate::error::Failure;
 use forebay::{Bio, BioFlags, Op, Segment, Segments};
 use libc::iovec;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 
 /// The operation of an I/O.
@@ -22,6 +22,18 @@ pub enum forebay_op {
     Discard = 3,
     /// Make the range read as zeroes.
     WriteZeroes = 4,
+}
+
+/// Returns the number of an operation in C.
+pub(crate) fn number_of(op: Op) -> c_int {
+    let number = match op {
+        Op::Read => forebay_op::Read,
+        Op::Write => forebay_op::Write,
+        Op::Flush => forebay_op::Flush,
+        Op::Discard => forebay_op::Discard,
+        Op::WriteZeroes => forebay_op::WriteZeroes,
+    };
+    number as c_int
 }
 
 /// The write is durable when it ends.

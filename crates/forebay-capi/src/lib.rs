@@ -17,6 +17,7 @@
 #![allow(non_camel_case_types, reason = "types have the names that C programs use")]
 
 mod args;
+mod backend;
 mod commit;
 mod disk;
 mod durable;

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs that also run under valgrind. The others fork, or measure times.
-const UNDER_VALGRIND: [&str; 9] = [
+const UNDER_VALGRIND: [&str; 10] = [
+    "backend",
     "blocking_calls",
     "close_in_flight",
     "durable_points",
@@ -40,6 +41,7 @@ macro_rules! programs {
 
 programs! {
     after_fork
+    backend
     blocking_calls
     close_in_flight
     durable_points
