@@ -327,18 +327,21 @@ impl Array {
             if left.is_zero() {
                 break;
             }
-            wait_readable(state.queue.poll_fd()?.as_raw_fd(), left).or_else(|error| match nr {
-                0 => Err(error),
-                _ => Ok(()),
-            })?;
+            // A failure does not take back what is in the array. The next call reports it.
+            match wait_until_due(&mut state.queue, left) {
+                Err(failure) if nr == 0 => return Err(failure),
+                Err(_) => break,
+                Ok(()) => {}
+            }
             nr += self.take(state, 0);
         }
         Ok(nr)
     }
 }
 
-/// Waits until a descriptor is readable, for at most a time. A signal ends the wait.
-fn wait_readable(fd: c_int, left: Duration) -> Result<(), Failure> {
+/// Waits until the descriptor of a queue is readable, for at most a time. A signal ends the wait.
+fn wait_until_due(queue: &mut BioQueue, left: Duration) -> Result<(), Failure> {
+    let fd = queue.poll_fd()?.as_raw_fd();
     let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // Rounded up, so that the last wait does not become many of 0 ms.
     let ms = left.as_nanos().div_ceil(1_000_000).min(c_int::MAX as u128) as c_int;

@@ -49,6 +49,7 @@ programs! {
     group_commit
     leaks
     names_of_counters_and_properties
+    no_descriptors
     null_arguments
     open_failures
     queue
