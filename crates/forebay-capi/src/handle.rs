@@ -1,7 +1,8 @@
 //! Handles behind the pointers of a C program, and checks that find wrong pointers (J2).
 //!
 //! A handle begins with a number that stands for its kind. A closed handle keeps its place with
-//! another number: the last [`CLOSED_MAX`] closed handles are freed only when more are closed. So a
+//! another number: the last [`CLOSED_MAX`] closed handles are freed only when more are closed.
+//! Requests, of which each I/O closes one, are counted apart from the handles of other kinds. So a
 //! call on a handle that was closed a short time ago fails with `EBADF`, rather than to use freed
 //! memory. A pointer that never was a handle is found if it is null, misaligned, or leads to memory
 //! with other contents. It is not found if it leads nowhere.
@@ -15,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many closed handles keep their memory.
+/// How many closed handles keep their memory: requests, and handles of all other kinds.
 const CLOSED_MAX: usize = 256;
 
 /// The number of a closed handle, of any kind.
@@ -91,7 +92,9 @@ pub(crate) unsafe fn close<T: Kind>(pointer: *mut T::Pointee) -> Result<(), Fail
     }
     // SAFETY: it was open, and this thread has closed it, so no other drops the value.
     unsafe { (*handle).value.assume_init_drop() };
-    retire(Closed { handle: handle.cast(), layout: Layout::new::<Handle<T>>() });
+    let is_request = T::MARK.number == REQUEST.number;
+    let list = if is_request { &CLOSED_REQUESTS } else { &CLOSED_OTHERS };
+    retire(list, Closed { handle: handle.cast(), layout: Layout::new::<Handle<T>>() });
     Ok(())
 }
 
@@ -111,13 +114,17 @@ impl Drop for Closed {
     }
 }
 
-static LAST_CLOSED: Mutex<VecDeque<Closed>> = Mutex::new(VecDeque::new());
+/// Handles that were closed last, oldest first.
+type ClosedList = Mutex<VecDeque<Closed>>;
+
+static CLOSED_REQUESTS: ClosedList = Mutex::new(VecDeque::new());
+static CLOSED_OTHERS: ClosedList = Mutex::new(VecDeque::new());
 
 /// Keeps the memory of a closed handle, and frees that of the oldest one.
-fn retire(closed: Closed) {
+fn retire(list: &ClosedList, closed: Closed) {
     // In a child of a fork the lock may be held for ever by a thread of the parent. Then, and if
     // two threads close at once, this handle is freed now.
-    let Ok(mut all) = LAST_CLOSED.try_lock() else { return };
+    let Ok(mut all) = list.try_lock() else { return };
     all.push_back(closed);
     if all.len() > CLOSED_MAX {
         all.pop_front();

@@ -166,12 +166,20 @@ int main(void)
     CHECK_FAILS(forebay_discard(disk, 0, 512), EOPNOTSUPP, "does not support discard");
     CHECK(forebay_close(disk) == 0 && device.nr_closed == 1);
 
+    /* Requests that end do not let a closed disk be forgotten. */
+    struct forebay_disk *closed = disk;
+    CHECK(forebay_backend_open(&table, &disk) == 0);
+    for (int n = 0; n < 1000; n++)
+        CHECK(forebay_read(disk, block, 512, 0) == 512);
+    CHECK_FAILS(forebay_flush(closed), EBADF, "the disk is closed");
+    CHECK(forebay_close(disk) == 0 && device.nr_closed == 2);
+
     /* Requests that another thread ends. */
     device.answers_at_once = false;
     CHECK(pthread_create(&thread, NULL, serve_kept, NULL) == 0);
     CHECK(forebay_backend_open(&table, &disk) == 0);
     use(disk);
-    CHECK(forebay_close(disk) == 0 && device.nr_closed == 2);
+    CHECK(forebay_close(disk) == 0 && device.nr_closed == 3);
     pthread_mutex_lock(&device.lock);
     device.is_ending = true;
     pthread_cond_signal(&device.changed);
