@@ -86,7 +86,7 @@ struct forebay_backend {
     uint32_t size;
     // The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     uint32_t logical_block_size;
-    // The size of the disk in bytes.
+    // The size of the disk in bytes, at most INT64_MAX.
     uint64_t capacity;
     // The name of the back end, for reports. It is copied.
     const char *name;
@@ -97,9 +97,9 @@ struct forebay_backend {
     forebay_submit_fn submit;
     // May be NULL. Not called if the disk could not be opened.
     forebay_close_fn close;
-    // The largest discard in bytes; 0 if there is none.
+    // The largest discard in bytes, at least one block and 512; 0 if there is none.
     uint64_t max_discard;
-    // The largest write of zeroes in bytes; 0 if there is none.
+    // The largest write of zeroes in bytes, at least one block and 512; 0 if there is none.
     uint64_t max_write_zeroes;
     // 1 if writes may be lost before the next flush, 0 if every write is durable when it ends.
     uint32_t volatile_cache;

@@ -37,7 +37,7 @@ pub struct forebay_backend {
     pub size: u32,
     /// The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     pub logical_block_size: u32,
-    /// The size of the disk in bytes.
+    /// The size of the disk in bytes, at most INT64_MAX.
     pub capacity: u64,
     /// The name of the back end, for reports. It is copied.
     pub name: *const c_char,
@@ -48,9 +48,9 @@ pub struct forebay_backend {
     pub submit: forebay_submit_fn,
     /// May be NULL. Not called if the disk could not be opened.
     pub close: forebay_close_fn,
-    /// The largest discard in bytes; 0 if there is none.
+    /// The largest discard in bytes, at least one block and 512; 0 if there is none.
     pub max_discard: u64,
-    /// The largest write of zeroes in bytes; 0 if there is none.
+    /// The largest write of zeroes in bytes, at least one block and 512; 0 if there is none.
     pub max_write_zeroes: u64,
     /// 1 if writes may be lost before the next flush, 0 if every write is durable when it ends.
     pub volatile_cache: u32,
@@ -155,16 +155,36 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
         1 => Ok(true),
         _ => Err(Failure::invalid(format!("the field `{name}` of the back end is 0 or 1"))),
     };
-    let sectors = |bytes: u64| u32::try_from(bytes / 512).unwrap_or(u32::MAX);
-    let block = if table.logical_block_size == 0 { 512 } else { table.logical_block_size };
+    let block = match table.logical_block_size {
+        0 => 512,
+        size if size <= 4096 && size.is_power_of_two() => size,
+        size => {
+            return Err(Failure::invalid(format!(
+                "the field `logical_block_size` of the back end is {size}; it is a power of two \
+                 from 1 to 4096, or 0 for 512"
+            )));
+        }
+    };
+    // Offsets are signed in C.
+    if i64::try_from(table.capacity).is_err() {
+        let text = "the field `capacity` of the back end is larger than INT64_MAX";
+        return Err(Failure::invalid(text));
+    }
+    // The layer counts these limits in sectors.
+    let sectors = |bytes: u64, name: &str| match u64::from(block.max(512)) {
+        least if bytes > 0 && bytes < least => Err(Failure::invalid(format!(
+            "the field `{name}` of the back end is {bytes}; it is at least {least}, or 0"
+        ))),
+        _ => Ok(u32::try_from(bytes / 512).unwrap_or(u32::MAX)),
+    };
     Ok(QueueLimits::default()
         .capacity_bytes(Some(table.capacity))
         .logical_block_size(block)
         .physical_block_size(block)
         .io_min(block)
         .discard_granularity(if table.max_discard > 0 { block } else { 0 })
-        .max_discard_sectors(sectors(table.max_discard))
-        .max_write_zeroes_sectors(sectors(table.max_write_zeroes))
+        .max_discard_sectors(sectors(table.max_discard, "max_discard")?)
+        .max_write_zeroes_sectors(sectors(table.max_write_zeroes, "max_write_zeroes")?)
         .volatile_cache(switch(table.volatile_cache, "volatile_cache")?)
         .read_only(switch(table.read_only, "read_only")?))
 }

@@ -147,6 +147,18 @@ int main(void)
     wrong = table;
     wrong.logical_block_size = 3;
     CHECK(forebay_backend_open(&wrong, &disk) == -EINVAL);
+    wrong.logical_block_size = 8192;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`logical_block_size`");
+    wrong = table;
+    wrong.max_write_zeroes = 511;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`max_write_zeroes`");
+    wrong.logical_block_size = 4096;
+    wrong.max_write_zeroes = 0;
+    wrong.max_discard = 4095;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`max_discard`");
+    wrong = table;
+    wrong.capacity = (uint64_t)INT64_MAX + 1;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`capacity`");
     CHECK(device.nr_closed == 0 && disk == NULL);
     CHECK_FAILS(forebay_request_end(NULL, 0), EINVAL, "request is NULL");
     CHECK_FAILS(forebay_request_op(NULL), EINVAL, "request is NULL");
