@@ -32,6 +32,12 @@ impl Failure {
         Failure { errno, text: Cow::Borrowed(text) }
     }
 
+    /// Returns whether it has this errno.
+    #[cfg(test)]
+    pub(crate) fn is(&self, errno: c_int) -> bool {
+        self.errno == errno
+    }
+
     /// Creates the failure of an argument that a call does not accept.
     #[cold]
     pub(crate) fn invalid(text: impl Into<Vec<u8>>) -> Failure {
