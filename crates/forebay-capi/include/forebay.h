@@ -93,7 +93,7 @@ struct forebay_backend {
     // Passed to the functions.
     void *context;
     // Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    // disk.
+    // disk, nor close it. The array is valid during the call.
     forebay_submit_fn submit;
     // May be NULL. Not called if the disk could not be opened.
     forebay_close_fn close;
@@ -164,12 +164,12 @@ int64_t forebay_request_offset(struct forebay_request *request);
 // Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
 int64_t forebay_request_len(struct forebay_request *request);
 
-// Copies len bytes of a write, from byte at of its memory on, to buf.
+// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
 //
 // Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
 int forebay_request_copy_to(struct forebay_request *request, uint64_t at, void *buf, size_t len);
 
-// Copies len bytes of buf to the memory of a read, from byte at on.
+// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
 //
 // Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
 int forebay_request_copy_from(struct forebay_request *request,
@@ -181,8 +181,9 @@ int forebay_request_copy_from(struct forebay_request *request,
 // operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
 // continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
 //
-// Returns 0, or a negative errno: -EBADF if the request has ended already, -EINVAL if the result
-// does not fit the request, which has not ended then.
+// Returns 0, or a negative errno: -EBADF if the request has ended a short time ago, -EINVAL if the
+// result does not fit the request, which has not ended then. A request that ended long ago may be
+// taken for a later one: end each once.
 int forebay_request_end(struct forebay_request *request, int64_t result);
 
 // Creates a group commit for the open file of a descriptor, which is duplicated. All syncs of the
@@ -355,8 +356,9 @@ int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *v
 // program uses the image, or the errno of a failed system call.
 int forebay_open(const char *spec, struct forebay_disk **disk);
 
-// Closes a handle of a disk. The disk itself is closed when its queues are closed too. Closing
-// waits for I/O in flight. It does not flush.
+// Closes a handle of a disk. No other call may use it meanwhile, not even one that waits for I/O.
+// The disk itself is closed when its queues are closed too, and then waits for the I/O in flight.
+// It does not flush.
 //
 // Returns 0, or a negative errno: -EBADF if the handle is closed already.
 int forebay_close(struct forebay_disk *disk);

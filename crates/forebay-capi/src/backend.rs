@@ -44,7 +44,7 @@ pub struct forebay_backend {
     /// Passed to the functions.
     pub context: *mut c_void,
     /// Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    /// disk.
+    /// disk, nor close it. The array is valid during the call.
     pub submit: forebay_submit_fn,
     /// May be NULL. Not called if the disk could not be opened.
     pub close: forebay_close_fn,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn forebay_request_len(request: *mut forebay_request) -> i
     unsafe { on_request(request, |request| Ok(request.len() as i64)) }
 }
 
-/// Copies len bytes of a write, from byte at of its memory on, to buf.
+/// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
 ///
 /// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
 #[unsafe(no_mangle)]
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn forebay_request_copy_to(
     unsafe { on_request(request, copy) }
 }
 
-/// Copies len bytes of buf to the memory of a read, from byte at on.
+/// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
 ///
 /// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
 #[unsafe(no_mangle)]
@@ -306,8 +306,9 @@ fn check_copy(
 /// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
 /// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
 ///
-/// Returns 0, or a negative errno: -EBADF if the request has ended already, -EINVAL if the result
-/// does not fit the request, which has not ended then.
+/// Returns 0, or a negative errno: -EBADF if the request has ended a short time ago, -EINVAL if the
+/// result does not fit the request, which has not ended then. A request that ended long ago may be
+/// taken for a later one: end each once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_request_end(request: *mut forebay_request, result: i64) -> c_int {
     guard(|| {

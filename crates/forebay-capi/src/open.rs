@@ -27,8 +27,9 @@ pub unsafe extern "C" fn forebay_open(spec: *const c_char, disk: *mut *mut foreb
     })
 }
 
-/// Closes a handle of a disk. The disk itself is closed when its queues are closed too. Closing
-/// waits for I/O in flight. It does not flush.
+/// Closes a handle of a disk. No other call may use it meanwhile, not even one that waits for I/O.
+/// The disk itself is closed when its queues are closed too, and then waits for the I/O in flight.
+/// It does not flush.
 ///
 /// Returns 0, or a negative errno: -EBADF if the handle is closed already.
 #[unsafe(no_mangle)]
