@@ -24,6 +24,17 @@ thread_local! {
     };
 }
 
+thread_local! {
+    /// Whether this thread was unwinding already when it called the innermost `submit`.
+    static UNWINDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread was unwinding already when it called the innermost `submit`. Then
+/// its panic is not that of the back end.
+pub(super) fn began_unwinding() -> bool {
+    UNWINDS.get()
+}
+
 /// Adds the box of a request of `queue` that has ended, if this thread is inside of the `submit` of
 /// that queue. Otherwise returns it.
 #[inline]
@@ -51,7 +62,12 @@ pub(super) fn collect(queue: *const (), ended: &mut Stack, submit: impl FnOnce()
     };
     let mut outer = std::mem::take(ended);
     let outer_queue = swap(queue, &mut outer);
+    // A destructor of the user may end a plug.
+    let outer_unwinds = std::thread::panicking().then(|| UNWINDS.replace(true));
     submit();
+    if let Some(outer) = outer_unwinds {
+        UNWINDS.set(outer);
+    }
     // `outer` has the requests of the outer `submit`, and gets those of this one in exchange.
     swap(outer_queue, &mut outer);
     *ended = outer;

@@ -153,7 +153,7 @@ impl Drop for Request {
 
 #[cold]
 fn end_dropped(body: Box<Body>) {
-    if !std::thread::panicking() {
+    if !std::thread::panicking() || ended::began_unwinding() {
         return body.end(Err(BlockStatus::Io));
     }
     let thread = std::thread::current();

@@ -52,6 +52,20 @@ fn dropped_requests_end_with_an_io_error() {
 }
 
 #[test]
+fn dropped_request_of_a_thread_that_panics_for_another_reason_does_not_fail_the_disk() {
+    let disk = serve(drop);
+    let used = disk.clone();
+    let user = thread::spawn(move || {
+        let mut queue = used.queue();
+        let _plug = forebay::plug();
+        queue.submit(Io::write(Buf::new(4096), 0)).expect("a good write");
+        panic!("the end of the plug submits the write");
+    });
+    assert!(user.join().is_err());
+    assert!(!disk.is_failed(), "{:?}", disk.failure());
+}
+
+#[test]
 fn requests_that_are_left_in_the_batch_end_with_an_io_error() {
     let disk = open(|batch| {
         if let Some(first) = batch.next() {
