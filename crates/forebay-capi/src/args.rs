@@ -9,7 +9,15 @@ use std::ffi::{CStr, c_char};
 pub(crate) fn place_of<T>(result: *mut T) -> Result<*mut T, Failure> {
     match result.is_null() {
         true => Err(Failure::invalid("the pointer for the result is NULL")),
-        false => Ok(result),
+        false => place_or_null(result),
+    }
+}
+
+/// Returns the place for a result that the caller may not want: then it is null.
+pub(crate) fn place_or_null<T>(result: *mut T) -> Result<*mut T, Failure> {
+    match result.is_aligned() {
+        true => Ok(result),
+        false => Err(Failure::invalid("the pointer for the result is misaligned")),
     }
 }
 

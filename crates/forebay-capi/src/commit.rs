@@ -2,7 +2,7 @@
 // Exports functions to C, and duplicates a descriptor of the caller.
 #![allow(unsafe_code)]
 
-use crate::args::place_of;
+use crate::args::{place_of, place_or_null};
 use crate::error::{Failure, guard};
 use crate::handle::{self, Kind, Mark};
 use forebay::{CommitPoint, GroupCommit, SyncKind};
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn forebay_commit_stats(
         let stats = unsafe { commit_of(commit) }?.stats();
         let numbers = [(commits, stats.commits), (syncs, stats.syncs), (losses, stats.losses)];
         for (place, number) in numbers {
-            if !place.is_null() {
+            if !place_or_null(place)?.is_null() {
                 // SAFETY: the caller passes places of numbers, or null.
                 unsafe { place.write(number) };
             }

@@ -2,7 +2,7 @@
 // Exports functions to C.
 #![allow(unsafe_code)]
 
-use crate::args::place_of;
+use crate::args::{place_of, place_or_null};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
@@ -62,7 +62,10 @@ pub unsafe extern "C" fn forebay_acknowledge_loss(
     up_to: *mut u64,
 ) -> c_int {
     // SAFETY: the caller passes a handle, and places of numbers, or null.
-    guard(|| unsafe { store_loss(disk_of(disk)?.acknowledge_loss(), after, up_to) })
+    guard(|| unsafe {
+        let (after, up_to) = (place_or_null(after)?, place_or_null(up_to)?);
+        store_loss(disk_of(disk)?.acknowledge_loss(), after, up_to)
+    })
 }
 
 /// Does the same as forebay_acknowledge_loss() without acknowledging the loss: flushes that cover
@@ -76,7 +79,10 @@ pub unsafe extern "C" fn forebay_lost_writes(
     up_to: *mut u64,
 ) -> c_int {
     // SAFETY: the caller passes a handle, and places of numbers, or null.
-    guard(|| unsafe { store_loss(disk_of(disk)?.lost_writes(), after, up_to) })
+    guard(|| unsafe {
+        let (after, up_to) = (place_or_null(after)?, place_or_null(up_to)?);
+        store_loss(disk_of(disk)?.lost_writes(), after, up_to)
+    })
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-/* NULL in the place of each argument is -EINVAL, with a text that names it. */
+/* NULL in the place of each argument is -EINVAL, with a text that names it. So is a wrong place. */
 #include "check.h"
 
 int main(void)
@@ -69,6 +69,13 @@ int main(void)
     CHECK_FAILS(forebay_info(disk, NULL, text, 8), EINVAL, "name is NULL");
     CHECK_FAILS(forebay_info(disk, "driver", NULL, 8), EINVAL, "result is NULL");
     CHECK_FAILS(forebay_info_number(disk, "capacity", NULL), EINVAL, "result is NULL");
+
+    /* Places that are not for their type. */
+    void *odd = (char *)done + 1;
+    CHECK_FAILS(forebay_open("ram:1M", odd), EINVAL, "result is misaligned");
+    CHECK_FAILS(forebay_capacity(disk, odd), EINVAL, "result is misaligned");
+    CHECK_FAILS(forebay_stats_read(disk, odd, 1), EINVAL, "result is misaligned");
+    CHECK_FAILS(forebay_acknowledge_loss(disk, NULL, odd), EINVAL, "result is misaligned");
     CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
     return 0;
 }
