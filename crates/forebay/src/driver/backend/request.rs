@@ -115,7 +115,8 @@ impl Request {
     }
 
     /// Ends a read or write that moved only its first `len` bytes. The layer continues with another
-    /// request for the rest. A read of 0 bytes is the end of the disk.
+    /// request for the rest, which begins where these bytes end: inside of a logical block, if they
+    /// are not whole blocks. A read of 0 bytes is the end of the disk.
     ///
     /// # Panics
     /// Panics if `len` exceeds the length of the request, or if it is less and the operation moves
