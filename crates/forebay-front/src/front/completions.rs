@@ -15,9 +15,8 @@ impl<S: Session> Front<S> {
         let desk = &mut self.desk;
         desk.host.reap(&mut done, desk.now_ns);
         let any = !done.is_empty() || !desk.to_settle.is_empty();
-        if any {
-            desk.ended_ns = desk.host.now_ns();
-        }
+        // Also without completions: a session compares its oldest answer with this time.
+        desk.ended_ns = desk.host.now_ns();
         for completion in done.drain(..) {
             self.complete(completion);
         }
