@@ -47,6 +47,8 @@ while [ $nr -lt 20 ]; do
     sleep 0.1
     echo $device > $driver/unbind || fail "unbind $nr"
     wait $writers
+    # A writer that began after the unbind has created a file, which would keep the new disk out.
+    [ -b /dev/$disk ] || rm -f /dev/$disk
     echo $device > $driver/bind || fail "bind $nr"
 done
 report "records $nr"
