@@ -15,7 +15,7 @@ const NR_LOOKS: u32 = 8;
 
 /// The time after which a poll yields the processor between looks, ns. A server that has a
 /// processor completes requests in memory within a few microseconds.
-const YIELD_AFTER_NS: u64 = 10_000;
+const YIELD_AFTER_NS: u64 = 4_000;
 
 /// The time for which waits poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
