@@ -6,22 +6,24 @@
 //! - `ring`: the interface to a ring; `wire`: the numbers of the protocol;
 //! - `session`: the session of one ring, and its notifications in both directions;
 //! - `requests`: parses requests and begins their I/O; `completions`: answers them;
-//! - `in_flight`: the requests in flight.
+//! - `batch`: how many requests a round takes; `in_flight`: the requests in flight.
 //!
 //! Rules:
 //!
 //! - Y1: A request that cannot be answered stops its ring: the host reports it, requests that were
 //!   accepted complete, and nothing more is taken. Any other bad request gets an error status.
 //! - Y2: With the write cache off, or without FLUSH, a write is durable before its status (FUA).
-//! - Y3: The session takes all available requests under the plug of a round, while the driver's
-//!   notifications are off. They are enabled only before the thread sleeps, after it has polled
-//!   ([`BlkFront::prepare_sleep`]). Then the session looks again.
-//! - Y4: The driver is notified once per round, at its end. In a long round it is notified earlier,
-//!   after a reap that answers requests, once its oldest used entry without a notification is
-//!   50 us old.
+//! - Y3: The session takes requests under the plug of a round, while the driver's notifications are
+//!   off: all adjacent ones, and a few scattered ones. If more are available at the end of a round,
+//!   the next one follows at once. Notifications are enabled only before the thread sleeps, after
+//!   it has polled ([`BlkFront::prepare_sleep`]). Then the session looks again.
+//! - Y4: The driver is notified at the end of the last of such rounds. It is notified earlier, when
+//!   a round begins or after a reap that answers requests, once its oldest used entry without a
+//!   notification is 50 us old.
 //!
 //! Source: "Virtual I/O Device (VIRTIO) Version 1.2", 5.2.
 
+mod batch;
 mod completions;
 mod in_flight;
 mod requests;

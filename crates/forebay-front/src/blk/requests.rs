@@ -115,6 +115,7 @@ impl<H: BlkHost> BlkSession<H> {
         let offset = sector * SECTOR + misplacement(&desk.common, op, sector * SECTOR, len);
         let io = Io::data(op, memory, offset, len as usize);
         let io = io.fua_if(op == Op::Write && self.is_write_through());
+        self.batch.add(offset, len);
         self.link.begun();
         self.link.peer.begin(kind);
         self.submit_one(desk, InFlight { head, kind, offset, len }, io);

@@ -1,5 +1,6 @@
 //! Session of one ring: takes its requests, and notifies its driver.
 
+use super::batch::Batch;
 use super::in_flight::{HeldBack, InFlight};
 use super::ring::Ring;
 use super::wire::Range;
@@ -33,6 +34,8 @@ pub struct BlkSession<H: BlkHost> {
     pub(super) ranges: Vec<Range>,
     /// Time of the first used entry of which the driver was not notified yet.
     used_ns: Option<u64>,
+    /// Reads and writes of the round.
+    pub(super) batch: Batch,
 }
 
 impl<H: BlkHost> BlkSession<H> {
@@ -82,13 +85,17 @@ impl<H: BlkHost> BlkSession<H> {
         })
     }
 
-    /// Takes requests (Y3). Returns whether there may be more.
+    /// Takes the requests of a round (Y3). Returns whether there may be more that no look at the
+    /// ring reports.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         if !plants!(TakeWithNotifications) {
             self.link.peer.disable_notifications();
         }
+        // The round before this one may have left used entries to it.
+        self.notify_if_late(desk.now_ns);
         for nr in 1..=TAKES_MAX {
-            if self.held_back.is_some() {
+            // The end of the round sees the requests that are left.
+            if self.held_back.is_some() || self.batch.is_full() {
                 return Ok(false);
             }
             match self.link.peer.take() {
@@ -133,7 +140,15 @@ impl<H: BlkHost> Session for BlkSession<H> {
         let export = desk.common.export;
         link.peer.set_export(export);
         let (held_back, ranges, used_ns) = (None, Vec::new(), None);
-        BlkSession { link, export, is_broken: false, held_back, ranges, used_ns }
+        BlkSession {
+            link,
+            export,
+            is_broken: false,
+            held_back,
+            ranges,
+            used_ns,
+            batch: Batch::new(),
+        }
     }
 
     #[inline]
@@ -181,7 +196,9 @@ impl<H: BlkHost> Session for BlkSession<H> {
         if !self.may_receive() {
             return false;
         }
-        self.take_all(desk).unwrap_or_else(|why| {
+        let taken = self.take_all(desk);
+        self.batch.finish();
+        taken.unwrap_or_else(|why| {
             self.break_ring(desk, &why);
             false
         })
@@ -235,14 +252,18 @@ impl<H: BlkHost> Session for BlkSession<H> {
     }
 
     #[inline]
-    fn end_round(_: &mut BlkDesk<H>, clients: &mut Clients<Self>) -> bool {
+    fn end_round(desk: &mut BlkDesk<H>, clients: &mut Clients<Self>) -> bool {
         let (mut at, mut has_more) = (0, false);
         while let Some(key) = clients.next_key(&mut at) {
             let session = clients.get_mut(key).expect("just found");
-            if !plants!(ForgetNotify) {
-                session.notify();
+            let is_available = !plants!(TakeOne) && session.has_available();
+            match is_available {
+                // The next round follows at once.
+                true => session.notify_if_late(desk.ended_ns),
+                false if plants!(ForgetNotify) => {}
+                false => session.notify(),
             }
-            has_more |= session.has_available();
+            has_more |= is_available;
         }
         has_more
     }

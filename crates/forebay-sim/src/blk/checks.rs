@@ -52,6 +52,11 @@ impl RingChecks {
         }
     }
 
+    /// Records a look at the available ring that takes nothing. `found`: there is a request.
+    pub(super) fn looks(&mut self, found: bool) {
+        self.may_have_more &= found;
+    }
+
     /// Checks a look at the available ring. `found`: there was a request.
     pub(super) fn takes(&mut self, is_notified: bool, found: bool) -> Verdict {
         self.may_have_more = found;
@@ -61,7 +66,7 @@ impl RingChecks {
         }
     }
 
-    /// Checks the end of a round, before notifications are enabled.
+    /// Checks the end of the last round, before notifications are enabled.
     pub(super) fn enables(&mut self) -> Verdict {
         match std::mem::take(&mut self.may_have_more) {
             true => broken(Y3, "a round ends before the ring was seen empty".into()),
@@ -72,6 +77,11 @@ impl RingChecks {
     /// Records a used entry.
     pub(super) fn adds_used(&mut self, now_ns: u64) {
         self.unnotified.get_or_insert((now_ns, now_ns)).1 = now_ns;
+    }
+
+    /// Records a notification that no driver gets, because the memory is gone.
+    pub(super) fn loses_driver(&mut self) {
+        self.unnotified = None;
     }
 
     /// Checks a notification of the driver. Returns whether it comes before the end of a round,
@@ -104,10 +114,10 @@ impl RingChecks {
         }
     }
 
-    /// Checks the ring at the end of a round.
-    pub(super) fn ends_round(&mut self) -> Verdict {
+    /// Checks the ring at the end of a round. `is_last`: no other round follows at once.
+    pub(super) fn ends_round(&mut self, is_last: bool) -> Verdict {
         self.was_notified_early = false;
-        if self.unnotified.is_some() {
+        if self.unnotified.is_some() && is_last {
             return broken(Y4, "a round ends, and the driver was not notified".into());
         }
         match self.has_failed && !self.is_reported {

@@ -107,7 +107,11 @@ impl Ring for SimRing {
     fn recycle(&mut self, _memory: GuestMemory) {}
 
     fn has_available(&self) -> bool {
-        self.read(|_, queue| queue.has_available())
+        self.change(|queue, _| {
+            let found = queue.has_available();
+            queue.checks.looks(found);
+            (Ok(()), found)
+        })
     }
 
     fn disable_notifications(&mut self) {
@@ -140,6 +144,7 @@ impl Ring for SimRing {
         self.publish();
         self.change(|queue, cx| {
             if queue.fault == Some(Fault::Gone) {
+                queue.checks.loses_driver();
                 return (Ok(()), ());
             }
             let verdict = queue.checks.notifies(cx.server_ns()).map(|is_in_round| {

@@ -10,4 +10,5 @@ pub(crate) const Y1: &str =
     "Y1: a ring stops if a request cannot be answered, and for nothing less";
 pub(crate) const Y3: &str =
     "Y3: each available request is taken, and notifications announce others";
-pub(crate) const Y4: &str = "Y4: a driver is notified once per round, or when it waits too long";
+pub(crate) const Y4: &str =
+    "Y4: a driver is notified once in rounds that follow each other, or when it waits too long";

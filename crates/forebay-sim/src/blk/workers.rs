@@ -242,9 +242,10 @@ impl RingWorker {
             }
             front.look_at_rings();
         });
+        let is_last = !self.worker.front.is_unfinished();
         let transport = &mut outside.borrow_mut().transport;
         if let Some(queue) = transport.queues.get_mut(at) {
-            let verdict = queue.checks.ends_round();
+            let verdict = queue.checks.ends_round(is_last);
             transport.note(verdict);
         }
     }
