@@ -127,6 +127,37 @@ impl From<&[u8]> for Buf {
     }
 }
 
+impl From<Vec<u8>> for Buf {
+    /// Copies `bytes`. The memory of a `Vec<u8>` is not taken over: the allocator gives it the
+    /// alignment of a byte, and a `Buf` has that of a page.
+    ///
+    /// # Panics
+    /// Panics if `bytes` is empty.
+    ///
+    /// ```
+    /// use forebay::{Disk, Io};
+    ///
+    /// let disk = Disk::open("ram:1M")?;
+    /// disk.queue().submit(Io::write(vec![7; 4096].into(), 0))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn from(bytes: Vec<u8>) -> Buf {
+        Buf::from(&bytes[..])
+    }
+}
+
+impl AsRef<[u8]> for Buf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buf").field("len", &self.len).finish_non_exhaustive()

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod backend;
+mod exact;
 
 use crate::buf::Buf;
 use crate::driver;
@@ -213,11 +214,11 @@ impl Disk {
     /// # Errors
     /// Fails if the read is refused, or if it ends with a failure. After a failure the contents of
     /// `buf` are unspecified.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<u64, IoError> {
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, IoError> {
         let segments = segments_of(buf.as_mut_ptr().expose_provenance(), buf.len());
         let bio = Bio { segments, ..Bio::range(Op::Read, offset, buf.len() as u64) };
         // SAFETY: the memory is all of `buf`, borrowed mutably until this returns.
-        unsafe { self.run(bio) }
+        unsafe { self.run(bio) }.map(|len| len as usize)
     }
 
     /// Writes `buf` at byte `offset`, and waits until it is written. Returns the number of bytes
@@ -226,11 +227,11 @@ impl Disk {
     /// # Errors
     /// Fails if the write is refused, or if it ends with a failure. After a failure the contents of
     /// the range are unspecified.
-    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<u64, IoError> {
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize, IoError> {
         let segments = segments_of(buf.as_ptr().expose_provenance(), buf.len());
         let bio = Bio { segments, ..Bio::range(Op::Write, offset, buf.len() as u64) };
         // SAFETY: the memory is all of `buf`, borrowed until this returns.
-        unsafe { self.run(bio) }
+        unsafe { self.run(bio) }.map(|len| len as usize)
     }
 
     /// Makes every write that ended before this call durable, and waits until it is. On a file this

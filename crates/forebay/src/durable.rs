@@ -108,12 +108,12 @@ impl Disk {
     ///
     /// # Errors
     /// Fails if the write is refused, or if the write or the flush fails.
-    pub fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<u64, IoError> {
+    pub fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<usize, IoError> {
         let segments = segments_of(buf.as_ptr().expose_provenance(), buf.len());
         let range = Bio::range(Op::Write, offset, buf.len() as u64);
         let bio = Bio { segments, flags: BioFlags::FUA, ..range };
         // SAFETY: the memory is all of `buf`, borrowed until this returns.
-        unsafe { self.run(bio) }
+        unsafe { self.run(bio) }.map(|len| len as usize)
     }
 
     /// Returns a durable point that the caller can wait for. `point` is that of an ended write

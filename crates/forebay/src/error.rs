@@ -2,7 +2,7 @@
 
 use crate::Io;
 use crate::driver_names;
-use forebay_core::{BlockStatus, LimitsError, SubmitErrorKind};
+use forebay_core::{BlockStatus, LimitsError, Op, SubmitErrorKind};
 use forebay_nbd::uri::UriError;
 use std::borrow::Cow;
 use std::io;
@@ -320,6 +320,24 @@ pub enum IoError {
     /// The I/O ended with this status.
     #[error(transparent)]
     Ended(#[from] BlockStatus),
+    /// A call that moves all bytes or fails ([`read_exact_at`](crate::Disk::read_exact_at),
+    /// [`write_all_at`](crate::Disk::write_all_at)) has moved fewer.
+    #[error(
+        "short {} of {len} bytes at byte {offset}: {missing} bytes are missing, from byte {} on{}",
+        op.name(),
+        offset + (len - missing) as u64,
+        if *op == Op::Read { "; the file ends there" } else { "" }
+    )]
+    Short {
+        /// [`Op::Read`] or [`Op::Write`].
+        op: Op,
+        /// The start of the range, bytes.
+        offset: u64,
+        /// The length of the range, bytes.
+        len: usize,
+        /// The number of bytes that were not moved: the last ones of the range.
+        missing: usize,
+    },
 }
 
 impl IoError {
@@ -328,14 +346,21 @@ impl IoError {
         match self {
             IoError::Ended(status) => crate::errno::of_status(status),
             IoError::Refused(refusal) => crate::errno::of_submit_error(refusal),
+            IoError::Short { .. } => libc::EIO,
         }
     }
 }
 
 impl From<IoError> for io::Error {
-    /// Converts to the kind of the errno, with the text of this error.
+    /// Converts to the kind of the errno, with the text of this error. [`IoError::Short`] has the
+    /// kinds that the standard library gives to such failures.
     fn from(error: IoError) -> io::Error {
-        io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)
+        let kind = match error {
+            IoError::Short { op: Op::Read, .. } => io::ErrorKind::UnexpectedEof,
+            IoError::Short { .. } => io::ErrorKind::WriteZero,
+            _ => io::Error::from_raw_os_error(error.errno()).kind(),
+        };
+        io::Error::new(kind, error)
     }
 }
 

@@ -55,7 +55,7 @@ impl Calls {
                 }
                 disk.write_at(buf, op.offset)
             }
-            Direction::Trim => disk.discard(op.offset, op.len.into()).map(|()| op.len.into()),
+            Direction::Trim => disk.discard(op.offset, op.len.into()).map(|()| op.len as usize),
         };
         let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_submit(1, 1);
@@ -63,7 +63,7 @@ impl Calls {
         match result {
             Ok(moved) => {
                 let ns = if TIMED { now_ns - start_ns } else { 0 };
-                tally.end::<TIMED>(op, moved, [ns; 2], || buf);
+                tally.end::<TIMED>(op, moved as u64, [ns; 2], || buf);
             }
             Err(error) => tally.fail(op, error),
         }

@@ -37,7 +37,7 @@ impl Visitor<'_> {
     fn reads(&mut self) {
         self.nr_begun.fetch_add(1, Ordering::Relaxed);
         let (mut buf, at) = (Buf::new(BLOCK), self.numbers.below(NR_BLOCKS) * BLOCK as u64);
-        assert_eq!(self.disk.read_at(&mut buf, at), Ok(BLOCK as u64));
+        assert_eq!(self.disk.read_at(&mut buf, at), Ok(BLOCK));
     }
 
     /// Some of the I/O may not wait.

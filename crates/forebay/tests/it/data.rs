@@ -82,7 +82,7 @@ fn check(disk: &Disk, script: &[Vec<Step>]) {
         }
     }
     let mut image = Buf::new(LEN as usize);
-    assert_eq!(disk.read_at(&mut image, 0), Ok(LEN));
+    assert_eq!(disk.read_at(&mut image, 0), Ok(LEN as usize));
     assert!(*image == *model, "the whole of {}", disk.info().spec);
 }
 
@@ -230,7 +230,7 @@ fn device_that_must_wait_to_discard_discards_with_each_engine() {
         assert!(matches!(state, FeatureState::Present(how) if how.starts_with("BLKDISCARD")));
         let mut back = Buf::new(LEN as usize);
         back.fill(9);
-        assert_eq!(disk.write_at(&back, 0), Ok(LEN));
+        assert_eq!(disk.write_at(&back, 0), Ok(LEN as usize));
         // Two discards through the shared context, and two through a queue of this thread.
         let step = LEN / 8;
         for nth in 0..2 {
@@ -241,7 +241,7 @@ fn device_that_must_wait_to_discard_discards_with_each_engine() {
             submit(&mut queue, Io::discard(nth * step, step));
             assert_eq!(reap_all(&mut queue)[0].result, Ok(step), "{engine}");
         }
-        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN as usize));
         let expected: Vec<u8> = (0..LEN).map(|at| if at < LEN / 2 { 0 } else { 9 }).collect();
         assert!(back[..] == expected, "{engine}");
     }
@@ -262,13 +262,13 @@ fn discard_reaches_a_block_device() {
             assert!(is_discard || driver == "file", "{driver}: {how}");
             let mut back = Buf::new(LEN as usize);
             back.fill(9);
-            assert_eq!(disk.write_at(&back, 0), Ok(LEN));
+            assert_eq!(disk.write_at(&back, 0), Ok(LEN as usize));
             disk.flush().expect("a flush");
             let before = nr_blocks();
             disk.discard(0, LEN / 2).expect("a discard");
             disk.flush().expect("a flush");
             assert_eq!(nr_blocks(), before - LEN / 2 / 512, "{driver}: space was given back");
-            assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+            assert_eq!(disk.read_at(&mut back, 0), Ok(LEN as usize));
             let expected: Vec<u8> = (0..LEN).map(|at| if at < LEN / 2 { 0 } else { 9 }).collect();
             assert!(back[..] == expected, "{driver}, direct={direct}");
         }

@@ -31,7 +31,7 @@ fn use_it(disk: &Disk, scratch: &Scratch) {
     assert!(reap_all(&mut queue).iter().all(|done| done.result.is_ok()));
     disk.write_zeroes(4096, 4096).expect("zeroes");
     let mut back = Buf::new(4 * 4096);
-    assert_eq!(disk.read_at(&mut back, 0), Ok(back.len() as u64));
+    assert_eq!(disk.read_at(&mut back, 0), Ok(back.len()));
     let file = std::fs::read(&scratch.path).expect("the file");
     assert_eq!(back[..], file[..back.len()]);
     for (nth, block) in file.chunks(4096).enumerate().take(64) {

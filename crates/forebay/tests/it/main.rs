@@ -2,6 +2,7 @@
 //! used.
 
 mod backends;
+mod blocking;
 mod claims;
 mod common;
 mod contract;

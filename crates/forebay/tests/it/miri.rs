@@ -27,9 +27,9 @@ fn write_and_read(disk: &Disk, thread: u64) {
     for round in 0..ROUNDS {
         let (at, stamp) = (thread * PAGE as u64, (thread * ROUNDS + round) as u8);
         let mut page = [stamp; PAGE];
-        assert_eq!(disk.write_at(&page, at).expect("a write"), PAGE as u64);
+        assert_eq!(disk.write_at(&page, at).expect("a write"), PAGE);
         page.fill(!stamp);
-        assert_eq!(disk.read_at(&mut page, at).expect("a read"), PAGE as u64);
+        assert_eq!(disk.read_at(&mut page, at).expect("a read"), PAGE);
         assert!(!keeps_data || page == [stamp; PAGE]);
     }
     disk.flush().expect("a flush");

@@ -14,7 +14,7 @@ fn set_len(scratch: &Scratch, len: u64) {
     file.set_len(len).expect("room for it");
 }
 
-fn is_out_of_range(result: Result<u64, IoError>) -> bool {
+fn is_out_of_range(result: Result<usize, IoError>) -> bool {
     matches!(result, Err(IoError::Refused(SubmitErrorKind::OutOfRange { .. })))
 }
 

@@ -79,7 +79,7 @@ pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
 
 pub(super) fn ranges_are_zeroed(subject: &Subject) {
     for disk in subject.each("") {
-        assert_eq!(disk.write_at(&pattern(9, 0, LEN), 0), Ok(LEN));
+        assert_eq!(disk.write_at(&pattern(9, 0, LEN), 0), Ok(LEN as usize));
         let mut queue = disk.queue();
         submit(&mut queue, Io::write_zeroes(4096, 1 << 16).user_data(1 << 16));
         submit(&mut queue, Io::discard(1 << 18, 1 << 18).user_data(1 << 18));
@@ -181,7 +181,10 @@ pub(super) fn a_large_bio_is_split(subject: &Subject) {
             let mut queue = disk.queue();
             submit(&mut queue, Io::write(pattern(8, 0, LEN / 2), 0));
             assert_eq!(reap_all(&mut queue)[0].result, Ok(LEN / 2));
-            assert_eq!(disk.write_at(&pattern(8, LEN / 2, LEN / 2), LEN / 2), Ok(LEN / 2));
+            assert_eq!(
+                disk.write_at(&pattern(8, LEN / 2, LEN / 2), LEN / 2),
+                Ok((LEN / 2) as usize)
+            );
             subject.assert_read(&read(&disk, 0, LEN), &pattern(8, 0, LEN));
             let max = u64::from(disk.limits().max_sectors) * 512;
             assert_eq!(disk.stats().queue.splits - before, 2 * LEN / max - 3);

@@ -50,8 +50,8 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
                     let at = (number * 20 + round % 20) * BLOCK;
                     let data = pattern(round, at, BLOCK);
                     if number % 2 == 0 {
-                        assert_eq!(disk.write_at(&data, at), Ok(BLOCK));
-                        assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK));
+                        assert_eq!(disk.write_at(&data, at), Ok(BLOCK as usize));
+                        assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
                         subject.assert_read(&back, &data);
                     } else {
                         submit(&mut queue, Io::write(data, at));
@@ -59,7 +59,7 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
                         submit(&mut queue, Io::flush());
                         let ended = reap_all(&mut queue);
                         assert!(ended.iter().all(|done| done.result.is_ok()), "{ended:?}");
-                        assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK));
+                        assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
                         subject.assert_read(&back, &pattern(round, at, BLOCK));
                     }
                 }
@@ -79,7 +79,7 @@ pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject) {
             drop(queue);
             for n in [0, 17, 31] {
                 let mut back = Buf::new(BLOCK as usize);
-                assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK));
+                assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK as usize));
                 subject.assert_read(&back, &pattern(round, n, BLOCK));
             }
         }
@@ -100,7 +100,7 @@ pub(super) fn a_future_that_is_dropped_has_written(subject: &Subject) {
         let disk = subject.open("read_only=on");
         for n in 0..64 {
             let mut back = Buf::new(BLOCK as usize);
-            assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK));
+            assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK as usize));
             subject.assert_read(&back, &image(n));
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject) {
             let work = || {
                 let mut buf = Buf::new(BLOCK as usize);
                 while !is_over.load(Ordering::Relaxed) {
-                    assert_eq!(disk.read_at(&mut buf, 0), Ok(BLOCK));
+                    assert_eq!(disk.read_at(&mut buf, 0), Ok(BLOCK as usize));
                 }
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
@@ -185,8 +185,8 @@ pub(super) fn a_thread_of_the_disk_makes_progress(subject: &Subject) {
                 let mut back = Buf::new(BLOCK as usize);
                 for round in 0..50 {
                     let at = (number * 50 + round) * BLOCK;
-                    assert_eq!(disk.write_at(&pattern(4, at, BLOCK), at), Ok(BLOCK));
-                    assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK));
+                    assert_eq!(disk.write_at(&pattern(4, at, BLOCK), at), Ok(BLOCK as usize));
+                    assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
                     subject.assert_read(&back, &pattern(4, at, BLOCK));
                 }
                 disk.flush().expect("a flush");

@@ -68,7 +68,7 @@ fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
     }
     let mut image = Buf::new(LEN as usize);
     let result = disk.read_at(&mut image, 0).expect("the image");
-    ends.push(End::Ended(Ok(result), moves_data.then(|| image.to_vec())));
+    ends.push(End::Ended(Ok(result as u64), moves_data.then(|| image.to_vec())));
     ends
 }
 

@@ -160,5 +160,5 @@ pub(crate) fn call(disk: &Disk, kind: Kind) -> Ended {
         forebay::IoError::Ended(status) => status,
         error => panic!("{kind:?} is refused: {error}"),
     };
-    Ended { kind, result: result.map_err(status), point }
+    Ended { kind, result: result.map(|moved| moved as u64).map_err(status), point }
 }
