@@ -4,6 +4,9 @@
 
 mod backend;
 mod exact;
+mod options;
+
+pub use options::DiskOptions;
 
 use crate::buf::Buf;
 use crate::driver;
@@ -51,7 +54,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the disk that a spec names. See [`Spec`] for the syntax.
+    /// Opens the disk that a spec names. See [`Spec`] for the syntax. [`Disk::options`] takes
+    /// settings by method, paths of any bytes, and open files.
     ///
     /// # Errors
     /// Fails if the spec is invalid, or its file, device or server cannot be opened as it demands.

@@ -96,6 +96,15 @@ pub enum OpenError {
         /// The kind of file.
         what: &'static str,
     },
+    /// A descriptor is not open as a disk needs it
+    /// ([`open_fd`](crate::DiskOptions::open_fd)).
+    #[error("{}: a disk cannot use its descriptor: {why}", path.display())]
+    Descriptor {
+        /// The file.
+        path: PathBuf,
+        /// The reason, and the remedy.
+        why: &'static str,
+    },
     /// The file system does not support direct I/O.
     #[error("{}: the file system does not support direct I/O; omit direct=on", path.display())]
     NoDirect {

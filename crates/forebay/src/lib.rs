@@ -84,7 +84,7 @@ pub use commit::{
     CommitError, CommitFuture, CommitPoint, CommitStats, CommitThread, GroupCommit, SyncFile,
     SyncKind, Ticket,
 };
-pub use disk::Disk;
+pub use disk::{Disk, DiskOptions};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request};
 pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};

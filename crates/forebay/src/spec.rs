@@ -5,7 +5,7 @@ use crate::error::SpecError;
 use forebay_core::parse_switch;
 use forebay_nbd::uri::Uri;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The name of a disk: `[driver:]target[?key=value&...]`.
@@ -91,6 +91,8 @@ use std::str::FromStr;
 pub struct Spec {
     driver: &'static str,
     target: String,
+    /// The path that is opened, if the target does not have its bytes.
+    path: Option<PathBuf>,
     keys: Vec<(String, String)>,
 }
 
@@ -132,13 +134,48 @@ impl Spec {
             true => target.replace("%3F", "?").replace("%25", "%"),
             false => target.to_owned(),
         };
-        let mut spec = Spec { driver, target, keys: Vec::new() };
+        let mut spec = Spec { driver, target, path: None, keys: Vec::new() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| SpecError::NotKeyValue(pair.to_owned()))?;
             spec.set(key, value);
         }
         Ok(spec)
+    }
+
+    /// Returns the spec of the file or block device at `path`, which may have any bytes: `?`, a
+    /// colon, or a name that is not UTF-8. Such a name is shown with replacement characters
+    /// (U+FFFD), so the shown spec does not open it.
+    ///
+    /// ```
+    /// use forebay::Spec;
+    ///
+    /// let spec = Spec::from_path("/images/a?b".as_ref());
+    /// assert_eq!((spec.target(), spec.to_string().as_str()), ("/images/a?b", "/images/a%3Fb"));
+    /// ```
+    pub fn from_path(path: &Path) -> Spec {
+        Spec::shown_as(path, path)
+    }
+
+    /// Returns the spec of the file at `path`, which is shown with the name `shown`.
+    pub(crate) fn shown_as(path: &Path, shown: &Path) -> Spec {
+        let target = shown.to_string_lossy().into_owned();
+        let path = (Path::new(&target) != path).then(|| path.to_owned());
+        Spec { driver: "file", target, path, keys: Vec::new() }
+    }
+
+    /// Changes the driver to another one of files. Returns whether both drivers are of files; if
+    /// not, the spec is unchanged.
+    pub(crate) fn set_driver_of_files(&mut self, driver: &str) -> bool {
+        let found = OF_FILES.into_iter().find(|known| *known == driver);
+        let found = found.filter(|_| OF_FILES.contains(&self.driver));
+        self.driver = found.unwrap_or(self.driver);
+        found.is_some()
+    }
+
+    /// Returns the target as a path.
+    pub(crate) fn path(&self) -> &Path {
+        self.path.as_deref().unwrap_or(Path::new(&self.target))
     }
 
     /// Returns the name of the driver.
@@ -174,7 +211,7 @@ impl Spec {
     pub fn file(&self) -> Option<PathBuf> {
         match self.driver {
             "fault" => Spec::parse(&self.target).ok()?.file(),
-            driver => OF_FILES.contains(&driver).then(|| PathBuf::from(&self.target)),
+            driver => OF_FILES.contains(&driver).then(|| self.path().to_owned()),
         }
     }
 

@@ -84,6 +84,7 @@ use crate::spec::Spec;
 pub(crate) use file::{Registration, RingMemory};
 use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
 pub(crate) use own_call::{Offer, OwnCall};
+pub(crate) use own_file::open_flags;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

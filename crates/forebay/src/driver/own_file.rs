@@ -34,11 +34,7 @@ pub(in crate::driver) fn for_queue(
     if mode == Mode::Shared {
         return Ok(Arc::clone(file));
     }
-    // SAFETY: an open descriptor; the call takes no memory.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = open_flags(&***file)?;
     let mode = flags & libc::O_ACCMODE;
     let again = OpenOptions::new()
         .read(mode != libc::O_WRONLY)
@@ -46,6 +42,16 @@ pub(in crate::driver) fn for_queue(
         .custom_flags(flags & KEPT)
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     Ok(Arc::new(file.sibling(again)))
+}
+
+/// Returns the flags with which a descriptor is open (`O_RDWR`, `O_DIRECT` and others).
+///
+/// # Errors
+/// Returns the system's error.
+pub(crate) fn open_flags(fd: &impl AsRawFd) -> io::Result<i32> {
+    // SAFETY: an open descriptor; the call takes no memory.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 { Err(io::Error::last_os_error()) } else { Ok(flags) }
 }
 
 #[cfg(test)]

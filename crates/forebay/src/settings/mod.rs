@@ -8,7 +8,7 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::tag_pool::TagPool;
-use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, TagNeed};
+use forebay_core::{BadKnob, KNOBS, Knob, Policy, QueueLimits, TagNeed, Values};
 use std::borrow::Cow;
 use std::sync::Arc;
 use table::{EXCLUSIVE, FUA, MAX_SECTORS_KB, READ_ONLY, SERVICE, Setting, TAG_SET};
@@ -27,6 +27,19 @@ impl Setting {
     pub(crate) fn take(&self, keys: &mut Keys) -> Result<Option<u64>, SpecError> {
         let Some(value) = keys.take_text(self.key) else { return Ok(None) };
         self.values.number(&value).map(Some).ok_or_else(|| self.refuse(value))
+    }
+
+    /// Checks a value by itself, as opening a disk does.
+    pub(crate) fn check(&self, value: &str) -> Result<(), SpecError> {
+        let is_valid = match self.values {
+            Values::Name => !value.is_empty(),
+            values => values.number(value).is_some(),
+        };
+        match self.knob() {
+            _ if is_valid => Ok(()),
+            Some(knob) => Err(refuse_knob(knob, value.to_owned())),
+            None => Err(self.refuse(value.to_owned())),
+        }
     }
 
     /// Takes the value of a setting that is a name.
@@ -68,6 +81,15 @@ pub(crate) struct Settings {
     tag_set: Option<String>,
 }
 
+/// Returns the error for a value that a setting of the policy does not take.
+fn refuse_knob(knob: &Knob, value: String) -> SpecError {
+    let mut expected = knob.values.expected();
+    if knob.key == "wake" && value == "stash-v1" {
+        expected += ONLY_SIMULATED;
+    }
+    bad(knob.key, value, expected)
+}
+
 /// The end of the error for `wake=stash-v1`.
 const ONLY_SIMULATED: &str =
     "; stash-v1 can hang, so only the simulator has it: use forebay sim --wake=stash-v1";
@@ -80,11 +102,7 @@ impl Settings {
         for knob in &KNOBS {
             let Some(value) = keys.take_text(knob.key) else { continue };
             if !knob.set(&mut policy, &value) {
-                let mut expected = knob.values.expected();
-                if knob.key == "wake" && value == "stash-v1" {
-                    expected += ONLY_SIMULATED;
-                }
-                return Err(bad(knob.key, value, expected));
+                return Err(refuse_knob(knob, value));
             }
             given.push(knob.key);
         }

@@ -130,7 +130,7 @@ fn lock(file: &File, kind: i32, len: i64) {
 
 /// Tries to take an open file description (OFD) lock. It also conflicts with other such locks of
 /// the same process.
-fn try_lock(file: &File, kind: i32, len: i64) -> bool {
+pub(crate) fn try_lock(file: &File, kind: i32, len: i64) -> bool {
     let lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

@@ -30,6 +30,7 @@ mod nbd;
 mod nbd_peers;
 #[path = "../support/nbd_server.rs"]
 mod nbd_server;
+mod options;
 mod overlap;
 mod plug;
 mod progress;

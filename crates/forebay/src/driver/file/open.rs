@@ -17,7 +17,7 @@ use crate::spec::Spec;
 use forebay_core::Policy;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +59,9 @@ fn open_target(
     let image_lock = take_lock(keys, settings.exclusive())?;
     let takeover_wait = take_takeover_wait(keys)?;
     let rings = RingOptions::take(keys)?;
-    let path = Path::new(spec.target());
+    let path = spec.path();
     let file = open_file(path, options)?;
+    let path = path_to_show(spec, &file);
     let Policy { queue_depth, nr_hw_queues, .. } = settings.policy(Defaults::default())?;
     let wanted = Use {
         exclusive: settings.exclusive(),
@@ -74,6 +75,18 @@ fn open_target(
     probed.features.extend([claim.feature(), claim.lock_feature()]);
     let file = Arc::new(QueueFile::new(file, wanted.marks()));
     Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
+}
+
+/// Returns the path of the open file for messages, and to open it again. That of a descriptor in
+/// `/proc` is replaced by the target of the spec, if that leads to this file.
+fn path_to_show<'a>(spec: &'a Spec, file: &fs::File) -> &'a Path {
+    let shown = Path::new(spec.target());
+    let inode = |found: fs::Metadata| (found.dev(), found.ino());
+    let is_there = || {
+        let found = shown.metadata().ok().map(inode);
+        found.is_some() && found == file.metadata().ok().map(inode)
+    };
+    if spec.path() == shown || is_there() { shown } else { spec.path() }
 }
 
 /// Takes the byte locks for a file. A file that is locked as a whole gets none.
