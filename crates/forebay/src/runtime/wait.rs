@@ -15,7 +15,9 @@ use crate::runtime::thread::{self, Blocking, Ctx};
 use crate::sys::clock;
 use crate::sys::primitive::thread::yield_now;
 use forebay_core::wait::{self, Host, Leader, Timers};
-use forebay_core::{Bio, BlockStatus, Commit, Op, Policy, SubmitErrorKind, Turned, UnplugCause};
+use forebay_core::{
+    Bio, BlockStatus, Commit, Op, Policy, QueuedBio, Segments, SubmitErrorKind, Turned, UnplugCause,
+};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +158,32 @@ impl Shared {
         self: &Arc<Shared>,
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { self.run_then(bio, |boxed| boxed.result()) }
+    }
+
+    /// Runs a bio as [`run`](Self::run) does, and returns its segments too.
+    ///
+    /// # Safety
+    /// Same as [`run`](Self::run).
+    pub(crate) unsafe fn run_and_return_list(
+        self: &Arc<Shared>,
+        bio: Bio,
+    ) -> Result<(Result<u64, BlockStatus>, Segments), SubmitErrorKind> {
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { self.run_then(bio, |boxed| (boxed.result(), boxed.take_segments())) }
+    }
+
+    /// Runs a bio, and returns a part of it after its end.
+    ///
+    /// # Safety
+    /// Same as [`run`](Self::run).
+    #[inline(always)]
+    unsafe fn run_then<T>(
+        self: &Arc<Shared>,
+        bio: Bio,
+        take: impl FnOnce(&mut QueuedBio) -> T,
+    ) -> Result<T, SubmitErrorKind> {
         if self.is_after_fork() {
             return Err(SubmitErrorKind::Forked);
         }
@@ -171,19 +199,20 @@ impl Shared {
         // Unwinding would free the memory while a device may still use it.
         AbortOnUnwind::guard(|| {
             // SAFETY: the caller's obligations are passed on.
-            unsafe { self.run_in(&ctx, bio) }
+            unsafe { self.run_in(&ctx, bio, take) }
         })
     }
 
-    /// Same as [`run`](Self::run), with the thread's per-disk state given by the caller.
+    /// Same as `run_then`, with the thread's per-disk state given by the caller.
     ///
     /// # Safety
     /// Same as [`run`](Self::run).
-    pub(crate) unsafe fn run_in(
+    pub(crate) unsafe fn run_in<T>(
         &self,
         ctx: &Rc<Ctx>,
         bio: Bio,
-    ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
+        take: impl FnOnce(&mut QueuedBio) -> T,
+    ) -> Result<T, SubmitErrorKind> {
         let mut blocking = ctx.take_blocking();
         let offer = self.offer_of(ctx, &bio, &blocking);
         let boxed = blocking.boxed(bio);
@@ -196,11 +225,11 @@ impl Shared {
         thread::unplug_all(UnplugCause::Wait, Some(ctx));
         wait(self, ctx, &blocking.mailbox, blocking.nr_queued, offer);
         let mut ended = blocking.mailbox.take().into_iter().flatten();
-        let boxed = ended.next().expect("the wait has ended, so the bio was delivered");
-        let result = boxed.result();
+        let mut boxed = ended.next().expect("the wait has ended, so the bio was delivered");
+        let taken = take(&mut boxed);
         blocking.put_box(boxed);
         ctx.put_blocking(blocking);
-        Ok(result)
+        Ok(taken)
     }
 
     /// Returns which I/O a thread offers to make itself if it waits for `bio`.

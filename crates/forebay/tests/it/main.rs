@@ -53,6 +53,7 @@ mod tags;
 mod thin_device;
 mod threads;
 mod timeouts;
+mod vectored;
 mod vhost_user;
 mod wakeups;
 mod write_back;

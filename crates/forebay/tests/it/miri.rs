@@ -2,6 +2,7 @@
 //! follow memory and requests from the caller to the device and back.
 
 use forebay::{Buf, Completion, Disk, Io};
+use std::io::{IoSlice, IoSliceMut};
 
 const PAGE: usize = 512;
 const ROUNDS: u64 = if cfg!(miri) { 2 } else { 100 };
@@ -30,6 +31,12 @@ fn write_and_read(disk: &Disk, thread: u64) {
         assert_eq!(disk.write_at(&page, at).expect("a write"), PAGE);
         page.fill(!stamp);
         assert_eq!(disk.read_at(&mut page, at).expect("a read"), PAGE);
+        assert!(!keeps_data || page == [stamp; PAGE]);
+        let (one, two) = page.split_at_mut(PAGE / 4);
+        let parts = [IoSlice::new(two), IoSlice::new(one)];
+        assert_eq!(disk.write_vectored_at(&parts, at).expect("a write"), PAGE);
+        let mut parts = [IoSliceMut::new(one), IoSliceMut::new(two)];
+        assert_eq!(disk.read_vectored_at(&mut parts, at).expect("a read"), PAGE);
         assert!(!keeps_data || page == [stamp; PAGE]);
     }
     disk.flush().expect("a flush");

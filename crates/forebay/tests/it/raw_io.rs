@@ -46,3 +46,24 @@ fn raw_reap_clears_the_descriptor_only_after_it_was_reported() {
     assert_eq!(queue.reap_raw_with(0, usize::MAX, |_, _| {}), 0);
     assert!(!is_readable(&mut queue));
 }
+
+#[test]
+fn blocking_raw_call_moves_a_borrowed_list_of_segments() {
+    let disk = open("ram:1M");
+    let mut memory = Buf::from(&[7; 4096][..]);
+    let addr = memory.as_mut_ptr().expose_provenance();
+    let parts = [Segment { addr: addr + 1024, len: 512 }, Segment { addr, len: 1024 }];
+    let run = |op, start, len| {
+        // SAFETY: the memory lives, and no other code uses it meanwhile.
+        unsafe { disk.run_raw_vectored(Bio::range(op, start, len), &parts) }
+    };
+    assert_eq!(run(Op::Read, 4096, 1536), Ok(1536));
+    assert!(memory[..1536] == [0; 1536] && memory[1536..] == [7; 2560]);
+    memory[1024..1536].fill(1);
+    memory[..1024].fill(2);
+    assert_eq!(run(Op::Write, 8192, 1536), Ok(1536));
+    let mut read = [0; 1536];
+    disk.read_exact_at(&mut read, 8192).expect("a read");
+    assert!(read[..512] == [1; 512] && read[512..] == [2; 1024]);
+    run(Op::Read, 0, 512).expect_err("the list has another length");
+}

@@ -5,6 +5,7 @@
 mod counting;
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io};
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Barrier;
 
 /// I/Os that each thread keeps in flight in a counted pass.
@@ -64,6 +65,12 @@ impl User<'_> {
             }
             if round % 10 == 0 {
                 self.disk.read_at(&mut page, round * 4096).expect("a read");
+                let (header, body) = page.split_at_mut(1024);
+                self.disk
+                    .write_vectored_at(&[IoSlice::new(header), IoSlice::new(body)], round * 4096)
+                    .expect("a write");
+                let mut parts = [IoSliceMut::new(header), IoSliceMut::new(body)];
+                self.disk.read_vectored_at(&mut parts, round * 4096).expect("a read");
             }
         }
         self.reap(self.queue.len());
