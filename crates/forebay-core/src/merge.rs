@@ -20,6 +20,7 @@ use crate::split::has_gap;
 
 /// How a bio merged with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MergeKind {
     /// After the request's end.
     Back,

@@ -26,6 +26,7 @@ pub const PLUG_FLUSH_BYTES: u64 = 128 * 1024;
 
 /// Why requests were unplugged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UnplugCause {
     /// The outermost plug ended.
     Outermost,

@@ -8,6 +8,7 @@ use crate::tag::QUEUE_DEPTH_MAX;
 ///
 /// Source: "blk-plug: don't flush nested plug lists", linux-kernel, April 2015.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum PlugPolicy {
     /// Only the end of the outermost plug unplugs, so that neighbours can merge.
     #[default]
@@ -23,6 +24,7 @@ pub enum PlugPolicy {
 ///
 /// Source: "block: add blk_io_plug_call() API", qemu-devel, 2023.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum KickPolicy {
     /// At the end of the thread's outermost section, by a deferred call ([`Defer`](crate::Defer)),
     /// once per hardware context. A plug is a section.
@@ -36,6 +38,7 @@ pub enum KickPolicy {
 
 /// Which merges are tried. Counterpart in Linux: `/sys/block/X/queue/nomerges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum MergePolicy {
     /// 0: all merges. Only the one-shot kind exists so far.
     #[default]
@@ -51,6 +54,7 @@ pub enum MergePolicy {
 /// Source: "blk-mq: provide more tags for woken-up process when tag allocation is busy",
 /// linux-block, 2020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TagNeed {
     /// [`TagNeed::Parts`] on a rotational disk, otherwise [`TagNeed::One`].
     #[default]
@@ -68,6 +72,7 @@ pub enum TagNeed {
 /// Source: "block: hold queue if flush is running for non-queueable flush drive", linux-kernel,
 /// 2011.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum FlushPolicy {
     /// A flush goes before waiting requests, and the queue is held while one runs. So the next
     /// flush finds a clean cache.

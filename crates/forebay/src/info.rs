@@ -1,6 +1,7 @@
 //! Information about a disk: its properties and features, and its counters.
 
 use forebay_core::{Policy, QueueLimits, QueueStats};
+use std::fmt;
 
 /// The properties of a disk. They do not change while it is open.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ pub struct DiskInfo {
 
 /// The byte locks of a disk on its file or block device: the key `lock` of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ImageLock {
     /// Other programs may read the file, but not write to it.
     On,
@@ -116,6 +118,7 @@ impl DiskInfo {
 
 /// A feature that a disk has or lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Feature {
     /// The name of the feature.
     pub name: &'static str,
@@ -169,6 +172,32 @@ pub struct DiskStats {
     /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up, by the retry
     /// every 3 ms or by a turn made for another reason. A value above 0 is a bug.
     pub tag_rescues: u64,
+}
+
+impl fmt::Display for DiskStats {
+    /// Shows the operations and counters that are not 0, in one line.
+    ///
+    /// ```
+    /// let disk = forebay::Disk::open("ram:1M?nr_hw_queues=1")?;
+    /// disk.write_all_at(&[7; 4096], 0)?;
+    /// let text = disk.stats().to_string();
+    /// assert!(text.starts_with("write: 1 bios (0 merged), 1 requests, 4096 bytes; issued: 1; "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DiskStats { queue, nr_syscalls, skipped_runs, tag_rescues } = self;
+        write!(f, "{queue}")?;
+        for (name, value) in [
+            ("nr_syscalls", nr_syscalls),
+            ("skipped_runs", skipped_runs),
+            ("tag_rescues", tag_rescues),
+        ] {
+            if *value > 0 {
+                write!(f, "; {name}: {value}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl DiskStats {

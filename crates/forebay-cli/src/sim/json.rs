@@ -206,7 +206,7 @@ fn object(run: &Run<'_>) -> Map<String, Value> {
 
 /// Returns the requests over their time limit, by the layer's reaction, and the first of them.
 fn late_requests(late: &Late) -> Value {
-    let first = late.first.iter().map(|&LateRequest { op, start, len, stage }| {
+    let first = late.first.iter().map(|&LateRequest { op, start, len, stage, .. }| {
         json!({ "op": op.name(), "start": start, "len": len, "stage": stage_name(stage) })
     });
     json!({

@@ -89,7 +89,7 @@ fn late(summary: &Summary) -> String {
             summary.stats.timeouts, late.nr_cancelled, summary.stats.early_ends,
         );
     }
-    for LateRequest { op, start, len, stage } in &late.first {
+    for LateRequest { op, start, len, stage, .. } in &late.first {
         let stage = stage_name(*stage);
         let _ = writeln!(text, "  late         : {} of {len} bytes at {start}: {stage}", op.name());
     }

@@ -31,7 +31,7 @@ const NAMES: [&str; 7] = [
 ///
 /// `run_arms` equals `run_rearms` plus `run_cancels` plus `worker_runs`, plus one while a run is
 /// queued.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct EmulationStats([u64; NAMES.len()]);
 
 impl EmulationStats {

@@ -9,7 +9,7 @@ const STEPS_SHIFT: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = (64 - STEPS_SHIFT as usize + 1) * STEPS as usize;
 
 /// Counts of values by size. Recording takes a few instructions and never allocates.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
     count: u64,

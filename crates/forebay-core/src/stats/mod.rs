@@ -6,6 +6,7 @@
 pub(crate) mod counter;
 pub(crate) mod emulation;
 pub(crate) mod histogram;
+mod text;
 
 use crate::bio::Op;
 use crate::merge::MergeKind;
@@ -16,6 +17,7 @@ use crate::stats::histogram::{Histogram, SharedHistogram};
 
 /// Counters of one operation. All but `bios` match those of a disk in `/proc/diskstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpStats {
     /// Bios that ended.
     pub bios: u64,
@@ -32,6 +34,7 @@ pub struct OpStats {
 
 /// Times that bios spend in each stage, in nanoseconds.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct StageStats {
     /// From queue to unplug, per bio.
     pub plug: Histogram,
@@ -93,7 +96,7 @@ macro_rules! counters {
         )+
     ) => {
         /// All counters of a disk.
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Default)]
         #[non_exhaustive]
         pub struct QueueStats {
             ops: [OpStats; 5],

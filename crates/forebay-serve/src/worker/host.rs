@@ -87,7 +87,7 @@ impl WorkerHost {
     fn log_late(&self, now_ns: u64) {
         for export in self.common.shared().exports.iter() {
             for late in export.disk.take_late_requests() {
-                let LateRequest { op, start, len, stage } = late;
+                let LateRequest { op, start, len, stage, .. } = late;
                 let policy = &export.disk.info().policy;
                 let limit_ms = policy.io_timeout_ns / 1_000_000;
                 let grace_ms = policy.io_timeout_grace_ns / 1_000_000;

@@ -23,8 +23,7 @@ impl Gathers {
     pub(crate) fn new(policy: &Policy, limits: &QueueLimits, may_retry: bool) -> Gathers {
         let is_wanted = match policy.tag_need {
             TagNeed::Auto => limits.rotational,
-            TagNeed::One => false,
-            TagNeed::Parts => true,
+            need => need == TagNeed::Parts,
         };
         let is_certain = !may_retry && policy.io_timeout_ns == 0;
         let has_classes = policy.nr_reserved > 0 || policy.async_depth < policy.queue_depth;

@@ -8,6 +8,7 @@ use core::fmt::Debug;
 
 /// An overdue request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LateRequest {
     /// The operation.
     pub op: Op,

@@ -397,8 +397,7 @@ impl Ctx {
                 }
                 is_in_section
             }
-            KickPolicy::PerRequest => false,
-            KickPolicy::LoopEnd => true,
+            kick => kick == KickPolicy::LoopEnd,
         }
     }
 
