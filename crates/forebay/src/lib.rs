@@ -71,6 +71,8 @@ mod io;
 mod keys;
 mod queue;
 mod runtime;
+#[cfg(feature = "serde")]
+pub mod serialize;
 mod settings;
 mod spec;
 #[cfg(test)]
