@@ -32,6 +32,7 @@ mod patched;
 mod planted;
 mod plants;
 mod same_bytes;
+mod semver;
 mod sessions;
 mod shuttle;
 mod simspeed;
@@ -76,6 +77,7 @@ cargo xtask <command>
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
   capi PREFIX          installs the library for C below a directory (cargo-c)
+  semver               breaking changes of the API since the last release (cargo-semver-checks)
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
@@ -137,6 +139,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
         ["capi", prefix] => capi::install(prefix),
+        ["semver"] => semver::run(),
         ["nightly"] => nightly::install(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}{}", ci::step_names().join(", "));

@@ -1,0 +1,68 @@
+//! `cargo xtask semver`: breaking changes of the public API since the last release
+//! (cargo-semver-checks).
+//!
+//! It compares with the last tag, and takes the kind of release from the versions. Before the first
+//! tag it compares with the last commit that changed [`BREAKS`], where a deliberate break is
+//! recorded in the commit that makes it. Not a gate: building the tool takes minutes.
+
+use crate::Outcome;
+use crate::command::{Line, root};
+
+/// The list of deliberate breaks.
+const BREAKS: &str = "xtask/accepted-breaks.txt";
+
+/// Installs with opt-level 0: building the tool takes longer than its run.
+const INSTALL: &str =
+    "CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install --locked cargo-semver-checks@0.51.0";
+
+/// The crates of the public API: the library, and the core, whose types it exports.
+const CRATES: &str = "--package forebay --package forebay-core";
+
+pub(crate) fn run() -> Outcome {
+    if !Line::cargo("semver-checks --version").succeeds() {
+        return Err(format!(
+            "semver: cargo-semver-checks is missing; install it with\n      {INSTALL}"
+        ));
+    }
+    let tag = git("describe --tags --abbrev=0").unwrap_or_default();
+    let last_break = git(&format!("log -1 --format=%H -- {BREAKS}"))?;
+    let (baseline, kind) = baseline(tag.trim(), last_break.trim())?;
+    println!("semver: the API is compared with {baseline}");
+    let line = Line::cargo(&format!("semver-checks {CRATES} --all-features {kind}"));
+    line.argument(format!("--baseline-rev={baseline}")).run().map_err(|error| {
+        format!(
+            "{error}; if the break is deliberate, add a line to {BREAKS} and a migration line to \
+             CHANGELOG.md in the same commit"
+        )
+    })
+}
+
+/// Returns the revision to compare with, and an option: without a tag no version records the kind
+/// of release.
+fn baseline<'a>(tag: &'a str, last_break: &'a str) -> Result<(&'a str, &'static str), String> {
+    match (tag, last_break) {
+        ("", "") => Err(format!(
+            "semver: there is no tag, and no commit changes {BREAKS}; commit it first, and fetch \
+             the whole history"
+        )),
+        ("", last_break) => Ok((last_break, "--release-type=minor")),
+        (tag, _) => Ok((tag, "")),
+    }
+}
+
+fn git(arguments: &str) -> Result<String, String> {
+    let line = Line::new("git", "-c").argument(format!("safe.directory={}", root().display()));
+    arguments.split_whitespace().fold(line, |line, word| line.argument(word.to_owned())).output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::baseline;
+
+    #[test]
+    fn last_tag_is_the_baseline_and_without_one_the_last_deliberate_break() {
+        assert_eq!(baseline("v0.1.0", "abc"), Ok(("v0.1.0", "")));
+        assert_eq!(baseline("", "abc"), Ok(("abc", "--release-type=minor")));
+        assert!(baseline("", "").is_err());
+    }
+}
