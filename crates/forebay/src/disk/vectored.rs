@@ -128,8 +128,9 @@ impl Disk {
     /// # Safety
     /// Same as [`run`](Disk::run).
     unsafe fn run_with_list(&self, bio: Bio) -> Result<u64, IoError> {
+        let mut segments = Segments::None;
         // SAFETY: the caller's obligations are passed on.
-        let (result, segments) = unsafe { self.shared.run_and_return_list(bio) }?;
+        let result = unsafe { self.shared.run_and_return_list(bio, Some(&mut segments)) }?;
         if let Segments::Many(list) = segments {
             keep(list);
         }

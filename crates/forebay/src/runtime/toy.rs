@@ -560,7 +560,7 @@ impl Caller {
     pub(crate) fn read(&mut self, shared: &Shared) {
         let nr_written = self.page.nr_written();
         // SAFETY: the page lives as long as `self`, and is not accessed meanwhile.
-        let result = unsafe { shared.run_in(&self.ctx, self.page.bio(), |boxed| boxed.result()) };
+        let result = unsafe { shared.run_in(&self.ctx, self.page.bio(), None) };
         assert_eq!(result, Ok(Ok(512)));
         assert_eq!(self.page.nr_written(), nr_written + 1);
     }
@@ -570,7 +570,7 @@ impl Caller {
         let nr_written = self.page.nr_written();
         let bio = Bio { op: Op::Write, flags: BioFlags::FUA, ..self.page.bio() };
         // SAFETY: the page lives as long as `self`, and is not accessed meanwhile.
-        let result = unsafe { shared.run_in(&self.ctx, bio, |boxed| boxed.result()) };
+        let result = unsafe { shared.run_in(&self.ctx, bio, None) };
         assert_eq!(result, Ok(Ok(512)));
         assert_eq!(self.page.nr_written(), nr_written + 1, "the data went to the device once");
     }
@@ -578,7 +578,7 @@ impl Caller {
     /// Makes one blocking flush.
     pub(crate) fn flush(&mut self, shared: &Shared) {
         // SAFETY: a flush has no memory.
-        let result = unsafe { shared.run_in(&self.ctx, Bio::flush(), |boxed| boxed.result()) };
+        let result = unsafe { shared.run_in(&self.ctx, Bio::flush(), None) };
         assert_eq!(result, Ok(Ok(0)));
     }
 }

@@ -16,7 +16,7 @@ use crate::sys::clock;
 use crate::sys::primitive::thread::yield_now;
 use forebay_core::wait::{self, Host, Leader, Timers};
 use forebay_core::{
-    Bio, BlockStatus, Commit, Op, Policy, QueuedBio, Segments, SubmitErrorKind, Turned, UnplugCause,
+    Bio, BlockStatus, Commit, Op, Policy, Segments, SubmitErrorKind, Turned, UnplugCause,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -159,31 +159,19 @@ impl Shared {
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
         // SAFETY: the caller's obligations are passed on.
-        unsafe { self.run_then(bio, |boxed| boxed.result()) }
+        unsafe { self.run_and_return_list(bio, None) }
     }
 
-    /// Runs a bio as [`run`](Self::run) does, and returns its segments too.
+    /// Runs a bio as [`run`](Self::run) does, and stores its segments in `list` after its end.
     ///
     /// # Safety
     /// Same as [`run`](Self::run).
+    #[inline]
     pub(crate) unsafe fn run_and_return_list(
         self: &Arc<Shared>,
         bio: Bio,
-    ) -> Result<(Result<u64, BlockStatus>, Segments), SubmitErrorKind> {
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { self.run_then(bio, |boxed| (boxed.result(), boxed.take_segments())) }
-    }
-
-    /// Runs a bio, and returns a part of it after its end.
-    ///
-    /// # Safety
-    /// Same as [`run`](Self::run).
-    #[inline(always)]
-    unsafe fn run_then<T>(
-        self: &Arc<Shared>,
-        bio: Bio,
-        take: impl FnOnce(&mut QueuedBio) -> T,
-    ) -> Result<T, SubmitErrorKind> {
+        list: Option<&mut Segments>,
+    ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
         if self.is_after_fork() {
             return Err(SubmitErrorKind::Forked);
         }
@@ -199,20 +187,21 @@ impl Shared {
         // Unwinding would free the memory while a device may still use it.
         AbortOnUnwind::guard(|| {
             // SAFETY: the caller's obligations are passed on.
-            unsafe { self.run_in(&ctx, bio, take) }
+            unsafe { self.run_in(&ctx, bio, list) }
         })
     }
 
-    /// Same as `run_then`, with the thread's per-disk state given by the caller.
+    /// Same as [`run_and_return_list`](Self::run_and_return_list), with the thread's per-disk state
+    /// given by the caller.
     ///
     /// # Safety
     /// Same as [`run`](Self::run).
-    pub(crate) unsafe fn run_in<T>(
+    pub(crate) unsafe fn run_in(
         &self,
         ctx: &Rc<Ctx>,
         bio: Bio,
-        take: impl FnOnce(&mut QueuedBio) -> T,
-    ) -> Result<T, SubmitErrorKind> {
+        list: Option<&mut Segments>,
+    ) -> Result<Result<u64, BlockStatus>, SubmitErrorKind> {
         let mut blocking = ctx.take_blocking();
         let offer = self.offer_of(ctx, &bio, &blocking);
         let boxed = blocking.boxed(bio);
@@ -226,10 +215,13 @@ impl Shared {
         wait(self, ctx, &blocking.mailbox, blocking.nr_queued, offer);
         let mut ended = blocking.mailbox.take().into_iter().flatten();
         let mut boxed = ended.next().expect("the wait has ended, so the bio was delivered");
-        let taken = take(&mut boxed);
+        let result = boxed.result();
+        if let Some(list) = list {
+            *list = boxed.take_segments();
+        }
         blocking.put_box(boxed);
         ctx.put_blocking(blocking);
-        Ok(taken)
+        Ok(result)
     }
 
     /// Returns which I/O a thread offers to make itself if it waits for `bio`.
