@@ -93,7 +93,7 @@ struct forebay_backend {
     // Passed to the functions.
     void *context;
     // Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    // disk, nor close it. The array is valid during the call.
+    // disk. The array is valid during the call.
     forebay_submit_fn submit;
     // May be NULL. Not called if the disk could not be opened.
     forebay_close_fn close;
@@ -155,46 +155,15 @@ extern "C" {
 // Returns 0, or a negative errno.
 int forebay_backend_open(const struct forebay_backend *backend, struct forebay_disk **disk);
 
-// Returns the operation of a request, one of enum forebay_op, or a negative errno.
-int forebay_request_op(struct forebay_request *request);
-
-// Returns the first byte of a request on the disk, or a negative errno; 0 for a flush.
-int64_t forebay_request_offset(struct forebay_request *request);
-
-// Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
-int64_t forebay_request_len(struct forebay_request *request);
-
-// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
-//
-// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
-int forebay_request_copy_to(struct forebay_request *request, uint64_t at, void *buf, size_t len);
-
-// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
-//
-// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
-int forebay_request_copy_from(struct forebay_request *request,
-                              uint64_t at,
-                              const void *buf,
-                              size_t len);
-
-// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
-// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
-//
-// Returns 0, or a negative errno: -EBADF if the request has ended a short time ago, -EINVAL if the
-// result does not fit the request, which has not ended then. A request that ended long ago may be
-// taken for a later one: end each once.
-int forebay_request_end(struct forebay_request *request, int64_t result);
-
 // Creates a group commit for the open file of a descriptor, which is duplicated. All syncs of the
 // file have to go through it. sync is one of enum forebay_sync.
 //
 // Returns 0, or a negative errno.
 int forebay_commit_open(int fd, uint32_t sync, struct forebay_group_commit **commit);
 
-// Closes a group commit. No other thread may use it.
+// Closes a group commit. Calls that use it end as usual, and the last of them frees it.
 //
-// Returns 0, or a negative errno.
+// Returns 0, or a negative errno: -EBADF if it is closed already.
 int forebay_commit_close(struct forebay_group_commit *commit);
 
 // Waits until all writes to the file that returned before this call are on stable storage. May
@@ -356,9 +325,9 @@ int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *v
 // program uses the image, or the errno of a failed system call.
 int forebay_open(const char *spec, struct forebay_disk **disk);
 
-// Closes a handle of a disk. No other call may use it meanwhile, not even one that waits for I/O.
-// The disk itself is closed when its queues are closed too, and then waits for the I/O in flight.
-// It does not flush.
+// Closes a handle of a disk. Calls that use it meanwhile end as usual; later ones fail. The disk
+// itself is closed when these calls have ended and its queues are closed, and then waits for the
+// I/O in flight. It does not flush.
 //
 // Returns 0, or a negative errno: -EBADF if the handle is closed already.
 int forebay_close(struct forebay_disk *disk);
@@ -420,6 +389,36 @@ int forebay_queue_fd(struct forebay_queue *queue);
 
 // Returns the number of I/Os that were submitted and not reaped, or a negative errno.
 int forebay_queue_len(struct forebay_queue *queue);
+
+// Returns the operation of a request, one of enum forebay_op, or a negative errno.
+int forebay_request_op(struct forebay_request *request);
+
+// Returns the first byte of a request on the disk, or a negative errno; 0 for a flush.
+int64_t forebay_request_offset(struct forebay_request *request);
+
+// Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
+int64_t forebay_request_len(struct forebay_request *request);
+
+// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
+//
+// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
+int forebay_request_copy_to(struct forebay_request *request, uint64_t at, void *buf, size_t len);
+
+// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
+//
+// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
+int forebay_request_copy_from(struct forebay_request *request,
+                              uint64_t at,
+                              const void *buf,
+                              size_t len);
+
+// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
+// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
+// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
+//
+// Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
+// -EINVAL if the result does not fit the request, which has not ended then.
+int forebay_request_end(struct forebay_request *request, int64_t result);
 
 // Returns the number of counters. Counters are numbered from 0.
 uint32_t forebay_stats_count(void);

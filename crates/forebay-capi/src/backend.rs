@@ -1,24 +1,19 @@
 //! Back ends in C: a device of the caller's own, as a table of functions.
 //!
-//! A request reaches C as a handle, so that a second end of it is found (J2). The memory of a
-//! request is accessible through copies only: it may be that of another program.
+//! Its requests are in [`request`](crate::request).
 // Calls functions of the caller, and exports functions to C.
 #![allow(unsafe_code)]
 
 use crate::args::{place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
-use crate::error::{Failure, guard, status_of};
-use crate::handle::{self, Kind, Mark};
-use forebay::{Backend, Batch, Disk, Op, Policy, QueueLimits, Request};
+use crate::error::{Failure, guard};
+use crate::handle;
+use crate::request::{self, forebay_request};
+use forebay::{Backend, Batch, Disk, Policy, QueueLimits};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// A request of a disk to its back end. One thread at a time may use it. It ends with
-/// forebay_request_end().
-pub struct forebay_request {
-    _private: [u8; 0],
-}
 
 /// Begins nr requests, in any order. Each has to be ended once, by forebay_request_end(), during
 /// the call or later, on any thread.
@@ -44,7 +39,7 @@ pub struct forebay_backend {
     /// Passed to the functions.
     pub context: *mut c_void,
     /// Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    /// disk, nor close it. The array is valid during the call.
+    /// disk. The array is valid during the call.
     pub submit: forebay_submit_fn,
     /// May be NULL. Not called if the disk could not be opened.
     pub close: forebay_close_fn,
@@ -68,6 +63,12 @@ struct Table {
     is_open: Arc<AtomicBool>,
 }
 
+thread_local! {
+    /// An empty list of requests, for the next batch. A `submit` that leads to another one, of
+    /// another disk, leaves it without capacity.
+    static SPARE: Cell<Vec<*mut forebay_request>> = const { Cell::new(Vec::new()) };
+}
+
 // SAFETY: the caller of `forebay_backend_open` promises that any thread may call the functions with
 // the context.
 unsafe impl Send for Table {}
@@ -80,11 +81,14 @@ impl Backend for Table {
     }
 
     fn submit(&self, batch: &mut Batch<'_>) {
-        let open = |request| handle::open(OpenRequest(Mutex::new(Some(request))));
-        let mut requests: Vec<*mut forebay_request> = batch.map(open).collect();
+        let mut requests = SPARE.try_with(Cell::take).unwrap_or_default();
+        requests.extend(batch.filter_map(request::open));
         let nr = u32::try_from(requests.len()).expect("a batch is no longer than the queue");
         // SAFETY: the caller of `forebay_backend_open` has promised it.
         unsafe { (self.submit)(self.context, requests.as_mut_ptr(), nr) };
+        requests.clear();
+        // Without a place in a thread that ends, the list is freed.
+        let _ = SPARE.try_with(|spare| spare.set(requests));
     }
 }
 
@@ -97,14 +101,6 @@ impl Drop for Table {
             unsafe { close(self.context) };
         }
     }
-}
-
-/// The value of a `forebay_request`. `None` while it ends.
-pub(crate) struct OpenRequest(Mutex<Option<Request>>);
-
-impl Kind for OpenRequest {
-    const MARK: Mark = handle::REQUEST;
-    type Pointee = forebay_request;
 }
 
 /// Opens a disk on a back end of the caller: a device of its own. Stores a handle in *disk.
@@ -187,149 +183,4 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
         .max_write_zeroes_sectors(sectors(table.max_write_zeroes, "max_write_zeroes")?)
         .volatile_cache(switch(table.volatile_cache, "volatile_cache")?)
         .read_only(switch(table.read_only, "read_only")?))
-}
-
-/// Runs a call on a request.
-///
-/// # Safety
-/// As for [`handle::get`].
-unsafe fn on_request<T: From<c_int>>(
-    request: *mut forebay_request,
-    call: impl FnOnce(&mut Request) -> Result<T, Failure>,
-) -> T {
-    guard(|| {
-        // SAFETY: the caller keeps the conditions.
-        let open = unsafe { handle::get::<OpenRequest>(request) }?;
-        let mut open = open.0.try_lock().map_err(|_| ending())?;
-        call(open.as_mut().ok_or_else(ending)?)
-    })
-}
-
-#[cold]
-fn ending() -> Failure {
-    Failure::of(libc::EBUSY, c"the request is in use by another call")
-}
-
-/// Returns the operation of a request, one of enum forebay_op, or a negative errno.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_op(request: *mut forebay_request) -> c_int {
-    // SAFETY: the caller passes a handle.
-    unsafe { on_request(request, |request| Ok(crate::io::number_of(request.op()))) }
-}
-
-/// Returns the first byte of a request on the disk, or a negative errno; 0 for a flush.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_offset(request: *mut forebay_request) -> i64 {
-    // SAFETY: the caller passes a handle.
-    unsafe { on_request(request, |request| Ok(request.offset() as i64)) }
-}
-
-/// Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_len(request: *mut forebay_request) -> i64 {
-    // SAFETY: the caller passes a handle.
-    unsafe { on_request(request, |request| Ok(request.len() as i64)) }
-}
-
-/// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
-///
-/// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_copy_to(
-    request: *mut forebay_request,
-    at: u64,
-    buf: *mut c_void,
-    len: usize,
-) -> c_int {
-    let copy = |request: &mut Request| {
-        check_copy(request, Op::Write, at, buf, len)?;
-        if len > 0 {
-            // SAFETY: the caller passes memory of its own with this length.
-            let buf = unsafe {
-                buf.cast::<u8>().write_bytes(0, len);
-                std::slice::from_raw_parts_mut(buf.cast::<u8>(), len)
-            };
-            request.copy_to(at, buf);
-        }
-        Ok(0)
-    };
-    // SAFETY: the caller passes a handle.
-    unsafe { on_request(request, copy) }
-}
-
-/// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
-///
-/// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_copy_from(
-    request: *mut forebay_request,
-    at: u64,
-    buf: *const c_void,
-    len: usize,
-) -> c_int {
-    let copy = |request: &mut Request| {
-        check_copy(request, Op::Read, at, buf, len)?;
-        if len > 0 {
-            // SAFETY: the caller passes memory of its own with this length.
-            request.copy_from(at, unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) });
-        }
-        Ok(0)
-    };
-    // SAFETY: the caller passes a handle.
-    unsafe { on_request(request, copy) }
-}
-
-fn check_copy(
-    request: &Request,
-    op: Op,
-    at: u64,
-    buf: *const c_void,
-    len: usize,
-) -> Result<(), Failure> {
-    if request.op() != op {
-        let text = format!("a {} has no memory for this copy", request.op().name());
-        return Err(Failure::invalid(text));
-    }
-    if at.checked_add(len as u64).is_none_or(|end| end > request.len()) {
-        return Err(Failure::invalid(format!(
-            "{len} bytes from byte {at} on are more than the {} bytes of the request",
-            request.len()
-        )));
-    }
-    match buf.is_null() && len > 0 {
-        true => Err(Failure::invalid("the memory is NULL")),
-        false => Ok(()),
-    }
-}
-
-/// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
-/// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-/// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
-///
-/// Returns 0, or a negative errno: -EBADF if the request has ended a short time ago, -EINVAL if the
-/// result does not fit the request, which has not ended then. A request that ended long ago may be
-/// taken for a later one: end each once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forebay_request_end(request: *mut forebay_request, result: i64) -> c_int {
-    guard(|| {
-        // SAFETY: the caller passes a handle.
-        let open = unsafe { handle::get::<OpenRequest>(request) }?;
-        let mut place = open.0.try_lock().map_err(|_| ending())?;
-        let own = place.as_ref().ok_or_else(ending)?;
-        let max = if own.op().moves_data() { own.len() } else { 0 };
-        if u64::try_from(result).is_ok_and(|moved| moved > max) {
-            let text = format!("a {} cannot move {result} bytes of {max}", own.op().name());
-            return Err(Failure::invalid(text));
-        }
-        let own = place.take().ok_or_else(ending)?;
-        drop(place);
-        // SAFETY: the request is in no other call, because this thread has taken it.
-        unsafe { handle::close::<OpenRequest>(request) }?;
-        match u64::try_from(result) {
-            Err(_) => own.complete(Err(status_of(result))),
-            Ok(moved) if moved < max => own.complete_short(moved),
-            Ok(_) => own.complete(Ok(())),
-        }
-        Ok(0)
-    })
 }

@@ -4,7 +4,7 @@
 
 use crate::args::{place_of, place_or_null};
 use crate::error::{Failure, guard};
-use crate::handle::{self, Kind, Mark};
+use crate::handle::{self, InUse, Kind, Mark};
 use forebay::{CommitPoint, GroupCommit, SyncKind};
 use std::ffi::c_int;
 use std::fs::File;
@@ -37,11 +37,9 @@ impl Kind for OpenCommit {
 
 /// # Safety
 /// As for [`handle::get`].
-unsafe fn commit_of<'a>(
-    commit: *mut forebay_group_commit,
-) -> Result<&'a GroupCommit<File>, Failure> {
+unsafe fn commit_of(commit: *mut forebay_group_commit) -> Result<InUse<OpenCommit>, Failure> {
     // SAFETY: the caller keeps the conditions.
-    Ok(&unsafe { handle::get::<OpenCommit>(commit) }?.commit)
+    unsafe { handle::get::<OpenCommit>(commit) }
 }
 
 /// Creates a group commit for the open file of a descriptor, which is duplicated. All syncs of the
@@ -77,12 +75,12 @@ pub unsafe extern "C" fn forebay_commit_open(
     })
 }
 
-/// Closes a group commit. No other thread may use it.
+/// Closes a group commit. Calls that use it end as usual, and the last of them frees it.
 ///
-/// Returns 0, or a negative errno.
+/// Returns 0, or a negative errno: -EBADF if it is closed already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_commit_close(commit: *mut forebay_group_commit) -> c_int {
-    // SAFETY: the caller passes a handle that no other thread uses.
+    // SAFETY: the caller passes a handle.
     guard(|| unsafe { handle::close::<OpenCommit>(commit) }.map(|()| 0))
 }
 
@@ -94,7 +92,7 @@ pub unsafe extern "C" fn forebay_commit_close(commit: *mut forebay_group_commit)
 pub unsafe extern "C" fn forebay_commit(commit: *mut forebay_group_commit) -> c_int {
     // SAFETY: the caller passes a handle.
     guard(|| unsafe {
-        commit_of(commit)?.commit()?;
+        commit_of(commit)?.commit.commit()?;
         Ok(0)
     })
 }
@@ -109,7 +107,7 @@ pub unsafe extern "C" fn forebay_commit_point(
 ) -> c_int {
     // SAFETY: the caller passes a handle, and the place of a number.
     guard(|| unsafe {
-        place_of(point)?.write(commit_of(commit)?.point().to_bits());
+        place_of(point)?.write(commit_of(commit)?.commit.point().to_bits());
         Ok(0)
     })
 }
@@ -125,7 +123,7 @@ pub unsafe extern "C" fn forebay_commit_since(
 ) -> c_int {
     // SAFETY: the caller passes a handle.
     guard(|| unsafe {
-        commit_of(commit)?.commit_since(CommitPoint::from_bits(point))?;
+        commit_of(commit)?.commit.commit_since(CommitPoint::from_bits(point))?;
         Ok(0)
     })
 }
@@ -139,7 +137,7 @@ pub unsafe extern "C" fn forebay_commit_acknowledge_loss(
     commit: *mut forebay_group_commit,
 ) -> c_int {
     // SAFETY: the caller passes a handle.
-    guard(|| unsafe { Ok(c_int::from(commit_of(commit)?.acknowledge_loss().is_some())) })
+    guard(|| unsafe { Ok(c_int::from(commit_of(commit)?.commit.acknowledge_loss().is_some())) })
 }
 
 /// Stores the numbers of commits, of syncs, and of failed syncs. Each pointer may be NULL.
@@ -154,7 +152,7 @@ pub unsafe extern "C" fn forebay_commit_stats(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller passes a handle.
-        let stats = unsafe { commit_of(commit) }?.stats();
+        let stats = unsafe { commit_of(commit) }?.commit.stats();
         let numbers = [(commits, stats.commits), (syncs, stats.syncs), (losses, stats.losses)];
         for (place, number) in numbers {
             if !place_or_null(place)?.is_null() {

@@ -5,15 +5,14 @@
 use crate::args::{place_of, place_or_null};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
-use crate::handle;
-use forebay::Disk;
+use crate::handle::{self, InUse};
 use std::ffi::c_int;
 
 /// # Safety
 /// As for [`handle::get`].
-unsafe fn disk_of<'a>(disk: *mut forebay_disk) -> Result<&'a Disk, Failure> {
+unsafe fn disk_of(disk: *mut forebay_disk) -> Result<InUse<OpenDisk>, Failure> {
     // SAFETY: the caller keeps the conditions.
-    Ok(&unsafe { handle::get::<OpenDisk>(disk) }?.disk)
+    unsafe { handle::get::<OpenDisk>(disk) }
 }
 
 /// Stores the current durable point in *point. It covers all writes to the disk that have ended so
@@ -24,7 +23,7 @@ unsafe fn disk_of<'a>(disk: *mut forebay_disk) -> Result<&'a Disk, Failure> {
 pub unsafe extern "C" fn forebay_durable_point(disk: *mut forebay_disk, point: *mut u64) -> c_int {
     // SAFETY: the caller passes a handle, and the place of a number.
     guard(|| unsafe {
-        place_of(point)?.write(disk_of(disk)?.durable_point());
+        place_of(point)?.write(disk_of(disk)?.disk.durable_point());
         Ok(0)
     })
 }
@@ -37,7 +36,7 @@ pub unsafe extern "C" fn forebay_durable_point(disk: *mut forebay_disk, point: *
 pub unsafe extern "C" fn forebay_durable_wait(disk: *mut forebay_disk, point: u64) -> c_int {
     // SAFETY: the caller passes a handle.
     guard(|| unsafe {
-        disk_of(disk)?.durable(point).wait()?;
+        disk_of(disk)?.disk.durable(point).wait()?;
         Ok(0)
     })
 }
@@ -47,7 +46,7 @@ pub unsafe extern "C" fn forebay_durable_wait(disk: *mut forebay_disk, point: u6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_durable_test(disk: *mut forebay_disk, point: u64) -> c_int {
     // SAFETY: the caller passes a handle.
-    guard(|| unsafe { Ok(c_int::from(disk_of(disk)?.is_durable(point))) })
+    guard(|| unsafe { Ok(c_int::from(disk_of(disk)?.disk.is_durable(point))) })
 }
 
 /// Acknowledges the writes that a failed flush may have lost: write them again, or give them up.
@@ -64,7 +63,7 @@ pub unsafe extern "C" fn forebay_acknowledge_loss(
     // SAFETY: the caller passes a handle, and places of numbers, or null.
     guard(|| unsafe {
         let (after, up_to) = (place_or_null(after)?, place_or_null(up_to)?);
-        store_loss(disk_of(disk)?.acknowledge_loss(), after, up_to)
+        store_loss(disk_of(disk)?.disk.acknowledge_loss(), after, up_to)
     })
 }
 
@@ -81,7 +80,7 @@ pub unsafe extern "C" fn forebay_lost_writes(
     // SAFETY: the caller passes a handle, and places of numbers, or null.
     guard(|| unsafe {
         let (after, up_to) = (place_or_null(after)?, place_or_null(up_to)?);
-        store_loss(disk_of(disk)?.lost_writes(), after, up_to)
+        store_loss(disk_of(disk)?.disk.lost_writes(), after, up_to)
     })
 }
 

@@ -1,30 +1,38 @@
 //! Handles behind the pointers of a C program, and checks that find wrong pointers (J2).
 //!
-//! A handle begins with a number that stands for its kind. A closed handle keeps its place with
-//! another number: the last [`CLOSED_MAX`] closed handles are freed only when more are closed.
-//! Requests, of which each I/O closes one, are counted apart from the handles of other kinds. So a
-//! call on a handle that was closed a short time ago fails with `EBADF`, rather than to use freed
-//! memory. A pointer that never was a handle is found if it is null, misaligned, or leads to memory
-//! with other contents. It is not found if it leads nowhere.
+//! A handle begins with a word: the number of its kind, and the number of calls that use its value.
+//! A close changes the number, so that no other call begins. It drops the value if no call uses it.
+//! Otherwise the last of these calls does.
+//!
+//! A closed handle keeps its place: the last [`CLOSED_MAX`] closed handles are freed only when more
+//! are closed. So a call on a handle that was closed a short time ago fails with `EBADF`, rather
+//! than to use freed memory. A pointer that never was a handle is found if it is null, misaligned,
+//! or leads to memory with other contents. It is not found if it leads nowhere. Requests have keys
+//! instead ([`slab`](crate::slab)).
 // Reads what pointers of the caller lead to.
 #![allow(unsafe_code)]
 
 use crate::error::Failure;
+use crate::slab::Key;
 use std::alloc::{Layout, dealloc};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many closed handles keep their memory: requests, and handles of all other kinds.
+/// How many closed handles keep their memory.
 const CLOSED_MAX: usize = 256;
 
 /// How often a close tries to get the list of closed handles, which others hold only for a moment.
-/// In a child of a fork it may be held for ever, by a thread of the parent.
+/// In a child of a fork it may be held forever, by a thread of the parent.
 const LOCK_TRIES: u32 = 1000;
 
 /// The number of a closed handle, of any kind.
 const CLOSED: u32 = 0x46_42_00_00;
+
+/// The number of a request, which is no handle.
+const REQUEST: u32 = 0x46_42_52_04;
 
 /// The mark of a kind of handle.
 #[derive(Clone, Copy)]
@@ -36,7 +44,6 @@ pub(crate) struct Mark {
 
 pub(crate) const DISK: Mark = Mark { number: 0x46_42_44_01, name: "disk" };
 pub(crate) const QUEUE: Mark = Mark { number: 0x46_42_51_02, name: "queue" };
-pub(crate) const REQUEST: Mark = Mark { number: 0x46_42_52_04, name: "request" };
 pub(crate) const GROUP_COMMIT: Mark = Mark { number: 0x46_42_43_03, name: "group commit" };
 
 /// A kind of handle: the type of its value.
@@ -48,58 +55,148 @@ pub(crate) trait Kind: Sized {
 
 #[repr(C)]
 struct Handle<T> {
-    magic: AtomicU32,
-    /// Initialized while `magic` is that of the kind.
+    /// The number of the kind in the upper half, the number of calls that use the value in the
+    /// lower one.
+    state: AtomicU64,
+    /// Initialized while the number is that of the kind, or a call uses it.
     value: MaybeUninit<T>,
+}
+
+/// The state of a handle that no call uses.
+const fn unused(number: u32) -> u64 {
+    (number as u64) << 32
+}
+
+/// Returns the number of the kind.
+fn number_of(state: u64) -> u32 {
+    (state >> 32) as u32
 }
 
 /// Creates a handle.
 pub(crate) fn open<T: Kind>(value: T) -> *mut T::Pointee {
-    let handle = Handle { magic: AtomicU32::new(T::MARK.number), value: MaybeUninit::new(value) };
-    Box::into_raw(Box::new(handle)).cast()
+    let state = AtomicU64::new(unused(T::MARK.number));
+    Box::into_raw(Box::new(Handle { state, value: MaybeUninit::new(value) })).cast()
 }
 
-/// Returns the value of a handle.
+/// Returns the state of a handle.
 ///
 /// # Safety
-/// `pointer` is null, or leads to readable memory. If it is a handle, no other thread closes it
-/// before the caller is done with the value.
+/// `handle` is null, or leads to readable memory while the result is used.
 #[inline]
-pub(crate) unsafe fn get<'a, T: Kind>(pointer: *mut T::Pointee) -> Result<&'a T, Failure> {
-    let handle = pointer.cast::<Handle<T>>();
+unsafe fn state_of<'a, T: Kind>(handle: *mut Handle<T>) -> Result<&'a AtomicU64, Failure> {
     if handle.is_null() || !handle.is_aligned() {
-        return Err(refuse::<T>(handle.is_null(), 0));
+        let is_request = Key::from_bits(handle.addr()).is_some();
+        return Err(refuse::<T>(handle.is_null(), if is_request { REQUEST } else { 0 }));
     }
     // SAFETY: the caller passes readable memory, and the address is aligned.
-    let magic = unsafe { &(*handle).magic }.load(Ordering::Acquire);
-    if magic != T::MARK.number {
-        return Err(refuse::<T>(false, magic));
+    Ok(unsafe { &(*handle).state })
+}
+
+/// Returns the value of a handle. A close during its use leaves the value to it.
+///
+/// # Safety
+/// `pointer` is null, or leads to readable memory.
+#[inline]
+pub(crate) unsafe fn get<T: Kind>(pointer: *mut T::Pointee) -> Result<InUse<T>, Failure> {
+    let handle = pointer.cast::<Handle<T>>();
+    // SAFETY: the caller keeps the conditions.
+    let state = unsafe { state_of(handle) }?;
+    let mut seen = state.load(Ordering::Relaxed);
+    // The exchange counts this call only while the handle is open. Acquire: the value was
+    // initialized before the handle reached this thread, also by way of another call.
+    while number_of(seen) == T::MARK.number {
+        match state.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return Ok(InUse { handle }),
+            Err(now) => seen = now,
+        }
+    }
+    Err(refuse::<T>(false, number_of(seen)))
+}
+
+/// Returns the value of a handle that only one thread uses.
+///
+/// # Safety
+/// As for [`get`]; and if it is a handle, no other thread closes it before the caller is done with
+/// the value.
+#[inline]
+pub(crate) unsafe fn get_own<'a, T: Kind>(pointer: *mut T::Pointee) -> Result<&'a T, Failure> {
+    let handle = pointer.cast::<Handle<T>>();
+    // SAFETY: the caller keeps the conditions.
+    let state = unsafe { state_of(handle) }?.load(Ordering::Acquire);
+    if number_of(state) != T::MARK.number {
+        return Err(refuse::<T>(false, number_of(state)));
     }
     // SAFETY: the number is that of an open handle of this kind, so its value is initialized.
     Ok(unsafe { (*handle).value.assume_init_ref() })
 }
 
-/// Closes a handle: drops its value, and marks it as closed.
+/// Closes a handle. Drops its value, unless calls use it: then the last of them does.
 ///
 /// # Safety
-/// As for [`get`]; and no other thread uses the handle.
+/// As for [`get`]. No thread uses a value that [`get_own`] has returned.
 pub(crate) unsafe fn close<T: Kind>(pointer: *mut T::Pointee) -> Result<(), Failure> {
-    // SAFETY: the caller keeps the conditions.
-    unsafe { get::<T>(pointer) }?;
     let handle = pointer.cast::<Handle<T>>();
-    // SAFETY: it is an open handle.
-    let magic = unsafe { &(*handle).magic };
-    // Two threads that close a handle at once break the rule of the caller. One of them is found.
-    if magic.compare_exchange(T::MARK.number, CLOSED, Ordering::AcqRel, Ordering::Acquire).is_err()
-    {
-        return Err(refuse::<T>(false, CLOSED));
+    // SAFETY: the caller keeps the conditions.
+    let state = unsafe { state_of(handle) }?;
+    let mut seen = state.load(Ordering::Relaxed);
+    // One close succeeds. AcqRel: a last call sees that it is closed, and all calls that have ended
+    // (their release is in `InUse`) used the value before it is dropped here.
+    while number_of(seen) == T::MARK.number {
+        let nr_uses = seen - unused(T::MARK.number);
+        let closed = unused(CLOSED) + nr_uses;
+        match state.compare_exchange_weak(seen, closed, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => {
+                if nr_uses == 0 {
+                    // SAFETY: no call uses it, and no other begins.
+                    unsafe { drop_value(handle) };
+                }
+                return Ok(());
+            }
+            Err(now) => seen = now,
+        }
     }
-    // SAFETY: it was open, and this thread has closed it, so no other drops the value.
+    Err(refuse::<T>(false, number_of(seen)))
+}
+
+/// The value of a handle during a call.
+pub(crate) struct InUse<T: Kind> {
+    /// It counts this use.
+    handle: *mut Handle<T>,
+}
+
+impl<T: Kind> Deref for InUse<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a value that is in use is not dropped, and its handle is not freed.
+        unsafe { (*self.handle).value.assume_init_ref() }
+    }
+}
+
+impl<T: Kind> Drop for InUse<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as in `deref`.
+        let state = unsafe { &(*self.handle).state };
+        // Release: this use ends before the value is dropped, here or by another thread. Acquire:
+        // so have the uses of other threads, if this is the last one.
+        if state.fetch_sub(1, Ordering::AcqRel) == unused(CLOSED) + 1 {
+            // SAFETY: the handle is closed, and this was the last use.
+            unsafe { drop_value(self.handle) };
+        }
+    }
+}
+
+/// Drops the value of a closed handle, and retires its memory.
+///
+/// # Safety
+/// The handle is closed, no call uses its value, and this is called once for it.
+#[cold]
+unsafe fn drop_value<T>(handle: *mut Handle<T>) {
+    // SAFETY: the value is initialized, and only the caller drops it.
     unsafe { (*handle).value.assume_init_drop() };
-    let is_request = T::MARK.number == REQUEST.number;
-    let list = if is_request { &CLOSED_REQUESTS } else { &CLOSED_OTHERS };
-    retire(list, Closed { handle: handle.cast(), layout: Layout::new::<Handle<T>>() });
-    Ok(())
+    retire(Closed { handle: handle.cast(), layout: Layout::new::<Handle<T>>() });
 }
 
 /// The memory of a closed handle.
@@ -119,15 +216,12 @@ impl Drop for Closed {
 }
 
 /// Handles that were closed last, oldest first.
-type ClosedList = Mutex<VecDeque<Closed>>;
-
-static CLOSED_REQUESTS: ClosedList = Mutex::new(VecDeque::new());
-static CLOSED_OTHERS: ClosedList = Mutex::new(VecDeque::new());
+static CLOSED_LAST: Mutex<VecDeque<Closed>> = Mutex::new(VecDeque::new());
 
 /// Keeps the memory of a closed handle, and frees that of the oldest one.
-fn retire(list: &ClosedList, closed: Closed) {
+fn retire(closed: Closed) {
     for _ in 0..LOCK_TRIES {
-        if let Ok(mut all) = list.try_lock() {
+        if let Ok(mut all) = CLOSED_LAST.try_lock() {
             all.push_back(closed);
             if all.len() > CLOSED_MAX {
                 all.pop_front();
@@ -149,8 +243,11 @@ fn refuse<T: Kind>(is_null: bool, magic: u32) -> Failure {
     if magic == CLOSED {
         return Failure::new(libc::EBADF, format!("the {name} is closed: it was used after close"));
     }
-    let other = [DISK, QUEUE, REQUEST, GROUP_COMMIT].into_iter().find(|mark| mark.number == magic);
+    let other = [DISK, QUEUE, GROUP_COMMIT].into_iter().find(|mark| mark.number == magic);
     Failure::invalid(match other {
+        None if magic == REQUEST => {
+            format!("expected a {name}, but the pointer is that of a request or misaligned")
+        }
         Some(Mark { name: other, .. }) => {
             format!("expected a {name}, but the pointer is that of a {other}")
         }
@@ -159,45 +256,4 @@ fn refuse<T: Kind>(is_null: bool, magic: u32) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ptr;
-    use std::sync::Barrier;
-
-    struct Number;
-
-    impl Kind for Number {
-        const MARK: Mark = GROUP_COMMIT;
-        type Pointee = u8;
-    }
-
-    /// Closes handles on each of two threads at once, and returns the addresses of all.
-    fn close_on_two_threads(nr_each: usize) -> Vec<usize> {
-        let start = Barrier::new(2);
-        let close_some = || {
-            let opened: Vec<_> = (0..nr_each).map(|_| open(Number)).collect();
-            start.wait();
-            for handle in &opened {
-                // SAFETY: only this thread has the handle.
-                unsafe { close::<Number>(*handle) }.expect("it is open");
-            }
-            opened.into_iter().map(<*mut u8>::expose_provenance).collect::<Vec<_>>()
-        };
-        std::thread::scope(|scope| {
-            let threads = [scope.spawn(close_some), scope.spawn(close_some)];
-            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-        })
-    }
-
-    #[test]
-    fn handles_that_threads_close_at_once_keep_their_memory() {
-        for _ in 0..200 {
-            for address in close_on_two_threads(CLOSED_MAX / 2) {
-                let handle = ptr::with_exposed_provenance_mut(address);
-                // SAFETY: no more handles were closed than keep their memory.
-                let used = unsafe { get::<Number>(handle) }.map(|_| ());
-                assert!(used.is_err_and(|failure| failure.is(libc::EBADF)));
-            }
-        }
-    }
-}
+mod tests;

@@ -27,14 +27,14 @@ pub unsafe extern "C" fn forebay_open(spec: *const c_char, disk: *mut *mut foreb
     })
 }
 
-/// Closes a handle of a disk. No other call may use it meanwhile, not even one that waits for I/O.
-/// The disk itself is closed when its queues are closed too, and then waits for the I/O in flight.
-/// It does not flush.
+/// Closes a handle of a disk. Calls that use it meanwhile end as usual; later ones fail. The disk
+/// itself is closed when these calls have ended and its queues are closed, and then waits for the
+/// I/O in flight. It does not flush.
 ///
 /// Returns 0, or a negative errno: -EBADF if the handle is closed already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_close(disk: *mut forebay_disk) -> c_int {
-    // SAFETY: the caller passes a handle that no other thread uses.
+    // SAFETY: the caller passes a handle.
     guard(|| unsafe { handle::close::<OpenDisk>(disk) }.map(|()| 0))
 }
 

@@ -79,11 +79,11 @@ fn this_thread() -> u64 {
 /// Returns a queue of this thread.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// As for [`handle::get_own`].
 #[inline]
 unsafe fn own<'a>(queue: *mut forebay_queue) -> Result<&'a OpenQueue, Failure> {
     // SAFETY: the caller keeps the conditions.
-    let open = unsafe { handle::get::<OpenQueue>(queue) }?;
+    let open = unsafe { handle::get_own::<OpenQueue>(queue) }?;
     match open.owner == this_thread() {
         true => Ok(open),
         false => Err(Failure::of(
@@ -96,7 +96,7 @@ unsafe fn own<'a>(queue: *mut forebay_queue) -> Result<&'a OpenQueue, Failure> {
 /// Runs a call on a queue of this thread.
 ///
 /// # Safety
-/// As for [`handle::get`].
+/// As for [`handle::get_own`].
 #[inline]
 unsafe fn on_queue<T: From<c_int>>(
     queue: *mut forebay_queue,
@@ -125,9 +125,10 @@ pub unsafe extern "C" fn forebay_queue_open(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller passes a handle.
-        let disk = &unsafe { handle::get::<OpenDisk>(disk) }?.disk;
+        let disk = unsafe { handle::get::<OpenDisk>(disk) }?;
         let opened = place_of(queue)?;
-        let state = RefCell::new(State { queue: disk.queue(), lists: Vec::new(), nr_listed: 0 });
+        let state =
+            RefCell::new(State { queue: disk.disk.queue(), lists: Vec::new(), nr_listed: 0 });
         let handle = handle::open(OpenQueue { owner: this_thread(), state });
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };

@@ -13,11 +13,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs that also run under valgrind. The others fork, or measure times.
-const UNDER_VALGRIND: [&str; 10] = [
+const UNDER_VALGRIND: [&str; 12] = [
     "backend",
     "blocking_calls",
     "close_in_flight",
+    "close_in_use",
     "durable_points",
+    "ends_once",
     "group_commit",
     "names_of_counters_and_properties",
     "null_arguments",
@@ -44,7 +46,9 @@ programs! {
     backend
     blocking_calls
     close_in_flight
+    close_in_use
     durable_points
+    ends_once
     event_loop
     group_commit
     leaks
@@ -124,6 +128,8 @@ fn the_address_sanitizer_finds_no_error() {
     for name in [
         "blocking_calls",
         "close_in_flight",
+        "close_in_use",
+        "ends_once",
         "names_of_counters_and_properties",
         "null_arguments",
         "queue",

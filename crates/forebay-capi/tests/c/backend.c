@@ -51,8 +51,8 @@ static void serve(struct forebay_request *request)
     }
     CHECK_FAILS(forebay_request_end(request, len + 1), EINVAL, "cannot move");
     CHECK(forebay_request_end(request, device.failure != 0 ? device.failure : moved) == 0);
-    CHECK_FAILS(forebay_request_end(request, moved), EBADF, "the request is closed");
-    CHECK_FAILS(forebay_request_len(request), EBADF, "the request is closed");
+    CHECK_FAILS(forebay_request_end(request, moved), EBADF, "ended already");
+    CHECK_FAILS(forebay_request_len(request), EBADF, "ended already");
 }
 
 static void submit(void *context, struct forebay_request **requests, uint32_t nr)

@@ -1,0 +1,174 @@
+//! Requests of back ends in C.
+//!
+//! A request reaches C as the key of a slab, so that a second end of it is found (J2). Its memory
+//! is accessible through copies only: it may be that of another program.
+// Exports functions to C, and copies to and from memory of the caller.
+#![allow(unsafe_code)]
+
+use crate::error::{Failure, guard, status_of};
+use crate::slab::{Entry, Key, Miss, Slab};
+use forebay::{BlockStatus, Op, Request};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+/// A request of a disk to its back end. One thread at a time may use it. It ends with
+/// forebay_request_end().
+pub struct forebay_request {
+    _private: [u8; 0],
+}
+
+/// The requests of all back ends that have not ended.
+static REQUESTS: Slab<Request> = Slab::new();
+
+/// Opens a request for C. Ends it if there are too many.
+#[inline]
+pub(crate) fn open(request: Request) -> Option<*mut forebay_request> {
+    match REQUESTS.insert(request) {
+        Ok(key) => Some(ptr::without_provenance_mut(key.bits())),
+        Err(request) => {
+            request.complete(Err(BlockStatus::Resource));
+            None
+        }
+    }
+}
+
+/// Returns the request of a handle.
+#[inline]
+fn get(request: *mut forebay_request) -> Result<Entry<'static, Request>, Failure> {
+    let key = Key::from_bits(request.addr()).ok_or(Miss::Unknown);
+    key.and_then(|key| REQUESTS.get(key)).map_err(|miss| refuse(miss, request.is_null()))
+}
+
+#[cold]
+fn refuse(miss: Miss, is_null: bool) -> Failure {
+    match miss {
+        Miss::Unknown if is_null => Failure::of(libc::EINVAL, c"the request is NULL"),
+        Miss::Unknown => {
+            Failure::of(libc::EINVAL, c"expected a request, but the pointer is not a request")
+        }
+        Miss::Taken => Failure::of(libc::EBADF, c"the request has ended already; end each once"),
+        Miss::InUse => Failure::of(libc::EBUSY, c"the request is in use by another call"),
+    }
+}
+
+/// Runs a call on a request.
+#[inline]
+fn on_request<T: From<c_int>>(
+    request: *mut forebay_request,
+    call: impl FnOnce(&mut Request) -> Result<T, Failure>,
+) -> T {
+    guard(|| call(get(request)?.value()))
+}
+
+/// Returns the operation of a request, one of enum forebay_op, or a negative errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_op(request: *mut forebay_request) -> c_int {
+    on_request(request, |request| Ok(crate::io::number_of(request.op())))
+}
+
+/// Returns the first byte of a request on the disk, or a negative errno; 0 for a flush.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_offset(request: *mut forebay_request) -> i64 {
+    on_request(request, |request| Ok(request.offset() as i64))
+}
+
+/// Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_len(request: *mut forebay_request) -> i64 {
+    on_request(request, |request| Ok(request.len() as i64))
+}
+
+/// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
+///
+/// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_copy_to(
+    request: *mut forebay_request,
+    at: u64,
+    buf: *mut c_void,
+    len: usize,
+) -> c_int {
+    let copy = |request: &mut Request| {
+        check_copy(request, Op::Write, at, buf, len)?;
+        if len > 0 {
+            // SAFETY: the caller passes memory of its own with this length.
+            let buf = unsafe {
+                buf.cast::<u8>().write_bytes(0, len);
+                std::slice::from_raw_parts_mut(buf.cast::<u8>(), len)
+            };
+            request.copy_to(at, buf);
+        }
+        Ok(0)
+    };
+    on_request(request, copy)
+}
+
+/// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
+///
+/// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_copy_from(
+    request: *mut forebay_request,
+    at: u64,
+    buf: *const c_void,
+    len: usize,
+) -> c_int {
+    let copy = |request: &mut Request| {
+        check_copy(request, Op::Read, at, buf, len)?;
+        if len > 0 {
+            // SAFETY: the caller passes memory of its own with this length.
+            request.copy_from(at, unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) });
+        }
+        Ok(0)
+    };
+    on_request(request, copy)
+}
+
+fn check_copy(
+    request: &Request,
+    op: Op,
+    at: u64,
+    buf: *const c_void,
+    len: usize,
+) -> Result<(), Failure> {
+    if request.op() != op {
+        let text = format!("a {} has no memory for this copy", request.op().name());
+        return Err(Failure::invalid(text));
+    }
+    if at.checked_add(len as u64).is_none_or(|end| end > request.len()) {
+        return Err(Failure::invalid(format!(
+            "{len} bytes from byte {at} on are more than the {} bytes of the request",
+            request.len()
+        )));
+    }
+    match buf.is_null() && len > 0 {
+        true => Err(Failure::invalid("the memory is NULL")),
+        false => Ok(()),
+    }
+}
+
+/// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
+/// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
+/// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
+///
+/// Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
+/// -EINVAL if the result does not fit the request, which has not ended then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_end(request: *mut forebay_request, result: i64) -> c_int {
+    guard(|| {
+        let mut entry = get(request)?;
+        let own = entry.value();
+        let max = if own.op().moves_data() { own.len() } else { 0 };
+        if u64::try_from(result).is_ok_and(|moved| moved > max) {
+            let text = format!("a {} cannot move {result} bytes of {max}", own.op().name());
+            return Err(Failure::invalid(text));
+        }
+        let own = entry.take();
+        match u64::try_from(result) {
+            Err(_) => own.complete(Err(status_of(result))),
+            Ok(moved) if moved < max => own.complete_short(moved),
+            Ok(_) => own.complete(Ok(())),
+        }
+        Ok(0)
+    })
+}
