@@ -7,6 +7,7 @@
 
 use super::request::Request;
 use forebay_core::{Op, Segment};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
 
@@ -15,15 +16,31 @@ impl Request {
     ///
     /// # Panics
     /// Panics if the request is not a write, or does not have these bytes.
+    #[track_caller]
     pub fn copy_to(&self, from: u64, out: &mut [u8]) {
+        // SAFETY: the same memory. The copy writes only bytes that are initialized.
+        let out = unsafe { &mut *(ptr::from_mut(out) as *mut [MaybeUninit<u8>]) };
+        self.copy_to_uninit(from, out);
+    }
+
+    /// Copies bytes of a write as [`copy_to`](Request::copy_to) does, to memory that need not be
+    /// initialized. Returns that memory, which is initialized then.
+    ///
+    /// # Panics
+    /// Panics if the request is not a write, or does not have these bytes.
+    #[track_caller]
+    pub fn copy_to_uninit<'a>(&self, from: u64, out: &'a mut [MaybeUninit<u8>]) -> &'a mut [u8] {
         let mut done = 0;
         self.each_piece(Op::Write, from, out.len(), |memory, len| {
             let out = &mut out[done..done + len];
             // SAFETY: the segment is valid for reads of `len` bytes (K2), and no part of `out`,
             // which is borrowed mutably.
-            unsafe { ptr::copy_nonoverlapping(memory, out.as_mut_ptr(), len) };
+            unsafe { ptr::copy_nonoverlapping(memory, out.as_mut_ptr().cast(), len) };
             done += len;
         });
+        debug_assert_eq!(done, out.len(), "the segments have all bytes of the request");
+        // SAFETY: all bytes of it were written.
+        unsafe { out.assume_init_mut() }
     }
 
     /// Copies `data` to the memory of a read, from byte `to` of the request on.
@@ -58,8 +75,11 @@ impl Request {
     /// # Panics
     /// Panics if the request is not a write.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len() as usize];
-        self.copy_to(0, &mut bytes);
+        let len = self.len() as usize;
+        let mut bytes = Vec::with_capacity(len);
+        self.copy_to_uninit(0, &mut bytes.spare_capacity_mut()[..len]);
+        // SAFETY: the copy has initialized `len` bytes.
+        unsafe { bytes.set_len(len) };
         bytes
     }
 
