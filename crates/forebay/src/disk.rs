@@ -169,7 +169,7 @@ impl Disk {
 
     fn check_not_forked(&self) -> io::Result<()> {
         match self.shared.is_after_fork() {
-            true => Err(io::Error::other(SubmitErrorKind::Forked.to_string())),
+            true => Err(io::Error::other(SubmitErrorKind::Forked)),
             false => Ok(()),
         }
     }

@@ -33,7 +33,7 @@ impl CommitError {
     /// Returns the error of all commits in a child of a fork.
     pub(super) fn forked() -> CommitError {
         let why = "the group commit was created by the parent of this process";
-        CommitError(Cause::Forked(Arc::new(io::Error::other(why))))
+        CommitError(Cause::Forked(Arc::new(io::Error::new(io::ErrorKind::InvalidInput, why))))
     }
 
     /// Returns the error of the sync.
