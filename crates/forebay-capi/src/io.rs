@@ -108,6 +108,8 @@ pub(crate) unsafe fn plain_bio(at: *const forebay_io) -> Option<Bio> {
     if has_more || io.buf.is_null() || io.len.wrapping_sub(1) >= SEGMENT_MAX {
         return None;
     }
+    // The memory must not wrap around the end of the address space. The slow path refuses it.
+    io.buf.addr().checked_add(io.len as usize)?;
     let op = if io.op == forebay_op::Read as u32 { Op::Read } else { Op::Write };
     let segment = Segment { addr: io.buf.expose_provenance(), len: io.len as u32 };
     Some(Bio { user_data: io.user_data, ..Bio::data(op, io.offset, segment) })
@@ -254,7 +256,8 @@ pub(crate) fn memory_of(buf: *const c_void, len: u64) -> Result<Segments, Failur
     if len == 0 {
         return Ok(Segments::None);
     }
-    if len <= SEGMENT_MAX && !buf.is_null() {
+    check_memory(buf, len)?;
+    if len <= SEGMENT_MAX {
         let segment = Segment { addr: buf.expose_provenance(), len: len as u32 };
         return Ok(Segments::One(segment));
     }
@@ -272,17 +275,31 @@ pub(crate) fn push_memory(
     if len == 0 {
         return Ok(());
     }
-    if buf.is_null() {
-        return Err(Failure::invalid(format!("the memory is NULL, but {len} bytes were given")));
-    }
+    check_memory(buf, len)?;
     let addr = buf.expose_provenance();
-    let is_there = isize::try_from(len).is_ok_and(|len| addr.checked_add(len as usize).is_some());
-    if !is_there {
-        return Err(Failure::invalid(format!("no memory is {len} bytes long")));
-    }
     let cut = |at: u64| Segment { addr: addr + at as usize, len: SEGMENT_MAX.min(len - at) as u32 };
     list.extend((0..len).step_by(SEGMENT_MAX as usize).map(cut));
     Ok(())
+}
+
+/// Refuses memory that cannot be there: NULL, or memory that wraps around the end of the address
+/// space. `len` is not 0.
+#[inline]
+pub(crate) fn check_memory(buf: *const c_void, len: u64) -> Result<(), Failure> {
+    let is_there =
+        isize::try_from(len).is_ok_and(|_| buf.addr().checked_add(len as usize).is_some());
+    match is_there && !buf.is_null() {
+        true => Ok(()),
+        false => Err(no_memory(buf, len)),
+    }
+}
+
+#[cold]
+fn no_memory(buf: *const c_void, len: u64) -> Failure {
+    Failure::invalid(match buf.is_null() {
+        true => format!("the memory is NULL, but {len} bytes were given"),
+        false => format!("no memory at {:#x} is {len} bytes long", buf.addr()),
+    })
 }
 
 /// Returns the entries of a list of the caller.

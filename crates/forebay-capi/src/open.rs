@@ -4,7 +4,7 @@
 
 use crate::args::{place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
-use crate::error::{Failure, guard};
+use crate::error::{Failure, errno_of, guard};
 use crate::handle;
 use forebay::{Disk, OpenError};
 use std::ffi::{c_char, c_int};
@@ -48,7 +48,6 @@ pub extern "C" fn forebay_version() -> *const c_char {
 impl From<OpenError> for Failure {
     #[cold]
     fn from(error: OpenError) -> Failure {
-        let of_source = |source: &std::io::Error| source.raw_os_error().unwrap_or(libc::EIO);
         let errno = match &error {
             OpenError::NotFound { .. } => libc::ENOENT,
             OpenError::NoPermission { .. } => libc::EACCES,
@@ -64,8 +63,15 @@ impl From<OpenError> for Failure {
             | OpenError::NoUring { source, .. }
             | OpenError::NoAio { source, .. }
             | OpenError::RingKey { source, .. }
-            | OpenError::NoMemory { source, .. } => of_source(source),
+            | OpenError::NoMemory { source, .. } => errno_of(source),
             OpenError::Nbd { .. } | OpenError::VhostUser { .. } => libc::ENOTCONN,
+            OpenError::Spec(_)
+            | OpenError::NoDirect { .. }
+            | OpenError::Elide { .. }
+            | OpenError::ModelFile { .. }
+            | OpenError::TooSmall { .. }
+            | OpenError::Limits { .. } => libc::EINVAL,
+            // Those of later versions.
             _ => libc::EINVAL,
         };
         Failure::new(errno, error.to_string())

@@ -6,10 +6,12 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Failure, guard, status_of};
+use crate::io::check_memory;
 use crate::slab::{Entry, Key, Miss, Slab};
 use forebay::{BlockStatus, Op, Request};
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
 
 /// A request of a disk to its back end. One thread at a time may use it. It ends with
 /// forebay_request_end().
@@ -91,12 +93,9 @@ pub unsafe extern "C" fn forebay_request_copy_to(
     let copy = |request: &mut Request| {
         check_copy(request, Op::Write, at, buf, len)?;
         if len > 0 {
+            let buf = buf.cast::<MaybeUninit<u8>>();
             // SAFETY: the caller passes memory of its own with this length.
-            let buf = unsafe {
-                buf.cast::<u8>().write_bytes(0, len);
-                std::slice::from_raw_parts_mut(buf.cast::<u8>(), len)
-            };
-            request.copy_to(at, buf);
+            request.copy_to_uninit(at, unsafe { slice::from_raw_parts_mut(buf, len) });
         }
         Ok(0)
     };
@@ -117,7 +116,7 @@ pub unsafe extern "C" fn forebay_request_copy_from(
         check_copy(request, Op::Read, at, buf, len)?;
         if len > 0 {
             // SAFETY: the caller passes memory of its own with this length.
-            request.copy_from(at, unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) });
+            request.copy_from(at, unsafe { slice::from_raw_parts(buf.cast::<u8>(), len) });
         }
         Ok(0)
     };
@@ -141,9 +140,9 @@ fn check_copy(
             request.len()
         )));
     }
-    match buf.is_null() && len > 0 {
-        true => Err(Failure::invalid("the memory is NULL")),
-        false => Ok(()),
+    match len {
+        0 => Ok(()),
+        _ => check_memory(buf, len as u64),
     }
 }
 

@@ -13,7 +13,11 @@ int main(void)
     struct forebay_io io = read_of(memory, 512, 0, 1);
     struct forebay_completion done[1];
     int status = 0;
+    FILE *file = tmpfile();
 
+    CHECK(file != NULL);
+    struct forebay_group_commit *commit = NULL;
+    CHECK(forebay_commit_open(fileno(file), FOREBAY_SYNC_DATA, &commit) == 0);
     CHECK(forebay_queue_submit(queue, &io, 1) == 1);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -21,6 +25,9 @@ int main(void)
         alarm(20);
         CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "after the fork");
         CHECK_FAILS(forebay_read(disk, memory, 512, 0), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_queue_fd(queue), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_grow(disk), EINVAL, "after the fork");
+        CHECK_FAILS(forebay_commit(commit), EINVAL, "after the fork");
         CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
         disk = open_disk("ram:1M");
         CHECK(forebay_read(disk, memory, 512, 0) == 512);
@@ -30,5 +37,6 @@ int main(void)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(forebay_queue_reap(queue, done, 1, 1, -1) == 1 && done[0].result == 512);
     CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);
+    CHECK(forebay_commit_close(commit) == 0 && fclose(file) == 0);
     return 0;
 }

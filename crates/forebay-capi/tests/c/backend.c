@@ -36,6 +36,8 @@ static void serve(struct forebay_request *request)
         moved = len;
         break;
     case FOREBAY_OP_WRITE:
+        CHECK_FAILS(forebay_request_copy_to(request, 0, (void *)(UINTPTR_MAX - 3), 8), EINVAL,
+                    "no memory at");
         CHECK(forebay_request_copy_to(request, 0, device.data + offset, (size_t)len) == 0);
         moved = len;
         break;

@@ -20,6 +20,16 @@ int main(void)
     CHECK_FAILS(forebay_read(disk, NULL, 512, 0), EINVAL, "memory is NULL");
     CHECK_FAILS(forebay_write(disk, NULL, 512, 0), EINVAL, "memory is NULL");
     CHECK_FAILS(forebay_write_durable(disk, NULL, 512, 0), EINVAL, "memory is NULL");
+    /* Memory that wraps around the end of the address space. */
+    void *last = (void *)(UINTPTR_MAX - 511);
+    struct iovec wrapping = {.iov_base = last, .iov_len = 1024};
+    CHECK_FAILS(forebay_read(disk, last, 512, 0), EINVAL, "no memory at");
+    CHECK_FAILS(forebay_write(disk, last, 1024, 0), EINVAL, "no memory at");
+    CHECK_FAILS(forebay_write(disk, text, (size_t)1 << 63, 0), EINVAL, "no memory at");
+    CHECK_FAILS(forebay_readv(disk, &wrapping, 1, 0), EINVAL, "no memory at");
+    io = read_of(last, 512, 0, 0);
+    CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "no memory at");
+    io = read_of(NULL, 512, 0, 0);
     CHECK_FAILS(forebay_readv(disk, NULL, 1, 0), EINVAL, "iov is NULL");
     CHECK_FAILS(forebay_writev(disk, NULL, 1, 0), EINVAL, "iov is NULL");
     CHECK_FAILS(forebay_writev(disk, NULL, 5000, 0), EINVAL, "more than 1024");

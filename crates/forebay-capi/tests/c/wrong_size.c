@@ -33,9 +33,9 @@ int main(void)
     CHECK_FAILS(forebay_queue_submit(queue, &later[0].io, 1), E2BIG, "a later version");
     /* Lengths that no memory has. */
     io = read_of(memory[0], UINT64_MAX, 0, 1);
-    CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "no memory is");
+    CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "no memory at");
     struct iovec iov[2] = {{memory[0], 512}, {memory[1], SIZE_MAX}};
-    CHECK_FAILS(forebay_readv(disk, iov, 2, 0), EINVAL, "no memory is");
+    CHECK_FAILS(forebay_readv(disk, iov, 2, 0), EINVAL, "no memory at");
     io = (struct forebay_io){.size = sizeof io, .iov = iov, .iovcnt = 1, .len = 1024};
     CHECK_FAILS(forebay_queue_submit(queue, &io, 1), EINVAL, "have 512 bytes, but len is 1024");
     io.buf = memory[0];
