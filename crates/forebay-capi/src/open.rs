@@ -70,6 +70,7 @@ impl From<OpenError> for Failure {
             | OpenError::Elide { .. }
             | OpenError::ModelFile { .. }
             | OpenError::TooSmall { .. }
+            | OpenError::Capacity { .. }
             | OpenError::Limits { .. } => libc::EINVAL,
             // Those of later versions.
             _ => libc::EINVAL,

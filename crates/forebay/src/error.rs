@@ -273,6 +273,19 @@ pub enum OpenError {
         /// Why, and what to do.
         why: String,
     },
+    /// The capacity of a back end is not possible.
+    #[error(
+        "{spec}: a capacity of {bytes} bytes is not possible; it is whole logical blocks of \
+         {block} bytes, at least one, and at most i64::MAX bytes"
+    )]
+    Capacity {
+        /// The spec of the disk.
+        spec: String,
+        /// The capacity of its limits, in bytes.
+        bytes: u64,
+        /// The logical block size of its limits, in bytes.
+        block: u32,
+    },
     /// The settings result in contradictory limits.
     #[error("{spec}: {source}")]
     Limits {

@@ -87,7 +87,7 @@ pub use commit::{
     SyncKind, Ticket,
 };
 pub use disk::{Disk, DiskOptions};
-pub use driver::backend::{AsyncBackend, Backend, Batch, Request};
+pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind, Extents};

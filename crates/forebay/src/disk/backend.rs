@@ -2,7 +2,7 @@
 
 use super::Disk;
 use crate::claim::Claim;
-use crate::driver::backend::{Backend, BackendDevice};
+use crate::driver::backend::{Backend, BackendDevice, spec};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskInfo, Feature};
 use crate::runtime::shared::Shared;
@@ -17,7 +17,8 @@ impl Disk {
     /// they do not mention are refused or emulated, and never reach it. Requests never exceed them.
     ///
     /// # Errors
-    /// Fails if the limits contradict each other, if a setting has an impossible value, or if it
+    /// Fails if the limits contradict each other, if the capacity is 0, above `i64::MAX` or not in
+    /// whole logical blocks, if a setting has an impossible value, or if it
     /// belongs to a system that only the simulator emulates.
     ///
     /// See [`Backend`] for an example.
@@ -34,8 +35,9 @@ impl Disk {
         limits: QueueLimits,
         policy: Policy,
     ) -> Result<Disk, OpenError> {
-        let spec = format!("backend:{}", backend.name());
+        let spec = spec(&*backend);
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
+        check_capacity(&spec, &limits)?;
         check(&policy)?;
         let info = DiskInfo {
             spec,
@@ -53,6 +55,20 @@ impl Disk {
         };
         let device = Arc::new(BackendDevice::new(backend, limits));
         Ok(Disk { shared: Shared::new(info, device, false, None, Claim::memory())? })
+    }
+}
+
+/// Checks the size of a disk, if it has one.
+fn check_capacity(spec: &str, limits: &QueueLimits) -> Result<(), OpenError> {
+    let block = limits.logical_block_size;
+    let is_possible = |bytes: u64| {
+        bytes > 0 && i64::try_from(bytes).is_ok() && bytes.is_multiple_of(block.into())
+    };
+    match limits.capacity_bytes {
+        Some(bytes) if !is_possible(bytes) => {
+            Err(OpenError::Capacity { spec: spec.to_owned(), bytes, block })
+        }
+        _ => Ok(()),
     }
 }
 

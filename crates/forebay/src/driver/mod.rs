@@ -211,9 +211,13 @@ pub(crate) trait Waiter: Send + Sync {
     }
 
     /// Returns a descriptor that becomes readable when there may be completions to reap. `None` if
-    /// completions are present at once, or the system has no resources for a descriptor.
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// completions are present at once, or the driver cannot signal a descriptor here.
+    ///
+    /// # Errors
+    /// Returns the error of the system call that creates the descriptor, such as a lack of
+    /// descriptors.
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(None)
     }
 
     /// Acknowledges the poll descriptor: the next reap clears it and returns all completions that

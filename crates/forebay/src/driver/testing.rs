@@ -54,7 +54,6 @@ pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
 
 /// Runs `test` while this process can open no descriptor. For a child of a fork: other threads
 /// would be disturbed.
-#[cfg(feature = "vhost-user")]
 pub(super) fn without_descriptors<T>(test: impl FnOnce() -> T) -> T {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to one structure.

@@ -6,6 +6,7 @@ use crate::driver::deadline::Deadline;
 use crate::driver::due_fd::{DueFd, NEVER};
 use crate::driver::timer_slack::NoSlack;
 use crate::sys::clock;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -131,8 +132,8 @@ impl Waiter for Timer {
         }
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.fd.as_ref()?.fd()
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(self.fd.as_ref().and_then(DueFd::fd))
     }
 
     fn nr_syscalls(&self) -> u64 {

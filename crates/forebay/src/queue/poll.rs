@@ -38,7 +38,7 @@ impl QueuePoll {
         reaps_before_poll: bool,
     ) -> io::Result<QueuePoll> {
         let event = Arc::new(Event::new()?);
-        let driver = waiter.poll_fd();
+        let driver = waiter.poll_fd()?;
         let no_poll_fd = driver.is_none() && !has_service;
         let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
         ready.set_event(&event, reaps_before_poll);

@@ -437,7 +437,7 @@ impl Shared {
     fn begin_poll(&self) {
         let service = lock(&self.service);
         let hctx = &self.hctxs[SHARED];
-        let watched = self.waiter.poll_fd().and_then(|fd| hctx.watch([fd]).ok());
+        let watched = self.waiter.poll_fd().ok().flatten().and_then(|fd| hctx.watch([fd]).ok());
         let Some(any) = watched else { return };
         // Fails if another thread was first.
         if self.poll.set(any).is_err() {

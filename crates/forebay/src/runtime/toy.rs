@@ -41,6 +41,7 @@ use forebay_core::{
     Bio, BioFlags, BlockStatus, Completions, Driver, Emulation, Issue, IssuedRequest, Op, Policy,
     QueueLimits, QueuedBio, Reap, Segment, Tag, WakePolicy,
 };
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -523,8 +524,8 @@ impl Waiter for ToyWaiter {
         }
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.1.as_ref().map(Event::fd)
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(self.1.as_ref().map(Event::fd))
     }
 
     fn misses_kicks(&self) -> bool {

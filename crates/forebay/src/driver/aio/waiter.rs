@@ -10,6 +10,7 @@ use crate::driver::Waiter;
 use crate::driver::own_call::{OwnCall, OwnCalls};
 use crate::driver::psync::queue::Queue;
 use crate::sys::event::Event;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,14 +65,14 @@ impl Waiter for AioWaiter {
         }
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         if !self.is_polled() {
             self.event.never_block();
             self.is_polled.store(true, Ordering::Release);
             // This signal makes the caller reap completions that are present or still quiet.
             self.event.signal();
         }
-        Some(self.event.fd())
+        Ok(Some(self.event.fd()))
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -15,6 +15,8 @@ const NO_MEMORY: Segment = Segment { addr: 0, len: 0 };
 pub(super) struct Body {
     pub(super) list: Arc<CompletionList<Box<Body>>>,
     pub(super) failure: Arc<Failure>,
+    /// The size of a logical block, bytes.
+    pub(super) block_size: u64,
     /// The next box of the [`Stack`](super::stack::Stack) that it is in.
     pub(super) next: Option<Box<Body>>,
     pub(super) tag: Tag,
@@ -33,10 +35,15 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(list: &Arc<CompletionList<Box<Body>>>, failure: &Arc<Failure>) -> Box<Body> {
+    pub(super) fn new(
+        list: &Arc<CompletionList<Box<Body>>>,
+        failure: &Arc<Failure>,
+        block_size: u32,
+    ) -> Box<Body> {
         Box::new(Body {
             list: Arc::clone(list),
             failure: Arc::clone(failure),
+            block_size: block_size.into(),
             next: None,
             tag: Tag::from_index(0),
             result: Ok(0),

@@ -4,6 +4,7 @@ use super::body::Body;
 use super::failure::Failure;
 use super::request::{Batch, Request};
 use super::stack::Stack;
+use super::stall::Waits;
 use super::{Backend, ended};
 use crate::driver::kit::CompletionList;
 use crate::driver::{Device, DriverQueue, Mode};
@@ -47,21 +48,23 @@ impl Device for BackendDevice {
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let list = Arc::new(CompletionList::new(depth));
+        let waits = Arc::new(Waits::new(&list, &self.backend));
         let depth = depth as usize;
         let driver = BackendDriver {
             backend: Arc::clone(&self.backend),
             failure: Arc::clone(&self.failure),
-            list: Arc::clone(&list),
+            list,
+            waits: Arc::clone(&waits),
+            block_size: self.limits.logical_block_size,
             mode,
             spare: Stack::EMPTY,
             queued: (0..depth).map(|_| Request::NONE).collect(),
             nr_queued: 0,
             ended: Stack::EMPTY,
             finished: Vec::with_capacity(depth),
-            nr_out: 0,
             fails_next: false,
         };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: list })
+        Ok(DriverQueue { driver: Box::new(driver), waiter: waits })
     }
 }
 
@@ -71,6 +74,9 @@ struct BackendDriver {
     failure: Arc<Failure>,
     /// Requests that the back end has ended outside of `submit`.
     list: Arc<CompletionList<Box<Body>>>,
+    /// Counts the requests that were submitted and not reaped.
+    waits: Arc<Waits>,
+    block_size: u32,
     mode: Mode,
     /// Boxes without a request. There are as many boxes as there were ever requests in flight.
     spare: Stack,
@@ -82,8 +88,6 @@ struct BackendDriver {
     ended: Stack,
     /// Empty between reaps.
     finished: Vec<Box<Body>>,
-    /// The number of requests that were submitted and not reaped.
-    nr_out: usize,
     /// The back end has panicked, and no request shows it. So the next ones do.
     fails_next: bool,
 }
@@ -91,7 +95,7 @@ struct BackendDriver {
 impl BackendDriver {
     #[cold]
     fn new_body(&self) -> Box<Body> {
-        Body::new(&self.list, &self.failure)
+        Body::new(&self.list, &self.failure, self.block_size)
     }
 
     /// Queues a request whose memory is not one segment, or for which there is no box.
@@ -114,7 +118,7 @@ impl BackendDriver {
     #[inline(never)]
     fn reap_list(&mut self, done: &mut Completions) {
         self.list.reap(&mut self.finished);
-        self.nr_out -= self.finished.len();
+        self.waits.reaped(self.finished.len());
         for body in self.finished.drain(..) {
             done.push(body.tag, body.result);
             self.spare.push(body);
@@ -124,7 +128,7 @@ impl BackendDriver {
     #[inline(never)]
     fn submit(&mut self) {
         let nr = mem::take(&mut self.nr_queued);
-        self.nr_out += nr;
+        self.waits.submitted(nr);
         let fails = mem::take(&mut self.fails_next);
         let BackendDriver { backend, failure, queued, .. } = self;
         let mut has_panicked = false;
@@ -191,12 +195,12 @@ impl Driver for BackendDriver {
     fn reap(&mut self, done: &mut Completions, how: Reap) {
         let mut ended = self.ended.take_oldest_first();
         while let Some(body) = ended.pop() {
-            self.nr_out -= 1;
+            self.waits.reaped(1);
             done.push(body.tag, body.result);
             self.spare.push(body);
         }
         // Without a request elsewhere the list is empty, and only a descriptor is to be cleared.
-        if self.nr_out > 0 || how == Reap::Full && self.list.is_watched() {
+        if self.waits.nr_out() > 0 || how == Reap::Full && self.list.is_watched() {
             self.reap_list(done);
         }
     }
@@ -205,7 +209,7 @@ impl Driver for BackendDriver {
         self.commit_rqs();
         let nr = (nr_completions as usize).saturating_sub(self.ended.iter().count());
         if nr > 0 {
-            self.list.wait_for(nr, timeout);
+            self.waits.wait_for(nr, timeout);
         }
     }
 
@@ -227,16 +231,17 @@ impl Driver for BackendDriver {
 
 impl Drop for BackendDriver {
     /// The layer drains a driver before it drops it. After a panic, requests may still be in
-    /// flight: this waits for them, because their memory may go away next.
+    /// flight: this waits for them, because their memory may go away next. If one of them never
+    /// ends, the process does.
     fn drop(&mut self) {
         assert!(
-            self.nr_out == 0 || std::thread::panicking(),
+            self.waits.nr_out() == 0 || std::thread::panicking(),
             "a driver is drained before it is dropped"
         );
         // Requests that were not submitted end here, and are added to the list.
-        let nr = self.nr_out - self.ended.iter().count() + self.nr_queued;
+        let nr = self.waits.nr_out() - self.ended.iter().count() + self.nr_queued;
         self.queued = Box::default();
-        self.list.wait_for_all(nr);
+        self.waits.await_after_panic(nr);
         // The boxes name their list, so they would keep each other.
         self.list.reap(&mut self.finished);
     }

@@ -10,6 +10,7 @@
 //! - [`memory`]: access to the memory of a request;
 //! - [`ended`]: ends inside of `submit`;
 //! - [`driver`]: the device and its queues; [`failure`]: why a back end has failed;
+//! - [`stall`]: waits for requests that never end, and their report;
 //! - [`future`]: back ends made of futures.
 
 mod body;
@@ -20,6 +21,9 @@ mod future;
 mod memory;
 mod request;
 mod stack;
+mod stall;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use crate::extent::Extents;
 use crate::info::DiskFacts;
@@ -27,7 +31,14 @@ pub(crate) use driver::BackendDevice;
 use forebay_core::BlockStatus;
 pub use future::AsyncBackend;
 pub use request::{Batch, Request};
+pub use stall::Stall;
 use std::io;
+use std::time::Duration;
+
+/// Returns the spec of the disk of a back end, for reports.
+pub(crate) fn spec(backend: &dyn Backend) -> String {
+    format!("backend:{}", backend.name())
+}
 
 /// A device of your own: the layer plugs, merges and batches above it, and it moves the data.
 ///
@@ -51,10 +62,11 @@ use std::io;
 ///
 /// # Closing
 /// The last handle of the disk waits until each request has ended, as it does for every device, and
-/// drops the back end then. A back end that may never end a request needs a time limit
-/// ([`Policy::io_timeout_ns`](crate::Policy::io_timeout_ns)). Then I/O with buffers of the library
-/// ends with [`BlockStatus::Timeout`] at the end of the limit and its grace period. The close leaks
-/// what such requests still use: the buffers ([`leaked_bufs`](crate::leaked_bufs)), and the back
+/// drops the back end then. If none ends for 10 s, the wait is reported
+/// ([`report_stall`](Backend::report_stall)). A back end that may never end a request needs a time
+/// limit ([`Policy::io_timeout_ns`](crate::Policy::io_timeout_ns)). Then I/O with buffers of the
+/// library ends with [`BlockStatus::Timeout`] at the end of the limit and its grace period. The
+/// close leaks the rest: the buffers ([`leaked_bufs`](crate::leaked_bufs)), and the back
 /// end. I/O with borrowed memory, such as [`Disk::read_at`](crate::Disk::read_at), waits for its
 /// request regardless: the request may still write to that memory.
 ///
@@ -136,5 +148,24 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BlockStatus::Offline`] makes the disk fail.
     fn failure(&self) -> Option<String> {
         None
+    }
+
+    /// Reports a wait for requests that the back end does not end: a thread closes the disk, drops
+    /// a queue, or waits in a blocking call or for completions, and for
+    /// [`stall_time`](Backend::stall_time) no request of the hardware context has ended. By default
+    /// this writes one line to the standard error stream.
+    ///
+    /// Called once for each such time, on the thread that waits. It must not use the disk. A panic
+    /// is ignored. The wait goes on, because the requests may still use memory of the caller.
+    fn report_stall(&self, stall: &Stall) {
+        stall.print();
+    }
+
+    /// Returns after how long a wait without an end is reported. By default 10 s.
+    ///
+    /// After a panic of the library in the midst of I/O, the process aborts if the back end does
+    /// not end its requests within this time.
+    fn stall_time(&self) -> Duration {
+        Duration::from_secs(10)
     }
 }

@@ -115,8 +115,11 @@ impl Request {
     }
 
     /// Ends a read or write that moved only its first `len` bytes. The layer continues with another
-    /// request for the rest, which begins where these bytes end: inside of a logical block, if they
-    /// are not whole blocks. A read of 0 bytes is the end of the disk.
+    /// request for the rest. A read of 0 bytes is the end of the disk.
+    ///
+    /// Requests are whole logical blocks, and so is the rest. A read counts up to the last whole
+    /// block of `len`. A write that ends inside of a block ends with an I/O error, because nothing
+    /// can repeat a part of that block.
     ///
     /// # Panics
     /// Panics if `len` exceeds the length of the request, or if it is less and the operation moves
@@ -131,7 +134,13 @@ impl Request {
             body.len
         );
         if let Some(body) = self.body.take() {
-            body.end(Ok(len));
+            let part_of_block = len % body.block_size;
+            let result = match body.op {
+                _ if len == body.len || part_of_block == 0 => Ok(len),
+                Op::Read => Ok(len - part_of_block),
+                _ => Err(BlockStatus::Io),
+            };
+            body.end(result);
         }
     }
 

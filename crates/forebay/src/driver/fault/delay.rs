@@ -15,6 +15,7 @@ use crate::driver::{OwnCall, RingMemory, Waiter};
 use crate::sys::clock;
 use crate::sys::event::AnyOf;
 use forebay_core::{BlockStatus, Completed, Completions, Tag};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -166,14 +167,14 @@ impl Waiter for FaultWaiter {
 
     // `begins` and `take_back` keep their defaults: the driver leaves nothing to a wait.
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         if self.any.get().is_none() {
-            let own = self.due.fd.fd()?;
-            let any = AnyOf::new(self.inner.poll_fd().into_iter().chain([own])).ok()?;
+            let Some(own) = self.due.fd.fd() else { return Ok(None) };
+            let any = AnyOf::new(self.inner.poll_fd()?.into_iter().chain([own]))?;
             // Fails if another thread was first.
             let _ = self.any.set(any);
         }
-        self.any.get().map(AnyOf::fd)
+        Ok(self.any.get().map(AnyOf::fd))
     }
 
     fn ack_poll(&self) {

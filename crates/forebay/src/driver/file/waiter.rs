@@ -208,11 +208,11 @@ impl Waiter for UringWaiter {
         self.left.take_back()
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.event {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(match &self.event {
             Some(event) => event.fd(self.ring.as_fd()),
             None => Some(self.ring.as_fd()),
-        }
+        })
     }
 
     fn ack_poll(&self) {

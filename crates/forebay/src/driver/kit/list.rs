@@ -12,6 +12,7 @@ use crate::driver::Waiter;
 use crate::sys::event::Event;
 use crate::sys::primitive::{Condvar, Mutex, MutexGuard, lock};
 use std::fmt;
+use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
 // A counter and a cell that is set under the lock: models need not see them.
@@ -94,13 +95,21 @@ impl<T> CompletionList<T> {
         drop(self.sleep(lock(&self.state), nr, until));
     }
 
-    /// Waits until `nr` completions are in the list, whatever kicks come.
-    pub(crate) fn wait_for_all(&self, nr: usize) {
+    /// Waits until `nr` completions are in the list, whatever kicks come. Returns whether they are,
+    /// before `timeout` has passed.
+    pub(crate) fn wait_for_all(&self, nr: usize, timeout: Duration) -> bool {
+        let until = end_of(Some(timeout));
         let mut state = lock(&self.state);
-        while state.done.len() < nr {
+        while state.done.len() < nr && until.is_none_or(|until| Instant::now() < until) {
             state.is_kicked = false;
-            state = self.sleep(state, nr, None);
+            state = self.sleep(state, nr, until);
         }
+        state.done.len() >= nr
+    }
+
+    /// Returns the number of completions that were not reaped.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.state).done.len()
     }
 
     /// Ends the wait of a thread in [`Waiter::wait`], now or when it next waits.
@@ -187,17 +196,17 @@ impl<T: Send> Waiter for CompletionList<T> {
         self.sleep(lock(&self.state), 1, until).is_kicked = false;
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         // Under the lock, so that later completions signal it.
         let mut state = lock(&self.state);
         if self.event.get().is_none() {
-            let event = Event::new().ok()?;
+            let event = Event::new()?;
             self.count_syscall();
             event.signal();
             let _ = self.event.set(event);
             state.is_signalled = true;
         }
-        self.event.get().map(Event::fd)
+        Ok(self.event.get().map(Event::fd))
     }
 }
 

@@ -115,11 +115,11 @@ impl Shared {
     }
 
     /// Returns a descriptor for an event loop.
-    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         let link = self.lock();
         if self.watched.get().is_none() {
-            let fd = self.fd.try_clone().ok()?;
-            let any = AnyOf::new([self.event.fd(), fd.as_fd()]).ok()?;
+            let fd = self.fd.try_clone()?;
+            let any = AnyOf::new([self.event.fd(), fd.as_fd()])?;
             let _ = self.watched.set(Watched { any, fd, now: AtomicU8::new(IS_INPUT) });
             self.watch(&link);
             // This signal makes the caller reap what was already received. With nothing in flight,
@@ -128,7 +128,7 @@ impl Shared {
                 self.event.signal();
             }
         }
-        self.watched.get().map(|watched| watched.any.fd())
+        Ok(self.watched.get().map(|watched| watched.any.fd()))
     }
 }
 

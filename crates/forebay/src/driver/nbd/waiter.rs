@@ -9,6 +9,7 @@
 use super::queue::Shared;
 use crate::driver::Waiter;
 use crate::driver::socket::Socket;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ impl Waiter for NbdWaiter {
         }
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         self.shared.poll_fd()
     }
 

@@ -15,6 +15,7 @@ use crate::driver::vectors::Vectors;
 use crate::sys::event::Event;
 use forebay_core::{BlockStatus, Tag};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -317,15 +318,16 @@ impl Waiter for PsyncWaiter {
         }
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         let queue = &self.queue;
         // Under the lock, so that calls finished later signal it.
         let mut state = queue.lock();
         if queue.event.get().is_none() {
-            let _ = queue.event.set(Event::new().ok()?);
+            let event = Event::new()?;
+            event.signal();
+            let _ = queue.event.set(event);
             state.is_signalled = true;
-            queue.event.get()?.signal();
         }
-        queue.event.get().map(Event::fd)
+        Ok(queue.event.get().map(Event::fd))
     }
 }

@@ -24,7 +24,7 @@ const SPECS: [&str; 3] = [
 /// Waits in `poll` until a request was reaped. Returns it and the number of wake-ups.
 fn poll_for_one(queue: &mut DriverQueue) -> (Completed, u32) {
     let DriverQueue { driver, waiter } = queue;
-    let fd = waiter.poll_fd().expect("a descriptor");
+    let fd = waiter.poll_fd().expect("no error").expect("a descriptor");
     let mut nr_wakes = 0;
     loop {
         assert!(is_readable(fd, 100_000), "no wake-up");
@@ -55,7 +55,10 @@ fn descriptor_is_readable_when_a_request_is_due() {
     for spec in SPECS {
         for mode in [Mode::Owned, Mode::Shared] {
             let mut queue = queue(spec, mode);
-            assert!(is_readable(queue.waiter.poll_fd().expect("a descriptor"), 0), "{spec}");
+            assert!(
+                is_readable(queue.waiter.poll_fd().expect("no error").expect("a descriptor"), 0),
+                "{spec}"
+            );
             assert!(reap(&mut *queue.driver).is_empty());
             let (nr_requests, nr_before) = (30u32, nr_timer_calls(&queue));
             let (mut nr_wakes, mut least_late) = (0, Duration::MAX);
@@ -76,7 +79,7 @@ fn descriptor_is_readable_when_a_request_is_due() {
             let nr_calls = nr_timer_calls(&queue) - nr_before;
             let nr_max = 2 * u64::from(nr_requests) + 6;
             assert!(nr_calls <= nr_max, "{spec}: {nr_calls} system calls");
-            let fd = queue.waiter.poll_fd().expect("a descriptor");
+            let fd = queue.waiter.poll_fd().expect("no error").expect("a descriptor");
             assert!(!is_readable(fd, 10), "{spec}: nothing is in flight");
         }
     }
@@ -85,7 +88,7 @@ fn descriptor_is_readable_when_a_request_is_due() {
 #[test]
 fn timer_is_set_once_for_each_of_many_requests() {
     let mut queue = queue("ram:1M?req_ns=200000", Mode::Owned);
-    queue.waiter.poll_fd().expect("a descriptor");
+    queue.waiter.poll_fd().expect("no error").expect("a descriptor");
     assert!(reap(&mut *queue.driver).is_empty());
     let nr_before = nr_timer_calls(&queue);
     let mut bufs: Vec<Buf> = (0..32).map(|_| Buf::new(4096)).collect();
@@ -95,7 +98,7 @@ fn timer_is_set_once_for_each_of_many_requests() {
     assert!(nr_timer_calls(&queue) - nr_before <= 4, "later due times do not set the timer");
     let mut nr_done = 0;
     while nr_done < 32 {
-        let fd = queue.waiter.poll_fd().expect("a descriptor");
+        let fd = queue.waiter.poll_fd().expect("no error").expect("a descriptor");
         assert!(is_readable(fd, 100_000), "no wake-up");
         nr_done += reap(&mut *queue.driver).len();
     }
@@ -107,7 +110,7 @@ fn timer_is_set_once_for_each_of_many_requests() {
 fn timer_is_set_again_for_an_earlier_due_time() {
     let spec = "fault:ram:1M?rule=write:delay=50s&rule=read:delay=3ms";
     let mut queue = queue(spec, Mode::Shared);
-    queue.waiter.poll_fd().expect("a descriptor");
+    queue.waiter.poll_fd().expect("no error").expect("a descriptor");
     assert!(reap(&mut *queue.driver).is_empty());
     let (mut written, mut read) = (Buf::new(4096), Buf::new(4096));
     let begin = clock::now_ns();

@@ -2,6 +2,7 @@
 //! requests that threads make themselves.
 
 mod cancel;
+mod descriptors;
 mod due;
 mod own;
 mod timeout;

@@ -289,7 +289,7 @@ fn descriptor_signals_every_completion() {
             // This request precedes the descriptor, which must become readable for it as well.
             issue(&mut *driver, 9, Bio::flush());
             driver.commit_rqs();
-            let fd = waiter.poll_fd().expect("a descriptor");
+            let fd = waiter.poll_fd().expect("no error").expect("a descriptor");
             let mut nr = 0;
             while nr == 0 {
                 assert!(is_readable(fd, 100_000), "{spec} {mode:?}");

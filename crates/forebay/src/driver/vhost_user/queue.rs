@@ -210,11 +210,11 @@ impl Shared {
     }
 
     /// Returns a descriptor for an event loop.
-    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         if self.watched.get().is_none() {
             let [stream, error] = self.link.fds();
-            let of_device = AnyOf::new([self.call.fd(), stream, error]).ok()?;
-            let any = AnyOf::new([self.event.fd()]).ok()?;
+            let of_device = AnyOf::new([self.call.fd(), stream, error])?;
+            let any = AnyOf::new([self.event.fd()])?;
             let has_device = AtomicBool::new(false);
             let _ = self.watched.set(Watched { any, of_device, has_device });
             // SeqCst: a commit stores the number, and then checks for a descriptor. Either this
@@ -224,7 +224,7 @@ impl Shared {
                 self.signal();
             }
         }
-        self.watched.get().map(|watched| watched.any.fd())
+        Ok(self.watched.get().map(|watched| watched.any.fd()))
     }
 
     /// Updates what an event loop polls, if there is one. Returns whether the device was added.

@@ -2,6 +2,7 @@
 
 use super::queue::Shared;
 use crate::driver::Waiter;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ impl Waiter for VhostUserWaiter {
         self.shared.wait(timeout);
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         self.shared.poll_fd()
     }
 

@@ -1,10 +1,12 @@
 //! Disks on back ends of the tests.
 //!
 //! - [`misbehaving`]: back ends that break every rule that a safe back end can break;
-//! - [`opening`]: limits, settings and reports.
+//! - [`opening`]: limits, settings and reports;
+//! - [`stalls`]: waits for requests that do not end.
 
 mod misbehaving;
 mod opening;
+mod stalls;
 
 use forebay::{
     AsyncBackend, Backend, Batch, BlockStatus, Disk, Knob, Op, Policy, QueueLimits, Request,

@@ -67,8 +67,29 @@ fn back_end_that_overrides_nothing_has_data_everywhere_and_no_failure() {
 #[track_caller]
 fn assert_refused(limits: forebay::QueueLimits, policy: Policy, part: &str) {
     let error = Disk::with_backend(Memory::new(LEN), limits, policy).expect_err(part);
-    assert!(matches!(error, OpenError::Limits { .. } | OpenError::Spec(_)), "{error:?}");
+    let is_expected = |error: &OpenError| {
+        matches!(error, OpenError::Limits { .. } | OpenError::Capacity { .. } | OpenError::Spec(_))
+    };
+    assert!(is_expected(&error), "{error:?}");
     assert!(error.to_string().contains(part), "{error}");
+}
+
+#[test]
+fn impossible_capacities_are_refused_with_the_block_size() {
+    let blocks = limits(LEN).logical_block_size(4096).physical_block_size(4096);
+    let blocks = blocks.discard_granularity(4096);
+    for (limits, part) in [
+        (limits(0), "capacity of 0 bytes"),
+        (limits(1000), "whole logical blocks of 512 bytes"),
+        (blocks.capacity_bytes(Some(LEN + 512)), "whole logical blocks of 4096 bytes"),
+        (limits(1 << 63), "at most i64::MAX bytes"),
+        (limits(u64::MAX), "at most i64::MAX bytes"),
+    ] {
+        assert_refused(limits, Policy::default(), part);
+    }
+    let largest = limits((1 << 63) - 512);
+    let disk = Disk::with_backend(Talkative, largest, policy()).expect("a disk");
+    assert_eq!(disk.capacity_bytes(), Some((1 << 63) - 512));
 }
 
 #[test]

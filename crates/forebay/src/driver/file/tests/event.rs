@@ -16,7 +16,7 @@ fn completion_within_the_submitting_call_signals_no_descriptor() {
         return skip(test, "on this architecture the ring signals such completions");
     }
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
-    let fd = waiter.poll_fd().expect("a descriptor");
+    let fd = waiter.poll_fd().expect("no error").expect("a descriptor");
     assert!(is_readable(fd, 0), "it begins readable");
     waiter.ack_poll();
     assert!(reap(&mut *driver).is_empty() && !is_readable(fd, 0));
@@ -47,7 +47,7 @@ fn completion_within_the_submitting_call_signals_no_descriptor() {
 #[test]
 fn later_completion_is_signalled_until_acknowledged() {
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
-    let fd = waiter.poll_fd().expect("a descriptor");
+    let fd = waiter.poll_fd().expect("no error").expect("a descriptor");
     for _ in 0..100 {
         issue(&mut *driver, 0, Bio::flush());
         driver.commit_rqs();

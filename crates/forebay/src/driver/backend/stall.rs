@@ -1,0 +1,173 @@
+//! Waits for requests that a back end does not end, and the report of such a wait.
+//!
+//! All waits of a queue begin here. If requests are with the back end, and it has ended none since
+//! an earlier wait began, for the time of [`Backend::stall_time`], the wait is reported once. The
+//! next end makes another report possible. A wait is never longer than that time, because requests
+//! may be submitted during it.
+
+use super::Backend;
+use super::body::Body;
+use crate::driver::Waiter;
+use crate::driver::kit::CompletionList;
+use std::fmt;
+use std::io::{self, Write};
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A wait for requests that a back end has not ended: see
+/// [`Backend::report_stall`](super::Backend::report_stall). Its text is one line.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The spec of the disk.
+    pub disk: String,
+    /// The number of requests of one hardware context that the back end has.
+    pub nr_requests: usize,
+    /// The time for which it has ended none of them.
+    pub time: Duration,
+}
+
+impl Stall {
+    /// Writes the text to the standard error stream.
+    pub(super) fn print(&self) {
+        // Without that stream there is no place for it.
+        let _ = writeln!(io::stderr(), "forebay: {self}");
+    }
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: a thread waits for {} requests, of which the back end has ended none for {:?}; \
+             end each request, or set io_timeout_ms",
+            self.disk, self.nr_requests, self.time
+        )
+    }
+}
+
+/// The waits of one queue.
+pub(super) struct Waits {
+    list: Arc<CompletionList<Box<Body>>>,
+    backend: Arc<dyn Backend>,
+    /// Both numbers are written by the thread that uses the driver only. Relaxed: a waiter that
+    /// sees old values reports later.
+    nr_submitted: AtomicU64,
+    nr_reaped: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// State at the latest end that a wait has seen.
+struct Seen {
+    nr_reaped: u64,
+    since: Instant,
+    is_reported: bool,
+}
+
+impl Waits {
+    pub(super) fn new(list: &Arc<CompletionList<Box<Body>>>, backend: &Arc<dyn Backend>) -> Waits {
+        Waits {
+            list: Arc::clone(list),
+            backend: Arc::clone(backend),
+            nr_submitted: AtomicU64::new(0),
+            nr_reaped: AtomicU64::new(0),
+            seen: Mutex::new(Seen { nr_reaped: 0, since: Instant::now(), is_reported: false }),
+        }
+    }
+
+    /// Returns the number of requests that were submitted and not reaped.
+    #[inline]
+    pub(super) fn nr_out(&self) -> usize {
+        let reaped = self.nr_reaped.load(Ordering::Relaxed);
+        self.nr_submitted.load(Ordering::Relaxed).wrapping_sub(reaped) as usize
+    }
+
+    #[inline]
+    pub(super) fn submitted(&self, nr: usize) {
+        let before = self.nr_submitted.load(Ordering::Relaxed);
+        self.nr_submitted.store(before.wrapping_add(nr as u64), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn reaped(&self, nr: usize) {
+        let before = self.nr_reaped.load(Ordering::Relaxed);
+        self.nr_reaped.store(before.wrapping_add(nr as u64), Ordering::Relaxed);
+    }
+
+    /// Waits until `nr` requests have ended outside of `submit`, for at most a time. May return
+    /// early.
+    pub(super) fn wait_for(&self, nr: usize, timeout: Option<Duration>) {
+        let limit = self.begin();
+        self.list.wait_for(nr, Some(timeout.map_or(limit, |timeout| timeout.min(limit))));
+    }
+
+    /// Begins a wait. Reports it if it is due, and returns how long it may last.
+    fn begin(&self) -> Duration {
+        let (limit, now) = (self.backend.stall_time(), Instant::now());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let nr_reaped = self.nr_reaped.load(Ordering::Relaxed);
+        if seen.nr_reaped != nr_reaped || self.nr_out() == 0 {
+            *seen = Seen { nr_reaped, since: now, is_reported: false };
+        }
+        let time = now.duration_since(seen.since);
+        if time < limit {
+            return limit - time;
+        }
+        let is_reported = mem::replace(&mut seen.is_reported, true);
+        drop(seen);
+        let nr_requests = self.nr_out().saturating_sub(self.list.len());
+        if !is_reported && nr_requests > 0 {
+            self.report(Stall { disk: self.spec(), nr_requests, time });
+        }
+        limit
+    }
+
+    fn spec(&self) -> String {
+        super::spec(&*self.backend)
+    }
+
+    fn report(&self, stall: Stall) {
+        // A panic must not skip the wait, because the device may use memory of the caller.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.report_stall(&stall))) {
+            // Its destructor may panic too.
+            mem::forget(panic);
+        }
+    }
+
+    /// Waits until `nr` requests have ended outside of `submit`, after a panic. Ends the process if
+    /// they do not end in time: their memory may go away next, and the back end may still use it.
+    pub(super) fn await_after_panic(&self, nr: usize) {
+        let time = self.backend.stall_time();
+        if !self.list.wait_for_all(nr, time) {
+            let disk = self.spec();
+            let nr_requests = nr.saturating_sub(self.list.len());
+            let _ = writeln!(
+                io::stderr(),
+                "forebay: {disk}: after a panic, the back end has not ended {nr_requests} requests \
+                 within {time:?}, and their memory goes away: the process ends"
+            );
+            std::process::abort();
+        }
+    }
+}
+
+impl Waiter for Waits {
+    fn wait(&self, timeout: Option<Duration>) {
+        let limit = self.begin();
+        self.list.wait(Some(timeout.map_or(limit, |timeout| timeout.min(limit))));
+    }
+
+    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+        self.list.poll_fd()
+    }
+}
+
+impl fmt::Debug for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waits").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Drivers of back ends that do not end their requests: reports, and a drop after a panic.
+
+use super::{Backend, BackendDevice, Batch, Stall};
+use crate::buf::Buf;
+use crate::driver::testing::{DEPTH, data, issue};
+use crate::driver::{Device, DriverQueue, Mode};
+use forebay_core::{Op, QueueLimits};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const STALL_TIME: Duration = Duration::from_millis(50);
+
+/// A back end that ends no request.
+#[derive(Default)]
+struct Forgetful {
+    reports: Arc<Mutex<Vec<Stall>>>,
+}
+
+impl Backend for Forgetful {
+    fn name(&self) -> &str {
+        "forgetful"
+    }
+
+    fn submit(&self, batch: &mut Batch<'_>) {
+        batch.for_each(std::mem::forget);
+    }
+
+    fn report_stall(&self, stall: &Stall) {
+        self.reports.lock().expect("no panic").push(stall.clone());
+        panic!("a report may panic");
+    }
+
+    fn stall_time(&self) -> Duration {
+        STALL_TIME
+    }
+}
+
+fn queue_of(backend: impl Backend, mode: Mode) -> DriverQueue {
+    let limits = QueueLimits::default().capacity_bytes(Some(1 << 20));
+    BackendDevice::new(Arc::new(backend), limits).open_queue(DEPTH, mode).expect("a queue")
+}
+
+/// Returns a queue of a back end.
+pub(crate) fn queue(mode: Mode) -> DriverQueue {
+    queue_of(Forgetful::default(), mode)
+}
+
+#[test]
+fn wait_without_an_end_is_reported_once() {
+    let reports = Arc::default();
+    let queue = queue_of(Forgetful { reports: Arc::clone(&reports) }, Mode::Shared);
+    let (mut driver, waiter) = (queue.driver, queue.waiter);
+    let mut buf = Buf::new(4096);
+    let start = Instant::now();
+    // Nothing is in flight.
+    while start.elapsed() < 3 * STALL_TIME {
+        waiter.wait(Some(STALL_TIME));
+    }
+    assert!(reports.lock().expect("no panic").is_empty());
+    issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
+    issue(&mut *driver, 1, data(Op::Read, 8192, &mut buf, 4096));
+    driver.commit_rqs();
+    let start = Instant::now();
+    while start.elapsed() < 6 * STALL_TIME {
+        // Waits of both kinds. Kicks and timeouts end them, but are no progress.
+        driver.kick();
+        waiter.wait(None);
+        driver.wait(2, Some(STALL_TIME / 10));
+    }
+    let reports = reports.lock().expect("no panic");
+    let [Stall { disk, nr_requests: 2, time }] = &reports[..] else { panic!("{reports:?}") };
+    assert!(disk == "backend:forgetful" && *time >= STALL_TIME);
+    let text = reports[0].to_string();
+    assert!(text.starts_with("backend:forgetful: a thread waits for 2 requests"), "{text}");
+    // The requests were forgotten, and so are the boxes.
+    std::mem::forget(driver);
+}
+
+/// Set in a child that panics with a driver.
+const CHILD: &str = "FOREBAY_TEST_PANICS_WITH_A_DRIVER";
+
+#[test]
+fn drop_after_a_panic_ends_the_process_if_a_request_never_ends() {
+    if std::env::var_os(CHILD).is_some() {
+        let mut driver = queue(Mode::Owned).driver;
+        let mut buf = Buf::new(4096);
+        issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
+        driver.commit_rqs();
+        panic!("a panic with a request in flight");
+    }
+    let name =
+        "driver::backend::tests::drop_after_a_panic_ends_the_process_if_a_request_never_ends";
+    let output = Command::new(std::env::current_exe().expect("a program"))
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .expect("a child");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {text}", output.status);
+    assert!(text.contains("forebay: backend:forgetful: after a panic"), "{text}");
+    assert!(text.contains("has not ended 1 requests"), "{text}");
+}
