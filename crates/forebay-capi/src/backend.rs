@@ -32,7 +32,7 @@ pub struct forebay_backend {
     pub size: u32,
     /// The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     pub logical_block_size: u32,
-    /// The size of the disk in bytes, at most INT64_MAX.
+    /// The size of the disk in bytes: whole logical blocks, at least one, and at most INT64_MAX.
     pub capacity: u64,
     /// The name of the back end, for reports. It is copied.
     pub name: *const c_char,
@@ -162,9 +162,13 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
         }
     };
     // Offsets are signed in C.
-    if i64::try_from(table.capacity).is_err() {
-        let text = "the field `capacity` of the back end is larger than INT64_MAX";
-        return Err(Failure::invalid(text));
+    let is_possible = table.capacity > 0 && i64::try_from(table.capacity).is_ok();
+    if !is_possible || !table.capacity.is_multiple_of(block.into()) {
+        return Err(Failure::invalid(format!(
+            "the field `capacity` of the back end is {}; it is whole logical blocks of {block} \
+             bytes, at least one, and at most INT64_MAX bytes",
+            table.capacity
+        )));
     }
     // The layer counts these limits in sectors.
     let sectors = |bytes: u64, name: &str| match u64::from(block.max(512)) {

@@ -148,7 +148,8 @@ fn check_copy(
 
 /// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
 /// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-/// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
+/// continues with the rest, and a read of 0 bytes is the end of the disk. Only whole logical blocks
+/// of a read count; a write that ends inside of one fails. The handle is closed.
 ///
 /// Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
 /// -EINVAL if the result does not fit the request, which has not ended then.

@@ -161,6 +161,10 @@ int main(void)
     wrong = table;
     wrong.capacity = (uint64_t)INT64_MAX + 1;
     CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`capacity`");
+    wrong.capacity = 0;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`capacity`");
+    wrong.capacity = SIZE + 1;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "blocks of 512 bytes");
     CHECK(device.nr_closed == 0 && disk == NULL);
     CHECK_FAILS(forebay_request_end(NULL, 0), EINVAL, "request is NULL");
     CHECK_FAILS(forebay_request_op(NULL), EINVAL, "request is NULL");
