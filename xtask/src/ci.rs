@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::beside::{self, Gate};
 use crate::command::Line;
 use crate::usage::{self, Usage, Watch};
-use crate::{Outcome, arrows, bare, circles, deny, examples, nightly, tidy};
+use crate::{Outcome, arrows, bare, circles, deny, examples, nightly, outside, tidy};
 
 /// One gate.
 struct Step {
@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "circles", action: Action::Own(circles::run) },
     Step { name: "clippy", action: Action::Cargo(clippy) },
     Step { name: "examples", action: Action::Own(examples::run) },
+    Step { name: "outside", action: Action::Own(outside::run) },
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },
     Step { name: "deny", action: Action::Own(deny::run) },

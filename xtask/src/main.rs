@@ -28,6 +28,7 @@ mod loom;
 mod miri;
 mod mutants;
 mod nightly;
+mod outside;
 mod patched;
 mod planted;
 mod plants;
@@ -59,6 +60,7 @@ cargo xtask <command>
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
+  outside              a program outside of the workspace, with only the published API
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
@@ -109,6 +111,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["tidy"] => tidy::run(),
         ["tidy", "--lower"] => tidy::lower(),
         ["examples"] => examples::run(),
+        ["outside"] => outside::run(),
         ["deny"] => deny::run(),
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
