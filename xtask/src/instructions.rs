@@ -45,7 +45,7 @@ const GATES: [Gate; 10] = [
     gate("an I/O on null, 16 merged to one", "merges", 610.0),
     // The aim for back ends is 80. One at a time, an I/O pays for a call of `submit` and a reap of
     // its own.
-    over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 206.0),
+    over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 182.0),
     over_null("the same, unplugged by 32", "backend-batches", "batches", 80.0),
     over_null("the same, 16 merged to one", "backend-merges", "merges", 84.0),
     gate("a tag, taken and given back", "tag", 80.0),

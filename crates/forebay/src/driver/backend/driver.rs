@@ -1,6 +1,7 @@
 //! Device of a back end, and the driver of one of its queues.
 
 use super::body::Body;
+use super::ended::Call;
 use super::failure::Failure;
 use super::request::{Batch, Request};
 use super::stack::Stack;
@@ -62,6 +63,7 @@ impl Device for BackendDevice {
             nr_queued: 0,
             ended: Stack::EMPTY,
             finished: Vec::with_capacity(depth),
+            nr_out: 0,
             fails_next: false,
         };
         Ok(DriverQueue { driver: Box::new(driver), waiter: waits })
@@ -74,7 +76,6 @@ struct BackendDriver {
     failure: Arc<Failure>,
     /// Requests that the back end has ended outside of `submit`.
     list: Arc<CompletionList<Box<Body>>>,
-    /// Counts the requests that were submitted and not reaped.
     waits: Arc<Waits>,
     block_size: u32,
     mode: Mode,
@@ -88,6 +89,8 @@ struct BackendDriver {
     ended: Stack,
     /// Empty between reaps.
     finished: Vec<Box<Body>>,
+    /// The number of requests that were submitted and not reaped.
+    nr_out: usize,
     /// The back end has panicked, and no request shows it. So the next ones do.
     fails_next: bool,
 }
@@ -118,39 +121,66 @@ impl BackendDriver {
     #[inline(never)]
     fn reap_list(&mut self, done: &mut Completions) {
         self.list.reap(&mut self.finished);
-        self.waits.reaped(self.finished.len());
+        let nr = self.finished.len();
+        self.nr_out -= nr;
+        self.waits.reaped(nr, self.nr_out);
         for body in self.finished.drain(..) {
             done.push(body.tag, body.result);
             self.spare.push(body);
         }
     }
 
+    /// Submits the requests that are queued.
     #[inline(never)]
     fn submit(&mut self) {
         let nr = mem::take(&mut self.nr_queued);
-        self.waits.submitted(nr);
-        let fails = mem::take(&mut self.fails_next);
-        let BackendDriver { backend, failure, queued, .. } = self;
-        let mut has_panicked = false;
-        let submit = || {
-            let mut batch = Batch::new(&mut queued[..nr]);
-            if fails {
-                return batch.go_offline();
-            }
-            // The layer is in the middle of a turn, so the panic ends here. The back end may be in
-            // any state. If that makes a later call panic, the disk fails again.
-            let called = catch_unwind(AssertUnwindSafe(|| backend.submit(&mut batch)));
-            if let Err(payload) = called {
-                has_panicked = true;
-                failure.set(format!("submit of the back end panicked: {}", text_of(payload)));
-                batch.go_offline();
-            }
-        };
-        ended::collect(Arc::as_ptr(&self.list).cast(), &mut self.ended, submit);
-        if has_panicked {
-            let is_shown = |body: &Body| body.result == Err(BlockStatus::Offline);
-            self.fails_next = !self.ended.iter().any(is_shown);
+        self.nr_out += nr;
+        let mut batch = Batch::new(&mut self.queued[..nr]);
+        if self.fails_next {
+            batch.go_offline();
+            self.fails_next = false;
+            return;
         }
+        let call = ended::enter(Arc::as_ptr(&self.list).cast());
+        // The layer is in the middle of a turn, so a panic ends here. The back end may be in any
+        // state. If that makes a later call panic, the disk fails again.
+        let called = catch_unwind(AssertUnwindSafe(|| self.backend.submit(&mut batch)));
+        if let Err(payload) = called {
+            batch.go_offline();
+            drop(batch);
+            return self.panicked(call, payload);
+        }
+        batch.end();
+        self.ended.append(call.leave());
+        if self.ended.is_empty() {
+            self.waits.submitted(self.nr_out);
+        }
+    }
+
+    /// Ends a `submit` that has panicked. A request shows it, so that the disk fails.
+    #[cold]
+    fn panicked(&mut self, call: Call, payload: Box<dyn Any + Send>) {
+        self.ended.append(call.leave());
+        self.failure.set(format!("submit of the back end panicked: {}", text_of(payload)));
+        let is_shown = |body: &Body| body.result == Err(BlockStatus::Offline);
+        self.fails_next = !self.ended.iter().any(is_shown);
+    }
+
+    /// Reaps several requests that have ended inside of `submit`, oldest first.
+    #[inline(never)]
+    fn reap_ended(&mut self, done: &mut Completions) {
+        self.ended.reverse();
+        while let Some(body) = self.ended.pop() {
+            self.reap_one(body, done);
+        }
+    }
+
+    #[inline(always)]
+    fn reap_one(&mut self, body: Box<Body>, done: &mut Completions) {
+        self.nr_out -= 1;
+        let (tag, result) = (body.tag, body.result);
+        self.spare.push(body);
+        done.push(tag, result);
     }
 }
 
@@ -188,19 +218,21 @@ impl Driver for BackendDriver {
     #[inline]
     fn commit_rqs(&mut self) {
         if self.nr_queued > 0 {
-            self.submit();
+            match std::thread::panicking() {
+                true => ended::while_unwinding(|| self.submit()),
+                false => self.submit(),
+            }
         }
     }
 
     fn reap(&mut self, done: &mut Completions, how: Reap) {
-        let mut ended = self.ended.take_oldest_first();
-        while let Some(body) = ended.pop() {
-            self.waits.reaped(1);
-            done.push(body.tag, body.result);
-            self.spare.push(body);
+        if self.ended.has_several() {
+            self.reap_ended(done);
+        } else if let Some(body) = self.ended.pop() {
+            self.reap_one(body, done);
         }
         // Without a request elsewhere the list is empty, and only a descriptor is to be cleared.
-        if self.waits.nr_out() > 0 || how == Reap::Full && self.list.is_watched() {
+        if self.nr_out > 0 || how == Reap::Full && self.list.is_watched() {
             self.reap_list(done);
         }
     }
@@ -235,11 +267,11 @@ impl Drop for BackendDriver {
     /// ends, the process does.
     fn drop(&mut self) {
         assert!(
-            self.waits.nr_out() == 0 || std::thread::panicking(),
+            self.nr_out == 0 || std::thread::panicking(),
             "a driver is drained before it is dropped"
         );
         // Requests that were not submitted end here, and are added to the list.
-        let nr = self.waits.nr_out() - self.ended.iter().count() + self.nr_queued;
+        let nr = self.nr_out - self.ended.iter().count() + self.nr_queued;
         self.queued = Box::default();
         self.waits.await_after_panic(nr);
         // The boxes name their list, so they would keep each other.

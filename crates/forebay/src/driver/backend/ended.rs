@@ -50,25 +50,39 @@ pub(super) fn push(queue: *const (), body: Box<Body>) -> Result<(), Box<Body>> {
     })
 }
 
-/// Runs `submit`, and adds the boxes of requests of `queue` that it ends on this thread to `ended`.
-/// `submit` does not unwind. It may use other disks with back ends.
+/// A call of `submit` on this thread.
+#[must_use = "a call ends by `leave`"]
+pub(super) struct Call {
+    outer_queue: *const (),
+    /// Requests that the outer `submit` has ended.
+    outer: Stack,
+}
+
+/// Begins a call of the `submit` of `queue`, which may use other disks with back ends. Until
+/// [`leave`](Call::leave) ends it, this thread does not unwind past it.
 #[inline]
-pub(super) fn collect(queue: *const (), ended: &mut Stack, submit: impl FnOnce()) {
-    let swap = |queue, ended: &mut Stack| {
+pub(super) fn enter(queue: *const ()) -> Call {
+    INSIDE.with(|inside| Call {
+        outer_queue: inside.queue.replace(queue),
+        outer: inside.ended.take(),
+    })
+}
+
+impl Call {
+    /// Ends the call. Returns the boxes of the requests that it has ended on this thread.
+    #[inline]
+    pub(super) fn leave(self) -> Stack {
         INSIDE.with(|inside| {
-            *ended = inside.ended.replace(std::mem::take(ended));
-            inside.queue.replace(queue)
+            inside.queue.set(self.outer_queue);
+            inside.ended.replace(self.outer)
         })
-    };
-    let mut outer = std::mem::take(ended);
-    let outer_queue = swap(queue, &mut outer);
-    // A destructor of the user may end a plug.
-    let outer_unwinds = std::thread::panicking().then(|| UNWINDS.replace(true));
-    submit();
-    if let Some(outer) = outer_unwinds {
-        UNWINDS.set(outer);
     }
-    // `outer` has the requests of the outer `submit`, and gets those of this one in exchange.
-    swap(outer_queue, &mut outer);
-    *ended = outer;
+}
+
+/// Runs `submit` on a thread that unwinds already: a destructor of the user ends a plug.
+#[cold]
+pub(super) fn while_unwinding(submit: impl FnOnce()) {
+    let outer = UNWINDS.replace(true);
+    submit();
+    UNWINDS.set(outer);
 }

@@ -8,6 +8,7 @@ use super::body::Body;
 use super::ended;
 use forebay_core::{BlockStatus, Op};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// A request of a disk to its [`Backend`](super::Backend): an operation, a range of the disk, and
@@ -222,6 +223,21 @@ impl<'a> Batch<'a> {
         Batch { requests, at: 0 }
     }
 
+    /// Ends the requests that are left with an I/O error. Same as a drop, for callers that do not
+    /// unwind.
+    #[inline]
+    pub(super) fn end(self) {
+        let mut rest = ManuallyDrop::new(self);
+        if rest.at < rest.requests.len() {
+            rest.end_rest();
+        }
+    }
+
+    #[cold]
+    fn end_rest(&mut self) {
+        self.for_each(drop);
+    }
+
     /// Ends all requests that are left because the disk is gone.
     #[cold]
     pub(super) fn go_offline(&mut self) {
@@ -252,7 +268,7 @@ impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.at < self.requests.len() {
-            self.for_each(drop);
+            self.end_rest();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Stack of boxes, linked through the boxes themselves: nothing is allocated or moved.
 
 use super::body::Body;
+use std::mem;
 
 /// Boxes of one queue, the newest first.
 #[derive(Default)]
@@ -12,9 +13,9 @@ impl Stack {
     #[inline]
     pub(super) fn push(&mut self, mut body: Box<Body>) {
         // A box that is outside of a stack has no next one.
-        let none = std::mem::replace(&mut body.next, self.0.take());
+        let none = mem::replace(&mut body.next, self.0.take());
         debug_assert!(none.is_none());
-        std::mem::forget(none);
+        mem::forget(none);
         self.0 = Some(body);
     }
 
@@ -30,23 +31,37 @@ impl Stack {
         self.0.is_none()
     }
 
-    /// Removes all boxes, and returns them with the oldest first.
+    /// Returns whether there is more than one box.
     #[inline]
-    pub(super) fn take_oldest_first(&mut self) -> Stack {
-        let mut all = Stack(self.0.take());
-        if all.0.as_ref().is_some_and(|newest| newest.next.is_some()) {
-            all = all.reversed();
-        }
-        all
+    pub(super) fn has_several(&self) -> bool {
+        self.0.as_ref().is_some_and(|newest| newest.next.is_some())
     }
 
+    /// Reverses the order of the boxes: the next one that is popped is the oldest.
     #[inline(never)]
-    fn reversed(mut self) -> Stack {
+    pub(super) fn reverse(&mut self) {
         let mut reversed = Stack::EMPTY;
         while let Some(body) = self.pop() {
             reversed.push(body);
         }
-        reversed
+        *self = reversed;
+    }
+
+    /// Adds boxes that are newer than all others.
+    #[inline]
+    pub(super) fn append(&mut self, newer: Stack) {
+        match self.is_empty() {
+            true => mem::forget(mem::replace(self, newer)),
+            false => self.push_each(newer),
+        }
+    }
+
+    #[cold]
+    fn push_each(&mut self, mut newer: Stack) {
+        newer.reverse();
+        while let Some(body) = newer.pop() {
+            self.push(body);
+        }
     }
 
     /// Returns the boxes, newest first.

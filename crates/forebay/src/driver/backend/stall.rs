@@ -1,9 +1,9 @@
 //! Waits for requests that a back end does not end, and the report of such a wait.
 //!
-//! All waits of a queue begin here. If requests are with the back end, and it has ended none since
-//! an earlier wait began, for the time of [`Backend::stall_time`], the wait is reported once. The
-//! next end makes another report possible. A wait is never longer than that time, because requests
-//! may be submitted during it.
+//! All waits of a queue begin here. If requests are with the back end, and it has ended none
+//! outside of `submit` for the time of [`Backend::stall_time`], the wait is reported once. The next
+//! end makes another report possible. A wait is never longer than that time: requests may be
+//! submitted during it, and the turn that follows counts them.
 
 use super::Backend;
 use super::body::Body;
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,9 +54,10 @@ impl fmt::Display for Stall {
 pub(super) struct Waits {
     list: Arc<CompletionList<Box<Body>>>,
     backend: Arc<dyn Backend>,
-    /// Both numbers are written by the thread that uses the driver only. Relaxed: a waiter that
-    /// sees old values reports later.
-    nr_submitted: AtomicU64,
+    /// The number of requests that were submitted and not reaped, and of those that were reaped. If
+    /// all requests end inside of `submit`, they are not counted. Relaxed: a waiter that sees old
+    /// numbers reports later.
+    nr_out: AtomicUsize,
     nr_reaped: AtomicU64,
     seen: Mutex<Seen>,
 }
@@ -64,6 +65,8 @@ pub(super) struct Waits {
 /// State at the latest end that a wait has seen.
 struct Seen {
     nr_reaped: u64,
+    /// There were requests that were not reaped.
+    has_requests: bool,
     since: Instant,
     is_reported: bool,
 }
@@ -73,29 +76,27 @@ impl Waits {
         Waits {
             list: Arc::clone(list),
             backend: Arc::clone(backend),
-            nr_submitted: AtomicU64::new(0),
+            nr_out: AtomicUsize::new(0),
             nr_reaped: AtomicU64::new(0),
-            seen: Mutex::new(Seen { nr_reaped: 0, since: Instant::now(), is_reported: false }),
+            seen: Mutex::new(Seen {
+                nr_reaped: 0,
+                has_requests: false,
+                since: Instant::now(),
+                is_reported: false,
+            }),
         }
     }
 
-    /// Returns the number of requests that were submitted and not reaped.
+    /// Records a batch that did not end at once. `nr_out` requests were submitted and not reaped.
     #[inline]
-    pub(super) fn nr_out(&self) -> usize {
-        let reaped = self.nr_reaped.load(Ordering::Relaxed);
-        self.nr_submitted.load(Ordering::Relaxed).wrapping_sub(reaped) as usize
+    pub(super) fn submitted(&self, nr_out: usize) {
+        self.nr_out.store(nr_out, Ordering::Relaxed);
     }
 
-    #[inline]
-    pub(super) fn submitted(&self, nr: usize) {
-        let before = self.nr_submitted.load(Ordering::Relaxed);
-        self.nr_submitted.store(before.wrapping_add(nr as u64), Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn reaped(&self, nr: usize) {
-        let before = self.nr_reaped.load(Ordering::Relaxed);
-        self.nr_reaped.store(before.wrapping_add(nr as u64), Ordering::Relaxed);
+    /// Records a reap of `nr` requests. `nr_out` were submitted and are not reaped.
+    pub(super) fn reaped(&self, nr: usize, nr_out: usize) {
+        self.nr_out.store(nr_out, Ordering::Relaxed);
+        self.nr_reaped.fetch_add(nr as u64, Ordering::Relaxed);
     }
 
     /// Waits until `nr` requests have ended outside of `submit`, for at most a time. May return
@@ -110,17 +111,19 @@ impl Waits {
         let (limit, now) = (self.backend.stall_time(), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let nr_reaped = self.nr_reaped.load(Ordering::Relaxed);
-        if seen.nr_reaped != nr_reaped || self.nr_out() == 0 {
-            *seen = Seen { nr_reaped, since: now, is_reported: false };
+        let nr_out = self.nr_out.load(Ordering::Relaxed);
+        if seen.nr_reaped != nr_reaped || !seen.has_requests {
+            let has_requests = nr_out > 0;
+            *seen = Seen { nr_reaped, has_requests, since: now, is_reported: false };
         }
         let time = now.duration_since(seen.since);
         if time < limit {
             return limit - time;
         }
-        let is_reported = mem::replace(&mut seen.is_reported, true);
+        let nr_requests = nr_out.saturating_sub(self.list.len());
+        let is_due = nr_requests > 0 && !mem::replace(&mut seen.is_reported, true);
         drop(seen);
-        let nr_requests = self.nr_out().saturating_sub(self.list.len());
-        if !is_reported && nr_requests > 0 {
+        if is_due {
             self.report(Stall { disk: self.spec(), nr_requests, time });
         }
         limit
