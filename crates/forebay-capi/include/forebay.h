@@ -60,11 +60,34 @@ enum forebay_sync {
     FOREBAY_SYNC_ALL = 1,
 };
 
+// The content of a range.
+enum forebay_extent_kind {
+    // Data, or unknown content.
+    FOREBAY_EXTENT_KIND_DATA = 0,
+    // Reads as zeroes, with space allocated on the device.
+    FOREBAY_EXTENT_KIND_ZERO = 1,
+    // Reads as zeroes. A write may have to allocate space first.
+    FOREBAY_EXTENT_KIND_HOLE = 2,
+};
+
+// The reaction of the library to a late request.
+enum forebay_late_stage {
+    // The device was asked to cancel it.
+    FOREBAY_LATE_STAGE_CANCELLED = 0,
+    // It cannot be cancelled, and is waited for.
+    FOREBAY_LATE_STAGE_AWAITED = 1,
+    // It has not ended within the grace period, so the device counts as gone.
+    FOREBAY_LATE_STAGE_GIVEN_UP = 2,
+};
+
 // An open disk. Any number of threads may use it at once.
 struct forebay_disk;
 
 // Group commit for a file: threads share its syncs. Any number of threads may use it at once.
 struct forebay_group_commit;
+
+// A hold of a disk, which keeps I/O from it until forebay_release(). Any thread may release it.
+struct forebay_hold;
 
 // A completion queue of a disk. It belongs to the thread that opened it.
 struct forebay_queue;
@@ -86,7 +109,7 @@ struct forebay_backend {
     uint32_t size;
     // The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     uint32_t logical_block_size;
-    // The size of the disk in bytes, at most INT64_MAX.
+    // The size of the disk in bytes: whole logical blocks, at least one, and at most INT64_MAX.
     uint64_t capacity;
     // The name of the back end, for reports. It is copied.
     const char *name;
@@ -105,6 +128,43 @@ struct forebay_backend {
     uint32_t volatile_cache;
     // 1 if the disk is read-only.
     uint32_t read_only;
+    // 1 if the back end makes a write durable when forebay_request_flags() has FOREBAY_IO_FUA. If
+    // 0, a flush follows such a write.
+    uint32_t fua;
+    // 0, for a field of a later version.
+    uint32_t reserved;
+    // Settings of the disk, as in a spec: "queue_depth=64&io_timeout_ms=5000". NULL: the defaults.
+    const char *settings;
+};
+
+// A range of a disk with one kind of content.
+struct forebay_extent {
+    // The length in bytes. Never 0.
+    uint64_t len;
+    // One of enum forebay_extent_kind.
+    uint32_t kind;
+    // 0, for a field of a later version.
+    uint32_t reserved;
+};
+
+// A request that has exceeded its time limit.
+struct forebay_late {
+    // The first byte on the disk; 0 for a flush.
+    uint64_t offset;
+    // The number of bytes; 0 for a flush.
+    uint64_t len;
+    // One of enum forebay_op.
+    uint32_t op;
+    // One of enum forebay_late_stage.
+    uint32_t stage;
+};
+
+// A key of a spec, and its value.
+struct forebay_option {
+    // The key, such as "direct".
+    const char *key;
+    // The value, such as "on".
+    const char *value;
 };
 
 // One I/O for forebay_queue_submit(). Set all fields; those without a use are 0.
@@ -305,6 +365,37 @@ int forebay_lost_writes(struct forebay_disk *disk, uint64_t *after, uint64_t *up
 // empty text if no call has failed. The text is valid until the next call of this thread fails.
 const char *forebay_last_error(void);
 
+// Stores which parts of len bytes at offset hold data: at most max extents, in order and without
+// gaps. They end with the range or the disk, or earlier if there are more than max. May wait for
+// the device.
+//
+// Returns the number of extents, or a negative errno.
+int forebay_block_status(struct forebay_disk *disk,
+                         uint64_t offset,
+                         uint64_t len,
+                         struct forebay_extent *extents,
+                         uint32_t max);
+
+// Freezes a disk: new I/O waits, and this waits until all earlier I/O has ended, for at most
+// timeout_ms milliseconds; without a limit if negative. Other threads with queues have to reap
+// their I/O meanwhile. Until the hold is released blocking calls wait, also those of this thread.
+// Stores a handle in *hold.
+//
+// Returns 0, or a negative errno: -EBUSY if another hold keeps earlier I/O from the device,
+// -ETIMEDOUT if the time has passed. Then the disk is not frozen.
+int forebay_freeze(struct forebay_disk *disk, int timeout_ms, struct forebay_hold **hold);
+
+// Quiesces a disk: when this returns, no request is passed to the device. Requests that it has end
+// as usual. Stores a handle in *hold.
+//
+// Returns 0, or a negative errno.
+int forebay_quiesce(struct forebay_disk *disk, struct forebay_hold **hold);
+
+// Releases a hold. If it was the last one of its kind, the I/O that it held continues.
+//
+// Returns 0, or a negative errno: -EBADF if it is released already.
+int forebay_release(struct forebay_hold *hold);
+
 // Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
 // A longer text is cut. Numbers are decimal.
 //
@@ -318,12 +409,28 @@ int forebay_info(struct forebay_disk *disk, const char *name, char *buf, size_t 
 // Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.
 int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *value);
 
+// Stores the requests that have exceeded their time limit (io_timeout_ms of the spec) since the
+// last call, oldest first, at most max of them. The disk keeps the last 256. For logs.
+//
+// Returns the number of requests, or a negative errno. If it is max, there may be more.
+int forebay_late_requests(struct forebay_disk *disk, struct forebay_late *late, uint32_t max);
+
 // Opens the disk that a spec names: "disk.img?direct=on", "/dev/vdb", "nbd://host/name",
 // "ram:64M". Stores a handle in *disk.
 //
 // Returns 0, or a negative errno: -EINVAL for a wrong spec, -ENOENT, -EACCES, -EBUSY if another
 // program uses the image, or the errno of a failed system call.
 int forebay_open(const char *spec, struct forebay_disk **disk);
+
+// Opens a file or block device by its path, with nr options: keys of specs of the driver `file`,
+// such as direct or queue_depth. No character of the path or of a value has a special meaning.
+// Stores a handle in *disk.
+//
+// Returns 0, or a negative errno as forebay_open() does.
+int forebay_open_path(const char *path,
+                      const struct forebay_option *options,
+                      uint32_t nr,
+                      struct forebay_disk **disk);
 
 // Closes a handle of a disk. Calls that use it meanwhile end as usual; later ones fail. The disk
 // itself is closed when these calls have ended and its queues are closed, and then waits for the
@@ -387,6 +494,20 @@ int forebay_queue_reap(struct forebay_queue *queue,
 // Returns the descriptor, or a negative errno.
 int forebay_queue_fd(struct forebay_queue *queue);
 
+// Registers len bytes of memory with the queue, so that the kernel need not look up their pages
+// for each I/O. The memory stays mapped until forebay_queue_unregister(), or until the queue is
+// closed. The property registers_memory of the disk is 1 if it can.
+//
+// Returns the number of the registration, at least 1, or a negative errno: -EOPNOTSUPP if the disk
+// cannot, -ENOMEM if the limit of locked memory is too low.
+int forebay_queue_register(struct forebay_queue *queue, void *buf, size_t len);
+
+// Ends a registration of memory. The queue must have no I/O in flight.
+//
+// Returns 0, or a negative errno: -EBUSY if I/O of the queue was submitted and not reaped, -EINVAL
+// if there is no such registration.
+int forebay_queue_unregister(struct forebay_queue *queue, int registration);
+
 // Returns the number of I/Os that were submitted and not reaped, or a negative errno.
 int forebay_queue_len(struct forebay_queue *queue);
 
@@ -398,6 +519,10 @@ int64_t forebay_request_offset(struct forebay_request *request);
 
 // Returns the number of bytes of a request on the disk, or a negative errno; 0 for a flush.
 int64_t forebay_request_len(struct forebay_request *request);
+
+// Returns the flags of a request, or a negative errno: FOREBAY_IO_FUA for a write that must be
+// durable when it ends, FOREBAY_IO_FSYNC for a flush that must make all metadata durable too.
+int forebay_request_flags(struct forebay_request *request);
 
 // Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
 //
@@ -414,7 +539,8 @@ int forebay_request_copy_from(struct forebay_request *request,
 
 // Ends a request. result is the number of bytes that a read or write has moved, 0 for another
 // operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-// continues with the rest, and a read of 0 bytes is the end of the disk. The handle is closed.
+// continues with the rest, and a read of 0 bytes is the end of the disk. Only whole logical blocks
+// of a read count; a write that ends inside of one fails. The handle is closed.
 //
 // Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
 // -EINVAL if the result does not fit the request, which has not ended then.

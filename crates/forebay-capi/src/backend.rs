@@ -9,7 +9,7 @@ use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
 use crate::request::{self, forebay_request};
-use forebay::{Backend, Batch, Disk, Policy, QueueLimits};
+use forebay::{Backend, Batch, Disk, Knob, Policy, QueueLimits};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -51,6 +51,13 @@ pub struct forebay_backend {
     pub volatile_cache: u32,
     /// 1 if the disk is read-only.
     pub read_only: u32,
+    /// 1 if the back end makes a write durable when forebay_request_flags() has FOREBAY_IO_FUA. If
+    /// 0, a flush follows such a write.
+    pub fua: u32,
+    /// 0, for a field of a later version.
+    pub reserved: u32,
+    /// Settings of the disk, as in a spec: "queue_depth=64&io_timeout_ms=5000". NULL: the defaults.
+    pub settings: *const c_char,
 }
 
 /// A back end of the caller.
@@ -133,16 +140,45 @@ pub unsafe extern "C" fn forebay_backend_open(
             .submit
             .ok_or_else(|| Failure::invalid("the function `submit` of the back end is NULL"))?;
         let limits = limits_of(&table)?;
+        // SAFETY: the settings are a C string or null.
+        let policy = unsafe { policy_of(table.settings) }?;
         let is_open = Arc::new(AtomicBool::new(false));
         let (context, close) = (table.context, table.close);
         let backend = Table { name, context, submit, close, is_open: Arc::clone(&is_open) };
-        let disk = Disk::with_backend(backend, limits, Policy::default())?;
+        let disk = Disk::with_backend(backend, limits, policy)?;
         is_open.store(true, Ordering::Relaxed);
-        let handle = handle::open(OpenDisk { disk });
+        let handle = handle::open(OpenDisk::new(disk));
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };
         Ok(0)
     })
+}
+
+/// Returns the policy with these settings.
+///
+/// # Safety
+/// `settings` is null or a C string.
+unsafe fn policy_of(settings: *const c_char) -> Result<Policy, Failure> {
+    let mut policy = Policy::default();
+    if settings.is_null() {
+        return Ok(policy);
+    }
+    // SAFETY: the caller keeps the condition.
+    let text = unsafe { text_of(settings, "field `settings` of the back end") }?;
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(knob) = Knob::named(key) else {
+            let text = format!("the field `settings` of the back end: `{key}` is not a setting");
+            return Err(Failure::invalid(text));
+        };
+        if !knob.set(&mut policy, value) {
+            return Err(Failure::invalid(format!(
+                "the field `settings` of the back end: {key}={value}: expected {}",
+                knob.values.expected()
+            )));
+        }
+    }
+    Ok(policy)
 }
 
 fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
@@ -151,6 +187,9 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
         1 => Ok(true),
         _ => Err(Failure::invalid(format!("the field `{name}` of the back end is 0 or 1"))),
     };
+    if table.reserved != 0 {
+        return Err(Failure::invalid("the field `reserved` of the back end is not 0"));
+    }
     let block = match table.logical_block_size {
         0 => 512,
         size if size <= 4096 && size.is_power_of_two() => size,
@@ -185,6 +224,7 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
         .discard_granularity(if table.max_discard > 0 { block } else { 0 })
         .max_discard_sectors(sectors(table.max_discard, "max_discard")?)
         .max_write_zeroes_sectors(sectors(table.max_write_zeroes, "max_write_zeroes")?)
+        .fua(switch(table.fua, "fua")?)
         .volatile_cache(switch(table.volatile_cache, "volatile_cache")?)
         .read_only(switch(table.read_only, "read_only")?))
 }

@@ -6,9 +6,12 @@ use crate::args::place_of;
 use crate::error::{Done, Failure, guard};
 use crate::handle::{self, Kind, Mark};
 use crate::io::{iovecs_of, memory_of, push_memory};
-use forebay::{Bio, BioFlags, Disk, IoError, Op, Segments};
+use forebay::{Bio, BioFlags, Disk, IoError, LateRequest, Op, Segments, SubmitErrorKind};
 use libc::iovec;
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
+use std::process;
+use std::sync::Mutex;
 
 /// An open disk. Any number of threads may use it at once.
 pub struct forebay_disk {
@@ -18,6 +21,24 @@ pub struct forebay_disk {
 /// The value of a `forebay_disk`.
 pub(crate) struct OpenDisk {
     pub(crate) disk: Disk,
+    /// Late requests that a call has taken from the disk, and not returned yet.
+    pub(crate) late: Mutex<VecDeque<LateRequest>>,
+    /// The process that has opened it.
+    process: u32,
+}
+
+impl OpenDisk {
+    pub(crate) fn new(disk: Disk) -> OpenDisk {
+        OpenDisk { disk, late: Mutex::default(), process: process::id() }
+    }
+
+    /// Fails in a child of a fork, for calls that the library does not refuse there.
+    pub(crate) fn check_not_forked(&self) -> Result<(), Failure> {
+        match process::id() == self.process {
+            true => Ok(()),
+            false => Err(Failure::from(IoError::from(SubmitErrorKind::Forked))),
+        }
+    }
 }
 
 impl Kind for OpenDisk {

@@ -19,7 +19,7 @@ enum Value {
 type Property = (&'static str, fn(&Disk) -> Value);
 
 /// The properties beside the settings, which have the names of their keys in specs.
-const PROPERTIES: [Property; 17] = [
+const PROPERTIES: [Property; 18] = [
     ("spec", |disk| Value::Text(disk.info().spec.clone())),
     ("driver", |disk| Value::Text(disk.info().driver.to_owned())),
     ("notice", |disk| Value::Text(disk.info().notice.clone().unwrap_or_default())),
@@ -34,6 +34,7 @@ const PROPERTIES: [Property; 17] = [
     ("io_opt", |disk| Value::Number(disk.limits().io_opt.into())),
     ("memory_alignment", |disk| Value::Number(u64::from(disk.limits().dma_alignment) + 1)),
     ("max_transfer", |disk| Value::Number(u64::from(disk.limits().max_sectors) * 512)),
+    ("registers_memory", |disk| flag(disk.can_register_memory())),
     ("discard_granularity", |disk| Value::Number(disk.limits().discard_granularity.into())),
     ("write_zeroes", |disk| flag(disk.limits().max_write_zeroes_sectors > 0)),
     ("volatile_cache", |disk| flag(disk.limits().volatile_cache)),

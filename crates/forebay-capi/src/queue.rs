@@ -7,12 +7,15 @@
 
 use crate::args::place_of;
 use crate::disk::{OpenDisk, forebay_disk};
-use crate::error::{Failure, guard};
+use crate::error::{Failure, errno_of, guard};
 use crate::handle::{self, Kind, Mark};
-use crate::io::{bio_of, forebay_io, plain_bio, read_io};
-use forebay::{BioQueue, BlockStatus, Completion, IoError, Segment, Segments, SubmitErrorKind};
+use crate::io::{bio_of, check_memory, forebay_io, plain_bio, read_io};
+use forebay::{
+    BioQueue, BlockStatus, Completion, IoError, RegisterError, RegisteredMemory, Segment, Segments,
+    SubmitErrorKind,
+};
 use std::cell::{Cell, RefCell};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -56,6 +59,8 @@ struct State {
     lists: Vec<Vec<Segment>>,
     /// The number of I/Os with lists that were submitted and not reaped.
     nr_listed: usize,
+    /// By number less 1. Dropped after the queue, which waits for its I/O.
+    registered: Vec<Option<RegisteredMemory>>,
 }
 
 impl Kind for OpenQueue {
@@ -127,8 +132,12 @@ pub unsafe extern "C" fn forebay_queue_open(
         // SAFETY: the caller passes a handle.
         let disk = unsafe { handle::get::<OpenDisk>(disk) }?;
         let opened = place_of(queue)?;
-        let state =
-            RefCell::new(State { queue: disk.disk.queue(), lists: Vec::new(), nr_listed: 0 });
+        let state = RefCell::new(State {
+            queue: disk.disk.queue(),
+            lists: Vec::new(),
+            nr_listed: 0,
+            registered: Vec::new(),
+        });
         let handle = handle::open(OpenQueue { owner: this_thread(), state });
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };
@@ -306,7 +315,7 @@ impl Array {
     /// Does the same, and takes the lists of segments back.
     #[cold]
     fn take_with_lists(&mut self, state: &mut State, min: usize) -> usize {
-        let State { queue, lists, nr_listed } = state;
+        let State { queue, lists, nr_listed, .. } = state;
         let (mut at, max) = (self.at, self.left);
         let nr = queue.reap_raw_with(min, max, |completion, segments| {
             // SAFETY: as in `take`.
@@ -364,7 +373,7 @@ fn wait_until_due(queue: &mut BioQueue, left: Duration) -> Result<(), Failure> {
 unsafe fn put(at: *mut forebay_completion, completion: &Completion) -> *mut forebay_completion {
     let result = match completion.result {
         Ok(moved) => moved as i64,
-        Err(status) => errno_of(status),
+        Err(status) => result_of(status),
     };
     let (durable_point, tag_wait_ns) = (completion.durable_point, completion.tag_wait_ns);
     let tag_wait_ns = tag_wait_ns.unwrap_or(0);
@@ -378,7 +387,7 @@ unsafe fn put(at: *mut forebay_completion, completion: &Completion) -> *mut fore
 }
 
 #[cold]
-fn errno_of(status: BlockStatus) -> i64 {
+fn result_of(status: BlockStatus) -> i64 {
     -i64::from(IoError::from(status).errno())
 }
 
@@ -391,6 +400,80 @@ fn errno_of(status: BlockStatus) -> i64 {
 pub unsafe extern "C" fn forebay_queue_fd(queue: *mut forebay_queue) -> c_int {
     // SAFETY: the caller passes a handle.
     unsafe { on_queue(queue, |state| Ok(state.queue.poll_fd()?.as_raw_fd())) }
+}
+
+/// Registers len bytes of memory with the queue, so that the kernel need not look up their pages
+/// for each I/O. The memory stays mapped until forebay_queue_unregister(), or until the queue is
+/// closed. The property registers_memory of the disk is 1 if it can.
+///
+/// Returns the number of the registration, at least 1, or a negative errno: -EOPNOTSUPP if the disk
+/// cannot, -ENOMEM if the limit of locked memory is too low.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_queue_register(
+    queue: *mut forebay_queue,
+    buf: *mut c_void,
+    len: usize,
+) -> c_int {
+    let register = |state: &mut State| {
+        if len == 0 {
+            return Err(Failure::invalid("the memory has 0 bytes"));
+        }
+        check_memory(buf, len as u64)?;
+        // SAFETY: the caller keeps the memory mapped. The registration ends when the queue has no
+        // I/O in flight.
+        let memory = unsafe { state.queue.register_memory(buf.expose_provenance(), len) }?;
+        let nth = match state.registered.iter().position(Option::is_none) {
+            Some(nth) => nth,
+            None => {
+                state.registered.push(None);
+                state.registered.len() - 1
+            }
+        };
+        state.registered[nth] = Some(memory);
+        Ok(c_int::try_from(nth + 1).unwrap_or(c_int::MAX))
+    };
+    // SAFETY: the caller passes a handle.
+    unsafe { on_queue(queue, register) }
+}
+
+/// Ends a registration of memory. The queue must have no I/O in flight.
+///
+/// Returns 0, or a negative errno: -EBUSY if I/O of the queue was submitted and not reaped, -EINVAL
+/// if there is no such registration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_queue_unregister(
+    queue: *mut forebay_queue,
+    registration: c_int,
+) -> c_int {
+    let unregister = |state: &mut State| {
+        if !state.queue.is_empty() {
+            return Err(Failure::of(
+                libc::EBUSY,
+                c"the queue has I/O, which may use the memory; reap it first",
+            ));
+        }
+        let nth = usize::try_from(registration).ok().and_then(|number| number.checked_sub(1));
+        match nth.and_then(|nth| state.registered.get_mut(nth)?.take()) {
+            Some(memory) => {
+                drop(memory);
+                Ok(0)
+            }
+            None => Err(Failure::invalid(format!("there is no registration {registration}"))),
+        }
+    };
+    // SAFETY: the caller passes a handle.
+    unsafe { on_queue(queue, unregister) }
+}
+
+impl From<RegisterError> for Failure {
+    #[cold]
+    fn from(error: RegisterError) -> Failure {
+        let errno = match &error {
+            RegisterError::Refused { source, .. } => errno_of(source),
+            _ => libc::EOPNOTSUPP,
+        };
+        Failure::new(errno, error.to_string())
+    }
 }
 
 /// Returns the number of I/Os that were submitted and not reaped, or a negative errno.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Failure, guard, status_of};
-use crate::io::check_memory;
+use crate::io::{FOREBAY_IO_FSYNC, FOREBAY_IO_FUA, check_memory};
 use crate::slab::{Entry, Key, Miss, Slab};
 use forebay::{BlockStatus, Op, Request};
 use std::ffi::{c_int, c_void};
@@ -78,6 +78,17 @@ pub unsafe extern "C" fn forebay_request_offset(request: *mut forebay_request) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_request_len(request: *mut forebay_request) -> i64 {
     on_request(request, |request| Ok(request.len() as i64))
+}
+
+/// Returns the flags of a request, or a negative errno: FOREBAY_IO_FUA for a write that must be
+/// durable when it ends, FOREBAY_IO_FSYNC for a flush that must make all metadata durable too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_request_flags(request: *mut forebay_request) -> c_int {
+    on_request(request, |request| {
+        let fua = if request.is_fua() { FOREBAY_IO_FUA } else { 0 };
+        let fsync = if request.is_full_sync() { FOREBAY_IO_FSYNC } else { 0 };
+        Ok((fua | fsync) as c_int)
+    })
 }
 
 /// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.

@@ -13,14 +13,17 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs that also run under valgrind. The others fork, or measure times.
-const UNDER_VALGRIND: [&str; 12] = [
+const UNDER_VALGRIND: [&str; 15] = [
     "backend",
+    "block_status",
     "blocking_calls",
     "close_in_flight",
     "close_in_use",
     "durable_points",
     "ends_once",
     "group_commit",
+    "holds",
+    "late_requests",
     "names_of_counters_and_properties",
     "null_arguments",
     "queue",
@@ -44,6 +47,7 @@ macro_rules! programs {
 programs! {
     after_fork
     backend
+    block_status
     blocking_calls
     close_in_flight
     close_in_use
@@ -51,12 +55,16 @@ programs! {
     ends_once
     event_loop
     group_commit
+    holds
+    late_requests
     leaks
     names_of_counters_and_properties
     no_descriptors
     null_arguments
     open_failures
+    open_path
     queue
+    registered_memory
     wrong_enum
     wrong_size
     wrong_state

@@ -12,7 +12,7 @@ struct device {
     struct forebay_request *kept[KEPT_MAX];
     int nr_kept;
     bool is_ending, answers_at_once;
-    int nr_closed, nr_flushes, nr_calls;
+    int nr_closed, nr_flushes, nr_calls, nr_fua, nr_fsyncs;
     int64_t failure;
 };
 
@@ -38,11 +38,13 @@ static void serve(struct forebay_request *request)
     case FOREBAY_OP_WRITE:
         CHECK_FAILS(forebay_request_copy_to(request, 0, (void *)(UINTPTR_MAX - 3), 8), EINVAL,
                     "no memory at");
+        device.nr_fua += forebay_request_flags(request) == FOREBAY_IO_FUA;
         CHECK(forebay_request_copy_to(request, 0, device.data + offset, (size_t)len) == 0);
         moved = len;
         break;
     case FOREBAY_OP_FLUSH:
         CHECK(offset == 0 && len == 0);
+        device.nr_fsyncs += (forebay_request_flags(request) & FOREBAY_IO_FSYNC) != 0;
         device.nr_flushes++;
         break;
     case FOREBAY_OP_WRITE_ZEROES:
@@ -141,6 +143,19 @@ int main(void)
     wrong.submit = NULL;
     CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`submit` of the back end is NULL");
     wrong = table;
+    wrong.fua = 2;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`fua`");
+    wrong = table;
+    wrong.reserved = 1;
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`reserved`");
+    wrong = table;
+    wrong.settings = "queue_depth=none";
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "queue_depth=none: expected");
+    wrong.settings = "direct=on";
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`direct` is not a setting");
+    wrong.settings = "queue_depth=4&nr_requests=5";
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "nr_requests");
+    wrong = table;
     wrong.name = NULL;
     CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "name of the back end is NULL");
     wrong = table;
@@ -184,20 +199,35 @@ int main(void)
     CHECK_FAILS(forebay_discard(disk, 0, 512), EOPNOTSUPP, "does not support discard");
     CHECK(forebay_close(disk) == 0 && device.nr_closed == 1);
 
+    /* A durable write reaches a back end with FUA as one request. */
+    table.fua = 1;
+    table.settings = "queue_depth=16";
+    uint64_t depth = 0;
+    CHECK(forebay_backend_open(&table, &disk) == 0);
+    CHECK(forebay_info_number(disk, "queue_depth", &depth) == 0 && depth == 16);
+    int nr_flushes = device.nr_flushes;
+    CHECK(forebay_write_durable(disk, block, 512, 0) == 512);
+    CHECK(device.nr_flushes == nr_flushes && device.nr_fua == 1);
+    CHECK(forebay_write(disk, block, 512, 0) == 512 && forebay_fsync(disk) == 0);
+    CHECK(device.nr_fua == 1 && device.nr_fsyncs == 1);
+    CHECK(forebay_close(disk) == 0 && device.nr_closed == 2);
+    table.fua = 0;
+    table.settings = NULL;
+
     /* Requests that end do not let a closed disk be forgotten. */
     struct forebay_disk *closed = disk;
     CHECK(forebay_backend_open(&table, &disk) == 0);
     for (int n = 0; n < 1000; n++)
         CHECK(forebay_read(disk, block, 512, 0) == 512);
     CHECK_FAILS(forebay_flush(closed), EBADF, "the disk is closed");
-    CHECK(forebay_close(disk) == 0 && device.nr_closed == 2);
+    CHECK(forebay_close(disk) == 0 && device.nr_closed == 3);
 
     /* Requests that another thread ends. */
     device.answers_at_once = false;
     CHECK(pthread_create(&thread, NULL, serve_kept, NULL) == 0);
     CHECK(forebay_backend_open(&table, &disk) == 0);
     use(disk);
-    CHECK(forebay_close(disk) == 0 && device.nr_closed == 3);
+    CHECK(forebay_close(disk) == 0 && device.nr_closed == 4);
     pthread_mutex_lock(&device.lock);
     device.is_ending = true;
     pthread_cond_signal(&device.changed);
