@@ -4,7 +4,7 @@
 
 use crate::args::{place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
-use crate::error::{Failure, errno_of, guard};
+use crate::error::{Failure, guard};
 use crate::handle;
 use forebay::{Disk, OpenError, Spec};
 use std::ffi::{c_char, c_int};
@@ -104,33 +104,6 @@ pub extern "C" fn forebay_version() -> *const c_char {
 impl From<OpenError> for Failure {
     #[cold]
     fn from(error: OpenError) -> Failure {
-        let errno = match &error {
-            OpenError::NotFound { .. } => libc::ENOENT,
-            OpenError::NoPermission { .. } => libc::EACCES,
-            OpenError::NotADisk { .. } => libc::ENOTBLK,
-            OpenError::Exclusive { .. }
-            | OpenError::InUse { .. }
-            | OpenError::Locked { .. }
-            | OpenError::ImageInUse { .. }
-            | OpenError::PredecessorBusy { .. } => libc::EBUSY,
-            OpenError::Service { source }
-            | OpenError::Worker { source }
-            | OpenError::System { source, .. }
-            | OpenError::NoUring { source, .. }
-            | OpenError::NoAio { source, .. }
-            | OpenError::RingKey { source, .. }
-            | OpenError::NoMemory { source, .. } => errno_of(source),
-            OpenError::Nbd { .. } | OpenError::VhostUser { .. } => libc::ENOTCONN,
-            OpenError::Spec(_)
-            | OpenError::NoDirect { .. }
-            | OpenError::Elide { .. }
-            | OpenError::ModelFile { .. }
-            | OpenError::TooSmall { .. }
-            | OpenError::Capacity { .. }
-            | OpenError::Limits { .. } => libc::EINVAL,
-            // Those of later versions.
-            _ => libc::EINVAL,
-        };
-        Failure::new(errno, error.to_string())
+        Failure::new(error.errno(), error.to_string())
     }
 }

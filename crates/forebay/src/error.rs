@@ -296,6 +296,39 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Returns the errno that a system call would return for this failure: `ENOENT`, `EACCES`,
+    /// `EBUSY` if another program uses the image, the errno of a system call that failed, or
+    /// `EINVAL` for a wrong spec.
+    ///
+    /// ```
+    /// let error = forebay::Disk::open("/no/such/folder/disk.img").unwrap_err();
+    /// assert_eq!(error.errno(), 2); // ENOENT
+    /// ```
+    pub fn errno(&self) -> i32 {
+        let of_source = |source: &io::Error| source.raw_os_error().unwrap_or(libc::EIO);
+        match self {
+            OpenError::NotFound { .. } => libc::ENOENT,
+            OpenError::NoPermission { .. } => libc::EACCES,
+            OpenError::NotADisk { .. } => libc::ENOTBLK,
+            OpenError::Exclusive { .. }
+            | OpenError::InUse { .. }
+            | OpenError::Locked { .. }
+            | OpenError::ImageInUse { .. }
+            | OpenError::PredecessorBusy { .. } => libc::EBUSY,
+            OpenError::Service { source }
+            | OpenError::Worker { source }
+            | OpenError::System { source, .. }
+            | OpenError::NoUring { source, .. }
+            | OpenError::NoAio { source, .. }
+            | OpenError::RingKey { source, .. }
+            | OpenError::NoMemory { source, .. } => of_source(source),
+            OpenError::Nbd { .. } | OpenError::VhostUser { .. } => libc::ENOTCONN,
+            _ => libc::EINVAL,
+        }
+    }
+}
+
 /// A failure to freeze a disk ([`Disk::freeze`](crate::Disk::freeze)). The call leaves no hold
 /// behind.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
