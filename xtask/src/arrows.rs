@@ -72,6 +72,12 @@ const ARROWS: &[Row] = &[
         why: "C programs reach the block layer through the library, as Rust programs do",
     },
     Row {
+        name: "forebay-python",
+        may_name: &["forebay"],
+        outside: true,
+        why: "Python programs reach the block layer through the library, as Rust programs do",
+    },
+    Row {
         name: "forebay-vhost-user",
         may_name: &["forebay-core", "forebay-front"],
         outside: true,

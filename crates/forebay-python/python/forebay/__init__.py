@@ -1,0 +1,10 @@
+"""Forebay: a multi-queue block layer in user space.
+
+A Disk has blocking calls. A Queue takes lists of Io, whose buffers are used without a copy. An
+AsyncDisk has the same calls for asyncio. See docs/python.md of the project.
+"""
+
+from ._aio import AsyncDisk
+from ._forebay import Disk, Io, Plug, Queue, __version__, counters, plug
+
+__all__ = ["AsyncDisk", "Disk", "Io", "Plug", "Queue", "counters", "plug"]

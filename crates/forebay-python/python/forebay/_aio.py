@@ -1,0 +1,132 @@
+"""Disks for asyncio: a queue whose descriptor the event loop watches."""
+
+import asyncio
+import mmap
+
+from ._forebay import Disk, Io
+
+
+class AsyncDisk:
+    """The calls of a disk as coroutines, for the event loop that runs when it is made.
+
+    I/O that is started in one round of the loop is submitted as one list at its end, so that
+    neighbours merge. A task that is cancelled does not stop its I/O: the queue keeps the buffer
+    until the I/O has ended.
+    """
+
+    def __init__(self, disk):
+        """Opens a queue on a Disk, or opens the disk that a spec names."""
+        self._loop = asyncio.get_running_loop()
+        self._owned = Disk(disk) if isinstance(disk, str) else None
+        self.disk = disk if self._owned is None else self._owned
+        self._alignment = self.disk.info()["memory_alignment"]
+        self._queue = self.disk.queue()
+        self._pending = []
+        self._scheduled = False
+        self._started = set()
+        self._loop.add_reader(self._queue.fileno(), self._reap)
+
+    async def read_at(self, length, offset):
+        """Reads `length` bytes at byte `offset`, fewer only at the end of a file."""
+        # A disk with direct I/O needs memory that begins at a page.
+        is_plain = self._alignment == 1 or length == 0
+        buffer = bytearray(length) if is_plain else mmap.mmap(-1, length)
+        nr = await self._start(Io.read(buffer, offset))
+        with memoryview(buffer) as view:
+            return bytes(view[:nr])
+
+    async def readinto(self, buffer, offset):
+        """Reads into a writable buffer without a copy, and returns the number of bytes."""
+        return await self._start(Io.read(buffer, offset))
+
+    async def write_at(self, data, offset, *, durable=False):
+        """Writes a buffer at byte `offset`, and returns the number of bytes.
+
+        The buffer must not change until the write has ended. If the disk needs aligned memory, the
+        data is copied, unless it is in an mmap.
+        """
+        if self._alignment != 1 and not isinstance(data, mmap.mmap):
+            with memoryview(data) as view:
+                source = view.cast("B")
+                if source.nbytes > 0:
+                    copy = mmap.mmap(-1, source.nbytes)
+                    copy[:] = source
+                    data = copy
+        return await self._start(Io.write(data, offset, fua=durable))
+
+    async def flush(self):
+        """Makes every write that ended before this call durable."""
+        await self._start(Io.flush())
+
+    async def discard(self, offset, length):
+        """Discards `length` bytes at byte `offset`."""
+        await self._start(Io.discard(offset, length))
+
+    async def write_zeroes(self, offset, length):
+        """Makes `length` bytes at byte `offset` read as zeroes."""
+        await self._start(Io.write_zeroes(offset, length))
+
+    async def close(self):
+        """Waits until all I/O has ended, and closes the queue; also the disk, if this opened it."""
+        if self._queue.closed:
+            return
+        while self._started:
+            await asyncio.wait(self._started)
+        self._loop.remove_reader(self._queue.fileno())
+        # I/O of cancelled tasks may still be in flight.
+        self._queue.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        await self.close()
+
+    def _start(self, io):
+        """Submits an I/O at the end of this round of the loop. Returns the future of its result."""
+        if self._queue.closed:
+            raise ValueError("the disk is closed")
+        future = self._loop.create_future()
+        io.data = future
+        self._started.add(future)
+        future.add_done_callback(self._started.discard)
+        self._pending.append(io)
+        self._schedule()
+        return future
+
+    def _schedule(self):
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._submit)
+
+    def _submit(self):
+        self._scheduled = False
+        if self._queue.closed:
+            return
+        pending = [io for io in self._pending if not io.data.done()]
+        self._pending = []
+        while pending:
+            try:
+                del pending[: self._queue.submit(pending)]
+            except BlockingIOError:
+                # The queue is full: the next completions make room.
+                self._pending = pending + self._pending
+                break
+            except Exception as error:
+                pending.pop(0).data.set_exception(error)
+        self._reap()
+
+    def _reap(self):
+        for io in self._queue.reap(0):
+            future, io.data = io.data, None
+            if future.done():
+                continue
+            error = io.error
+            if error is None:
+                future.set_result(io.result())
+            else:
+                future.set_exception(error)
+        if self._pending:
+            self._schedule()

@@ -1,0 +1,206 @@
+//! Disks, with their blocking calls.
+
+use crate::error::{closed, of_io, of_open, of_system};
+use crate::queue::Queue;
+use crate::{blocking, info, stats};
+use forebay::IoError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::sync::{Mutex, PoisonError};
+
+/// An open disk. Any number of threads may use it at once; the GIL is released while a call waits.
+///
+/// The spec is that of the library: "disk.img?direct=on", "/dev/vdb", "nbd://host/name", "ram:64M".
+/// Offsets and lengths are in bytes, in whole logical blocks. Failures are `OSError`.
+#[pyclass(frozen, module = "forebay")]
+pub(crate) struct Disk {
+    /// `None` once it is closed.
+    disk: Mutex<Option<forebay::Disk>>,
+}
+
+impl Disk {
+    /// Returns a share of the disk, which stays open while a call uses it.
+    fn get(&self) -> PyResult<forebay::Disk> {
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.clone().ok_or_else(|| closed("disk"))
+    }
+
+    /// Runs a call without the GIL.
+    fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&forebay::Disk) -> Result<T, IoError> + Send,
+    ) -> PyResult<T> {
+        let disk = self.get()?;
+        // The share may be the last one, which waits when it is dropped.
+        py.detach(move || call(&disk)).map_err(of_io)
+    }
+
+    /// Runs a call with the GIL, which releases it itself.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&forebay::Disk) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let disk = self.get()?;
+        let result = call(&disk);
+        py.detach(move || drop(disk));
+        result
+    }
+
+    fn end(&self, py: Python<'_>) {
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(move || drop(disk));
+    }
+}
+
+#[pymethods]
+impl Disk {
+    #[new]
+    fn new(py: Python<'_>, spec: &str) -> PyResult<Disk> {
+        let disk = py.detach(|| forebay::Disk::open(spec)).map_err(|error| of_open(&error))?;
+        Ok(Disk { disk: Mutex::new(Some(disk)) })
+    }
+
+    /// Opens the disk that a spec names, as `Disk(spec)` does.
+    #[staticmethod]
+    fn open(py: Python<'_>, spec: &str) -> PyResult<Disk> {
+        Disk::new(py, spec)
+    }
+
+    /// Reads `length` bytes at byte `offset`, fewer only at the end of a file.
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        length: usize,
+        offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.with(py, |disk| blocking::read_at(py, disk, length, offset))
+    }
+
+    /// Reads into a writable buffer from byte `offset` on, without a copy. Returns the number of
+    /// bytes, fewer than the buffer has only at the end of a file.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<u64> {
+        self.with(py, |disk| blocking::readinto(disk, buffer, offset))
+    }
+
+    /// Writes a buffer at byte `offset`, and returns the number of bytes. The data is durable after
+    /// the next `flush` that succeeds, or at once if `durable` is set.
+    #[pyo3(signature = (data, offset, *, durable=false))]
+    fn write_at(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        offset: u64,
+        durable: bool,
+    ) -> PyResult<u64> {
+        self.with(py, |disk| blocking::write_at(disk, data, offset, durable))
+    }
+
+    /// Makes every write that ended before this call durable. After a failure, writes since the
+    /// last successful flush may be lost, and later flushes fail too, until `acknowledge_loss`.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, forebay::Disk::flush)
+    }
+
+    /// Does the same as `flush`, and makes all metadata of the file durable too.
+    fn fsync(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, forebay::Disk::fsync)
+    }
+
+    /// Discards `length` bytes at byte `offset`: the device may free their space.
+    fn discard(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
+        self.wait(py, move |disk| disk.discard(offset, length))
+    }
+
+    /// Makes `length` bytes at byte `offset` read as zeroes.
+    fn write_zeroes(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
+        self.wait(py, move |disk| disk.write_zeroes(offset, length))
+    }
+
+    /// Waits until everything up to a durable point is durable: see `Io.durable_point`. Callers
+    /// that wait at the same time share a flush.
+    fn wait_durable(&self, py: Python<'_>, point: u64) -> PyResult<()> {
+        self.wait(py, move |disk| disk.durable(point).wait())
+    }
+
+    /// Acknowledges that writes were lost, so that later flushes can succeed. Returns whether any
+    /// were.
+    fn acknowledge_loss(&self, py: Python<'_>) -> PyResult<bool> {
+        self.wait(py, |disk| Ok(disk.acknowledge_loss().is_some()))
+    }
+
+    /// Reads the size of the file or block device again. If it has grown, the disk accepts I/O up
+    /// to the new size.
+    fn grow(&self, py: Python<'_>) -> PyResult<()> {
+        let disk = self.get()?;
+        let grown = py.detach(move || match disk.reread_size()? {
+            Some(size) => disk.grow(size),
+            None => Ok(()),
+        });
+        grown.map_err(|error| of_system(&error))
+    }
+
+    /// Lets I/O reach the device again after it was gone (`info()["failed"]`).
+    fn revive(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, |disk| {
+            disk.revive();
+            Ok(())
+        })
+    }
+
+    /// The size in bytes, or `None` for a file that grows (`capacity=growing`).
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.with(py, |disk| Ok(disk.capacity_bytes()))
+    }
+
+    /// Returns the properties, features and settings of the disk.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |disk| info::info(py, disk))
+    }
+
+    /// Returns the counters since the disk was opened. Names that end in `_ns` are nanoseconds.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.with(py, |disk| stats::stats(py, &disk.stats()))
+    }
+
+    /// Opens a completion queue for the calling thread.
+    fn queue(&self, py: Python<'_>) -> PyResult<Queue> {
+        self.with(py, |disk| Ok(Queue::open(disk)))
+    }
+
+    /// Closes the disk. Calls of other threads and open queues keep it open until they end. Does
+    /// not flush.
+    fn close(&self, py: Python<'_>) {
+        self.end(py);
+    }
+
+    /// Whether the disk is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> bool {
+        self.end(py);
+        false
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let text = self.with(py, |disk| Ok(format!("<forebay.Disk {}>", disk.info().spec)));
+        text.unwrap_or_else(|_| "<forebay.Disk closed>".to_owned())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The last share waits for I/O in flight. Without an interpreter it waits all the same.
+        Python::try_attach(|py| self.end(py));
+    }
+}

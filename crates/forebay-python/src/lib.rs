@@ -1,0 +1,58 @@
+//! Forebay for Python: the native module `forebay._forebay` of the package `forebay`.
+//!
+//! The rules for all classes:
+//!
+//! - A wait for I/O releases the GIL ([`detach`]).
+//! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owner`]).
+//! - A buffer is exported from the submission of its I/O until its completion is reaped. So its
+//!   memory neither moves nor disappears while a device uses it ([`export`]).
+//! - A queue that is closed or collected waits for its I/O. Where that is not possible (another
+//!   thread, or an interpreter that ends), the queue and its buffers leak ([`queue`]).
+//! - Memory of buffers is passed on by address. No reference to it is made, because Python code may
+//!   change it at any time.
+//! - Failures of I/O are `OSError` with errno and text ([`error`]).
+mod blocking;
+mod detach;
+mod disk;
+mod error;
+mod export;
+mod info;
+mod io;
+mod owner;
+mod plug;
+mod queue;
+mod stats;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _forebay {
+    #[pymodule_export]
+    use crate::disk::Disk;
+    #[pymodule_export]
+    use crate::io::Io;
+    #[pymodule_export]
+    use crate::plug::Plug;
+    #[pymodule_export]
+    use crate::queue::Queue;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Returns a context manager. While it is open, I/O that this thread submits on any disk waits,
+    /// so that neighbours merge. It is issued when the outermost plug ends, a limit is reached, or
+    /// the thread waits for I/O.
+    #[pyfunction]
+    fn plug() -> Plug {
+        Plug::new()
+    }
+
+    /// Returns the meanings of the layer's counters by their names, which `Disk.stats()` has.
+    #[pyfunction]
+    fn counters(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyDict>> {
+        crate::stats::meanings(py)
+    }
+}

@@ -1,0 +1,375 @@
+//! Completion queues: lists of I/O in, lists of ended I/O out.
+//!
+//! A queue belongs to the thread that opened it ([`Owned`]). It keeps a share of each I/O in flight
+//! in a slot, whose number comes back with the completion.
+// Passes the addresses of exported memory to drivers.
+#![allow(unsafe_code)]
+
+use crate::detach::without_gil;
+use crate::error::{closed, of_io, of_system};
+use crate::io::Io;
+use crate::owner::Owned;
+use forebay::{Bio, BioQueue, BlockStatus, Completion, SubmitErrorKind};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// A queue and the I/O that is in flight on it.
+struct State {
+    /// `None` once it is closed.
+    queue: Option<BioQueue>,
+    /// Changed with the GIL only.
+    slots: Slots,
+    /// Completions of a reap; empty between calls.
+    completions: Vec<Completion>,
+    /// Ended I/O of a reap; empty between calls.
+    ended: Vec<Ended>,
+}
+
+/// The I/O that is in flight, by the numbers of its bios.
+#[derive(Default)]
+struct Slots {
+    ios: Vec<Option<Py<Io>>>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// Returns a free number, which stays free until [`Slots::fill`].
+    #[inline]
+    fn next(&mut self) -> u32 {
+        if self.free.is_empty() {
+            self.free
+                .push(u32::try_from(self.ios.len()).expect("a queue has at most nr_bios I/Os"));
+            self.ios.push(None);
+        }
+        *self.free.last().expect("just made")
+    }
+
+    /// Stores an I/O at the number that `next` has returned.
+    #[inline]
+    fn fill(&mut self, io: Py<Io>) {
+        let number = self.free.pop().expect("`next` has left one");
+        self.ios[number as usize] = Some(io);
+    }
+
+    #[inline]
+    fn take(&mut self, number: u64) -> Py<Io> {
+        let io = self.ios[number as usize].take().expect("each bio has an I/O in its slot");
+        self.free.push(number as u32);
+        io
+    }
+}
+
+/// An I/O that has ended.
+struct Ended {
+    io: Py<Io>,
+    result: Result<u64, BlockStatus>,
+    durable_point: u64,
+}
+
+impl State {
+    fn queue(&mut self) -> PyResult<&mut BioQueue> {
+        self.queue.as_mut().ok_or_else(|| closed("queue"))
+    }
+
+    /// Waits without the GIL until `min` I/Os have ended, or all have. Moves at most `max` ended
+    /// I/Os to `ended`.
+    #[inline]
+    fn collect(&mut self, py: Python<'_>, min: usize, max: usize) -> PyResult<usize> {
+        let State { queue, slots, completions, ended } = self;
+        let queue = queue.as_mut().ok_or_else(|| closed("queue"))?;
+        // SAFETY: the queue and the list have no objects of Python. Only this thread uses them.
+        let nr = unsafe { without_gil(py, || queue.reap(min, max, completions)) };
+        ended.extend(completions.drain(..).map(|completion| {
+            let Completion { user_data, result, durable_point, .. } = completion;
+            Ended { io: slots.take(user_data), result, durable_point }
+        }));
+        Ok(nr)
+    }
+}
+
+/// A completion queue of a disk, for the thread that opens it: `Disk.queue()`.
+#[pyclass(frozen, module = "forebay")]
+pub(crate) struct Queue {
+    state: ManuallyDrop<Owned<State>>,
+}
+
+impl Queue {
+    pub(crate) fn open(disk: &forebay::Disk) -> Queue {
+        let queue = Some(disk.queue());
+        let (slots, completions, ended) = (Slots::default(), Vec::new(), Vec::new());
+        let state = Owned::new(State { queue, slots, completions, ended });
+        Queue { state: ManuallyDrop::new(state) }
+    }
+
+    /// Submits an I/O. Returns why it was refused, with the exception for the program.
+    #[inline]
+    fn submit_one(&self, io: &Bound<'_, Io>, now: u64) -> PyResult<()> {
+        let py = io.py();
+        // The export may run code of the program, so the queue is not in use meanwhile.
+        let bio = io.get().begin(py)?;
+        let submitted = self.state.with(py, |state| {
+            let number = state.slots.next().into();
+            let queue = state.queue()?;
+            // SAFETY: the memory is exported until the completion has been reaped and the slot is
+            // empty, or the queue is dropped, which waits. The program must leave it alone. Its
+            // address is exposed.
+            let submitted = unsafe { queue.submit_raw_at(Bio { user_data: number, ..bio }, now) };
+            submitted.map_err(|(kind, _)| refused(kind))?;
+            state.slots.fill(io.clone().unbind());
+            Ok(())
+        });
+        if submitted.is_err() {
+            io.get().take_back(py);
+        }
+        submitted
+    }
+
+    /// Waits until the descriptor is readable, for at most a time. A signal is handled.
+    fn wait_until_due(&self, py: Python<'_>, left: Duration) -> PyResult<()> {
+        let fd = self.state.with(py, |state| fd_of(state.queue()?))?;
+        let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // Rounded up, so that the last wait does not become many of 0 ms.
+        let ms = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
+        // SAFETY: one entry is passed, which lives until the call returns. No object of Python is
+        // used.
+        let nr = unsafe { without_gil(py, || libc::poll(&raw mut polled, 1, ms)) };
+        if nr >= 0 {
+            return Ok(());
+        }
+        match std::io::Error::last_os_error() {
+            error if error.kind() == std::io::ErrorKind::Interrupted => py.check_signals(),
+            error => Err(of_system(&error)),
+        }
+    }
+
+    /// Waits as [`State::collect`] does, for at most a time.
+    fn collect_until(
+        &self,
+        py: Python<'_>,
+        (min, max): (usize, usize),
+        limit: Duration,
+    ) -> PyResult<()> {
+        let start = Instant::now();
+        let mut nr = 0;
+        loop {
+            let is_empty = self.state.with(py, |state| {
+                nr += state.collect(py, 0, max - nr)?;
+                Ok(state.queue()?.is_empty())
+            })?;
+            let left = limit.saturating_sub(start.elapsed());
+            if nr >= min || is_empty || left.is_zero() {
+                return Ok(());
+            }
+            self.wait_until_due(py, left)?;
+        }
+    }
+
+    /// Ends the I/O that was collected, and returns it. An export that ends may run code of the
+    /// program, so the queue is not in use meanwhile.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut ended = self.state.with(py, |state| Ok(std::mem::take(&mut state.ended)))?;
+        let done = PyList::new(py, ended.drain(..).map(|ended| ended.end(py)))?;
+        // Keeps the memory for the next call.
+        let _ = self.state.with(py, |state| {
+            if state.ended.capacity() == 0 {
+                state.ended = ended;
+            }
+            Ok(())
+        });
+        Ok(done)
+    }
+
+    /// Waits for all I/O, ends it, and closes the queue.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        let queue = self.state.with(py, |state| {
+            let Some(len) = state.queue.as_ref().map(BioQueue::len) else { return Ok(None) };
+            state.collect(py, len, len)?;
+            Ok(state.queue.take())
+        })?;
+        // SAFETY: the queue has no objects of Python, and belongs to this thread.
+        unsafe { without_gil(py, || drop(queue)) };
+        self.finish(py).map(|_| ())
+    }
+}
+
+impl Ended {
+    #[inline]
+    fn end<'py>(self, py: Python<'py>) -> Bound<'py, Io> {
+        let io = self.io.into_bound(py);
+        io.get().end(py, self.result, self.durable_point);
+        io
+    }
+}
+
+fn fd_of(queue: &mut BioQueue) -> PyResult<i32> {
+    let fd = queue.poll_fd().map_err(|error| of_system(&error))?;
+    Ok(fd.as_raw_fd())
+}
+
+#[cold]
+fn refused(kind: SubmitErrorKind) -> PyErr {
+    match kind {
+        SubmitErrorKind::WouldBlock => {
+            let text = "the queue is full; reap completions, then submit the rest";
+            crate::error::os_error(libc::EAGAIN, text)
+        }
+        kind => of_io(kind),
+    }
+}
+
+/// Returns a time limit, which is given in seconds.
+fn limit_of(seconds: f64) -> PyResult<Duration> {
+    let limit = Duration::try_from_secs_f64(seconds);
+    let text = || format!("timeout={seconds}: expected seconds, or None for no limit");
+    limit.map_err(|_| PyValueError::new_err(text()))
+}
+
+#[pymethods]
+impl Queue {
+    /// Submits a list of I/O under one plug: neighbours merge. Never waits for the device. Inside
+    /// of `plug()` they also merge with those of other calls, and are issued when the plug ends.
+    ///
+    /// Returns the number of I/Os that were accepted. Raises the exception of the first one if that
+    /// is refused: `BlockingIOError` if the queue is full (`nr_bios` of the spec). If fewer were
+    /// accepted than given, the next one was refused: submit the rest to learn why.
+    fn submit(&self, py: Python<'_>, ios: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let ios = match ios.cast::<PyList>() {
+            Ok(list) => list.clone(),
+            Err(_) => PyList::new(py, ios.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
+        };
+        self.state.with(py, |state| state.queue().map(|_| ()))?;
+        let plug = (!ios.is_empty()).then(forebay::plug);
+        let (now, mut accepted, mut first_error) = (forebay::now_ns(), 0, None);
+        // Code of the program may change the list meanwhile.
+        while let Ok(item) = ios.get_item(accepted) {
+            let submitted = match item.cast::<Io>() {
+                Ok(io) => self.submit_one(io, now),
+                Err(_) => Err(not_an_io(&item)),
+            };
+            if let Err(error) = submitted {
+                first_error = (accepted == 0).then_some(error);
+                break;
+            }
+            accepted += 1;
+        }
+        // SAFETY: a plug has no object of Python, and belongs to this thread.
+        unsafe { without_gil(py, || drop(plug)) };
+        first_error.map_or(Ok(accepted), Err)
+    }
+
+    /// Waits until `min` I/Os of the queue have ended, or all of them have, or `timeout` seconds
+    /// have passed. Returns at most `max` I/Os that have ended, oldest first. `min` = 0 never
+    /// waits. With a timeout a signal interrupts the wait.
+    ///
+    /// Everything that the thread has plugged is issued first, unless enough I/O has ended already.
+    #[pyo3(signature = (min=1, max=None, timeout=None))]
+    fn reap<'py>(
+        &self,
+        py: Python<'py>,
+        min: usize,
+        max: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let max = max.unwrap_or(usize::MAX);
+        if min > max {
+            let text = format!("min is {min}, more than max, which is {max}");
+            return Err(PyValueError::new_err(text));
+        }
+        let collected = match timeout {
+            None => self.state.with(py, |state| state.collect(py, min, max).map(|_| ())),
+            Some(seconds) => self.collect_until(py, (min, max), limit_of(seconds)?),
+        };
+        // A failed wait loses no completion: the next call returns it.
+        collected?;
+        self.finish(py)
+    }
+
+    /// Returns a descriptor for an event loop: when it is readable, `reap(0)` is due, even if that
+    /// gives nothing. It is readable at first. It belongs to the queue.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.state.with(py, |state| fd_of(state.queue()?))
+    }
+
+    /// Waits until the I/O of the queue has ended, and closes it. The I/O has its results then.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.drain(py)
+    }
+
+    /// Whether the queue is closed.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.state.with(py, |state| Ok(state.queue.is_none()))
+    }
+
+    /// Returns the number of I/Os that were submitted and not reaped.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.state.with(py, |state| Ok(state.queue.as_ref().map_or(0, BioQueue::len)))
+    }
+
+    /// A queue is true even if it has no I/O.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        self.drain(py)?;
+        Ok(false)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // SAFETY: the collector has the GIL, and slots are changed with the GIL only.
+        let visited = unsafe {
+            self.state.peek(|state| {
+                let (slots, ended) = (&(*state).slots, &(*state).ended);
+                slots.ios.iter().flatten().try_for_each(|io| visit.call(io))?;
+                ended.iter().try_for_each(|ended| visit.call(&ended.io))
+            })
+        };
+        // While a call uses the queue, its objects count as reachable.
+        visited.unwrap_or(Ok(()))
+    }
+}
+
+#[cold]
+fn not_an_io(item: &Bound<'_, PyAny>) -> PyErr {
+    let name = item.get_type().name();
+    let name = name.map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("expected a list of forebay.Io, found {name}"))
+}
+
+impl Drop for Queue {
+    /// Waits for the I/O, which uses the memory of buffers until it ends. On another thread than
+    /// that of the queue, or without an interpreter, the queue and its buffers leak instead.
+    fn drop(&mut self) {
+        // SAFETY: the GIL is held while objects are dropped, and a queue is closed with the GIL.
+        let is_closed = unsafe { self.state.peek(|state| (*state).queue.is_none()) };
+        let is_drained = is_closed == Some(true)
+            || self.state.is_own()
+                && Python::try_attach(|py| self.drain(py).is_ok()).unwrap_or(false);
+        if is_drained {
+            // SAFETY: it is not used again. There is no queue in it any more, and what remains may
+            // be dropped on any thread.
+            unsafe { ManuallyDrop::drop(&mut self.state) };
+            return;
+        }
+        Python::try_attach(|py| leaked().write_unraisable(py, None));
+    }
+}
+
+#[cold]
+fn leaked() -> PyErr {
+    crate::error::misuse(
+        "a queue was collected on another thread than its own, so it was not closed and its \
+         buffers leak; call close() on the thread that opened it",
+    )
+}

@@ -1,0 +1,365 @@
+"""Queues: lists of I/O, buffers in flight, threads, collection."""
+
+import errno
+import gc
+import select
+import signal
+import tempfile
+import threading
+import time
+import unittest
+import weakref
+
+import forebay
+from common import SLOW, read_slowly, run, submit
+
+
+class QueueTest(unittest.TestCase):
+    def test_a_list_is_merged_and_returned(self):
+        disk = forebay.Disk("ram:1M")
+        disk.write_at(bytes(range(256)) * 64, 0)
+        buffers = [bytearray(512) for _ in range(32)]
+        ios = [forebay.Io.read(buffer, 512 * at) for at, buffer in enumerate(buffers)]
+        with disk.queue() as queue:
+            for _ in range(2):
+                before = disk.stats()["issued"]
+                self.assertEqual(queue.submit(ios), 32)
+                self.assertEqual(queue.reap(32), ios)
+                self.assertEqual(disk.stats()["issued"] - before, 1)
+        self.assertEqual(b"".join(buffers), bytes(range(256)) * 64)
+        self.assertTrue(all(io.result() == 512 for io in ios))
+
+    def test_plugs_hold_io_back(self):
+        disk = forebay.Disk("ram:1M")
+        with disk.queue() as queue:
+            with forebay.plug() as plug:
+                for at in range(8):
+                    submit(queue, forebay.Io.write(bytes(512), 512 * at))
+                self.assertEqual(disk.stats()["issued"], 0)
+                plug.unplug()
+                self.assertEqual(disk.stats()["issued"], 1)
+                submit(queue, forebay.Io.flush())
+            self.assertEqual(len(queue.reap(9)), 9)
+
+    def test_an_io_is_changed_and_used_again(self):
+        disk = forebay.Disk("ram:1M")
+        io = forebay.Io.write(b"a" * 512, 0, data="first")
+        with disk.queue() as queue:
+            submit(queue, io)
+            queue.reap()
+            io.offset, io.buffer, io.data = 512, b"b" * 512, "second"
+            submit(queue, io)
+            self.assertEqual([done.data for done in queue.reap()], ["second"])
+            zero = forebay.Io.write_zeroes(0, 512)
+            submit(queue, zero)
+            queue.reap()
+            zero.offset, zero.length = 512, 1024
+            submit(queue, zero)
+            queue.reap()
+        self.assertEqual(disk.read_at(2048, 0), bytes(2048))
+
+    def test_an_io_in_flight_is_left_alone(self):
+        io, queue = forebay.Io.read(bytearray(512), 0), forebay.Disk(SLOW).queue()
+        with self.assertRaisesRegex(RuntimeError, "was not submitted"):
+            io.result()
+        submit(queue, io)
+        self.assertTrue(io.in_flight)
+        with self.assertRaisesRegex(RuntimeError, "in flight"):
+            io.result()
+        with self.assertRaisesRegex(RuntimeError, "in flight"):
+            io.offset = 512
+        with self.assertRaisesRegex(RuntimeError, "in flight"):
+            queue.submit([io])
+        self.assertEqual(queue.reap()[0].result(), 512)
+        self.assertFalse(io.in_flight)
+
+    def test_a_refused_io_raises_only_if_it_is_the_first(self):
+        disk = forebay.Disk("ram:1M")
+        good = forebay.Io.read(bytearray(512), 0)
+        bad = forebay.Io.read(bytearray(512), 1 << 20)
+        with disk.queue() as queue:
+            self.assertEqual(queue.submit([good, bad]), 1)
+            with self.assertRaises(OSError) as caught:
+                queue.submit([bad])
+            self.assertEqual(caught.exception.errno, errno.ENXIO)
+            with self.assertRaisesRegex(TypeError, "found int"):
+                queue.submit([1])
+            with self.assertRaises(RuntimeError):
+                bad.result()
+            bad.buffer.append(1)
+            self.assertEqual(len(queue.reap()), 1)
+
+    def test_a_full_queue_blocks_nothing(self):
+        disk = forebay.Disk("ram:1M?nr_bios=4")
+        ios = [forebay.Io.read(bytearray(512), 0) for _ in range(6)]
+        with disk.queue() as queue:
+            self.assertEqual(queue.submit(iter(ios)), 4)
+            with self.assertRaisesRegex(BlockingIOError, "queue is full"):
+                queue.submit(ios[4:])
+            self.assertEqual(len(queue), 4)
+            self.assertEqual(len(queue.reap(4)), 4)
+            self.assertEqual(queue.submit(tuple(ios[4:])), 2)
+
+    def test_a_failed_io_has_its_error(self):
+        disk = forebay.Disk("fault:ram:1M?rule=read:io")
+        with disk.queue() as queue:
+            submit(queue, forebay.Io.read(bytearray(512), 0))
+            (io,) = queue.reap()
+            self.assertEqual(io.error.errno, errno.EIO)
+            with self.assertRaises(OSError):
+                io.result()
+
+    def test_a_durable_point_is_waited_for(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(4096)
+            disk = forebay.Disk(file.name)
+            with disk.queue() as queue:
+                submit(queue, forebay.Io.write(bytes(512), 0), forebay.Io.write(b"a" * 512, 512))
+                points = [io.durable_point for io in queue.reap(2)]
+            self.assertGreater(min(points), 0)
+            disk.wait_durable(max(points))
+            self.assertEqual(disk.stats()["flush_requests"], 1)
+
+    def test_a_wait_ends_at_its_timeout(self):
+        queue = read_slowly(bytearray(512))
+        start = time.monotonic()
+        self.assertEqual(queue.reap(timeout=0.01), [])
+        self.assertLess(time.monotonic() - start, 0.09)
+        self.assertEqual(len(queue.reap(timeout=10)), 1)
+        self.assertEqual(queue.reap(timeout=10), [])
+        with self.assertRaises(ValueError):
+            queue.reap(timeout=float("nan"))
+        with self.assertRaisesRegex(ValueError, "more than max"):
+            queue.reap(2, 1)
+
+    def test_a_signal_interrupts_a_wait_with_a_timeout(self):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        former = signal.signal(signal.SIGALRM, stop)
+        try:
+            queue = forebay.Disk("ram:1M?req_ns=1000000000").queue()
+            submit(queue, forebay.Io.read(bytearray(512), 0))
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            start = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                queue.reap(timeout=30)
+            self.assertLess(time.monotonic() - start, 0.9)
+        finally:
+            signal.signal(signal.SIGALRM, former)
+        self.assertEqual(len(queue.reap()), 1)
+
+    def test_the_descriptor_is_readable_when_io_has_ended(self):
+        queue = read_slowly(bytearray(512))
+        self.assertEqual(select.select([queue], [], [], 0)[0], [queue])
+        queue.reap(0)
+        self.assertEqual(select.select([queue], [], [], 0)[0], [])
+        self.assertEqual(select.select([queue], [], [], 10)[0], [queue])
+        self.assertEqual(len(queue.reap(0)), 1)
+
+    def test_a_reap_lets_other_threads_run(self):
+        queue, steps = read_slowly(bytearray(512)), []
+        is_done = threading.Event()
+
+        def count():
+            while not is_done.is_set():
+                steps.append(time.monotonic())
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        queue.reap()
+        is_done.set()
+        thread.join()
+        self.assertGreater(len(steps), 10)
+
+    def test_other_threads_are_refused(self):
+        queue, found = forebay.Disk("ram:1M").queue(), []
+
+        def use():
+            for call in (lambda: queue.submit([]), queue.reap, queue.close, queue.fileno):
+                try:
+                    call()
+                except RuntimeError as error:
+                    found.append(str(error))
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+        self.assertEqual(len(found), 4)
+        self.assertTrue(all("belongs to another thread" in text for text in found))
+
+    def test_a_plug_is_ended_by_its_thread(self):
+        found = []
+
+        def end():
+            try:
+                plug.__exit__(None, None, None)
+            except RuntimeError as error:
+                found.append(str(error))
+
+        with forebay.plug() as plug:
+            thread = threading.Thread(target=end)
+            thread.start()
+            thread.join()
+            with self.assertRaisesRegex(RuntimeError, "open already"):
+                plug.__enter__()
+        self.assertIn("not open on this thread", found[0])
+
+
+class InFlightTest(unittest.TestCase):
+    def test_a_buffer_keeps_its_size_until_its_completion(self):
+        buffer = bytearray(b"a" * 512)
+        queue = read_slowly(buffer)
+        with self.assertRaises(BufferError):
+            buffer.append(1)
+        (io,) = queue.reap()
+        buffer.append(1)
+        self.assertEqual((io.result(), buffer[:512]), (512, bytes(512)))
+
+    def test_a_buffer_lives_until_its_completion(self):
+        queue = read_slowly(bytearray(512))
+        gc.collect()
+        (io,) = queue.reap()
+        self.assertEqual(io.buffer, bytes(512))
+
+    def test_memory_that_does_not_fit_is_refused(self):
+        queue = forebay.Disk("ram:1M").queue()
+        with self.assertRaisesRegex(BufferError, "read-only"):
+            queue.submit([forebay.Io.read(bytes(512), 0)])
+        with self.assertRaisesRegex(BufferError, "contiguous"):
+            queue.submit([forebay.Io.write(memoryview(bytes(1024))[::2], 0)])
+        with self.assertRaisesRegex(TypeError, "not NoneType"):
+            queue.submit([forebay.Io.write(None, 0)])
+        self.assertEqual(len(queue), 0)
+
+    def test_a_queue_that_is_closed_waits(self):
+        buffer, start = bytearray(b"a" * 512), time.monotonic()
+        queue = read_slowly(buffer)
+        io = forebay.Io.flush()
+        submit(queue, io)
+        queue.close()
+        self.assertGreater(time.monotonic() - start, 0.09)
+        self.assertTrue(queue.closed)
+        self.assertEqual((buffer, io.result()), (bytes(512), 0))
+        buffer.append(1)
+        queue.close()
+        with self.assertRaisesRegex(ValueError, "the queue is closed"):
+            queue.submit([io])
+
+    def test_a_queue_that_is_collected_waits(self):
+        buffer, start = bytearray(b"a" * 512), time.monotonic()
+        queue = read_slowly(buffer)
+        del queue
+        self.assertGreater(time.monotonic() - start, 0.09)
+        self.assertEqual(buffer, bytes(512))
+        buffer.append(1)
+
+    def test_a_queue_in_a_circle_with_its_io_is_collected(self):
+        class Marker:
+            pass
+
+        buffer, marker = bytearray(b"a" * 512), Marker()
+        queue = forebay.Disk(SLOW).queue()
+        marker.queue, gone = queue, weakref.ref(marker)
+        submit(queue, forebay.Io.read(buffer, 0, data=marker))
+        del queue, marker
+        self.assertIsNotNone(gone())
+        gc.collect()
+        self.assertIsNone(gone())
+        self.assertEqual(buffer, bytes(512))
+        buffer.append(1)
+
+    def test_a_queue_that_another_thread_collects_leaks_its_buffers(self):
+        ended = run(
+            "import threading, forebay, gc\n"
+            "kept, buffer = [], bytearray(512)\n"
+            "def work():\n"
+            "    kept.append(forebay.Disk('ram:1M?req_ns=100000000').queue())\n"
+            "    kept[0].submit([forebay.Io.read(buffer, 0)])\n"
+            "thread = threading.Thread(target=work)\n"
+            "thread.start(); thread.join()\n"
+            "kept.clear(); gc.collect()\n"
+            "try:\n"
+            "    buffer.append(1)\n"
+            "except BufferError:\n"
+            "    print('leaked')\n"
+        )
+        self.assertEqual((ended.returncode, ended.stdout), (0, "leaked\n"), ended.stderr)
+        self.assertIn("collected on another thread", ended.stderr)
+
+    def test_a_closed_queue_may_end_on_any_thread(self):
+        ended = run(
+            "import threading, forebay\n"
+            "kept = []\n"
+            "def work():\n"
+            "    kept.append(forebay.Disk('ram:1M').queue())\n"
+            "    kept[0].close()\n"
+            "thread = threading.Thread(target=work)\n"
+            "thread.start(); thread.join()\n"
+            "kept.clear()\n"
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_an_interpreter_ends_with_io_in_flight(self):
+        ended = run(
+            "import forebay\n"
+            "buffers = [bytearray(512) for _ in range(8)]\n"
+            "queue = forebay.Disk('ram:1M?req_ns=20000000').queue()\n"
+            "queue.submit([forebay.Io.read(buffer, 0, nomerge=True) for buffer in buffers])\n"
+            "forebay.keep = queue\n"
+            "import sys; sys.keep = queue\n"
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_an_interpreter_ends_while_a_daemon_thread_waits(self):
+        ended = run(
+            "import threading, time, forebay\n"
+            "def work():\n"
+            "    queue = forebay.Disk('ram:1M?req_ns=300000000').queue()\n"
+            "    queue.submit([forebay.Io.read(bytearray(512), 0)])\n"
+            "    queue.reap()\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "time.sleep(0.1)\n"
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_a_child_of_a_fork_is_refused(self):
+        ended = run(
+            "import os, signal, forebay\n"
+            "disk = forebay.Disk('ram:1M?req_ns=50000000')\n"
+            "queue, buffer = disk.queue(), bytearray(512)\n"
+            "queue.submit([forebay.Io.read(buffer, 0)])\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    signal.alarm(20)\n"
+            "    nr = 0\n"
+            "    for call in (lambda: disk.read_at(512, 0),\n"
+            "                 lambda: queue.submit([forebay.Io.flush()])):\n"
+            "        try:\n"
+            "            call()\n"
+            "        except OSError as error:\n"
+            "            nr += 'fork' in str(error)\n"
+            "    queue.close(); disk.close()\n"
+            "    del queue\n"
+            "    nr += len(forebay.Disk('ram:1M').read_at(512, 0)) == 512\n"
+            "    os._exit(nr)\n"
+            "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3\n"
+            "assert queue.reap()[0].result() == 512\n"
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+
+class ForeignCodeTest(unittest.TestCase):
+    def test_an_object_that_ends_in_a_setter_may_use_the_queue(self):
+        queue, done = forebay.Disk("ram:1M").queue(), []
+
+        class Reaper:
+            def __del__(self):
+                done.extend(queue.reap(0))
+
+        io = forebay.Io.read(bytearray(512), 0, data=Reaper())
+        submit(queue, io)
+        io.data = None
+        self.assertEqual(done, [io])
+        self.assertEqual(io.result(), 512)
