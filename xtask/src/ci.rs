@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     Step { name: "sessions", action: Action::Beside },
     Step { name: "shuttle", action: Action::Beside },
     Step { name: "instructions", action: Action::Beside },
+    Step { name: "python", action: Action::Beside },
     Step { name: "differential", action: Action::Beside },
     Step { name: "histories", action: Action::Beside },
     Step { name: "plants", action: Action::Beside },

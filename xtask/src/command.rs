@@ -104,6 +104,16 @@ impl Line {
         String::from_utf8(output.stdout).map_err(|_| format!("`{self}` wrote something not UTF-8"))
     }
 
+    /// Runs the program, and returns what it writes to standard error.
+    pub(crate) fn errors(&self) -> Result<String, String> {
+        let output = self.command().output().map_err(|error| self.not_started(&error))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.success() {
+            true => Ok(text),
+            false => Err(format!("`{self}` ended with {}\n{text}", output.status)),
+        }
+    }
+
     /// Returns whether the program runs and succeeds. Discards its output.
     pub(crate) fn succeeds(&self) -> bool {
         let status = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -118,13 +118,14 @@ pub(crate) fn has_valgrind() -> bool {
 /// Returns the instructions of a run.
 pub(crate) fn counted(profile: &str, example: &str, kind: &str, nr: u64) -> Result<f64, String> {
     let program = crate::command::target(&format!("{profile}/examples/{example}"));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args([kind, &nr.to_string()])
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
+    let arguments = "--tool=callgrind --callgrind-out-file=/dev/null";
+    let line = Line::new("valgrind", arguments).argument(program).argument(kind.to_owned());
+    collected(&line.argument(nr.to_string()))
+}
+
+/// Runs callgrind, and returns the number of instructions that it has counted.
+pub(crate) fn collected(line: &Line) -> Result<f64, String> {
+    let text = line.errors()?;
     let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.parse().ok());
     count.ok_or_else(|| format!("callgrind counted nothing:\n{text}"))
 }

@@ -32,6 +32,7 @@ mod outside;
 mod patched;
 mod planted;
 mod plants;
+mod python;
 mod same_bytes;
 mod semver;
 mod sessions;
@@ -78,6 +79,7 @@ cargo xtask <command>
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
+  python               the package for Python: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
   semver               breaking changes of the API since the last release (cargo-semver-checks)
   nightly              installs the toolchain of miri and tsan, beside the user's own
@@ -141,6 +143,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         }
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
+        ["python"] => python::run(),
         ["capi", prefix] => capi::install(prefix),
         ["semver"] => semver::run(),
         ["nightly"] => nightly::install(),
