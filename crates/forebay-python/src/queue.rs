@@ -26,7 +26,8 @@ struct State {
     slots: Slots,
     /// Completions of a reap; empty between calls.
     completions: Vec<Completion>,
-    /// Ended I/O of a reap; empty between calls.
+    /// Ended I/O of a reap. Empty between calls, except after a wait that has failed: the next reap
+    /// returns it.
     ended: Vec<Ended>,
 }
 
@@ -76,19 +77,24 @@ impl State {
         self.queue.as_mut().ok_or_else(|| closed("queue"))
     }
 
+    /// Returns the number of I/Os that were submitted and not returned to the program.
+    fn nr_unreaped(&self) -> usize {
+        self.queue.as_ref().map_or(0, BioQueue::len) + self.ended.len()
+    }
+
     /// Waits without the GIL until `min` I/Os have ended, or all have. Moves at most `max` ended
     /// I/Os to `ended`.
     #[inline]
-    fn collect(&mut self, py: Python<'_>, min: usize, max: usize) -> PyResult<usize> {
+    fn collect(&mut self, py: Python<'_>, min: usize, max: usize) -> PyResult<()> {
         let State { queue, slots, completions, ended } = self;
         let queue = queue.as_mut().ok_or_else(|| closed("queue"))?;
         // SAFETY: the queue and the list have no objects of Python. Only this thread uses them.
-        let nr = unsafe { without_gil(py, || queue.reap(min, max, completions)) };
+        unsafe { without_gil(py, || queue.reap(min, max, completions)) };
         ended.extend(completions.drain(..).map(|completion| {
             let Completion { user_data, result, durable_point, .. } = completion;
             Ended { io: slots.take(user_data), result, durable_point }
         }));
-        Ok(nr)
+        Ok(())
     }
 }
 
@@ -155,11 +161,10 @@ impl Queue {
         limit: Duration,
     ) -> PyResult<()> {
         let start = Instant::now();
-        let mut nr = 0;
         loop {
-            let is_empty = self.state.with(py, |state| {
-                nr += state.collect(py, 0, max - nr)?;
-                Ok(state.queue()?.is_empty())
+            let (nr, is_empty) = self.state.with(py, |state| {
+                state.collect(py, 0, max.saturating_sub(state.ended.len()))?;
+                Ok((state.ended.len(), state.queue()?.is_empty()))
             })?;
             let left = limit.saturating_sub(start.elapsed());
             if nr >= min || is_empty || left.is_zero() {
@@ -171,8 +176,14 @@ impl Queue {
 
     /// Ends the I/O that was collected, and returns it. An export that ends may run code of the
     /// program, so the queue is not in use meanwhile.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut ended = self.state.with(py, |state| Ok(std::mem::take(&mut state.ended)))?;
+    fn finish<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
+        let mut ended = self.state.with(py, |state| {
+            let mut ended = std::mem::take(&mut state.ended);
+            if ended.len() > max {
+                state.ended = ended.split_off(max);
+            }
+            Ok(ended)
+        })?;
         let done = PyList::new(py, ended.drain(..).map(|ended| ended.end(py)))?;
         // Keeps the memory for the next call.
         let _ = self.state.with(py, |state| {
@@ -193,7 +204,7 @@ impl Queue {
         })?;
         // SAFETY: the queue has no objects of Python, and belongs to this thread.
         unsafe { without_gil(py, || drop(queue)) };
-        self.finish(py).map(|_| ())
+        self.finish(py, usize::MAX).map(|_| ())
     }
 }
 
@@ -280,13 +291,14 @@ impl Queue {
             let text = format!("min is {min}, more than max, which is {max}");
             return Err(PyValueError::new_err(text));
         }
-        let collected = match timeout {
-            None => self.state.with(py, |state| state.collect(py, min, max).map(|_| ())),
-            Some(seconds) => self.collect_until(py, (min, max), limit_of(seconds)?),
-        };
-        // A failed wait loses no completion: the next call returns it.
-        collected?;
-        self.finish(py)
+        match timeout {
+            None => self.state.with(py, |state| {
+                let nr = state.ended.len();
+                state.collect(py, min.saturating_sub(nr), max.saturating_sub(nr))
+            })?,
+            Some(seconds) => self.collect_until(py, (min, max), limit_of(seconds)?)?,
+        }
+        self.finish(py, max)
     }
 
     /// Returns a descriptor for an event loop: when it is readable, `reap(0)` is due, even if that
@@ -308,7 +320,7 @@ impl Queue {
 
     /// Returns the number of I/Os that were submitted and not reaped.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.state.with(py, |state| Ok(state.queue.as_ref().map_or(0, BioQueue::len)))
+        self.state.with(py, |state| Ok(state.nr_unreaped()))
     }
 
     /// A queue is true even if it has no I/O.

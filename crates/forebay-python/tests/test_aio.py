@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import time
 import unittest
 
 import forebay
@@ -57,6 +58,20 @@ class AsyncDiskTest(unittest.IsolatedAsyncioTestCase):
         async with forebay.AsyncDisk("ram:1M?nr_bios=4&req_ns=1000000") as disk:
             reads = (disk.read_at(512, 1024 * at) for at in range(20))
             self.assertEqual(await asyncio.gather(*reads), [bytes(512)] * 20)
+
+    async def test_a_full_queue_is_not_polled(self):
+        async with forebay.AsyncDisk(SLOW + "&nr_bios=1") as disk:
+            start = time.process_time()
+            await asyncio.gather(*(disk.read_at(512, 1024 * at) for at in range(3)))
+            self.assertLess(time.process_time() - start, 0.1)
+
+    async def test_a_disk_is_closed_beside_io_that_has_just_ended(self):
+        disk = forebay.AsyncDisk("ram:1M")
+        for _ in range(3):
+            reading = asyncio.create_task(disk.read_at(512, 0))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(asyncio.gather(reading, disk.flush()), 10)
+        await asyncio.gather(disk.read_at(512, 0), disk.close(), return_exceptions=True)
 
     async def test_a_cancelled_task_leaves_its_buffer_to_the_queue(self):
         buffer = bytearray(b"a" * 512)

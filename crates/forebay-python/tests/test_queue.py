@@ -149,6 +149,24 @@ class QueueTest(unittest.TestCase):
             signal.signal(signal.SIGALRM, former)
         self.assertEqual(len(queue.reap()), 1)
 
+    def test_a_wait_that_is_interrupted_loses_no_completion(self):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        former = signal.signal(signal.SIGALRM, stop)
+        try:
+            queue = forebay.Disk("ram:1M?req_ns=50000000").queue()
+            submit(queue, *(forebay.Io.read(bytearray(512), 0, nomerge=True) for _ in range(4)))
+            signal.setitimer(signal.ITIMER_REAL, 0.12)
+            with self.assertRaises(KeyboardInterrupt):
+                queue.reap(4, timeout=30)
+        finally:
+            signal.signal(signal.SIGALRM, former)
+        self.assertEqual(len(queue), 4)
+        self.assertEqual(len(queue.reap(1, 1)), 1)
+        self.assertEqual(len(queue.reap(3)), 3)
+        self.assertEqual(len(queue), 0)
+
     def test_the_descriptor_is_readable_when_io_has_ended(self):
         queue = read_slowly(bytearray(512))
         self.assertEqual(select.select([queue], [], [], 0)[0], [queue])

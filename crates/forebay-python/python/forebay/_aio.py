@@ -70,8 +70,8 @@ class AsyncDisk:
         """Waits until all I/O has ended, and closes the queue; also the disk, if this opened it."""
         if self._queue.closed:
             return
-        while self._started:
-            await asyncio.wait(self._started)
+        while waiting := [future for future in self._started if not future.done()]:
+            await asyncio.wait(waiting)
         self._loop.remove_reader(self._queue.fileno())
         # I/O of cancelled tasks may still be in flight.
         self._queue.close()
@@ -119,7 +119,8 @@ class AsyncDisk:
         self._reap()
 
     def _reap(self):
-        for io in self._queue.reap(0):
+        ended = self._queue.reap(0)
+        for io in ended:
             future, io.data = io.data, None
             if future.done():
                 continue
@@ -128,5 +129,6 @@ class AsyncDisk:
                 future.set_result(io.result())
             else:
                 future.set_exception(error)
-        if self._pending:
+        # Without a completion the queue is as full as before.
+        if ended and self._pending:
             self._schedule()
