@@ -10,6 +10,7 @@
 //!   thread, or an interpreter that ends), the queue and its buffers leak ([`queue`]).
 //! - Memory of buffers is passed on by address. No reference to it is made, because Python code may
 //!   change it at any time.
+//! - One interpreter of a process may use the module ([`interpreter`]).
 //! - Failures of I/O are `OSError` with errno and text ([`error`]).
 mod blocking;
 mod detach;
@@ -17,6 +18,7 @@ mod disk;
 mod error;
 mod export;
 mod info;
+mod interpreter;
 mod io;
 mod owner;
 mod plug;
@@ -39,6 +41,7 @@ mod _forebay {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::interpreter::check_is_only(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 

@@ -2,8 +2,10 @@
 
 import errno
 import gc
+import os
 import select
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -367,6 +369,49 @@ class InFlightTest(unittest.TestCase):
         )
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
+    def test_a_second_interpreter_is_refused(self):
+        ended = run(
+            "import forebay, sys\n"
+            "try:\n"
+            "    import _xxsubinterpreters as interpreters\n"
+            "except ImportError:\n"
+            "    sys.exit(77)\n"
+            "code = 'try: import forebay\\nexcept ImportError as error: print(error)'\n"
+            "interpreters.run_string(interpreters.create(), code)\n"
+            "print(forebay.Disk('ram:1M').size)\n"
+        )
+        if ended.returncode == 77:
+            self.skipTest("this Python has no module for subinterpreters")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertRegex(ended.stdout, "(in use by another|does not support).*\n1048576\n")
+
+    def test_a_thousand_disks_leak_nothing(self):
+        def use():
+            disk = forebay.Disk("ram:64K?req_ns=1000")
+            queue, io = disk.queue(), forebay.Io.read(bytearray(4096), 0)
+            queue.fileno()
+            submit(queue, io)
+            with self.assertRaises(OSError):
+                disk.read_at(512, 1 << 20)
+            disk.readinto(bytearray(512), 0)
+
+        def sizes():
+            gc.collect()
+            with open("/proc/self/statm", encoding="ascii") as file:
+                pages = int(file.read().split()[1])
+            return len(os.listdir("/proc/self/fd")), len(gc.get_objects()), pages
+
+        for _ in range(100):
+            use()
+        fds, objects, pages = sizes()
+        for _ in range(1000):
+            use()
+        more_fds, more_objects, more_pages = sizes()
+        self.assertEqual(more_fds, fds)
+        self.assertLess(more_objects - objects, 100)
+        # A leak of 4 KiB by each would be a thousand pages.
+        self.assertLess(more_pages - pages, 500)
+
 
 class ForeignCodeTest(unittest.TestCase):
     def test_an_object_that_ends_in_a_setter_may_use_the_queue(self):
@@ -381,3 +426,21 @@ class ForeignCodeTest(unittest.TestCase):
         io.data = None
         self.assertEqual(done, [io])
         self.assertEqual(io.result(), 512)
+
+    @unittest.skipIf(sys.version_info < (3, 12), "buffers in Python are there from 3.12 on")
+    def test_a_buffer_in_python_may_use_the_queue(self):
+        queue, memory, steps = forebay.Disk("ram:1M").queue(), bytearray(512), []
+
+        class Memory:
+            def __buffer__(self, flags):
+                steps.append(len(queue.reap(1)))
+                return memoryview(memory)
+
+            def __release_buffer__(self, view):
+                steps.append(len(queue.reap(0)))
+
+        first, second = forebay.Io.read(bytearray(512), 0), forebay.Io.read(Memory(), 1024)
+        self.assertEqual(queue.submit([first, second]), 2)
+        self.assertEqual(steps, [1])
+        self.assertEqual(queue.reap(1), [second])
+        self.assertEqual((steps, first.result(), second.result()), ([1, 0], 512, 512))
