@@ -35,7 +35,13 @@ pub(crate) fn run() -> Outcome {
         println!("python: SKIPPED, {text}");
         return Ok(());
     }
-    let venv = Venv::with_maturin()?;
+    let venv = match Venv::with_maturin() {
+        Err(error) if !tools::are_required() => {
+            println!("python: SKIPPED, {MATURIN} cannot be installed: {error}");
+            return Ok(());
+        }
+        venv => venv?,
+    };
     venv.install_wheel()?;
     let tests = format!("-W error -m unittest discover --start-directory {CRATE}/tests");
     venv.python(&tests).run()?;
