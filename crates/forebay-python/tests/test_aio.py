@@ -63,7 +63,8 @@ class AsyncDiskTest(unittest.IsolatedAsyncioTestCase):
         async with forebay.AsyncDisk(SLOW + "&nr_bios=1") as disk:
             start = time.process_time()
             await asyncio.gather(*(disk.read_at(512, 1024 * at) for at in range(3)))
-            self.assertLess(time.process_time() - start, 0.1)
+            # All three take more than a second.
+            self.assertLess(time.process_time() - start, 0.3)
 
     async def test_a_disk_is_closed_beside_io_that_has_just_ended(self):
         disk = forebay.AsyncDisk("ram:1M")

@@ -131,11 +131,11 @@ class DiskTest(unittest.TestCase):
         disk, steps = forebay.Disk(SLOW), []
         thread = threading.Thread(target=lambda: disk.read_at(512, 0))
         thread.start()
-        start = time.monotonic()
         while thread.is_alive():
-            steps.append(time.monotonic() - start)
-        self.assertGreater(len(steps), 100)
-        self.assertLess(steps[100], 0.09)
+            steps.append(time.monotonic())
+            time.sleep(0.001)
+        # A call that kept the GIL would allow one or two.
+        self.assertGreater(len(steps), 10)
 
 
 class BufferTest(unittest.TestCase):

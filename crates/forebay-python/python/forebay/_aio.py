@@ -24,6 +24,8 @@ class AsyncDisk:
         self._pending = []
         self._scheduled = False
         self._started = set()
+        # Set while `close` waits: a future that the next completion ends.
+        self._reaped = None
         self._loop.add_reader(self._queue.fileno(), self._reap)
 
     async def read_at(self, length, offset):
@@ -72,8 +74,13 @@ class AsyncDisk:
             return
         while waiting := [future for future in self._started if not future.done()]:
             await asyncio.wait(waiting)
-        self._loop.remove_reader(self._queue.fileno())
         # I/O of cancelled tasks may still be in flight.
+        while not self._queue.closed and len(self._queue) > 0:
+            self._reaped = self._reaped or self._loop.create_future()
+            await asyncio.shield(self._reaped)
+        if self._queue.closed:
+            return
+        self._loop.remove_reader(self._queue.fileno())
         self._queue.close()
         if self._owned is not None:
             self._owned.close()
@@ -129,6 +136,9 @@ class AsyncDisk:
                 future.set_result(io.result())
             else:
                 future.set_exception(error)
+        if ended and self._reaped is not None:
+            self._reaped.set_result(None)
+            self._reaped = None
         # Without a completion the queue is as full as before.
         if ended and self._pending:
             self._schedule()
