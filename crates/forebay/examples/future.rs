@@ -1,4 +1,5 @@
 //! Futures without a runtime: several concurrent reads, joined and awaited by a few lines of code.
+//! A plug around each poll of the join merges neighbours.
 
 use forebay::{Buf, Completion, Disk, Io, SubmitError};
 use std::pin::{Pin, pin};
@@ -13,13 +14,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(written.result, Ok(65536));
 
     let read = |n| Box::pin(disk.start(Io::read(Buf::new(4096), n * 4096).user_data(n)));
-    let reads = block_on(Join { running: (0..16).map(read).collect(), ended: Vec::new() });
+    let join = Join { running: (0..16).map(read).collect(), ended: Vec::new() };
+    let reads = block_on(forebay::plugged(join));
     for read in reads {
         let Completion { result, buf, .. } = read?;
         assert_eq!((result, buf.as_deref()), (Ok(4096), Some(&[7; 4096][..])));
     }
     // One write, and one request for the sixteen adjacent reads, which merged.
     assert_eq!(disk.stats().queue.issued, 2);
+
+    // The same without a join: `start_all` submits all of them at once, as one request.
+    let reads = disk.start_all((0..16).map(|n| Io::read(Buf::new(4096), n * 4096)));
+    for read in reads {
+        assert_eq!(block_on(read)?.result, Ok(4096));
+    }
+    assert_eq!(disk.stats().queue.issued, 3);
     Ok(())
 }
 
@@ -54,17 +63,13 @@ impl<F: Future<Output = Result<Completion, SubmitError>>> Future for Join<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Join { running, ended } = &mut *self;
-        {
-            // The plug makes one batch of the I/O that these polls submit, so adjacent I/O merges.
-            let _plug = forebay::plug();
-            running.retain_mut(|future| match future.as_mut().poll(context) {
-                Poll::Ready(result) => {
-                    ended.push(result);
-                    false
-                }
-                Poll::Pending => true,
-            });
-        }
+        running.retain_mut(|future| match future.as_mut().poll(context) {
+            Poll::Ready(result) => {
+                ended.push(result);
+                false
+            }
+            Poll::Pending => true,
+        });
         match running.is_empty() {
             true => Poll::Ready(std::mem::take(ended)),
             false => Poll::Pending,

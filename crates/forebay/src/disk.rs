@@ -5,6 +5,7 @@
 mod backend;
 mod exact;
 mod options;
+mod tasks;
 mod vectored;
 
 pub use options::DiskOptions;

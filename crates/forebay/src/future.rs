@@ -1,5 +1,7 @@
 //! Futures of I/O, for any executor.
 
+mod plugged;
+
 use crate::buf::Buf;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
@@ -10,14 +12,16 @@ use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait::WaitState;
 use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, SubmitErrorKind};
+pub use plugged::plugged;
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The future of an I/O. Made by [`Disk::start`](crate::Disk::start). The first poll submits the
-/// I/O, on the polling thread, and adds it to that thread's plug if one is open.
+/// The future of an I/O. Made by [`Disk::start`](crate::Disk::start): then the first poll submits
+/// the I/O, on the polling thread, and adds it to that thread's plug if one is open. Or made by
+/// [`Disk::start_all`](crate::Disk::start_all), which has submitted the I/O already.
 ///
 /// Any thread may poll it, and different polls may come from different threads. A poll also makes
 /// progress on other I/O of the disk, without blocking. While tasks sleep, one of these makes
@@ -47,13 +51,27 @@ pub struct IoFuture {
 
 enum State {
     New(Io),
-    InLayer { mailbox: Arc<Mailbox>, buf: Option<Buf> },
+    /// Refused before the first poll, which returns the error.
+    Refused(SubmitError),
+    InLayer {
+        mailbox: Arc<Mailbox>,
+        buf: Option<Buf>,
+    },
     Over,
 }
 
 impl IoFuture {
     pub(crate) fn new(shared: Arc<Shared>, io: Io) -> IoFuture {
         IoFuture { shared, state: State::New(io) }
+    }
+
+    /// Submits the I/O on this thread, and returns its future.
+    pub(crate) fn started(shared: Arc<Shared>, io: Io) -> IoFuture {
+        let mut future = IoFuture { shared, state: State::Over };
+        if let Err(error) = future.submit(io) {
+            future.state = State::Refused(error);
+        }
+        future
     }
 
     /// Submits the I/O on this thread.
@@ -106,6 +124,7 @@ impl Future for IoFuture {
                     return Poll::Ready(Err(error));
                 }
             }
+            State::Refused(error) => return Poll::Ready(Err(error)),
             State::InLayer { mailbox, buf } if this.shared.is_after_fork() => {
                 // The bio in flight belongs to the parent; the buffer here is a copy.
                 std::mem::forget(mailbox);

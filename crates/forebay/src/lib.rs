@@ -28,7 +28,7 @@
 //! - blocking calls such as [`Disk::read_at`] and [`Disk::flush`];
 //! - a completion queue: [`BioQueue::submit`] and [`BioQueue::reap`], or [`BioQueue::poll_fd`] in
 //!   an event loop;
-//! - futures for any executor: [`Disk::start`].
+//! - futures for any executor: [`Disk::start`], [`Disk::start_all`] and [`plugged`].
 //!
 //! Offsets and lengths are in bytes. Times are in nanoseconds where the name ends in `_ns`.
 //!
@@ -98,7 +98,7 @@ pub use forebay_core::{
     QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Segment, Segments, StageStats, SubmitErrorKind,
     TagNeed, UnplugCause, Values,
 };
-pub use future::IoFuture;
+pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
 pub use queue::{BioQueue, RegisteredMemory};

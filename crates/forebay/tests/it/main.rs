@@ -33,6 +33,7 @@ mod nbd_server;
 mod options;
 mod overlap;
 mod plug;
+mod plugged;
 mod progress;
 mod raw_io;
 mod refusals;
