@@ -62,15 +62,17 @@ impl DueFd {
     }
 
     /// Returns the descriptor. The first call creates it. It begins readable: the reap that follows
-    /// sets the timer for requests that were issued before. Returns `None` if the system has no
-    /// resources for it, or setting a timer is forbidden.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    /// sets the timer for requests that were issued before.
+    ///
+    /// # Errors
+    /// Returns the system's error if it has no resources for it, or forbids to set a timer.
+    pub(super) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         let mut running = self.lock();
         if self.fds.get().is_none() {
-            let _ = self.fds.set(Fds::new().ok()?);
+            let _ = self.fds.set(Fds::new()?);
             self.start(&mut running, 0);
         }
-        self.fds.get().map(|fds| fds.any.fd())
+        Ok(self.fds.get().expect("just set").any.fd())
     }
 
     /// Makes the descriptor readable at `due_ns`, or earlier. Called when a due time changes.

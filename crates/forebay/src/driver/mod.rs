@@ -210,12 +210,12 @@ pub(crate) trait Waiter: Send + Sync {
         false
     }
 
-    /// Returns a descriptor that becomes readable when there may be completions to reap. `None` if
-    /// completions are present at once, or the driver cannot signal a descriptor here.
+    /// Returns a descriptor that becomes readable when there may be completions to reap. `None`:
+    /// completions are present at once.
     ///
     /// # Errors
-    /// Returns the error of the system call that creates the descriptor, such as a lack of
-    /// descriptors.
+    /// Returns the system's error if it has no resources for a descriptor, or forbids to set a
+    /// timer.
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         Ok(None)
     }

@@ -133,7 +133,7 @@ impl Waiter for Timer {
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        Ok(self.fd.as_ref().and_then(DueFd::fd))
+        self.fd.as_ref().map(DueFd::fd).transpose()
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -169,7 +169,7 @@ impl Waiter for FaultWaiter {
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         if self.any.get().is_none() {
-            let Some(own) = self.due.fd.fd() else { return Ok(None) };
+            let own = self.due.fd.fd()?;
             let any = AnyOf::new(self.inner.poll_fd()?.into_iter().chain([own]))?;
             // Fails if another thread was first.
             let _ = self.any.set(any);

@@ -29,7 +29,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,12 +50,15 @@ pub(super) struct Event {
 
 impl Event {
     /// Returns the descriptor, and creates it at first use. It begins readable, because completions
-    /// may be present. Returns `None` if the system has no resources for it.
-    pub(super) fn fd(&self, ring: BorrowedFd<'_>) -> Option<BorrowedFd<'_>> {
+    /// may be present.
+    ///
+    /// # Errors
+    /// Returns the system's error if it has no resources for it.
+    pub(super) fn fd(&self, ring: BorrowedFd<'_>) -> io::Result<BorrowedFd<'_>> {
         if self.file.get().is_none() {
             let _ = self.file.set(registered(ring)?);
         }
-        self.file.get().map(AsFd::as_fd)
+        Ok(self.file.get().expect("just set").as_fd())
     }
 
     /// Returns whether a caller has asked for the descriptor.
@@ -87,11 +90,11 @@ impl Event {
 }
 
 /// Creates an eventfd and registers it with the ring.
-fn registered(ring: BorrowedFd<'_>) -> Option<File> {
+fn registered(ring: BorrowedFd<'_>) -> io::Result<File> {
     // SAFETY: the call takes numbers only.
     let fd = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 {
-        return None;
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just opened, and no other value owns it.
     let event = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -100,5 +103,5 @@ fn registered(ring: BorrowedFd<'_>) -> Option<File> {
     let answer = unsafe {
         libc::syscall(libc::SYS_io_uring_register, ring, REGISTER_EVENTFD, &raw const fd, nr)
     };
-    (answer == 0).then(|| event.into())
+    if answer == 0 { Ok(event.into()) } else { Err(io::Error::last_os_error()) }
 }

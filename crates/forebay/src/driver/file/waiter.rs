@@ -209,10 +209,10 @@ impl Waiter for UringWaiter {
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        Ok(match &self.event {
-            Some(event) => event.fd(self.ring.as_fd()),
-            None => Some(self.ring.as_fd()),
-        })
+        match &self.event {
+            Some(event) => event.fd(self.ring.as_fd()).map(Some),
+            None => Ok(Some(self.ring.as_fd())),
+        }
     }
 
     fn ack_poll(&self) {

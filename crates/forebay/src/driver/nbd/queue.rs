@@ -115,7 +115,10 @@ impl Shared {
     }
 
     /// Returns a descriptor for an event loop.
-    pub(super) fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+    ///
+    /// # Errors
+    /// Returns the system's error if it has no resources for it.
+    pub(super) fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
         let link = self.lock();
         if self.watched.get().is_none() {
             let fd = self.fd.try_clone()?;
@@ -128,7 +131,7 @@ impl Shared {
                 self.event.signal();
             }
         }
-        Ok(self.watched.get().map(|watched| watched.any.fd()))
+        Ok(self.watched.get().expect("just set").any.fd())
     }
 }
 

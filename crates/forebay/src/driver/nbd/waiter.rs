@@ -44,7 +44,7 @@ impl Waiter for NbdWaiter {
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        self.shared.poll_fd()
+        self.shared.poll_fd().map(Some)
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -323,10 +323,9 @@ impl Waiter for PsyncWaiter {
         // Under the lock, so that calls finished later signal it.
         let mut state = queue.lock();
         if queue.event.get().is_none() {
-            let event = Event::new()?;
-            event.signal();
-            let _ = queue.event.set(event);
+            let _ = queue.event.set(Event::new()?);
             state.is_signalled = true;
+            queue.event.get().expect("just set").signal();
         }
         Ok(queue.event.get().map(Event::fd))
     }

@@ -210,7 +210,10 @@ impl Shared {
     }
 
     /// Returns a descriptor for an event loop.
-    pub(super) fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
+    ///
+    /// # Errors
+    /// Returns the system's error if it has no resources for it.
+    pub(super) fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
         if self.watched.get().is_none() {
             let [stream, error] = self.link.fds();
             let of_device = AnyOf::new([self.call.fd(), stream, error])?;
@@ -224,7 +227,7 @@ impl Shared {
                 self.signal();
             }
         }
-        Ok(self.watched.get().map(|watched| watched.any.fd()))
+        Ok(self.watched.get().expect("just set").any.fd())
     }
 
     /// Updates what an event loop polls, if there is one. Returns whether the device was added.

@@ -367,7 +367,7 @@ fn descriptor_is_readable_for_completions_kicks_and_the_end() {
 fn acknowledged_descriptor_keeps_the_kick_of_a_waiting_thread() {
     let (mut driver, _device) = pair(QUIET, Mode::Shared);
     let shared = Arc::clone(driver.shared());
-    assert!(matches!(shared.poll_fd(), Ok(Some(_))));
+    assert!(shared.poll_fd().is_ok());
     driver.kick();
     // The event loop is another thread, and the kicked one does not wait yet.
     shared.acknowledge();

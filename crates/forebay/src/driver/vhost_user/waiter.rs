@@ -23,7 +23,7 @@ impl Waiter for VhostUserWaiter {
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        self.shared.poll_fd()
+        self.shared.poll_fd().map(Some)
     }
 
     fn ack_poll(&self) {
