@@ -11,7 +11,9 @@ pub(crate) fn run() -> Outcome {
     let names = names(&root().join(DIRECTORY))?;
     for name in &names {
         println!("examples: {name}");
-        Line::cargo("run --quiet --package forebay --example").argument(name.clone()).run()?;
+        Line::cargo("run --quiet --package forebay --features tokio --example")
+            .argument(name.clone())
+            .run()?;
     }
     println!("examples: {} ran", names.len());
     Ok(())

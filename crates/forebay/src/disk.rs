@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "tokio")]
+mod drive;
 mod exact;
 mod options;
 mod tasks;
@@ -27,7 +29,6 @@ use forebay_core::{
     Bio, BioFlags, BlockStatus, Gate, LateRequest, Op, Policy, QueueLimits, SubmitErrorKind,
 };
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -340,22 +341,6 @@ impl Disk {
     /// ```
     pub fn start(&self, io: Io) -> IoFuture {
         IoFuture::new(Arc::clone(&self.shared), io)
-    }
-
-    /// Reaps completions of the shared hardware context and issues waiting I/O, without blocking.
-    /// This makes progress for futures, and for all other users of that context.
-    pub fn poll(&self) {
-        self.shared.poll_shared();
-    }
-
-    /// Returns a descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. It
-    /// is readable at first. From the first call on the event loop drives the disk: futures start
-    /// no thread, and a thread that a future has started ends. (`service=on` keeps its thread.)
-    ///
-    /// `None` if completions are present at once (`null`, and `ram` without service times), if the
-    /// process or the system can open no more descriptors, and in a child of a fork.
-    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.poll_fd()
     }
 
     /// Sets how many requests each hardware context may have at the driver at once (the setting

@@ -33,10 +33,10 @@ use std::task::{Context, Poll};
 ///   context. So a blocking call on that context is woken by this thread, which costs two more
 ///   context switches. Disks that end all I/O at once (`null`, and `ram` without service times) get
 ///   no such thread.
-/// - The caller's event loop, if it has called [`Disk::poll_fd`](crate::Disk::poll_fd). The loop
-///   must then watch that descriptor and call [`Disk::poll`](crate::Disk::poll), or futures never
-///   become ready. No thread is started, and one that a future has started ends. Disks that
-///   end all I/O at once have no descriptor and need none.
+/// - The caller's event loop, while it has a [`DiskPoll`](crate::DiskPoll), or after it has called
+///   [`Disk::poll_fd`](crate::Disk::poll_fd). The loop must then watch that descriptor and call
+///   [`DiskPoll::poll`](crate::DiskPoll::poll) or [`Disk::poll`](crate::Disk::poll), or futures
+///   never become ready. No thread is started, and one that a future has started ends.
 ///
 /// Dropping it does not cancel the I/O and does not block. The buffer is freed when the I/O ends.
 ///

@@ -69,6 +69,7 @@ mod future;
 mod info;
 mod io;
 mod keys;
+mod poll_handle;
 mod queue;
 mod runtime;
 #[cfg(feature = "serde")]
@@ -101,6 +102,7 @@ pub use forebay_core::{
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
+pub use poll_handle::DiskPoll;
 pub use queue::{BioQueue, RegisteredMemory};
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;

@@ -3,6 +3,7 @@
 
 use super::{Bug, Edit, Test};
 
+const DRIVING: &str = "crates/forebay/src/runtime/shared/driving.rs";
 const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_STEPS: &str = "crates/forebay-core/src/tag/steps.rs";
 const TAG_POOL: &str = "crates/forebay/src/tag_pool.rs";
@@ -257,12 +258,22 @@ pub(super) const BUGS: &[Bug] = &[
         name: "future-starts-no-thread",
         what: "a future on a disk that nothing drives starts no thread",
         edits: &[Edit {
-            file: "crates/forebay/src/runtime/shared.rs",
-            from: "            false => self.start_service(),\n",
+            file: DRIVING,
+            from: "            false => self.start_service(seat),\n",
             to: "            false => Ok(()),\n",
         }],
         test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
         says: "",
+    },
+    Bug {
+        name: "loop-end-starts-no-thread",
+        what: "V5: no thread takes over from the last event loop",
+        edits: &[Edit { file: DRIVING, from: "!seat.ends_at_once {", to: "seat.ends_at_once {" }],
+        test: Test::it(
+            "forebay",
+            "poll_handles::a_thread_takes_over_when_the_last_handle_is_dropped",
+        ),
+        says: "is not woken",
     },
     Bug {
         name: "service-leads-beside-a-leader",

@@ -109,7 +109,7 @@ impl fmt::Display for SubmitErrorKind {
                 f,
                 "cannot start the service thread that futures need (errno {errno}); raise the \
                  process limit (ulimit -u), or drive the disk from an event loop with \
-                 `Disk::poll_fd`"
+                 `Disk::poll_handle`"
             ),
             SubmitErrorKind::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",

@@ -1,9 +1,12 @@
-//! I/O of a disk as futures.
+//! I/O of a disk as futures, and event loops that drive it.
 
 use super::Disk;
 use crate::future::IoFuture;
 use crate::io::Io;
+use crate::poll_handle::DiskPoll;
 use crate::runtime::plug::plug;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 impl Disk {
@@ -46,5 +49,52 @@ impl Disk {
     pub fn start_all(&self, ios: impl IntoIterator<Item = Io>) -> Vec<IoFuture> {
         let _plug = plug();
         ios.into_iter().map(|io| IoFuture::started(Arc::clone(&self.shared), io)).collect()
+    }
+
+    /// Reaps completions of the shared hardware context and issues waiting I/O, without blocking.
+    /// This makes progress for futures, and for all other users of that context.
+    pub fn poll(&self) {
+        self.shared.poll_shared();
+    }
+
+    /// Returns a handle of the descriptor of this disk, for an event loop that drives its futures.
+    /// When the descriptor is readable, [`DiskPoll::poll`] is due. While the handle exists, futures
+    /// start no thread. Every disk has a descriptor: where the device has none, it is a timer or an
+    /// eventfd of the library.
+    ///
+    /// # Errors
+    /// Fails if the process or the system can open no more descriptors, if a seccomp filter forbids
+    /// to set timers, and in a child of a fork.
+    ///
+    /// ```
+    /// use forebay::{Buf, Disk, Io};
+    /// use std::os::fd::AsRawFd;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Waker};
+    ///
+    /// let disk = Disk::open("ram:1M?req_ns=20000")?; // or "disk.img?direct=on", "/dev/vdb", ...
+    /// let handle = disk.poll_handle()?;
+    /// let mut read = pin!(disk.start(Io::read(Buf::new(4096), 0)));
+    /// while read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+    ///     let fd = handle.as_raw_fd();
+    ///     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    ///     // SAFETY: `poll` is one valid entry.
+    ///     unsafe { libc::poll(&mut poll, 1, -1) };
+    ///     handle.poll();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_handle(&self) -> io::Result<DiskPoll> {
+        DiskPoll::new(&self.shared)
+    }
+
+    /// Returns the descriptor of this disk for an event loop, as [`poll_handle`](Disk::poll_handle)
+    /// does, for as long as the disk is borrowed. From the first call until the disk is closed, an
+    /// event loop must drive the disk. (`service=on` keeps its thread.)
+    ///
+    /// # Errors
+    /// Same as `poll_handle`.
+    pub fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.shared.poll_fd()
     }
 }

@@ -255,3 +255,42 @@ fn futures_and_many_readers() {
         check(|| take_over(How { begins: true, ..AT_ONCE }, READERS, 1));
     }
 }
+
+/// V5: an event loop begins and ends while a task waits. Then a new service thread wakes the task.
+fn give_back(how: How, nr_loops: usize) {
+    let toy = Toy::new(How { has_fd: true, ..how });
+    let shared = Toy::open(&toy);
+    let sleeper = Sleeper::of_this_thread();
+    let waker = Waker::from(Arc::new(Task(sleeper.clone())));
+    let page = Page::default();
+    let mut future = pin!(submitted(&shared, &page));
+    let mut is_ended = is_ready(future.as_mut(), &waker);
+    for _ in 0..nr_loops {
+        shared.begin_loop().expect("a descriptor");
+        shared.end_loop();
+    }
+    while !is_ended {
+        sleeper.sleep();
+        is_ended = is_ready(future.as_mut(), &waker);
+    }
+    assert_eq!(page.nr_written(), 1);
+    drop(shared);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has neither timerfds nor level-triggered epoll")]
+fn the_thread_of_the_disk_takes_over_from_an_event_loop() {
+    check_within(2, || give_back(AT_ONCE, 1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has neither timerfds nor level-triggered epoll")]
+fn the_thread_of_the_disk_takes_over_at_a_busy_device() {
+    check_within(1, || give_back(How { nr_busy: 1, ..AT_ONCE }, 1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has neither timerfds nor level-triggered epoll")]
+fn a_device_without_events_is_given_back_by_an_event_loop() {
+    check_within(1, || give_back(How { by: By::Silence, ..AT_ONCE }, 1));
+}

@@ -3,7 +3,7 @@
 //! It leads the shared context by the core's leading loop ([`wait::lead`]): it waits in the driver,
 //! and all other waiters follow. Submitters still turn the context themselves. `service=on` starts
 //! the thread with the disk. Otherwise the first future starts it, if no event loop drives the disk
-//! ([`Shared::drive`]).
+//! ([`Shared::drive`]). So does the end of the last event loop.
 //!
 //! - V1 A thread that is started while another thread leads follows it, and becomes the leader when
 //!   it receives the baton (W3), like any waiter. It keeps the baton until it steps down, or has
@@ -17,6 +17,8 @@
 //!   driver and no kick ends that wait, the closing thread resigns for it.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
+//! - V5 A disk has at most one service thread. A thread that has stepped down is joined before the
+//!   next one starts.
 //!
 //! [`Shared::drive`]: super::shared::Shared::drive
 
@@ -94,6 +96,17 @@ impl Service {
         }
     }
 
+    /// Waits until the thread, which was requested to step down, has ended (V5). Gives up, and
+    /// returns the thread, if that takes longer than [`NR_LOOKS`] ms, because it runs a waker.
+    pub(crate) fn finish(self) -> Result<(), Service> {
+        // Models wait, as no time passes in them.
+        if NR_LOOKS > 0 && !self.is_gone() && !self.is_gone_soon() {
+            return Err(self);
+        }
+        let _ = self.thread.join();
+        Ok(())
+    }
+
     /// Waits until the thread has stepped down.
     #[cfg(test)]
     pub(crate) fn join(self) {
@@ -124,8 +137,13 @@ impl Service {
     fn is_gone_soon(&self) -> bool {
         (0..NR_LOOKS).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
-            Arc::strong_count(&self.is_over) == 1
+            self.is_gone()
         })
+    }
+
+    /// Returns whether the thread has dropped its state.
+    fn is_gone(&self) -> bool {
+        Arc::strong_count(&self.is_over) == 1
     }
 }
 

@@ -1,5 +1,7 @@
 //! State of an open disk, shared by all its handles and threads.
 
+mod driving;
+
 use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::driver::{Device, Mode, Waiter};
@@ -9,24 +11,26 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::emulation::Emulator;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, SHARED, drain_owned, now_ns};
 use crate::runtime::late::LateList;
-use crate::runtime::service::{self, Service};
+#[cfg(test)]
+use crate::runtime::service::Service;
 use crate::runtime::size::Size;
 use crate::runtime::{leak, quarantine};
 use crate::sys::clock;
-use crate::sys::event::AnyOf;
 use crate::sys::fork::Origin;
 use crate::sys::primitive::thread as runtime_thread;
 use crate::sys::primitive::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::tag_pool::{PoolDisk, TagPool, Woken};
+pub(crate) use driving::Watched;
+use driving::{Driving, Seat};
 use forebay_core::wait::{Holds, RESOURCE_DELAY};
 use forebay_core::{
     Commit, DeviceState, HardwareContext, LateRequests, LostWrites, PlugCounters, QueueStats,
-    TagSet,
+    SubmitErrorKind, TagSet,
 };
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// An open disk.
@@ -41,19 +45,10 @@ pub(crate) struct Shared {
     waiter: Arc<dyn Waiter>,
     /// See [`Waiter::leaves_own_calls`].
     leaves_own_calls: bool,
-    /// Poll descriptor for event loops. Created on first use.
-    poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
-    /// The service thread: makes progress when no other thread is inside. Started by `service=on`,
-    /// or by the first future. The value stays here after the thread has stepped down, until the
-    /// disk is closed.
-    service: Mutex<Option<Service>>,
-    /// Set by `service=on`: the service thread does not step down.
-    keeps_service: bool,
-    /// The service thread or an event loop makes progress on the shared context. Never cleared. Set
-    /// under the lock of `service`.
-    is_driven: AtomicBool,
+    /// The service thread, and the descriptor for event loops.
+    driving: Driving,
     /// The limit of tags of contexts that are opened from now on; 0 means that of the policy.
     nr_requests: AtomicU32,
     /// Present if the disk emulates an earlier system.
@@ -107,12 +102,9 @@ impl Shared {
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             leaves_own_calls: waiter.leaves_own_calls(),
             waiter,
-            poll: OnceLock::new(),
             plugs: Mutex::default(),
             origin,
-            service: Mutex::default(),
-            keeps_service: with_service,
-            is_driven: AtomicBool::new(with_service),
+            driving: Driving::new(with_service),
             nr_requests: AtomicU32::new(0),
             emulator,
             late: Arc::default(),
@@ -127,9 +119,8 @@ impl Shared {
         let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
-            let started = service::start(&shared.hctxs, &shared.waiter);
-            let started = started.map_err(|source| OpenError::Service { source })?;
-            shared.service = Mutex::new(Some(started));
+            let started = shared.driving.start_service(shared.seat());
+            started.map_err(|source| OpenError::Service { source })?;
         }
         if let Some(emulator) = &mut shared.emulator {
             emulator.start(&shared.hctxs).map_err(|source| OpenError::Worker { source })?;
@@ -308,39 +299,29 @@ impl Shared {
         counters
     }
 
+    /// Returns the parts of the disk that its service thread uses.
+    fn seat(&self) -> Seat<'_> {
+        let ends_at_once = self.device.ends_at_once();
+        Seat { hctxs: &self.hctxs, waiter: &self.waiter, ends_at_once }
+    }
+
     /// Returns whether the service thread exists. It may be about to step down if the driver has a
     /// descriptor.
     pub(crate) fn has_service(&self) -> bool {
-        lock(&self.service).is_some()
+        self.driving.has_service()
     }
 
-    /// Ensures progress on the shared context while tasks sleep: starts the service thread, unless
-    /// it already exists or an event loop has asked for the poll descriptor. Does nothing if every
-    /// request completes in the turn that issues it.
+    /// Ensures progress on the shared context while tasks sleep: see [`Driving::drive`].
     ///
     /// # Errors
     /// The OS error if the thread cannot be started.
     pub(crate) fn drive(&self) -> io::Result<()> {
-        // Relaxed: `false` is checked again under the lock; `true` needs nothing else.
-        match self.is_driven.load(Ordering::Relaxed) || self.device.ends_at_once() {
-            true => Ok(()),
-            false => self.start_service(),
-        }
+        self.driving.drive(self.seat())
     }
 
     #[cfg(test)]
     pub(crate) fn take_service(&self) -> Option<Service> {
-        lock(&self.service).take()
-    }
-
-    #[cold]
-    fn start_service(&self) -> io::Result<()> {
-        let mut service = lock(&self.service);
-        if !self.is_driven.load(Ordering::Relaxed) {
-            *service = Some(service::start(&self.hctxs, &self.waiter)?);
-            self.is_driven.store(true, Ordering::Relaxed);
-        }
-        Ok(())
+        self.driving.take_service()
     }
 
     /// Assigns a hardware context to a thread that uses the disk for the first time: an owned one
@@ -416,38 +397,39 @@ impl Shared {
     }
 
     /// Returns a descriptor that is readable when a turn of the shared context is due. It is
-    /// readable at first, so that the first turn sees that the descriptor exists.
+    /// readable at first, so that the first turn sees that the descriptor exists. From the first
+    /// call on, an event loop drives the disk until it is closed.
     ///
-    /// Returns `None` if the driver has no descriptor, or the system cannot create another one.
-    /// Returns `None` in a child of a fork too: the descriptor belongs to the parent, and the
-    /// parent's threads may hold its locks.
-    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_after_fork() {
-            return None;
-        }
-        if self.poll.get().is_none() {
-            self.begin_poll();
-        }
-        self.poll.get().map(AnyOf::fd)
+    /// # Errors
+    /// Same as [`Shared::begin_loop`].
+    pub(crate) fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.check_not_forked()?;
+        self.driving.poll_fd(self.seat())
     }
 
-    /// Creates the descriptor, if possible. From then on an event loop drives the disk, and the
-    /// service thread that a future has started steps down.
-    #[cold]
-    fn begin_poll(&self) {
-        let service = lock(&self.service);
-        let hctx = &self.hctxs[SHARED];
-        let watched = self.waiter.poll_fd().ok().flatten().and_then(|fd| hctx.watch([fd]).ok());
-        let Some(any) = watched else { return };
-        // Fails if another thread was first.
-        if self.poll.set(any).is_err() {
-            return;
+    /// Begins an event loop, which drives the disk until [`Shared::end_loop`]. Returns the
+    /// descriptor that it watches, which is readable at first.
+    ///
+    /// # Errors
+    /// The OS error if the system cannot create another descriptor. Fails in a child of a fork too:
+    /// the descriptor belongs to the parent, and the parent's threads may hold its locks.
+    pub(crate) fn begin_loop(&self) -> io::Result<Arc<Watched>> {
+        self.check_not_forked()?;
+        self.driving.begin_loop(self.seat())
+    }
+
+    /// Ends an event loop.
+    pub(crate) fn end_loop(&self) {
+        if !self.is_after_fork() {
+            self.driving.end_loop(self.seat());
         }
-        self.is_driven.store(true, Ordering::Relaxed);
-        if let Some(service) = service.as_ref().filter(|_| !self.keeps_service) {
-            service.step_down(hctx);
+    }
+
+    fn check_not_forked(&self) -> io::Result<()> {
+        match self.is_after_fork() {
+            true => Err(io::Error::other(SubmitErrorKind::Forked)),
+            false => Ok(()),
         }
-        hctx.wake_loops();
     }
 
     /// Returns whether threads may make I/O of their own: see [`Waiter::leaves_own_calls`].
@@ -470,15 +452,12 @@ impl Drop for Shared {
             // Rings and requests belong to the parent.
             std::mem::forget(Arc::clone(&self.hctxs));
             std::mem::forget(self.emulator.take());
-            return std::mem::forget(std::mem::take(&mut self.service));
+            return self.driving.forget();
         }
         if let Some(emulator) = &mut self.emulator {
             emulator.end();
         }
-        let service = lock(&self.service).take();
-        if let Some(service) = service {
-            service.end(&self.hctxs[SHARED], &*self.waiter);
-        }
+        self.driving.end(&self.hctxs[SHARED], &*self.waiter);
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {

@@ -283,6 +283,15 @@ impl AnyOf {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.epoll)
     }
+
+    /// Returns whether one of the descriptors is readable now.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_readable(&self) -> bool {
+        let (fd, events) = (self.epoll.as_raw_fd(), libc::POLLIN);
+        let mut poll = libc::pollfd { fd, events, revents: 0 };
+        // SAFETY: one structure that the kernel writes to.
+        unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+    }
 }
 
 /// Converts a time limit to the kernel's form.

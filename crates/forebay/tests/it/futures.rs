@@ -72,7 +72,7 @@ pub(crate) async fn use_disk(disk: &Disk, first: u64, nr_rounds: u8, keeps_data:
 }
 
 /// Returns specs of the drivers on which a program may await a future, without special keys.
-fn specs(scratch: &Scratch, server: &NbdServer) -> Vec<String> {
+pub(crate) fn specs(scratch: &Scratch, server: &NbdServer) -> Vec<String> {
     let files = ["file", "aio", "psync"]
         .into_iter()
         .flat_map(|driver| ["", "direct=on"].map(|k| format!("{driver}:{}", scratch.spec(k))));
@@ -207,7 +207,7 @@ fn futures_behind_a_gate_go_on_when_it_opens() {
 }
 
 /// Runs `body` in a thread that cannot start other threads.
-fn without_threads(body: impl FnOnce() + Send) {
+pub(crate) fn without_threads(body: impl FnOnce() + Send) {
     let refused = [(libc::SYS_clone3, libc::ENOSYS), (libc::SYS_clone, libc::EAGAIN)];
     thread::scope(|scope| {
         let work = || {
@@ -229,7 +229,7 @@ fn a_future_without_a_thread_is_refused_and_nothing_is_submitted() {
             let write = disk.start(Io::write(Buf::from(&[1; 4096][..]), 0));
             let error = block_on(write, &spec).expect_err("there is no thread");
             assert_eq!(error.kind, SubmitErrorKind::NoThread { errno: libc::EAGAIN });
-            assert!(error.to_string().contains("Disk::poll_fd"), "{error}");
+            assert!(error.to_string().contains("Disk::poll_handle"), "{error}");
             assert_eq!(error.io.into_buf().expect("its buffer")[..], [1; 4096]);
             assert_eq!(disk.stats().queue.issued, 0);
             disk.write_at(&Buf::new(4096), 0).expect("a blocking call needs none");

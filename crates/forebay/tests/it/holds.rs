@@ -390,7 +390,7 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
             let refused = submitted.is_err_and(|error| error.kind == SubmitErrorKind::Forked);
             disk.poll();
             drop((disk.stop(), disk.freeze()));
-            let no_fd = disk.poll_fd().is_none() && queue.poll_fd().is_err();
+            let no_fd = disk.poll_fd().is_err() && queue.poll_fd().is_err();
             let own = Disk::open("ram:1M").expect("a disk of the child's own");
             let fresh = own.write_at(&[1; 512], 0).is_ok() && disk.flush().is_err();
             let new = std::pin::pin!(disk.start(Io::flush())).poll(&mut context).is_ready();

@@ -34,6 +34,7 @@ mod options;
 mod overlap;
 mod plug;
 mod plugged;
+mod poll_handles;
 mod progress;
 mod raw_io;
 mod refusals;
@@ -54,6 +55,8 @@ mod tags;
 mod thin_device;
 mod threads;
 mod timeouts;
+#[cfg(feature = "tokio")]
+mod tokio;
 mod vectored;
 mod vhost_user;
 mod wakeups;

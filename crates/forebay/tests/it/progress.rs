@@ -2,7 +2,8 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable, run};
-use forebay::{Buf, Disk, Io, IoFuture, SubmitErrorKind};
+use forebay::{Buf, Disk, Io, IoFuture, PollMode, SubmitErrorKind};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};

@@ -322,8 +322,8 @@ impl Loop<'_> {
             match self.numbers.below(16) {
                 0..6 => self.submit(),
                 6 => self.block(),
-                7 => self.reap(0, 1, false),
-                8 => self.reap(0, 0, false),
+                7 => self.reap(0, 1),
+                8 => self.reap(0, 0),
                 9 if self.chance(4) => self.drop_queue(),
                 _ => self.wait(),
             }
