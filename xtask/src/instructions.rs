@@ -29,7 +29,7 @@ struct Gate {
     max: f64,
 }
 
-const GATES: [Gate; 10] = [
+const GATES: [Gate; 11] = [
     // The aim of 15 ns for an I/O is 45 cycles at 3 GHz. Each use of the token costs two locked
     // instructions of about 20 cycles, which overlap with surrounding code.
     Gate {
@@ -43,6 +43,8 @@ const GATES: [Gate; 10] = [
     gate("an I/O on null, one at a time, iostats=off", "no-stats", 1000.0),
     gate("an I/O on null, unplugged by 32", "batches", 690.0),
     gate("an I/O on null, 16 merged to one", "merges", 610.0),
+    // A server's queue: its context has an alarm, which each turn clears.
+    gate("an I/O on null, one at a time, with a descriptor", "watched", 2580.0),
     // The aim for back ends is 80. One at a time, an I/O pays for a call of `submit` and a reap of
     // its own.
     over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 182.0),

@@ -3,7 +3,7 @@
 
 use crate::metrics::WorkerCounters;
 use crate::shared::Shared;
-use forebay::{BioQueue, Completion, Segments};
+use forebay::{BioQueue, Completion, PollMode, QueuePoll, Segments};
 use forebay_front::{PollSums, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -82,15 +82,15 @@ impl HostBase {
 #[derive(Debug)]
 pub(crate) struct WatchedQueue {
     queue: BioQueue,
-    /// Whether the descriptor is registered at epoll.
-    is_watched: bool,
+    /// The descriptor that is registered at epoll.
+    handle: Option<QueuePoll>,
     /// Whether the descriptor was reported since the last reap.
     is_readable: bool,
 }
 
 impl WatchedQueue {
     pub(crate) fn new(queue: BioQueue) -> WatchedQueue {
-        WatchedQueue { queue, is_watched: false, is_readable: false }
+        WatchedQueue { queue, handle: None, is_readable: false }
     }
 
     /// Returns the queue.
@@ -108,13 +108,14 @@ impl WatchedQueue {
     /// Registers the descriptor at epoll with this event data, unless it is registered. Returns
     /// whether it is registered now.
     pub(crate) fn watch(&mut self, host: &HostBase, data: u64) -> bool {
-        if !self.is_watched {
+        if self.handle.is_none() {
             // Each wait follows a reap: see `Host::wants_reap`.
-            let fd = self.queue.poll_fd_after_reap();
-            let add = |fd| epoll::add(&host.epoll, fd, EventData::new_u64(data), EventFlags::IN);
-            self.is_watched = fd.is_ok_and(|fd| add(fd).is_ok());
+            let handle = self.queue.poll_handle(PollMode::AfterReap);
+            let data = EventData::new_u64(data);
+            let add = |fd: &QueuePoll| epoll::add(&host.epoll, fd, data, EventFlags::IN);
+            self.handle = handle.ok().filter(|handle| add(handle).is_ok());
         }
-        self.is_watched
+        self.handle.is_some()
     }
 
     /// Records that the descriptor was reported: the queue must be reaped, even if it is empty.
@@ -124,10 +125,8 @@ impl WatchedQueue {
 
     /// Appends all completions, and clears the descriptor if it was reported.
     pub(crate) fn reap_all(&mut self, done: &mut Vec<Completion>) {
-        if mem::take(&mut self.is_readable) {
+        if self.is_reap_due() {
             self.queue.reap(0, usize::MAX, done);
-        } else if !self.queue.is_empty() {
-            self.queue.reap_untold(usize::MAX, done);
         }
     }
 
@@ -135,10 +134,19 @@ impl WatchedQueue {
     /// and its segments.
     #[inline(always)]
     pub(crate) fn reap_all_raw_with(&mut self, each: impl FnMut(Completion, Segments)) {
-        if mem::take(&mut self.is_readable) {
+        if self.is_reap_due() {
             self.queue.reap_raw_with(0, usize::MAX, each);
-        } else if !self.queue.is_empty() {
-            self.queue.reap_raw_untold_with(usize::MAX, each);
         }
+    }
+
+    /// Returns whether the queue may have completions, or its descriptor was reported. Then a reap
+    /// follows, which clears the descriptor.
+    #[inline]
+    fn is_reap_due(&mut self) -> bool {
+        if mem::take(&mut self.is_readable) {
+            self.queue.ack_poll();
+            return true;
+        }
+        !self.queue.is_empty()
     }
 }

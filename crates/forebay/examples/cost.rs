@@ -6,7 +6,9 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
-use forebay::{Backend, Batch, BioQueue, Buf, Completion, Disk, Io, Policy, QueueLimits, plug};
+use forebay::{
+    Backend, Batch, BioQueue, Buf, Completion, Disk, Io, Policy, PollMode, QueueLimits, plug,
+};
 use forebay_core::{Tag, TagSet};
 use std::hint::black_box;
 use std::time::Instant;
@@ -84,6 +86,20 @@ impl Load {
         }
     }
 
+    /// Runs random I/O one at a time like a server: the queue has a descriptor for an event loop,
+    /// and is reaped after each submission.
+    fn watched(&mut self, nr: u64) {
+        let _handle = self.queue.poll_handle(PollMode::AfterReap).expect("a descriptor");
+        for _ in 0..nr {
+            let block = self.random();
+            let plug = plug();
+            self.submit(block);
+            drop(plug);
+            self.queue.reap(0, DEPTH, &mut self.done);
+            self.bufs.extend(self.done.drain(..).filter_map(|completion| completion.buf));
+        }
+    }
+
     /// Runs random I/O under plugs of 32.
     fn batches(&mut self, nr: u64) {
         for _ in 0..nr / DEPTH as u64 {
@@ -126,9 +142,10 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 9] = [
+const KINDS: [Work; 10] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
+    ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
     ("merges", "an I/O, 16 merged to one", |nr| Load::new("null:1G").merges(nr)),
     ("no-stats", "an I/O, one at a time, iostats=off", |nr| {
         Load::new("null:1G?iostats=off").singly(nr);

@@ -26,8 +26,8 @@
 //! [`Spec`]. Each of these interfaces submits I/O to it, and they can be mixed:
 //!
 //! - blocking calls such as [`Disk::read_at`] and [`Disk::flush`];
-//! - a completion queue: [`BioQueue::submit`] and [`BioQueue::reap`], or [`BioQueue::poll_fd`] in
-//!   an event loop;
+//! - a completion queue: [`BioQueue::submit`] and [`BioQueue::reap`], or [`BioQueue::poll_handle`]
+//!   in an event loop;
 //! - futures for any executor: [`Disk::start`], [`Disk::start_all`] and [`plugged`].
 //!
 //! Offsets and lengths are in bytes. Times are in nanoseconds where the name ends in `_ns`.
@@ -102,8 +102,8 @@ pub use forebay_core::{
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
-pub use poll_handle::DiskPoll;
-pub use queue::{BioQueue, RegisteredMemory};
+pub use poll_handle::{DiskPoll, QueuePoll};
+pub use queue::{BioQueue, PollMode, RegisteredMemory};
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};

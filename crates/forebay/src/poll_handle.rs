@@ -1,6 +1,7 @@
 //! Handles of the descriptors that event loops watch. They own the descriptors.
 
 use crate::runtime::shared::{Shared, Watched};
+use crate::sys::event::AnyOf;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -74,5 +75,41 @@ impl Drop for DiskPoll {
 impl fmt::Debug for DiskPoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DiskPoll").field("fd", &self.as_raw_fd()).finish_non_exhaustive()
+    }
+}
+
+/// A handle of the descriptor of a queue, for an event loop. Made by
+/// [`BioQueue::poll_handle`](crate::BioQueue::poll_handle).
+///
+/// It owns the descriptor, which is readable when a reap of the queue is due. `AsFd` and `AsRawFd`
+/// return the same descriptor each time. Only watch it: do not read it, and do not change what it
+/// watches. After the queue is dropped, it stays valid but reports nothing.
+///
+/// `QueuePoll` is `Send` and `Sync`: another thread than that of the queue may wait for it.
+pub struct QueuePoll {
+    any: Arc<AnyOf>,
+}
+
+impl QueuePoll {
+    pub(crate) fn new(any: Arc<AnyOf>) -> QueuePoll {
+        QueuePoll { any }
+    }
+}
+
+impl AsFd for QueuePoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.any.fd()
+    }
+}
+
+impl AsRawFd for QueuePoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for QueuePoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePoll").field("fd", &self.as_raw_fd()).finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ use crate::buf::Buf;
 use crate::driver::Waiter;
 use crate::error::{RegisterError, SubmitError};
 use crate::io::{Completion, Io};
+use crate::poll_handle::QueuePoll;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::ready::Ready;
@@ -18,7 +19,8 @@ use crate::runtime::thread::Ctx;
 use crate::runtime::{quarantine, thread};
 use forebay_core::wait;
 use forebay_core::{Bio, BioFlags, QueuedBio, Segments, SubmitErrorKind};
-use poll::QueuePoll;
+pub use poll::PollMode;
+use poll::PollState;
 use reap::QueueReaper;
 pub use registered::RegisteredMemory;
 use std::cell::RefCell;
@@ -64,7 +66,9 @@ pub struct BioQueue {
     /// I/O was submitted since the last reap.
     has_submitted: bool,
     /// Created when the owner first requests a descriptor.
-    poll: Option<QueuePoll>,
+    poll: Option<PollState>,
+    /// There is a descriptor, and its mode is [`PollMode::AnyTime`].
+    acks_at_reap: bool,
 }
 
 impl BioQueue {
@@ -78,7 +82,8 @@ impl BioQueue {
         let ready = Ready::of_thread();
         ctx.open_queue(&shared, &ready);
         let (free, bufs, poll) = (Vec::new(), Vec::new(), None);
-        BioQueue { shared, ctx, ready, free, bufs, len: 0, has_submitted: false, poll }
+        let (has_submitted, acks_at_reap) = (false, false);
+        BioQueue { shared, ctx, ready, free, bufs, len: 0, has_submitted, poll, acks_at_reap }
     }
 
     /// Submits an I/O. Never blocks. While this thread has a plug open, the I/O stays in it, so
@@ -262,20 +267,6 @@ impl BioQueue {
         self.reap_raw(min, max, each)
     }
 
-    /// Reaps as [`reap_raw_with`](BioQueue::reap_raw_with) does with `min` = 0, but leaves the
-    /// queue's descriptor as it is: see [`reap_untold`](BioQueue::reap_untold).
-    ///
-    /// # Panics
-    /// Same as `reap_with`.
-    #[inline(always)]
-    pub fn reap_raw_untold_with(
-        &mut self,
-        max: usize,
-        each: impl FnMut(Completion, Segments),
-    ) -> usize {
-        self.reap_raw(0, max, each)
-    }
-
     #[inline(always)]
     fn reap_raw(
         &mut self,
@@ -296,9 +287,11 @@ impl BioQueue {
         nr
     }
 
-    /// Clears the descriptor's signal before a reap.
+    /// Acknowledges the descriptor. With [`PollMode::AfterReap`], call it before the reap if the
+    /// last wait has reported the descriptor, or the next wait reports it again. Costs a system
+    /// call. With [`PollMode::AnyTime`] each reap does it.
     #[inline]
-    fn clear_poll(&self) {
+    pub fn ack_poll(&mut self) {
         // A child of a fork shares descriptors with its parent and must not clear their signals.
         if let Some(poll) = &self.poll
             && !self.shared.is_after_fork()
@@ -307,13 +300,12 @@ impl BioQueue {
         }
     }
 
-    /// Reaps as [`reap`](BioQueue::reap) does with `min` = 0, but leaves the queue's descriptor as
-    /// it is, which saves system calls. For an event loop, if its last poll did not report the
-    /// descriptor. If the descriptor has become readable since, the next poll reports it. After a
-    /// poll that reports it, call `reap`, which clears it.
+    /// Clears the descriptor's signal before a reap, if the mode says so.
     #[inline]
-    pub fn reap_untold(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.reap_into(0, max, out)
+    fn clear_poll(&mut self) {
+        if self.acks_at_reap {
+            self.ack_poll();
+        }
     }
 
     #[inline]
@@ -350,8 +342,8 @@ impl BioQueue {
         }
     }
 
-    /// Returns a descriptor for an event loop. When it is readable, [`reap`](BioQueue::reap) is
-    /// due, even if that gives nothing. It is readable at first, and valid while the queue lives.
+    /// Returns a handle of the queue's descriptor, for an event loop that reaps by the rules of
+    /// `mode`. The descriptor is readable at first. The mode of the last call applies.
     ///
     /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is
     /// dropped. If the driver is busy with nothing in flight, it becomes readable every 3 ms. If
@@ -361,25 +353,43 @@ impl BioQueue {
     /// # Errors
     /// Fails if the process or the system can open no more descriptors. In a child of a fork it
     /// fails with an error that wraps [`SubmitErrorKind::Forked`].
-    pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
-        self.poll_with(false)
+    ///
+    /// ```
+    /// use forebay::{Buf, Disk, Io, PollMode};
+    /// use std::os::fd::AsRawFd;
+    ///
+    /// let disk = Disk::open("ram:1M?req_ns=20000")?; // or "disk.img?direct=on", "/dev/vdb", ...
+    /// let mut queue = disk.queue();
+    /// let handle = queue.poll_handle(PollMode::AfterReap)?;
+    /// queue.submit(Io::read(Buf::new(4096), 0))?;
+    /// let mut done = Vec::new();
+    /// while !queue.is_empty() {
+    ///     queue.reap(0, usize::MAX, &mut done);
+    ///     let timeout_ms = if queue.wants_reap() || queue.is_empty() { 0 } else { -1 };
+    ///     let fd = handle.as_raw_fd();
+    ///     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    ///     // SAFETY: `poll` is one valid entry.
+    ///     if unsafe { libc::poll(&mut poll, 1, timeout_ms) } > 0 {
+    ///         queue.ack_poll();
+    ///     }
+    /// }
+    /// assert_eq!(done[0].result, Ok(4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_handle(&mut self, mode: PollMode) -> io::Result<QueuePoll> {
+        Ok(self.poll_state(mode)?.handle())
     }
 
-    /// Returns the descriptor as [`poll_fd`](BioQueue::poll_fd) does, for an event loop that reaps
-    /// after its last submission and before each wait: it never waits while
-    /// [`wants_reap`](BioQueue::wants_reap) is true. This thread's own calls then do not signal the
-    /// descriptor, which saves three system calls per batch. A loop that waits although it is true
-    /// may wait forever.
-    ///
-    /// The first call of either method decides for the lifetime of the queue.
+    /// Returns the descriptor as [`poll_handle`](BioQueue::poll_handle) does with
+    /// [`PollMode::AnyTime`], for as long as the queue is borrowed.
     ///
     /// # Errors
-    /// Same as `poll_fd`.
-    pub fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
-        self.poll_with(true)
+    /// Same as `poll_handle`.
+    pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.poll_state(PollMode::AnyTime)?.fd())
     }
 
-    fn poll_with(&mut self, reaps_before_poll: bool) -> io::Result<BorrowedFd<'_>> {
+    fn poll_state(&mut self, mode: PollMode) -> io::Result<&PollState> {
         if self.poll.is_none() {
             if self.shared.is_after_fork() {
                 return Err(io::Error::other(SubmitErrorKind::Forked));
@@ -391,10 +401,12 @@ impl BioQueue {
             // With a service thread each delivery signals the event.
             let has_service = hctx.is_shared && self.shared.has_service();
             let ready = &mut self.ready.borrow_mut();
-            let poll = QueuePoll::open((hctx, waiter), has_service, ready, reaps_before_poll)?;
-            self.poll = Some(poll);
+            self.poll = Some(PollState::open((hctx, waiter), has_service, ready, mode)?);
         }
-        Ok(self.poll.as_ref().expect("just made").fd())
+        let poll = self.poll.as_mut().expect("just made");
+        poll.set_mode(mode, &mut self.ready.borrow_mut());
+        self.acks_at_reap = mode == PollMode::AnyTime;
+        Ok(poll)
     }
 
     /// Returns the waiter of the hardware context. `None`: another process has it.
@@ -414,8 +426,10 @@ impl BioQueue {
     /// work that no completion continues.
     #[inline]
     fn signal(&self, is_reaped: bool) {
-        if let Some(poll) = &self.poll {
-            poll.signal_for(&self.ready, self.len, is_reaped);
+        if let Some(poll) = &self.poll
+            && poll.signals_after(is_reaped)
+        {
+            poll.signal_for(&self.ready, self.len);
         }
     }
 
@@ -474,19 +488,12 @@ impl BioQueue {
         RegisteredMemory::register(memory, addr, len)
     }
 
-    /// Returns whether completions are waiting to be reaped. Does not ask the device, so I/O that
-    /// has ended there may not count yet.
-    #[inline]
-    pub fn has_ended(&self) -> bool {
-        !self.ready.borrow().is_empty()
-    }
-
-    /// Returns whether a reap is due before a wait for the descriptor that
-    /// [`poll_fd_after_reap`](BioQueue::poll_fd_after_reap) returns: I/O was submitted since the
-    /// last reap, or completions are waiting. A refused submission makes no reap due.
+    /// Returns whether a reap is due before a wait for the descriptor with
+    /// [`PollMode::AfterReap`]: I/O was submitted since the last reap, or completions are waiting.
+    /// A refused submission makes no reap due. Makes no system call, and does not ask the device.
     #[inline]
     pub fn wants_reap(&self) -> bool {
-        self.has_submitted || self.has_ended()
+        self.has_submitted || !self.ready.borrow().is_empty()
     }
 
     /// Returns the number of I/Os that were submitted and not reaped.

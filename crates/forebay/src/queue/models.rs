@@ -116,9 +116,10 @@ fn plug_beside_a_gate(how: How, gate: Gate, closes_again: bool) {
     drop(plugged);
     other.join().unwrap();
     while done.is_empty() {
-        let is_woken = queue.has_ended() || shared.hctx(ctx.hctx()).alarm.is_set();
+        let has_ended = !queue.ready.borrow().is_empty();
+        let is_woken = has_ended || shared.hctx(ctx.hctx()).alarm.is_set();
         assert!(is_woken, "the loop sleeps forever");
-        queue.reap_untold(1, &mut done);
+        queue.reap(0, 1, &mut done);
     }
     assert_eq!(page.nr_written(), 1);
     drop(queue);

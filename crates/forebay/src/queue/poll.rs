@@ -1,6 +1,7 @@
 //! Descriptor of a queue for event loops: when it is readable, and which calls signal it.
 
 use crate::driver::Waiter;
+use crate::poll_handle::QueuePoll;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::ready::Ready;
 use crate::sys::event::{AnyOf, Event};
@@ -10,14 +11,29 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+/// When an event loop reaps a queue, relative to its waits for the queue's descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PollMode {
+    /// The loop may wait at any time. The descriptor is readable whenever a reap may return
+    /// something, even if that gives nothing. Each reap clears it.
+    #[default]
+    AnyTime,
+    /// The loop reaps after its last submission and before each wait: it never waits while
+    /// [`wants_reap`](crate::BioQueue::wants_reap) is true. The thread's own calls do not signal
+    /// the descriptor, and a reap leaves it as it is, which saves three system calls per batch. If
+    /// a wait has reported the descriptor, the loop calls
+    /// [`ack_poll`](crate::BioQueue::ack_poll) before the reap. A loop that waits although
+    /// `wants_reap` is true may wait forever.
+    AfterReap,
+}
+
 /// The descriptor that an event loop watches to learn when a queue is to be reaped.
-pub(super) struct QueuePoll {
+pub(super) struct PollState {
     event: Arc<Event>,
-    any: AnyOf,
+    /// Handles keep it open.
+    any: Arc<AnyOf>,
     waiter: Arc<dyn Waiter>,
-    /// The owner reaps after its last submission and before it polls the descriptor, so its own
-    /// calls need not signal.
-    reaps_before_poll: bool,
+    mode: PollMode,
     /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
     no_poll_fd: bool,
     /// This thread has signalled the event and not cleared it since, so it need not signal again.
@@ -25,7 +41,7 @@ pub(super) struct QueuePoll {
     is_signalled: Cell<bool>,
 }
 
-impl QueuePoll {
+impl PollState {
     /// Opens the descriptor of a queue, which is readable at first. `waiter` is that of the queue's
     /// hardware context. `has_service`: a thread of the disk delivers, and signals the event.
     ///
@@ -35,22 +51,39 @@ impl QueuePoll {
         (hctx, waiter): (&Hctx, Arc<dyn Waiter>),
         has_service: bool,
         ready: &mut Ready,
-        reaps_before_poll: bool,
-    ) -> io::Result<QueuePoll> {
+        mode: PollMode,
+    ) -> io::Result<PollState> {
         let event = Arc::new(Event::new()?);
         let driver = waiter.poll_fd()?;
         let no_poll_fd = driver.is_none() && !has_service;
-        let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
-        ready.set_event(&event, reaps_before_poll);
+        let any = Arc::new(hctx.watch(std::iter::once(event.fd()).chain(driver))?);
         let is_signalled = Cell::new(false);
-        let poll = QueuePoll { event, any, waiter, reaps_before_poll, no_poll_fd, is_signalled };
-        // Earlier deliveries have not signalled.
-        poll.signal();
+        let mut poll = PollState { event, any, waiter, mode, no_poll_fd, is_signalled };
+        poll.begin_mode(ready);
         Ok(poll)
+    }
+
+    /// Sets the mode, if it is another one.
+    pub(super) fn set_mode(&mut self, mode: PollMode, ready: &mut Ready) {
+        if self.mode != mode {
+            self.mode = mode;
+            self.begin_mode(ready);
+        }
+    }
+
+    fn begin_mode(&mut self, ready: &mut Ready) {
+        ready.set_event(&self.event, self.mode == PollMode::AfterReap);
+        // Deliveries before this may not have signalled.
+        self.signal();
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.any.fd()
+    }
+
+    /// Returns a handle of the descriptor.
+    pub(super) fn handle(&self) -> QueuePoll {
+        QueuePoll::new(Arc::clone(&self.any))
     }
 
     pub(super) fn signal(&self) {
@@ -66,12 +99,14 @@ impl QueuePoll {
         self.event.clear();
     }
 
-    /// Signals the event if the owner must reap: see `BioQueue::signal`. `len`: bios that were
-    /// submitted and not reaped.
-    pub(super) fn signal_for(&self, ready: &RefCell<Ready>, len: usize, is_reaped: bool) {
-        if self.reaps_before_poll && !is_reaped {
-            return;
-        }
+    /// Returns whether a call of the owner may signal the event: see `BioQueue::signal`.
+    #[inline]
+    pub(super) fn signals_after(&self, is_reaped: bool) -> bool {
+        is_reaped || self.mode == PollMode::AnyTime
+    }
+
+    /// Signals the event if the owner must reap. `len`: bios that were submitted and not reaped.
+    pub(super) fn signal_for(&self, ready: &RefCell<Ready>, len: usize) {
         let ready = ready.borrow();
         let is_waiting = len > ready.len() && self.no_poll_fd;
         if !ready.is_empty() || is_waiting {
@@ -80,8 +115,8 @@ impl QueuePoll {
     }
 }
 
-impl fmt::Debug for QueuePoll {
+impl fmt::Debug for PollState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueuePoll").field("event", &self.event).finish_non_exhaustive()
+        f.debug_struct("PollState").field("event", &self.event).finish_non_exhaustive()
     }
 }

@@ -80,8 +80,10 @@ fn an_event_loop_makes_futures_progress() {
         });
     }
     let disk = open("null:1M");
-    assert!(disk.poll_fd().is_none());
-    let read = run(disk.start(Io::read(Buf::new(512), 0)), || disk.poll());
+    let read = run(disk.start(Io::read(Buf::new(512), 0)), || {
+        await_readable(disk.poll_fd().expect("an alarm"), "null");
+        disk.poll();
+    });
     assert_eq!(read.expect("taken").result, Ok(512));
 }
 
@@ -193,6 +195,7 @@ fn loop_that_reaps_before_it_waits_is_signalled_for_all_later_completions() {
     for spec in specs {
         let disk = open(&spec);
         let mut queue = disk.queue();
+        let handle = queue.poll_handle(PollMode::AfterReap).expect("a descriptor");
         let mut done = Vec::new();
         let mut nr_asked = 0;
         for round in 0..600 {
@@ -211,26 +214,29 @@ fn loop_that_reaps_before_it_waits_is_signalled_for_all_later_completions() {
             drop((plug, section));
             // A reap is due before a wait, even if it takes nothing.
             let max = if round % 4 > 0 { usize::MAX } else { 0 };
-            queue.reap_untold(max, &mut done);
+            queue.reap(0, max, &mut done);
             // Some I/O is still in flight when the next batch is submitted.
             while queue.len() > (round % 7) as usize {
-                if queue.has_ended() {
-                    queue.reap_untold(2, &mut done);
+                if queue.wants_reap() {
+                    queue.reap(0, 2, &mut done);
                     continue;
                 }
-                await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+                await_readable(handle.as_fd(), &spec);
+                queue.ack_poll();
                 queue.reap(0, usize::MAX, &mut done);
             }
         }
         while !queue.is_empty() {
-            if !queue.has_ended() {
-                await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+            if !queue.wants_reap() {
+                await_readable(handle.as_fd(), &spec);
+                queue.ack_poll();
             }
             queue.reap(0, 2, &mut done);
         }
         assert_eq!(done.len(), nr_asked, "{spec}");
         let mut nr_looks = 0;
-        while is_readable(queue.poll_fd_after_reap().expect("a descriptor")) {
+        while is_readable(handle.as_fd()) {
+            queue.ack_poll();
             queue.reap(0, 3, &mut done);
             nr_looks += 1;
             assert!(nr_looks < 100, "{spec}: nothing is there to reap");
@@ -578,7 +584,7 @@ fn sections_put_off_nothing_of_others() {
 
 #[test]
 fn queue_wants_a_reap_after_a_submission_and_not_after_a_refused_one() {
-    let disk = open("ram:1M?req_ns=10000000");
+    let disk = open("ram:1M?req_ns=100000000");
     let (mut queue, mut done) = (disk.queue(), Vec::new());
     assert!(!queue.wants_reap());
     queue.submit(Io::read(Buf::new(512), 1 << 20)).expect_err("it is behind the end");
@@ -587,7 +593,7 @@ fn queue_wants_a_reap_after_a_submission_and_not_after_a_refused_one() {
     assert!(queue.wants_reap());
     // It takes nothing, and a wait is allowed after it.
     queue.reap(0, 0, &mut done);
-    assert!(done.is_empty() && (queue.has_ended() || !queue.wants_reap()));
+    assert!(done.is_empty() && !queue.wants_reap());
     queue.reap(1, 1, &mut done);
     assert!(!queue.wants_reap());
 }

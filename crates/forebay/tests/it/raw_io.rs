@@ -6,7 +6,8 @@ use crate::common::{Scratch, open};
 use crate::early_ends::slow;
 use crate::event_loop::is_readable;
 use crate::hung_disks::{SLOW, limits};
-use forebay::{Bio, BioQueue, Buf, Op, Segment};
+use forebay::{Bio, Buf, Op, PollMode, Segment};
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 /// A thread that owns a hardware context completes its requests before its flush waits in the
@@ -33,18 +34,19 @@ fn flush_of_an_owner_ends_beside_a_read_that_does_not() {
 fn raw_reap_clears_the_descriptor_only_after_it_was_reported() {
     let disk = open("null:1M");
     let mut queue = disk.queue();
-    let is_readable = |queue: &mut BioQueue| is_readable(queue.poll_fd_after_reap().unwrap());
+    let handle = queue.poll_handle(PollMode::AfterReap).expect("a descriptor");
     // It is readable at first.
     for _ in 0..2 {
-        assert!(is_readable(&mut queue));
+        assert!(is_readable(handle.as_fd()));
         let plug = forebay::plug();
         // SAFETY: a flush has no memory.
         unsafe { queue.submit_raw(Bio::flush()) }.expect("there is room");
         drop(plug);
-        assert_eq!(queue.reap_raw_untold_with(usize::MAX, |_, _| {}), 1);
+        assert_eq!(queue.reap_raw_with(0, usize::MAX, |_, _| {}), 1);
     }
+    queue.ack_poll();
     assert_eq!(queue.reap_raw_with(0, usize::MAX, |_, _| {}), 0);
-    assert!(!is_readable(&mut queue));
+    assert!(!is_readable(handle.as_fd()));
 }
 
 #[test]

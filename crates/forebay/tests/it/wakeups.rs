@@ -5,16 +5,13 @@ use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable};
 use crate::holds::freeze;
 use crate::seccomp;
-use forebay::{BioQueue, Buf, Completion, Disk, Hold, Io};
-use std::io;
-use std::os::fd::BorrowedFd;
+use forebay::{BioQueue, Buf, Completion, Disk, Hold, Io, PollMode};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-/// A method that returns the poll descriptor of a queue.
-type PollFd = for<'a> fn(&'a mut BioQueue) -> io::Result<BorrowedFd<'a>>;
-const POLL_FDS: [PollFd; 2] = [BioQueue::poll_fd, BioQueue::poll_fd_after_reap];
+const MODES: [PollMode; 2] = [PollMode::AnyTime, PollMode::AfterReap];
 
 type MakeHold = fn(&Disk) -> Hold;
 const HOLDS: [(&str, MakeHold); 3] =
@@ -35,23 +32,35 @@ fn specs(scratch: &Scratch) -> Vec<String> {
 }
 
 /// Reaps until the descriptor is no longer readable.
-fn settle(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
+fn settle(queue: &mut BioQueue, mode: PollMode, done: &mut Vec<Completion>, whose: &str) {
+    let handle = queue.poll_handle(mode).expect("a descriptor");
     let mut nr_looks = 0;
-    while is_readable(poll_fd(queue).expect("a descriptor")) {
-        queue.reap(0, usize::MAX, done);
+    while is_readable(handle.as_fd()) {
+        reap_reported(queue, mode, done);
         nr_looks += 1;
         assert!(nr_looks < 100, "{whose}: the descriptor stays readable");
     }
 }
 
 /// Empties the queue, and waits at the descriptor only.
-fn drain(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
+fn drain(queue: &mut BioQueue, mode: PollMode, done: &mut Vec<Completion>, whose: &str) {
+    let handle = queue.poll_handle(mode).expect("a descriptor");
     while !queue.is_empty() {
-        if !queue.has_ended() {
-            await_readable(poll_fd(queue).expect("a descriptor"), whose);
+        if mode == PollMode::AfterReap && queue.wants_reap() {
+            queue.reap(0, usize::MAX, done);
+            continue;
         }
-        queue.reap(0, usize::MAX, done);
+        await_readable(handle.as_fd(), whose);
+        reap_reported(queue, mode, done);
     }
+}
+
+/// Reaps after a wait has reported the descriptor.
+fn reap_reported(queue: &mut BioQueue, mode: PollMode, done: &mut Vec<Completion>) {
+    if mode == PollMode::AfterReap {
+        queue.ack_poll();
+    }
+    queue.reap(0, usize::MAX, done);
 }
 
 fn submit_four(queue: &mut BioQueue) {
@@ -64,19 +73,19 @@ fn submit_four(queue: &mut BioQueue) {
 fn a_plug_that_ends_behind_a_gate_wakes_the_loop_when_the_gate_opens() {
     let scratch = Scratch::new(1 << 20);
     for spec in specs(&scratch) {
-        for (poll_fd, (name, hold)) in POLL_FDS.iter().flat_map(|p| HOLDS.map(|hold| (*p, hold))) {
+        for (mode, (name, hold)) in MODES.iter().flat_map(|m| HOLDS.map(|hold| (*m, hold))) {
             let whose = format!("{spec}, {name}");
             let disk = open(&spec);
             let (mut queue, mut done) = (disk.queue(), Vec::new());
             for _ in 0..3 {
                 done.clear();
-                settle(&mut queue, poll_fd, &mut done, &whose);
+                settle(&mut queue, mode, &mut done, &whose);
                 let held = hold(&disk);
                 let plug = forebay::plug();
                 submit_four(&mut queue);
                 drop(plug);
                 drop(held);
-                drain(&mut queue, poll_fd, &mut done, &whose);
+                drain(&mut queue, mode, &mut done, &whose);
                 assert_eq!(done.len(), 4, "{whose}");
             }
         }
@@ -92,7 +101,7 @@ fn a_reap_behind_a_gate_wakes_the_loop_when_another_thread_opens_the_gate() {
             let whose = format!("{spec}, {name}");
             let disk = open(&spec);
             let (mut queue, mut done) = (disk.queue(), Vec::new());
-            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            settle(&mut queue, PollMode::AnyTime, &mut done, &whose);
             let held = hold(&disk);
             submit_four(&mut queue);
             queue.reap(0, 8, &mut done);
@@ -101,7 +110,7 @@ fn a_reap_behind_a_gate_wakes_the_loop_when_another_thread_opens_the_gate() {
                     std::thread::sleep(Duration::from_millis(5));
                     drop(held);
                 });
-                drain(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+                drain(&mut queue, PollMode::AnyTime, &mut done, &whose);
             });
             assert_eq!(done.len(), 4, "{whose}");
         }
@@ -120,16 +129,16 @@ fn a_descriptor_is_silent_while_a_gate_is_closed() {
             let whose = format!("{spec}, {name}");
             let disk = open(&spec);
             let (mut queue, mut done) = (disk.queue(), Vec::new());
-            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            settle(&mut queue, PollMode::AnyTime, &mut done, &whose);
             let held = hold(&disk);
             submit_four(&mut queue);
-            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            settle(&mut queue, PollMode::AnyTime, &mut done, &whose);
             // Longer than the retry delay of a busy driver.
             std::thread::sleep(Duration::from_millis(10));
             let is_silent = !is_readable(queue.poll_fd().expect("a descriptor"));
             assert!(is_silent && done.is_empty(), "{whose}");
             drop(held);
-            drain(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            drain(&mut queue, PollMode::AnyTime, &mut done, &whose);
         }
     }
 }
@@ -139,12 +148,12 @@ fn a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop() {
     let scratch = Scratch::new(1 << 20);
     for inner in specs(&scratch) {
         let spec = format!("fault:{inner}&rule=read:busy:rate=0.8");
-        for poll_fd in POLL_FDS {
+        for mode in MODES {
             let disk = open(&spec);
             let (mut queue, mut done) = (disk.queue(), Vec::new());
             for round in 0..6 {
                 done.clear();
-                settle(&mut queue, poll_fd, &mut done, &spec);
+                settle(&mut queue, mode, &mut done, &spec);
                 let plug = forebay::plug();
                 submit_four(&mut queue);
                 if round % 2 == 0 {
@@ -155,7 +164,7 @@ fn a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop() {
                     disk.read_at(&mut Buf::new(4096), 1 << 19).expect("a read");
                     drop(plug);
                 }
-                drain(&mut queue, poll_fd, &mut done, &spec);
+                drain(&mut queue, mode, &mut done, &spec);
                 assert_eq!(done.len(), 4, "{spec}");
             }
         }
@@ -174,12 +183,12 @@ fn a_turn_of_one_queue_wakes_the_loop_of_another() {
         for _ in 0..20 {
             done.clear();
             for queue in &mut queues {
-                settle(queue, BioQueue::poll_fd, &mut done, "one of two");
+                settle(queue, PollMode::AnyTime, &mut done, "one of two");
                 submit_four(queue);
             }
             let [first, second] = &mut queues;
-            drain(second, BioQueue::poll_fd, &mut done, "the second");
-            drain(first, BioQueue::poll_fd, &mut done, "the first");
+            drain(second, PollMode::AnyTime, &mut done, "the second");
+            drain(first, PollMode::AnyTime, &mut done, "the first");
             assert_eq!(done.len(), 8);
         }
     }
@@ -195,7 +204,7 @@ fn a_reap_without_a_turn_loses_no_wake_up() {
     for spec in [1, 2].map(|nr| scratch.spec(&format!("nr_hw_queues={nr}"))) {
         let disk = open(&spec);
         let (mut queue, mut done) = (disk.queue(), Vec::new());
-        settle(&mut queue, BioQueue::poll_fd, &mut done, &spec);
+        settle(&mut queue, PollMode::AnyTime, &mut done, &spec);
         for round in 1..=20 {
             // These reads complete immediately.
             submit_four(&mut queue);
@@ -205,7 +214,7 @@ fn a_reap_without_a_turn_loses_no_wake_up() {
             drop(plug);
             assert_eq!(queue.reap(0, 4, &mut done), 4);
             drop(held);
-            drain(&mut queue, BioQueue::poll_fd, &mut done, &spec);
+            drain(&mut queue, PollMode::AnyTime, &mut done, &spec);
             assert_eq!(done.len(), 8 * round, "{spec}");
         }
     }
@@ -216,15 +225,16 @@ fn a_reap_without_a_turn_loses_no_wake_up() {
 #[test]
 fn a_closure_that_panics_loses_no_wake_up() {
     let disk = open("ram:1M");
-    for poll_fd in POLL_FDS {
+    for mode in MODES {
         let (mut queue, mut done) = (disk.queue(), Vec::new());
-        settle(&mut queue, poll_fd, &mut done, "ram");
+        settle(&mut queue, mode, &mut done, "ram");
         submit_four(&mut queue);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             queue.reap_with(4, 4, |_| panic!("the closure panics at the first"));
         }));
-        assert!(panicked.is_err() && queue.has_ended());
-        assert!(is_readable(poll_fd(&mut queue).expect("a descriptor")));
+        assert!(panicked.is_err() && queue.wants_reap());
+        let handle = queue.poll_handle(mode).expect("a descriptor");
+        assert!(is_readable(handle.as_fd()));
         queue.reap(0, 8, &mut done);
         assert_eq!((done.len(), queue.len()), (3, 0));
     }
@@ -268,13 +278,13 @@ fn a_loop_is_woken_after_a_filter_has_forbidden_timers() {
     let scratch = Scratch::new(1 << 20);
     for inner in specs(&scratch) {
         let spec = &format!("fault:{inner}&rule=read:busy:rate=0.8");
-        for poll_fd in POLL_FDS {
+        for mode in MODES {
             in_a_thread(|| {
                 let disk = open(spec);
                 let (mut queue, mut done) = (disk.queue(), Vec::new());
                 for round in 0..6 {
                     done.clear();
-                    settle(&mut queue, poll_fd, &mut done, spec);
+                    settle(&mut queue, mode, &mut done, spec);
                     let held = (round % 3 == 2).then(|| disk.quiesce());
                     let plug = forebay::plug();
                     submit_four(&mut queue);
@@ -283,12 +293,12 @@ fn a_loop_is_woken_after_a_filter_has_forbidden_timers() {
                         forbid_timers();
                     }
                     drop(held);
-                    drain(&mut queue, poll_fd, &mut done, spec);
+                    drain(&mut queue, mode, &mut done, spec);
                     assert_eq!(done.len(), 4, "{spec}");
                 }
                 // Longer than the retry delay of a busy driver.
                 thread::sleep(Duration::from_millis(10));
-                settle(&mut queue, poll_fd, &mut done, spec);
+                settle(&mut queue, mode, &mut done, spec);
             });
         }
     }

@@ -9,9 +9,10 @@ use crate::common::{Numbers, Scratch, open};
 use crate::event_loop::{EventFd, poll_any};
 use crate::nbd_server::{NbdServer, export};
 use forebay::{
-    BioQueue, BlockStatus, Buf, Completion, Disk, FreezeError, Io, IoFuture, SubmitError,
+    BioQueue, BlockStatus, Buf, Completion, Disk, FreezeError, Io, IoFuture, PollMode, QueuePoll,
+    SubmitError,
 };
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,9 +92,8 @@ struct Pending {
 struct Queue {
     queue: BioQueue,
     pending: Vec<Pending>,
-    /// Reaps before it waits ([`BioQueue::poll_fd_after_reap`]).
-    reaps_first: bool,
-    fd: OwnedFd,
+    mode: PollMode,
+    handle: QueuePoll,
 }
 
 struct Future {
@@ -163,13 +163,10 @@ impl Loop<'_> {
     }
 
     fn new_queue(&mut self) {
-        let (mut queue, reaps_first) = (self.disk.queue(), self.chance(2));
-        let fd = match reaps_first {
-            true => queue.poll_fd_after_reap(),
-            false => queue.poll_fd(),
-        };
-        let fd = fd.expect("a descriptor").try_clone_to_owned().expect("a copy");
-        self.queues.push(Queue { queue, pending: Vec::new(), reaps_first, fd });
+        let mode = if self.chance(2) { PollMode::AfterReap } else { PollMode::AnyTime };
+        let mut queue = self.disk.queue();
+        let handle = queue.poll_handle(mode).expect("a descriptor");
+        self.queues.push(Queue { queue, pending: Vec::new(), mode, handle });
     }
 
     /// Drops a queue, which waits for its I/O.
@@ -257,14 +254,11 @@ impl Loop<'_> {
     }
 
     /// Reaps a queue, either without waiting or until `min` bios have ended.
-    fn reap(&mut self, nth: usize, min: usize, is_untold: bool) {
+    fn reap(&mut self, nth: usize, min: usize) {
         self.watch.enter(self.thread, "reap");
         let (mut done, max) = (Vec::new(), 1 + self.numbers.below(12) as usize);
         let Queue { queue, .. } = &mut self.queues[nth];
-        match is_untold {
-            true => queue.reap_untold(max, &mut done),
-            false => queue.reap(min.min(max), max, &mut done),
-        };
+        queue.reap(min.min(max), max, &mut done);
         for completion in done {
             let pending = &mut self.queues[nth].pending;
             let is_its = |pending: &Pending| pending.page == completion.user_data;
@@ -278,16 +272,17 @@ impl Loop<'_> {
 
     /// Describes the I/O for which the loop would wait.
     fn outstanding(&self) -> String {
-        let lens = self.queues.iter().map(|queue| (queue.reaps_first, queue.queue.len()));
+        let lens = self.queues.iter().map(|queue| (queue.mode, queue.queue.len()));
         let lens: Vec<_> = lens.collect();
-        format!("queues (reaps first, I/Os): {lens:?}, futures: {}", self.futures.len())
+        format!("queues (mode, I/Os): {lens:?}, futures: {}", self.futures.len())
     }
 
     /// Runs one round of an event loop: sleeps until a descriptor is readable, and handles it.
     fn wait(&mut self) {
         for nth in 0..self.queues.len() {
-            while self.queues[nth].reaps_first && self.queues[nth].queue.has_ended() {
-                self.reap(nth, 0, true);
+            let reaps_first = self.queues[nth].mode == PollMode::AfterReap;
+            while reaps_first && self.queues[nth].queue.wants_reap() {
+                self.reap(nth, 0);
             }
         }
         let is_idle = self.queues.iter().all(|queue| queue.queue.is_empty());
@@ -295,7 +290,7 @@ impl Loop<'_> {
             return;
         }
         self.watch.enter(self.thread, "sleep at the descriptors");
-        let mut fds: Vec<_> = self.queues.iter().map(|queue| queue.fd.as_fd()).collect();
+        let mut fds: Vec<_> = self.queues.iter().map(|queue| queue.handle.as_fd()).collect();
         fds.push(self.woken.as_fd());
         fds.extend(self.disk_fd);
         let polled = (0..NR_STEPS).map(|_| poll_any(&fds, STEP));
@@ -304,7 +299,10 @@ impl Loop<'_> {
         let is_woken = ready.contains(&true);
         assert!(is_woken, "{spec}, seed {seed}: a wake-up was lost; {}", self.outstanding());
         for nth in (0..self.queues.len()).filter(|nth| ready[*nth]) {
-            self.reap(nth, 0, false);
+            if self.queues[nth].mode == PollMode::AfterReap {
+                self.queues[nth].queue.ack_poll();
+            }
+            self.reap(nth, 0);
         }
         self.woken.clear();
         if ready.get(self.queues.len() + 1) == Some(&true) {
@@ -383,7 +381,7 @@ fn soak(spec: &str, seed: u64, len: Duration) {
     };
     let (stop, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
     // On some disks an event loop drives the futures; on others, the thread that they start.
-    let disk_fd = seed.is_multiple_of(2).then(|| disk.poll_fd()).flatten();
+    let disk_fd = seed.is_multiple_of(2).then(|| disk.poll_fd().expect("a descriptor"));
     thread::scope(|scope| {
         let (disk, watch, stop, let_go) = (&disk, &watch, &stop, &let_go);
         let loops: Vec<_> = (0..LOOPS)
