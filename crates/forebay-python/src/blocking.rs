@@ -46,7 +46,7 @@ pub(crate) fn read_at<'py>(
         };
         Ok(())
     })?;
-    Ok(match nr as usize {
+    Ok(match nr {
         nr if nr < len => PyBytes::new(py, &bytes.as_bytes()[..nr]),
         _ => bytes,
     })

@@ -70,7 +70,7 @@ fn many_deferred_completions_are_all_reaped_or_signalled() {
     let device = device(&format!("{}?direct=on", path.display()));
     let DriverQueue { mut driver, waiter } =
         device.open_queue(NR as u32, Mode::Owned).expect("a queue");
-    let fd = waiter.poll_fd().expect("a descriptor");
+    let fd = waiter.poll_fd().expect("no error").expect("a descriptor");
     let mut bufs: Vec<_> = (0..NR).map(|_| Buf::new(4096)).collect();
     for round in 0..5 {
         for (tag, buf) in bufs.iter_mut().enumerate() {
