@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The programs that also run under valgrind. The others fork, or measure times.
+/// The programs that also run under valgrind.
 const UNDER_VALGRIND: [&str; 15] = [
     "backend",
     "block_status",

@@ -172,7 +172,7 @@ impl Serialize for InForce<'_> {
 }
 
 impl Serialize for DiskInfo {
-    /// Serializes each field under its name, and the settings in force as `settings`.
+    /// Serializes most fields under their names, and the settings in force as `settings`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("DiskInfo", 7)?;
         fields.serialize_field("spec", &self.spec)?;

@@ -27,8 +27,9 @@ const MACHINE: &str = "-smp 4 -m 512 -object memory-backend-memfd,id=m,size=512M
 const ACCELERATORS: &str = "tcg";
 
 /// The kernel's parameters. On a busy machine its check of the timer may fail, as QEMU's processors
-/// do not run all the time, and the boot then hangs.
-const KERNEL: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
+/// do not run all the time, and the boot then hangs. The log level shows the stacks of a kernel
+/// that hangs.
+const KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 no_timer_check";
 
 /// Returns the packages of a guest's system. Without them, or without one of these tools, skips
 /// the test by name.
