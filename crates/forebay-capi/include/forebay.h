@@ -74,7 +74,7 @@ enum forebay_extent_kind {
 enum forebay_late_stage {
     // The device was asked to cancel it.
     FOREBAY_LATE_STAGE_CANCELLED = 0,
-    // It cannot be cancelled, and is waited for.
+    // It cannot be cancelled, so the library waits for it.
     FOREBAY_LATE_STAGE_AWAITED = 1,
     // It has not ended within the grace period, so the device counts as gone.
     FOREBAY_LATE_STAGE_GIVEN_UP = 2,
@@ -86,14 +86,15 @@ struct forebay_disk;
 // Group commit for a file: threads share its syncs. Any number of threads may use it at once.
 struct forebay_group_commit;
 
-// A hold of a disk, which keeps I/O from it until forebay_release(). Any thread may release it.
+// A hold on a disk: it keeps I/O from the device until forebay_release(). Any thread may release
+// it.
 struct forebay_hold;
 
 // A completion queue of a disk. It belongs to the thread that opened it.
 struct forebay_queue;
 
-// A request of a disk to its back end. One thread at a time may use it. It ends with
-// forebay_request_end().
+// A request from a disk to its back end. Only one thread at a time may use it.
+// forebay_request_end() ends it.
 struct forebay_request;
 
 // Begins nr requests, in any order. Each has to be ended once, by forebay_request_end(), during
@@ -109,14 +110,15 @@ struct forebay_backend {
     uint32_t size;
     // The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     uint32_t logical_block_size;
-    // The size of the disk in bytes: whole logical blocks, at least one, and at most INT64_MAX.
+    // The size of the disk in bytes: a multiple of the logical block size, not 0, and at most
+    // INT64_MAX.
     uint64_t capacity;
     // The name of the back end, for reports. It is copied.
     const char *name;
     // Passed to the functions.
     void *context;
     // Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    // disk. The array is valid during the call.
+    // disk. The array of requests is valid only during the call.
     forebay_submit_fn submit;
     // May be NULL. Not called if the disk could not be opened.
     forebay_close_fn close;
@@ -128,12 +130,13 @@ struct forebay_backend {
     uint32_t volatile_cache;
     // 1 if the disk is read-only.
     uint32_t read_only;
-    // 1 if the back end makes a write durable when forebay_request_flags() has FOREBAY_IO_FUA. If
-    // 0, a flush follows such a write.
+    // 1 if the back end makes a write durable when forebay_request_flags() returns FOREBAY_IO_FUA.
+    // If 0, a flush follows each write that must be durable.
     uint32_t fua;
-    // 0, for a field of a later version.
+    // Must be 0. Reserved for a later version.
     uint32_t reserved;
-    // Settings of the disk, as in a spec: "queue_depth=64&io_timeout_ms=5000". NULL: the defaults.
+    // Settings of the disk in the syntax of a spec, such as "queue_depth=64&io_timeout_ms=5000";
+    // NULL for the defaults.
     const char *settings;
 };
 
@@ -143,7 +146,7 @@ struct forebay_extent {
     uint64_t len;
     // One of enum forebay_extent_kind.
     uint32_t kind;
-    // 0, for a field of a later version.
+    // Always 0. Reserved for a later version.
     uint32_t reserved;
 };
 
@@ -221,9 +224,9 @@ int forebay_backend_open(const struct forebay_backend *backend, struct forebay_d
 // Returns 0, or a negative errno.
 int forebay_commit_open(int fd, uint32_t sync, struct forebay_group_commit **commit);
 
-// Closes a group commit. Calls that use it end as usual, and the last of them frees it.
+// Closes a group commit. Calls that are using it end as usual, and the last of them frees it.
 //
-// Returns 0, or a negative errno: -EBADF if it is closed already.
+// Returns 0, or a negative errno: -EBADF if it is already closed.
 int forebay_commit_close(struct forebay_group_commit *commit);
 
 // Waits until all writes to the file that returned before this call are on stable storage. May
@@ -366,8 +369,8 @@ int forebay_lost_writes(struct forebay_disk *disk, uint64_t *after, uint64_t *up
 const char *forebay_last_error(void);
 
 // Stores which parts of len bytes at offset hold data: at most max extents, in order and without
-// gaps. They end with the range or the disk, or earlier if there are more than max. May wait for
-// the device.
+// gaps. The extents cover the range up to the end of the disk, or less if there are more than max.
+// May wait for the device.
 //
 // Returns the number of extents, or a negative errno.
 int forebay_block_status(struct forebay_disk *disk,
@@ -376,24 +379,24 @@ int forebay_block_status(struct forebay_disk *disk,
                          struct forebay_extent *extents,
                          uint32_t max);
 
-// Freezes a disk: new I/O waits, and this waits until all earlier I/O has ended, for at most
-// timeout_ms milliseconds; without a limit if negative. Other threads with queues have to reap
-// their I/O meanwhile. Until the hold is released blocking calls wait, also those of this thread.
-// Stores a handle in *hold.
+// Freezes a disk: new I/O waits, and the call returns when all earlier I/O has ended. It waits for
+// at most timeout_ms milliseconds, or without a limit if timeout_ms is negative. Other threads
+// with queues must reap their I/O meanwhile. Until the hold is released, blocking calls wait,
+// including those of this thread. Stores a handle in *hold.
 //
 // Returns 0, or a negative errno: -EBUSY if another hold keeps earlier I/O from the device,
-// -ETIMEDOUT if the time has passed. Then the disk is not frozen.
+// -ETIMEDOUT if earlier I/O has not ended in time. After a failure the disk is not frozen.
 int forebay_freeze(struct forebay_disk *disk, int timeout_ms, struct forebay_hold **hold);
 
-// Quiesces a disk: when this returns, no request is passed to the device. Requests that it has end
-// as usual. Stores a handle in *hold.
+// Quiesces a disk: once this returns, no more requests are passed to the device. Requests that the
+// device already has end as usual. Stores a handle in *hold.
 //
 // Returns 0, or a negative errno.
 int forebay_quiesce(struct forebay_disk *disk, struct forebay_hold **hold);
 
 // Releases a hold. If it was the last one of its kind, the I/O that it held continues.
 //
-// Returns 0, or a negative errno: -EBADF if it is released already.
+// Returns 0, or a negative errno: -EBADF if it is already released.
 int forebay_release(struct forebay_hold *hold);
 
 // Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
@@ -410,7 +413,7 @@ int forebay_info(struct forebay_disk *disk, const char *name, char *buf, size_t 
 int forebay_info_number(struct forebay_disk *disk, const char *name, uint64_t *value);
 
 // Stores the requests that have exceeded their time limit (io_timeout_ms of the spec) since the
-// last call, oldest first, at most max of them. The disk keeps the last 256. For logs.
+// last call, oldest first, at most max of them. The disk keeps the latest 256. Intended for logs.
 //
 // Returns the number of requests, or a negative errno. If it is max, there may be more.
 int forebay_late_requests(struct forebay_disk *disk, struct forebay_late *late, uint32_t max);
@@ -422,9 +425,9 @@ int forebay_late_requests(struct forebay_disk *disk, struct forebay_late *late, 
 // program uses the image, or the errno of a failed system call.
 int forebay_open(const char *spec, struct forebay_disk **disk);
 
-// Opens a file or block device by its path, with nr options: keys of specs of the driver `file`,
-// such as direct or queue_depth. No character of the path or of a value has a special meaning.
-// Stores a handle in *disk.
+// Opens a file or block device by its path, with nr options: keys that a spec accepts for the
+// driver `file`, such as direct or queue_depth. No character of the path or of a value has a
+// special meaning. Stores a handle in *disk.
 //
 // Returns 0, or a negative errno as forebay_open() does.
 int forebay_open_path(const char *path,
@@ -432,9 +435,9 @@ int forebay_open_path(const char *path,
                       uint32_t nr,
                       struct forebay_disk **disk);
 
-// Closes a handle of a disk. Calls that use it meanwhile end as usual; later ones fail. The disk
-// itself is closed when these calls have ended and its queues are closed, and then waits for the
-// I/O in flight. It does not flush.
+// Closes a handle of a disk. Calls that are using it end as usual; later calls fail. When these
+// calls have ended and the queues of the disk are closed, the disk itself is closed, which waits
+// for I/O in flight. It does not flush.
 //
 // Returns 0, or a negative errno: -EBADF if the handle is closed already.
 int forebay_close(struct forebay_disk *disk);
@@ -495,11 +498,11 @@ int forebay_queue_reap(struct forebay_queue *queue,
 int forebay_queue_fd(struct forebay_queue *queue);
 
 // Registers len bytes of memory with the queue, so that the kernel need not look up their pages
-// for each I/O. The memory stays mapped until forebay_queue_unregister(), or until the queue is
-// closed. The property registers_memory of the disk is 1 if it can.
+// for each I/O. Keep the memory mapped until forebay_queue_unregister(), or until the queue is
+// closed. If the disk supports this, its property registers_memory is 1.
 //
 // Returns the number of the registration, at least 1, or a negative errno: -EOPNOTSUPP if the disk
-// cannot, -ENOMEM if the limit of locked memory is too low.
+// does not support it, -ENOMEM if the limit on locked memory is too low.
 int forebay_queue_register(struct forebay_queue *queue, void *buf, size_t len);
 
 // Ends a registration of memory. The queue must have no I/O in flight.
@@ -524,26 +527,28 @@ int64_t forebay_request_len(struct forebay_request *request);
 // durable when it ends, FOREBAY_IO_FSYNC for a flush that must make all metadata durable too.
 int forebay_request_flags(struct forebay_request *request);
 
-// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
+// Copies len bytes of a write to buf, starting at byte `at` of the request. buf must not overlap
+// the memory of the request.
 //
-// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
+// Returns 0, or a negative errno: -EINVAL if the request is not a write or has too few bytes.
 int forebay_request_copy_to(struct forebay_request *request, uint64_t at, void *buf, size_t len);
 
-// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
+// Copies len bytes of buf to the memory of a read, starting at byte `at` of the request. buf must
+// not overlap that memory.
 //
-// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
+// Returns 0, or a negative errno: -EINVAL if the request is not a read or has too few bytes.
 int forebay_request_copy_from(struct forebay_request *request,
                               uint64_t at,
                               const void *buf,
                               size_t len);
 
-// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
-// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-// continues with the rest, and a read of 0 bytes is the end of the disk. Only whole logical blocks
-// of a read count; a write that ends inside of one fails. The handle is closed.
+// Ends a request, and closes its handle. result is the number of bytes that a read or write has
+// moved, 0 for another operation that has succeeded, or a negative errno. If it is less than the
+// length, the layer continues with the rest; a read of 0 bytes marks the end of the disk. Only
+// whole logical blocks of a read count. A write that ends inside a block fails.
 //
-// Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
-// -EINVAL if the result does not fit the request, which has not ended then.
+// Returns 0, or a negative errno: -EBADF if the request has already ended, -EINVAL if the result
+// does not fit the request. After -EINVAL the request has not ended.
 int forebay_request_end(struct forebay_request *request, int64_t result);
 
 // Returns the number of counters. Counters are numbered from 0.

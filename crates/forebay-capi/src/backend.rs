@@ -32,14 +32,15 @@ pub struct forebay_backend {
     pub size: u32,
     /// The unit of offsets and lengths, a power of two from 1 to 4096; 0 for 512.
     pub logical_block_size: u32,
-    /// The size of the disk in bytes: whole logical blocks, at least one, and at most INT64_MAX.
+    /// The size of the disk in bytes: a multiple of the logical block size, not 0, and at most
+    /// INT64_MAX.
     pub capacity: u64,
     /// The name of the back end, for reports. It is copied.
     pub name: *const c_char,
     /// Passed to the functions.
     pub context: *mut c_void,
     /// Must be set. Any thread that uses the disk may call it. It must not wait for I/O of its own
-    /// disk. The array is valid during the call.
+    /// disk. The array of requests is valid only during the call.
     pub submit: forebay_submit_fn,
     /// May be NULL. Not called if the disk could not be opened.
     pub close: forebay_close_fn,
@@ -51,12 +52,13 @@ pub struct forebay_backend {
     pub volatile_cache: u32,
     /// 1 if the disk is read-only.
     pub read_only: u32,
-    /// 1 if the back end makes a write durable when forebay_request_flags() has FOREBAY_IO_FUA. If
-    /// 0, a flush follows such a write.
+    /// 1 if the back end makes a write durable when forebay_request_flags() returns FOREBAY_IO_FUA.
+    /// If 0, a flush follows each write that must be durable.
     pub fua: u32,
-    /// 0, for a field of a later version.
+    /// Must be 0. Reserved for a later version.
     pub reserved: u32,
-    /// Settings of the disk, as in a spec: "queue_depth=64&io_timeout_ms=5000". NULL: the defaults.
+    /// Settings of the disk in the syntax of a spec, such as "queue_depth=64&io_timeout_ms=5000";
+    /// NULL for the defaults.
     pub settings: *const c_char,
 }
 
@@ -71,8 +73,8 @@ struct Table {
 }
 
 thread_local! {
-    /// An empty list of requests, for the next batch. A `submit` that leads to another one, of
-    /// another disk, leaves it without capacity.
+    /// An empty list of requests, for the next batch. During a `submit` that calls the `submit` of
+    /// another disk, the list has no capacity.
     static SPARE: Cell<Vec<*mut forebay_request>> = const { Cell::new(Vec::new()) };
 }
 
@@ -94,7 +96,7 @@ impl Backend for Table {
         // SAFETY: the caller of `forebay_backend_open` has promised it.
         unsafe { (self.submit)(self.context, requests.as_mut_ptr(), nr) };
         requests.clear();
-        // Without a place in a thread that ends, the list is freed.
+        // If the thread is ending, there is no place for the list, and it is freed.
         let _ = SPARE.try_with(|spare| spare.set(requests));
     }
 }
@@ -204,8 +206,8 @@ fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {
     let is_possible = table.capacity > 0 && i64::try_from(table.capacity).is_ok();
     if !is_possible || !table.capacity.is_multiple_of(block.into()) {
         return Err(Failure::invalid(format!(
-            "the field `capacity` of the back end is {}; it is whole logical blocks of {block} \
-             bytes, at least one, and at most INT64_MAX bytes",
+            "the field `capacity` of the back end is {}; expected whole logical blocks of \
+             {block} bytes, at least one, and at most INT64_MAX bytes",
             table.capacity
         )));
     }

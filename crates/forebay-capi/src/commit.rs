@@ -75,9 +75,9 @@ pub unsafe extern "C" fn forebay_commit_open(
     })
 }
 
-/// Closes a group commit. Calls that use it end as usual, and the last of them frees it.
+/// Closes a group commit. Calls that are using it end as usual, and the last of them frees it.
 ///
-/// Returns 0, or a negative errno: -EBADF if it is closed already.
+/// Returns 0, or a negative errno: -EBADF if it is already closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_commit_close(commit: *mut forebay_group_commit) -> c_int {
     // SAFETY: the caller passes a handle.

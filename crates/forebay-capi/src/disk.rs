@@ -21,9 +21,9 @@ pub struct forebay_disk {
 /// The value of a `forebay_disk`.
 pub(crate) struct OpenDisk {
     pub(crate) disk: Disk,
-    /// Late requests that a call has taken from the disk, and not returned yet.
+    /// Late requests that were taken from the disk, but not returned to the caller yet.
     pub(crate) late: Mutex<VecDeque<LateRequest>>,
-    /// The process that has opened it.
+    /// The process that opened the disk.
     process: u32,
 }
 

@@ -66,8 +66,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The errnos whose meaning the standard library has a kind for. The first one of a kind stands for
-/// it.
+/// The errnos for which the standard library has an error kind. The first errno of a kind stands
+/// for it.
 const ERRNOS: [c_int; 34] = [
     libc::ENOENT,
     libc::EACCES,
@@ -120,7 +120,7 @@ pub(crate) fn errno_of(error: &io::Error) -> c_int {
         return failed.errno();
     }
     match error.kind() {
-        // A peer that ends its stream early, or sends what it must not.
+        // The peer ended its stream early, or violated the protocol.
         ErrorKind::UnexpectedEof => libc::ECONNRESET,
         ErrorKind::InvalidData => libc::EBADMSG,
         kind => {

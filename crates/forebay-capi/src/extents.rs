@@ -28,13 +28,13 @@ pub struct forebay_extent {
     pub len: u64,
     /// One of enum forebay_extent_kind.
     pub kind: u32,
-    /// 0, for a field of a later version.
+    /// Always 0. Reserved for a later version.
     pub reserved: u32,
 }
 
 /// Stores which parts of len bytes at offset hold data: at most max extents, in order and without
-/// gaps. They end with the range or the disk, or earlier if there are more than max. May wait for
-/// the device.
+/// gaps. The extents cover the range up to the end of the disk, or less if there are more than max.
+/// May wait for the device.
 ///
 /// Returns the number of extents, or a negative errno.
 #[unsafe(no_mangle)]

@@ -5,10 +5,10 @@
 //! Otherwise the last of these calls does.
 //!
 //! A closed handle keeps its place: the last [`CLOSED_MAX`] closed handles are freed only when more
-//! are closed. So a call on a handle that was closed a short time ago fails with `EBADF`, rather
-//! than to use freed memory. A pointer that never was a handle is found if it is null, misaligned,
-//! or leads to memory with other contents. It is not found if it leads nowhere. Requests have keys
-//! instead ([`slab`](crate::slab)).
+//! are closed. So a call on a recently closed handle fails with `EBADF` instead of using freed
+//! memory. A pointer that never was a handle is detected if it is null, misaligned, or points to
+//! memory with other contents. It is not detected if it points to unmapped memory. Requests have
+//! keys instead ([`slab`](crate::slab)).
 // Reads what pointers of the caller lead to.
 #![allow(unsafe_code)]
 
@@ -21,17 +21,17 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many closed handles keep their memory.
+/// The number of closed handles that keep their memory.
 const CLOSED_MAX: usize = 256;
 
-/// How often a close tries to get the list of closed handles, which others hold only for a moment.
-/// In a child of a fork it may be held forever, by a thread of the parent.
+/// The number of attempts of a close to lock the list of closed handles. Other threads hold the
+/// lock only briefly, but in a child of a fork, a thread of the parent may hold it forever.
 const LOCK_TRIES: u32 = 1000;
 
 /// The number of a closed handle, of any kind.
 const CLOSED: u32 = 0x46_42_00_00;
 
-/// The number of a request, which is no handle.
+/// The number of a request, which is not a handle.
 const REQUEST: u32 = 0x46_42_52_04;
 
 /// The mark of a kind of handle.
@@ -93,7 +93,7 @@ unsafe fn state_of<'a, T: Kind>(handle: *mut Handle<T>) -> Result<&'a AtomicU64,
     Ok(unsafe { &(*handle).state })
 }
 
-/// Returns the value of a handle. A close during its use leaves the value to it.
+/// Returns the value of a handle. A close during this use leaves the drop of the value to it.
 ///
 /// # Safety
 /// `pointer` is null, or leads to readable memory.

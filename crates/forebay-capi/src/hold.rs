@@ -10,14 +10,15 @@ use forebay::{Disk, FreezeError, Hold};
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// A hold of a disk, which keeps I/O from it until forebay_release(). Any thread may release it.
+/// A hold on a disk: it keeps I/O from the device until forebay_release(). Any thread may release
+/// it.
 pub struct forebay_hold {
     _private: [u8; 0],
 }
 
 /// The value of a `forebay_hold`.
 struct OpenHold {
-    /// Its drop ends it.
+    /// Dropping it releases the hold.
     _hold: Hold,
 }
 
@@ -47,13 +48,13 @@ unsafe fn hold_by(
     })
 }
 
-/// Freezes a disk: new I/O waits, and this waits until all earlier I/O has ended, for at most
-/// timeout_ms milliseconds; without a limit if negative. Other threads with queues have to reap
-/// their I/O meanwhile. Until the hold is released blocking calls wait, also those of this thread.
-/// Stores a handle in *hold.
+/// Freezes a disk: new I/O waits, and the call returns when all earlier I/O has ended. It waits for
+/// at most timeout_ms milliseconds, or without a limit if timeout_ms is negative. Other threads
+/// with queues must reap their I/O meanwhile. Until the hold is released, blocking calls wait,
+/// including those of this thread. Stores a handle in *hold.
 ///
 /// Returns 0, or a negative errno: -EBUSY if another hold keeps earlier I/O from the device,
-/// -ETIMEDOUT if the time has passed. Then the disk is not frozen.
+/// -ETIMEDOUT if earlier I/O has not ended in time. After a failure the disk is not frozen.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_freeze(
     disk: *mut forebay_disk,
@@ -71,8 +72,8 @@ pub unsafe extern "C" fn forebay_freeze(
     unsafe { hold_by(disk, hold, freeze) }
 }
 
-/// Quiesces a disk: when this returns, no request is passed to the device. Requests that it has end
-/// as usual. Stores a handle in *hold.
+/// Quiesces a disk: once this returns, no more requests are passed to the device. Requests that the
+/// device already has end as usual. Stores a handle in *hold.
 ///
 /// Returns 0, or a negative errno.
 #[unsafe(no_mangle)]
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn forebay_quiesce(
 
 /// Releases a hold. If it was the last one of its kind, the I/O that it held continues.
 ///
-/// Returns 0, or a negative errno: -EBADF if it is released already.
+/// Returns 0, or a negative errno: -EBADF if it is already released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_release(hold: *mut forebay_hold) -> c_int {
     // SAFETY: the caller passes a handle.

@@ -282,7 +282,7 @@ pub(crate) fn push_memory(
     Ok(())
 }
 
-/// Refuses memory that cannot be there: NULL, or memory that wraps around the end of the address
+/// Refuses memory that cannot exist: NULL, or memory that wraps around the end of the address
 /// space. `len` is not 0.
 #[inline]
 pub(crate) fn check_memory(buf: *const c_void, len: u64) -> Result<(), Failure> {

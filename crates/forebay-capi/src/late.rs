@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 pub enum forebay_late_stage {
     /// The device was asked to cancel it.
     Cancelled = 0,
-    /// It cannot be cancelled, and is waited for.
+    /// It cannot be cancelled, so the library waits for it.
     Awaited = 1,
     /// It has not ended within the grace period, so the device counts as gone.
     GivenUp = 2,
@@ -37,7 +37,7 @@ pub struct forebay_late {
 }
 
 /// Stores the requests that have exceeded their time limit (io_timeout_ms of the spec) since the
-/// last call, oldest first, at most max of them. The disk keeps the last 256. For logs.
+/// last call, oldest first, at most max of them. The disk keeps the latest 256. Intended for logs.
 ///
 /// Returns the number of requests, or a negative errno. If it is max, there may be more.
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@
 //! - J1: the body runs in [`error::guard`], so that no panic reaches C. Results are 0 or a count,
 //!   or a negative errno; the thread keeps a text for the last failure.
 //! - J2: a handle is checked before it is used: null, of another kind, closed ([`handle`]). So is
-//!   a request, by the key that C has in its place ([`slab`]).
+//!   a request, by the key that C uses instead ([`slab`]).
 //! - J3: a queue is used by the thread that opened it. Other threads get `EPERM` ([`queue`]).
 //! - J4: numbers of the caller are checked before they become enums or flags ([`io`]). Structures
 //!   that a caller fills carry their size, so that later versions can add fields.

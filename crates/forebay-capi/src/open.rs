@@ -37,9 +37,9 @@ pub struct forebay_option {
     pub value: *const c_char,
 }
 
-/// Opens a file or block device by its path, with nr options: keys of specs of the driver `file`,
-/// such as direct or queue_depth. No character of the path or of a value has a special meaning.
-/// Stores a handle in *disk.
+/// Opens a file or block device by its path, with nr options: keys that a spec accepts for the
+/// driver `file`, such as direct or queue_depth. No character of the path or of a value has a
+/// special meaning. Stores a handle in *disk.
 ///
 /// Returns 0, or a negative errno as forebay_open() does.
 #[unsafe(no_mangle)]
@@ -78,14 +78,14 @@ pub unsafe extern "C" fn forebay_open_path(
     })
 }
 
-/// Returns a path as a spec has it.
+/// Returns a path with the escapes of a spec.
 fn escaped(path: &str) -> String {
     path.replace('%', "%25").replace('?', "%3F")
 }
 
-/// Closes a handle of a disk. Calls that use it meanwhile end as usual; later ones fail. The disk
-/// itself is closed when these calls have ended and its queues are closed, and then waits for the
-/// I/O in flight. It does not flush.
+/// Closes a handle of a disk. Calls that are using it end as usual; later calls fail. When these
+/// calls have ended and the queues of the disk are closed, the disk itself is closed, which waits
+/// for I/O in flight. It does not flush.
 ///
 /// Returns 0, or a negative errno: -EBADF if the handle is closed already.
 #[unsafe(no_mangle)]

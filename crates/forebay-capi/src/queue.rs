@@ -403,11 +403,11 @@ pub unsafe extern "C" fn forebay_queue_fd(queue: *mut forebay_queue) -> c_int {
 }
 
 /// Registers len bytes of memory with the queue, so that the kernel need not look up their pages
-/// for each I/O. The memory stays mapped until forebay_queue_unregister(), or until the queue is
-/// closed. The property registers_memory of the disk is 1 if it can.
+/// for each I/O. Keep the memory mapped until forebay_queue_unregister(), or until the queue is
+/// closed. If the disk supports this, its property registers_memory is 1.
 ///
 /// Returns the number of the registration, at least 1, or a negative errno: -EOPNOTSUPP if the disk
-/// cannot, -ENOMEM if the limit of locked memory is too low.
+/// does not support it, -ENOMEM if the limit on locked memory is too low.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_queue_register(
     queue: *mut forebay_queue,
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn forebay_queue_unregister(
         if !state.queue.is_empty() {
             return Err(Failure::of(
                 libc::EBUSY,
-                c"the queue has I/O, which may use the memory; reap it first",
+                c"the queue has I/O that may use the memory; reap it first",
             ));
         }
         let nth = usize::try_from(registration).ok().and_then(|number| number.checked_sub(1));

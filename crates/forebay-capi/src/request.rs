@@ -1,7 +1,7 @@
 //! Requests of back ends in C.
 //!
-//! A request reaches C as the key of a slab, so that a second end of it is found (J2). Its memory
-//! is accessible through copies only: it may be that of another program.
+//! C gets a request as the key of a slab, so that a second end of the request is detected (J2). Its
+//! memory is accessible only through copies, because it may be that of another program.
 // Exports functions to C, and copies to and from memory of the caller.
 #![allow(unsafe_code)]
 
@@ -13,8 +13,8 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
-/// A request of a disk to its back end. One thread at a time may use it. It ends with
-/// forebay_request_end().
+/// A request from a disk to its back end. Only one thread at a time may use it.
+/// forebay_request_end() ends it.
 pub struct forebay_request {
     _private: [u8; 0],
 }
@@ -91,9 +91,10 @@ pub unsafe extern "C" fn forebay_request_flags(request: *mut forebay_request) ->
     })
 }
 
-/// Copies len bytes of a write, from byte at of its memory on, to buf, which does not overlap it.
+/// Copies len bytes of a write to buf, starting at byte `at` of the request. buf must not overlap
+/// the memory of the request.
 ///
-/// Returns 0, or a negative errno: -EINVAL if the request is no write, or has not so many bytes.
+/// Returns 0, or a negative errno: -EINVAL if the request is not a write or has too few bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_request_copy_to(
     request: *mut forebay_request,
@@ -113,9 +114,10 @@ pub unsafe extern "C" fn forebay_request_copy_to(
     on_request(request, copy)
 }
 
-/// Copies len bytes of buf to the memory of a read, from byte at on. They do not overlap.
+/// Copies len bytes of buf to the memory of a read, starting at byte `at` of the request. buf must
+/// not overlap that memory.
 ///
-/// Returns 0, or a negative errno: -EINVAL if the request is no read, or has not so many bytes.
+/// Returns 0, or a negative errno: -EINVAL if the request is not a read or has too few bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_request_copy_from(
     request: *mut forebay_request,
@@ -157,13 +159,13 @@ fn check_copy(
     }
 }
 
-/// Ends a request. result is the number of bytes that a read or write has moved, 0 for another
-/// operation that has succeeded, or a negative errno. Fewer bytes than the length: the layer
-/// continues with the rest, and a read of 0 bytes is the end of the disk. Only whole logical blocks
-/// of a read count; a write that ends inside of one fails. The handle is closed.
+/// Ends a request, and closes its handle. result is the number of bytes that a read or write has
+/// moved, 0 for another operation that has succeeded, or a negative errno. If it is less than the
+/// length, the layer continues with the rest; a read of 0 bytes marks the end of the disk. Only
+/// whole logical blocks of a read count. A write that ends inside a block fails.
 ///
-/// Returns 0, or a negative errno: -EBADF if the request has ended already, however long ago;
-/// -EINVAL if the result does not fit the request, which has not ended then.
+/// Returns 0, or a negative errno: -EBADF if the request has already ended, -EINVAL if the result
+/// does not fit the request. After -EINVAL the request has not ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forebay_request_end(request: *mut forebay_request, result: i64) -> c_int {
     guard(|| {

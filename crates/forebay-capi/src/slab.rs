@@ -1,8 +1,8 @@
-//! Generational slab: a key names one value, and never another one.
+//! Generational slab: a key names one value, and never a different one.
 //!
 //! A key has the index of a place and the generation of the value in it. Taking a value begins the
-//! next generation of its place, so later uses of the key are found, however late. Places are never
-//! freed. A place whose generations are used up takes no more values.
+//! next generation of its place, so every later use of the key is detected. Places are never freed.
+//! A place that has used all its generations takes no more values.
 //!
 //! Keys go to C as the bits of a pointer. They are odd, so no key equals the address of a handle.
 
@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 /// The bits of an index: 24 of 64.
 const INDEX_BITS: u32 = usize::BITS * 3 / 8;
 
-/// The number of places, which bounds the values at one time.
+/// The number of places, which is the maximum number of values.
 const PLACES_MAX: u32 = 1 << INDEX_BITS;
 
-/// Generations are less: 2^39 of 64 bits.
+/// Generations are below this number, which is 2^39 if a pointer has 64 bits.
 const GENERATION_END: usize = 1 << (usize::BITS - 1 - INDEX_BITS);
 
 /// The number of places in the first chunk. Each next chunk doubles the number of all places.
@@ -23,8 +23,8 @@ const FIRST_CHUNK: u32 = 64;
 
 const NR_CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
-/// How often a call tries to get the list of free places, which others hold only for a moment. In a
-/// child of a fork it may be held forever, by a thread of the parent.
+/// The number of attempts to lock the list of free places. Other threads hold the lock only
+/// briefly, but in a child of a fork, a thread of the parent may hold it forever.
 const LOCK_TRIES: u32 = 1000;
 
 /// The name of a value: an odd number.
@@ -60,10 +60,10 @@ impl Key {
     }
 }
 
-/// Why a key leads to no value.
+/// The reason why a key has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
-    /// It was never that of a value.
+    /// No value ever had this key.
     Unknown,
     /// Its value was taken.
     Taken,
@@ -97,7 +97,7 @@ struct Free {
 pub(crate) struct Entry<'a, T> {
     slab: &'a Slab<T>,
     key: Key,
-    /// Its value is there.
+    /// The value is present.
     place: MutexGuard<'a, Place<T>>,
 }
 
@@ -147,7 +147,7 @@ impl<T> Slab<T> {
         Ok(Entry { slab: self, key, place })
     }
 
-    /// Gives a place back for later values.
+    /// Returns a place to the list of free places.
     fn release(&self, index: u32) {
         for _ in 0..LOCK_TRIES {
             match self.free.try_lock() {
@@ -175,7 +175,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// Returns the chunk of a place, and where it is in that chunk.
+/// Returns the chunk of a place, and its index in that chunk.
 #[inline]
 fn position(index: u32) -> (usize, usize) {
     let chunk = (index / FIRST_CHUNK).checked_ilog2().map_or(0, |log| log + 1);
@@ -189,7 +189,7 @@ impl<T> Entry<'_, T> {
         self.place.value.as_mut().expect("an entry has a value")
     }
 
-    /// Takes the value, and ends its key.
+    /// Takes the value. Its key is no longer valid.
     pub(crate) fn take(mut self) -> T {
         let value = self.place.value.take().expect("an entry has a value");
         self.place.generation += 1;

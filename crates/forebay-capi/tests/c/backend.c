@@ -185,7 +185,7 @@ int main(void)
     CHECK_FAILS(forebay_request_op(NULL), EINVAL, "request is NULL");
     CHECK_FAILS(forebay_request_offset(NULL), EINVAL, "request is NULL");
 
-    /* Requests that end inside of `submit`, in one call for each batch. */
+    /* Requests that end inside `submit`, in one call for each batch. */
     device.answers_at_once = true;
     CHECK(forebay_backend_open(&table, &disk) == 0);
     CHECK(forebay_info(disk, "spec", text, sizeof text) > 0);

@@ -9,7 +9,7 @@ enum { BLOCK = 512 };
 
 struct device {
     struct forebay_disk *disk;
-    /* Close the disk inside of `submit`, or keep the request. */
+    /* Close the disk inside `submit`, or keep the request. */
     bool closes_in_submit;
     struct forebay_request *_Atomic kept;
     int nr_closed;

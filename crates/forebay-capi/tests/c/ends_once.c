@@ -55,7 +55,7 @@ int main(void)
         holds = false;
     }
 
-    /* Other pointers than those of requests. */
+    /* Pointers that are not requests. */
     static uint64_t no_request[8];
     CHECK_FAILS(forebay_request_len((void *)no_request), EINVAL, "not a request");
     CHECK_FAILS(forebay_request_len((void *)disk), EINVAL, "not a request");

@@ -1,4 +1,4 @@
-/* Paths with characters that specs give a meaning, and options. */
+/* Paths with characters that have a meaning in specs, and options. */
 #define _GNU_SOURCE
 #include "check.h"
 
