@@ -61,7 +61,7 @@ cargo xtask <command>
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
-  outside              a program outside of the workspace, with only the published API
+  outside              a program outside the workspace, with only the published API
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
@@ -79,7 +79,7 @@ cargo xtask <command>
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
-  python               the package for Python: its tests, and the instructions of an I/O
+  python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
   semver               breaking changes of the API since the last release (cargo-semver-checks)
   nightly              installs the toolchain of miri and tsan, beside the user's own

@@ -1,9 +1,9 @@
-//! `cargo xtask python`: the package for Python. Builds a wheel with maturin, installs it into a
+//! `cargo xtask python`: the Python package. Builds a wheel with maturin, installs it into a
 //! virtual environment in the target directory, runs the tests of the package, and counts the
 //! instructions of an I/O (valgrind).
 //!
-//! The tests run on a build with the profile `dev`, whose dependencies the step `tests` shares. The
-//! count is that of `release`, with which pip builds the package.
+//! The tests run on a build with the profile `dev`, which shares its dependencies with the step
+//! `tests`. The count is that of the profile `release`, which pip uses.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Outcome {
 struct Venv(PathBuf);
 
 impl Venv {
-    /// Returns the one in the target directory, and creates it if maturin is not in it.
+    /// Returns the environment in the target directory. Creates it if maturin is not in it.
     fn with_maturin() -> Result<Venv, String> {
         let venv = Venv(PathBuf::from(target("python/venv")));
         let version = format!("{}\n", MATURIN.replace("==", " "));
@@ -67,7 +67,7 @@ impl Venv {
         Ok(venv)
     }
 
-    /// Returns a command of the interpreter in it. The python of the user's shell has no effect.
+    /// Returns a command of its interpreter. The user's variables for Python have no effect.
     fn python(&self, arguments: &str) -> Line {
         let program = self.0.join("bin/python").display().to_string();
         // `env` runs a program whose name is known only now.

@@ -18,7 +18,7 @@ fn is_aligned(disk: &Disk, addr: usize) -> bool {
 fn bounce(disk: &Disk, len: usize) -> PyResult<Buf> {
     match isize::try_from(len) {
         Ok(_) => Ok(disk.buf(len)),
-        Err(_) => Err(PyMemoryError::new_err(format!("{len} bytes are more than memory has"))),
+        Err(_) => Err(PyMemoryError::new_err(format!("{len} bytes do not fit into memory"))),
     }
 }
 
@@ -100,7 +100,7 @@ fn transfer(
 ) -> PyResult<u64> {
     let segments = segments_of(addr, len);
     let bio = Bio { segments, flags, ..Bio::range(op, offset, len as u64) };
-    // SAFETY: the caller exports the memory until this returns. The program must leave it
-    // alone meanwhile. Its address is exposed.
+    // SAFETY: the caller exports the memory until this returns. The program must not use it
+    // meanwhile. Its address is exposed.
     py.detach(|| unsafe { disk.run_raw(bio) }).map_err(of_io)
 }

@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 /// An open disk. Any number of threads may use it at once; the GIL is released while a call waits.
 ///
 /// The spec is that of the library: "disk.img?direct=on", "/dev/vdb", "nbd://host/name", "ram:64M".
-/// Offsets and lengths are in bytes, in whole logical blocks. Failures are `OSError`.
+/// Offsets and lengths are in bytes, and must be multiples of the logical block size. A call that
+/// fails raises `OSError`.
 #[pyclass(frozen, module = "forebay")]
 pub(crate) struct Disk {
     /// `None` once it is closed.
@@ -19,7 +20,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Returns a share of the disk, which stays open while a call uses it.
+    /// Returns a clone of the disk, which keeps it open while a call uses it.
     fn get(&self) -> PyResult<forebay::Disk> {
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         disk.clone().ok_or_else(|| closed("disk"))
@@ -32,11 +33,11 @@ impl Disk {
         call: impl FnOnce(&forebay::Disk) -> Result<T, IoError> + Send,
     ) -> PyResult<T> {
         let disk = self.get()?;
-        // The share may be the last one, which waits when it is dropped.
+        // The clone may be the last one. Dropping it then waits for I/O, so that happens here.
         py.detach(move || call(&disk)).map_err(of_io)
     }
 
-    /// Runs a call with the GIL, which releases it itself.
+    /// Runs a call with the GIL. The call releases the GIL itself.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -68,7 +69,7 @@ impl Disk {
         Disk::new(py, spec)
     }
 
-    /// Reads `length` bytes at byte `offset`, fewer only at the end of a file.
+    /// Reads `length` bytes at byte `offset`. Returns fewer only at the end of a file.
     fn read_at<'py>(
         &self,
         py: Python<'py>,
@@ -176,7 +177,7 @@ impl Disk {
         self.end(py);
     }
 
-    /// Whether the disk is closed.
+    /// True if the disk is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).is_none()
@@ -200,7 +201,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The last share waits for I/O in flight. Without an interpreter it waits all the same.
+        // Dropping the last clone waits for I/O in flight, also without an interpreter.
         Python::try_attach(|py| self.end(py));
     }
 }

@@ -4,8 +4,7 @@ use forebay::{BlockStatus, IoError, OpenError};
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 
-/// Returns an `OSError`. Python makes it one of the subclass of its errno, such as
-/// `FileNotFoundError`.
+/// Returns an `OSError`. Python creates the subclass for the errno, such as `FileNotFoundError`.
 #[cold]
 pub(crate) fn os_error(errno: i32, text: impl Into<String>) -> PyErr {
     PyOSError::new_err((errno, text.into()))

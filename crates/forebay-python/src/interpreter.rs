@@ -1,4 +1,4 @@
-//! One interpreter of a process may use the module.
+//! Check that only one interpreter of a process uses the module.
 //!
 //! The classes are static values of pyo3, which belong to the interpreter that has made them. In
 //! another one they would outlive it, or be freed while they are in use.

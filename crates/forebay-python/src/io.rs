@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How far an I/O is.
+/// The stage of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -17,15 +17,15 @@ enum Stage {
     Failed(BlockStatus),
 }
 
-/// One I/O. It is made by `Io.read`, `Io.write`, `Io.flush`, `Io.discard` or `Io.write_zeroes`, and
-/// submitted by `Queue.submit`. `Queue.reap` returns it when it has ended. Then it can be changed
-/// and submitted again, on the queue of any thread.
+/// One I/O. It is created by `Io.read`, `Io.write`, `Io.flush`, `Io.discard` or `Io.write_zeroes`,
+/// and submitted by `Queue.submit`. `Queue.reap` returns it when it has ended. Then it can be
+/// changed and submitted again, on the queue of any thread.
 #[pyclass(frozen, module = "forebay")]
 pub(crate) struct Io {
     op: Op,
     flags: BioFlags,
-    /// Locked for moments, in which no code of the program runs: an export or an object that ends
-    /// may call such code, which may use this I/O.
+    /// Locked only briefly, and never while code of the program runs. An export, or an object that
+    /// is dropped, may run such code, and that code may use this I/O.
     state: Mutex<State>,
 }
 
@@ -234,7 +234,7 @@ impl Io {
         }
     }
 
-    /// Whether the I/O is submitted and not reaped.
+    /// True if the I/O is submitted and not reaped.
     #[getter]
     fn in_flight(&self) -> bool {
         self.lock().stage == Stage::InFlight
@@ -297,7 +297,7 @@ impl Io {
         Ok(())
     }
 
-    /// Any object of the program, which finds the I/O again by it.
+    /// Any object of the program, for example to identify the I/O after its completion.
     #[getter]
     fn data(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.lock().data.as_ref().map(|data| data.clone_ref(py))
@@ -306,7 +306,7 @@ impl Io {
     #[setter]
     fn set_data(&self, data: Option<Py<PyAny>>) {
         let former = std::mem::replace(&mut self.lock().data, data);
-        // Not before the lock has ended: it may run code of the program.
+        // Dropped after the lock is released, because that may run code of the program.
         drop(former);
     }
 
@@ -329,17 +329,17 @@ impl Io {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // It is locked for moments with the GIL, which the collector has.
+        // The lock is held only briefly, with the GIL, which the collector has.
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         visit.call(&state.buffer)?;
         visit.call(&state.data)
     }
 
     fn __clear__(&self) {
-        // The export of an I/O in flight has its own share of the buffer.
+        // The export of an I/O in flight has its own reference to the buffer.
         let mut state = self.lock();
         let former = (state.buffer.take(), state.data.take());
-        // It may end the queue of this I/O, which then ends the I/O.
+        // Dropping the objects may drop the queue of this I/O, which then ends the I/O.
         drop(state);
         drop(former);
     }

@@ -6,12 +6,12 @@
 //! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owner`]).
 //! - A buffer is exported from the submission of its I/O until its completion is reaped. So its
 //!   memory neither moves nor disappears while a device uses it ([`export`]).
-//! - A queue that is closed or collected waits for its I/O. Where that is not possible (another
-//!   thread, or an interpreter that ends), the queue and its buffers leak ([`queue`]).
+//! - A queue that is closed or collected waits for its I/O. If that is not possible (on another
+//!   thread, or after the interpreter has ended), the queue and its buffers leak ([`queue`]).
 //! - Memory of buffers is passed on by address. No reference to it is made, because Python code may
 //!   change it at any time.
 //! - One interpreter of a process may use the module ([`interpreter`]).
-//! - Failures of I/O are `OSError` with errno and text ([`error`]).
+//! - I/O that fails raises `OSError` with an errno and a text ([`error`]).
 mod blocking;
 mod detach;
 mod disk;
@@ -53,7 +53,7 @@ mod _forebay {
         Plug::new()
     }
 
-    /// Returns the meanings of the layer's counters by their names, which `Disk.stats()` has.
+    /// Returns a dict with the meaning of each counter of the layer, by its name in `Disk.stats()`.
     #[pyfunction]
     fn counters(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyDict>> {
         crate::stats::meanings(py)

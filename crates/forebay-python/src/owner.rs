@@ -7,7 +7,7 @@ use pyo3::{PyErr, PyResult, Python};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Returns the number of this thread. No other thread of the process ever has the same.
+/// Returns the number of this thread. No other thread of the process ever has the same number.
 #[inline]
 pub(crate) fn this_thread() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ impl<T> Owned<T> {
     /// Calls a function with the value.
     ///
     /// # Errors
-    /// `RuntimeError` on another thread than that of the value, or within such a call.
+    /// `RuntimeError` on a thread that does not own the value, or within such a call.
     #[inline]
     pub(crate) fn with<R>(
         &self,

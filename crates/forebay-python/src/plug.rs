@@ -84,7 +84,7 @@ fn end(py: Python<'_>) {
 
 impl Drop for Plug {
     fn drop(&mut self) {
-        // A generator that was abandoned inside of a plug, for example. On another thread the plug
+        // A generator that was abandoned inside a plug, for example. On another thread the plug
         // stays open: that thread issues its I/O when it waits.
         if self.entered_by == Some(this_thread()) {
             Python::try_attach(end);

@@ -1,7 +1,7 @@
 //! Completion queues: lists of I/O in, lists of ended I/O out.
 //!
-//! A queue belongs to the thread that opened it ([`Owned`]). It keeps a share of each I/O in flight
-//! in a slot, whose number comes back with the completion.
+//! A queue belongs to the thread that opened it ([`Owned`]). It keeps a reference to each I/O in
+//! flight in a slot. The completion returns the number of the slot.
 // Passes the addresses of exported memory to drivers.
 #![allow(unsafe_code)]
 
@@ -26,8 +26,8 @@ struct State {
     slots: Slots,
     /// Completions of a reap; empty between calls.
     completions: Vec<Completion>,
-    /// Ended I/O of a reap. Empty between calls, except after a wait that has failed: the next reap
-    /// returns it.
+    /// Ended I/O of a reap. Empty between calls, except after a wait that has failed: then the next
+    /// reap returns that I/O.
     ended: Vec<Ended>,
 }
 
@@ -112,7 +112,7 @@ impl Queue {
         Queue { state: ManuallyDrop::new(state) }
     }
 
-    /// Submits an I/O. Returns why it was refused, with the exception for the program.
+    /// Submits an I/O. If it is refused, returns the exception for the program.
     #[inline]
     fn submit_one(&self, io: &Bound<'_, Io>, now: u64) -> PyResult<()> {
         let py = io.py();
@@ -135,7 +135,8 @@ impl Queue {
         submitted
     }
 
-    /// Waits until the descriptor is readable, for at most a time. A signal is handled.
+    /// Waits until the descriptor is readable, for at most the time `left`. Runs Python's handlers
+    /// of signals that arrive.
     fn wait_until_due(&self, py: Python<'_>, left: Duration) -> PyResult<()> {
         let fd = self.state.with(py, |state| fd_of(state.queue()?))?;
         let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -153,7 +154,7 @@ impl Queue {
         }
     }
 
-    /// Waits as [`State::collect`] does, for at most a time.
+    /// Waits as [`State::collect`] does, for at most the time `limit`.
     fn collect_until(
         &self,
         py: Python<'_>,
@@ -242,12 +243,12 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Queue {
-    /// Submits a list of I/O under one plug: neighbours merge. Never waits for the device. Inside
-    /// of `plug()` they also merge with those of other calls, and are issued when the plug ends.
+    /// Submits a list of I/O under one plug: neighbours merge. Never waits for the device. Within
+    /// `plug()`, I/O also merges with that of other calls, and is issued when the plug ends.
     ///
-    /// Returns the number of I/Os that were accepted. Raises the exception of the first one if that
-    /// is refused: `BlockingIOError` if the queue is full (`nr_bios` of the spec). If fewer were
-    /// accepted than given, the next one was refused: submit the rest to learn why.
+    /// Returns the number of I/Os that were accepted. Raises an exception if the first one is
+    /// refused: `BlockingIOError` if the queue is full (`nr_bios` of the spec). If fewer were
+    /// accepted than given, the next one was refused: submit the rest to get the reason.
     fn submit(&self, py: Python<'_>, ios: &Bound<'_, PyAny>) -> PyResult<usize> {
         let ios = match ios.cast::<PyList>() {
             Ok(list) => list.clone(),
@@ -275,7 +276,7 @@ impl Queue {
 
     /// Waits until `min` I/Os of the queue have ended, or all of them have, or `timeout` seconds
     /// have passed. Returns at most `max` I/Os that have ended, oldest first. `min` = 0 never
-    /// waits. With a timeout a signal interrupts the wait.
+    /// waits. A signal interrupts the wait only if there is a timeout.
     ///
     /// Everything that the thread has plugged is issued first, unless enough I/O has ended already.
     #[pyo3(signature = (min=1, max=None, timeout=None))]
@@ -301,18 +302,20 @@ impl Queue {
         self.finish(py, max)
     }
 
-    /// Returns a descriptor for an event loop: when it is readable, `reap(0)` is due, even if that
-    /// gives nothing. It is readable at first. It belongs to the queue.
+    /// Returns a descriptor for an event loop. When it is readable, call `reap(0)`, which may
+    /// return nothing. The descriptor is readable at first. It belongs to the queue: do not close
+    /// it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.state.with(py, |state| fd_of(state.queue()?))
     }
 
-    /// Waits until the I/O of the queue has ended, and closes it. The I/O has its results then.
+    /// Waits until the I/O of the queue has ended, and closes the queue. Afterwards each I/O has
+    /// its result.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.drain(py)
     }
 
-    /// Whether the queue is closed.
+    /// True if the queue is closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         self.state.with(py, |state| Ok(state.queue.is_none()))
@@ -381,7 +384,7 @@ impl Drop for Queue {
 #[cold]
 fn leaked() -> PyErr {
     crate::error::misuse(
-        "a queue was collected on another thread than its own, so it was not closed and its \
-         buffers leak; call close() on the thread that opened it",
+        "an open queue was collected on another thread than its own, so it and its buffers leak; \
+         call close() on the thread that opened the queue",
     )
 }

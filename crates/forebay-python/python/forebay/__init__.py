@@ -1,7 +1,7 @@
 """Forebay: a multi-queue block layer in user space.
 
 A Disk has blocking calls. A Queue takes lists of Io, whose buffers are used without a copy. An
-AsyncDisk has the same calls for asyncio. See docs/python.md of the project.
+AsyncDisk has the I/O calls as coroutines for asyncio. See docs/python.md of the project.
 """
 
 from ._aio import AsyncDisk

@@ -7,15 +7,15 @@ from ._forebay import Disk, Io
 
 
 class AsyncDisk:
-    """The calls of a disk as coroutines, for the event loop that runs when it is made.
+    """The calls of a disk as coroutines, for the event loop that is running when it is created.
 
     I/O that is started in one round of the loop is submitted as one list at its end, so that
-    neighbours merge. A task that is cancelled does not stop its I/O: the queue keeps the buffer
-    until the I/O has ended.
+    neighbours merge. Cancelling a task does not cancel its I/O: the queue keeps the buffer until
+    the I/O has ended. The attribute `disk` is the Disk, for all other calls.
     """
 
     def __init__(self, disk):
-        """Opens a queue on a Disk, or opens the disk that a spec names."""
+        """Opens a queue on a Disk, or on the disk that a spec names."""
         self._loop = asyncio.get_running_loop()
         self._owned = Disk(disk) if isinstance(disk, str) else None
         self.disk = disk if self._owned is None else self._owned
@@ -29,7 +29,7 @@ class AsyncDisk:
         self._loop.add_reader(self._queue.fileno(), self._reap)
 
     async def read_at(self, length, offset):
-        """Reads `length` bytes at byte `offset`, fewer only at the end of a file."""
+        """Reads `length` bytes at byte `offset`. Returns fewer only at the end of a file."""
         # A disk with direct I/O needs memory that begins at a page.
         is_plain = self._alignment == 1 or length == 0
         buffer = bytearray(length) if is_plain else mmap.mmap(-1, length)
@@ -69,7 +69,7 @@ class AsyncDisk:
         await self._start(Io.write_zeroes(offset, length))
 
     async def close(self):
-        """Waits until all I/O has ended, and closes the queue; also the disk, if this opened it."""
+        """Waits until all I/O has ended and closes the queue; also the disk, if it was a spec."""
         if self._queue.closed:
             return
         while waiting := [future for future in self._started if not future.done()]:
@@ -139,6 +139,6 @@ class AsyncDisk:
         if ended and self._reaped is not None:
             self._reaped.set_result(None)
             self._reaped = None
-        # Without a completion the queue is as full as before.
+        # Without a completion the queue is still full.
         if ended and self._pending:
             self._schedule()
