@@ -96,8 +96,7 @@ pub enum OpenError {
         /// The kind of file.
         what: &'static str,
     },
-    /// A descriptor is not open as a disk needs it
-    /// ([`open_fd`](crate::DiskOptions::open_fd)).
+    /// A disk cannot use a descriptor ([`open_fd`](crate::DiskOptions::open_fd)).
     #[error("{}: a disk cannot use its descriptor: {why}", path.display())]
     Descriptor {
         /// The file.
@@ -273,10 +272,10 @@ pub enum OpenError {
         /// Why, and what to do.
         why: String,
     },
-    /// The capacity of a back end is not possible.
+    /// The capacity of a back end is invalid.
     #[error(
-        "{spec}: a capacity of {bytes} bytes is not possible; it is whole logical blocks of \
-         {block} bytes, at least one, and at most i64::MAX bytes"
+        "{spec}: invalid capacity of {bytes} bytes: expected whole logical blocks of {block} \
+         bytes, at least one, and at most i64::MAX bytes"
     )]
     Capacity {
         /// The spec of the disk.
@@ -376,7 +375,7 @@ pub enum IoError {
     #[error(transparent)]
     Ended(#[from] BlockStatus),
     /// A call that moves all bytes or fails ([`read_exact_at`](crate::Disk::read_exact_at),
-    /// [`write_all_at`](crate::Disk::write_all_at)) has moved fewer.
+    /// [`write_all_at`](crate::Disk::write_all_at)) has moved only a part.
     #[error(
         "short {} of {len} bytes at byte {offset}: {missing} bytes are missing, from byte {} on{}",
         op.name(),
@@ -407,8 +406,8 @@ impl IoError {
 }
 
 impl From<IoError> for io::Error {
-    /// Converts to the kind of the errno, with the text of this error. [`IoError::Short`] has the
-    /// kinds that the standard library gives to such failures.
+    /// Converts to the kind of the errno, with the text of this error. [`IoError::Short`] converts
+    /// to the kinds that the standard library uses for such failures.
     fn from(error: IoError) -> io::Error {
         let kind = match error {
             IoError::Short { op: Op::Read, .. } => io::ErrorKind::UnexpectedEof,

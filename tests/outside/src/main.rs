@@ -1,4 +1,4 @@
-//! A back end outside of Forebay's workspace: a mirror, whose two copies are kept by a thread.
+//! A back end outside Forebay's workspace: a mirror, whose two copies a thread keeps.
 //!
 //! It uses the published API only. The program runs I/O of each kind over it, compares the copies,
 //! and exits with a failure if anything differs.
@@ -18,7 +18,7 @@ const LEN: usize = 1 << 20;
 /// The two copies.
 type Copies = Arc<[Mutex<Vec<u8>>; 2]>;
 
-/// Serves one request from the first copy, or on both.
+/// Serves one request: a read from the first copy, anything else on both.
 fn serve(copies: &Copies, mut request: Request) {
     let start = request.offset() as usize;
     let range = start..start + request.len() as usize;
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!((0..16).all(|nth| held[nth * 512..][..512] == [nth as u8; 512]));
     assert!(*held == *second.lock().unwrap());
 
-    // The worker stands still, so a wait for it is reported, and goes on.
+    // The worker is blocked, so the wait for it is reported, and continues.
     let reader = disk.clone();
     let reader = thread::spawn(move || reader.read_at(&mut [0; 512], 0));
     let stall = reported.recv_timeout(Duration::from_secs(60))?;
@@ -126,7 +126,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(held);
     assert_eq!(reader.join().expect("no panic"), Ok(512));
 
-    // A worker that panics fails the disk only.
+    // A worker that panics fails only the disk.
     let broken = Arc::clone(&copies);
     let _ = thread::spawn(move || {
         let _held = broken[0].lock();

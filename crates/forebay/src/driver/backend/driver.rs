@@ -74,7 +74,7 @@ impl Device for BackendDevice {
 struct BackendDriver {
     backend: Arc<dyn Backend>,
     failure: Arc<Failure>,
-    /// Requests that the back end has ended outside of `submit`.
+    /// Requests that the back end has ended outside `submit`.
     list: Arc<CompletionList<Box<Body>>>,
     waits: Arc<Waits>,
     block_size: u32,
@@ -85,7 +85,7 @@ struct BackendDriver {
     /// each tag.
     queued: Box<[Request]>,
     nr_queued: usize,
-    /// Requests that the back end has ended inside of `submit`.
+    /// Requests that the back end has ended inside `submit`.
     ended: Stack,
     /// Empty between reaps.
     finished: Vec<Box<Body>>,
@@ -117,7 +117,7 @@ impl BackendDriver {
         self.nr_queued += 1;
     }
 
-    /// Reaps the requests that have ended outside of `submit`.
+    /// Reaps the requests that have ended outside `submit`.
     #[inline(never)]
     fn reap_list(&mut self, done: &mut Completions) {
         self.list.reap(&mut self.finished);
@@ -157,7 +157,8 @@ impl BackendDriver {
         }
     }
 
-    /// Ends a `submit` that has panicked. A request shows it, so that the disk fails.
+    /// Ends a `submit` that has panicked. A request of this batch or of the next one ends with
+    /// `Offline`, so that the disk fails.
     #[cold]
     fn panicked(&mut self, call: Call, payload: Box<dyn Any + Send>) {
         self.ended.append(call.leave());
@@ -166,7 +167,7 @@ impl BackendDriver {
         self.fails_next = !self.ended.iter().any(is_shown);
     }
 
-    /// Reaps several requests that have ended inside of `submit`, oldest first.
+    /// Reaps several requests that have ended inside `submit`, oldest first.
     #[inline(never)]
     fn reap_ended(&mut self, done: &mut Completions) {
         self.ended.reverse();
@@ -263,8 +264,8 @@ impl Driver for BackendDriver {
 
 impl Drop for BackendDriver {
     /// The layer drains a driver before it drops it. After a panic, requests may still be in
-    /// flight: this waits for them, because their memory may go away next. If one of them never
-    /// ends, the process does.
+    /// flight. Then this waits for them, because their memory may be freed next. If one of them
+    /// never ends, this aborts the process.
     fn drop(&mut self) {
         assert!(
             self.nr_out == 0 || std::thread::panicking(),

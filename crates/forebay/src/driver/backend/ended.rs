@@ -1,4 +1,4 @@
-//! Requests that a back end ends inside of `submit`, on the thread that called it.
+//! Requests that a back end ends inside `submit`, on the thread that called it.
 //!
 //! That thread holds the driver, so such an end needs neither a lock nor a wake-up: the driver
 //! takes the boxes when `submit` returns.
@@ -9,11 +9,11 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-/// The innermost `submit` that this thread is inside of.
+/// The innermost call of `submit` on this thread.
 struct Inside {
     /// Identifies its queue. Null if there is none.
     queue: Cell<*const ()>,
-    /// The queue's requests that have ended. Empty outside of `submit`.
+    /// The queue's requests that have ended. Empty outside `submit`.
     ended: Cell<Stack>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn began_unwinding() -> bool {
     UNWINDS.get()
 }
 
-/// Adds the box of a request of `queue` that has ended, if this thread is inside of the `submit` of
+/// Adds the box of a request of `queue` that has ended, if this thread is inside the `submit` of
 /// that queue. Otherwise returns it.
 #[inline]
 pub(super) fn push(queue: *const (), body: Box<Body>) -> Result<(), Box<Body>> {
@@ -58,8 +58,8 @@ pub(super) struct Call {
     outer: Stack,
 }
 
-/// Begins a call of the `submit` of `queue`, which may use other disks with back ends. Until
-/// [`leave`](Call::leave) ends it, this thread does not unwind past it.
+/// Begins a call of the `submit` of `queue`, which may use other disks with back ends. The thread
+/// must not unwind past the call before [`leave`](Call::leave) ends it.
 #[inline]
 pub(super) fn enter(queue: *const ()) -> Call {
     INSIDE.with(|inside| Call {

@@ -24,7 +24,7 @@ impl Request {
     }
 
     /// Copies bytes of a write as [`copy_to`](Request::copy_to) does, to memory that need not be
-    /// initialized. Returns that memory, which is initialized then.
+    /// initialized. Returns that memory as initialized bytes.
     ///
     /// # Panics
     /// Panics if the request is not a write, or does not have these bytes.

@@ -3,12 +3,12 @@
 //! A back end gets batches of owned requests and ends each of them when it is done: inside of
 //! [`Backend::submit`], later, or on another thread. The driver keeps the contract of
 //! [`forebay_core::Driver`] whatever a back end does: the types of [`request`] allow at most one
-//! end (K5), counts are checked (K6), and ends outside of `submit` only reach a list (K7).
+//! end (K5), counts are checked (K6), and ends outside `submit` only reach a list (K7).
 //!
 //! - [`request`]: a request and its end, and a batch of requests;
 //! - [`body`]: the box that carries a request; [`stack`]: several of them;
 //! - [`memory`]: access to the memory of a request;
-//! - [`ended`]: ends inside of `submit`;
+//! - [`ended`]: ends inside `submit`;
 //! - [`driver`]: the device and its queues; [`failure`]: why a back end has failed;
 //! - [`stall`]: waits for requests that never end, and their report;
 //! - [`future`]: back ends made of futures.
@@ -49,10 +49,10 @@ pub(crate) fn spec(backend: &dyn Backend) -> String {
 /// Any thread that uses the disk may call [`submit`](Backend::submit), several at once if the disk
 /// has several hardware contexts. Requests may end on any thread.
 ///
-/// `submit` runs inside of the layer, which issues nothing else on the hardware context meanwhile.
-/// So it should return soon: pass long work to a thread. It may use other disks. It must not wait
-/// for I/O of its own disk, which would never end. If it uses its own disk otherwise, from the same
-/// thread, the process may abort.
+/// `submit` runs inside the layer, which issues nothing else on the hardware context meanwhile. So
+/// it should return soon: pass long work to a thread. It may use other disks. It must not wait for
+/// I/O of its own disk, which would never end. If it uses its own disk in any other way from the
+/// same thread, the process may abort.
 ///
 /// # Failures
 /// If `submit` panics, or a thread panics while it has a request, these requests end with
@@ -62,13 +62,13 @@ pub(crate) fn spec(backend: &dyn Backend) -> String {
 ///
 /// # Closing
 /// The last handle of the disk waits until each request has ended, as it does for every device, and
-/// drops the back end then. If none ends for 10 s, the wait is reported
+/// then drops the back end. If no request ends for 10 s, the wait is reported
 /// ([`report_stall`](Backend::report_stall)). A back end that may never end a request needs a time
 /// limit ([`Policy::io_timeout_ns`](crate::Policy::io_timeout_ns)). Then I/O with buffers of the
 /// library ends with [`BlockStatus::Timeout`] at the end of the limit and its grace period. The
-/// close leaks the rest: the buffers ([`leaked_bufs`](crate::leaked_bufs)), and the back
-/// end. I/O with borrowed memory, such as [`Disk::read_at`](crate::Disk::read_at), waits for its
-/// request regardless: the request may still write to that memory.
+/// close leaks the rest: the buffers ([`leaked_bufs`](crate::leaked_bufs)), and the back end. I/O
+/// with borrowed memory, such as [`Disk::read_at`](crate::Disk::read_at), waits for its request
+/// regardless: the request may still write to that memory.
 ///
 /// ```
 /// use forebay::{Backend, Batch, Disk, Op, Policy, QueueLimits};
@@ -155,16 +155,17 @@ pub trait Backend: Send + Sync + 'static {
     /// [`stall_time`](Backend::stall_time) no request of the hardware context has ended. By default
     /// this writes one line to the standard error stream.
     ///
-    /// Called once for each such time, on the thread that waits. It must not use the disk. A panic
-    /// is ignored. The wait goes on, because the requests may still use memory of the caller.
+    /// Called once for each such period, on the thread that waits. It must not use the disk. A
+    /// panic is ignored. The wait continues, because the requests may still use memory of the
+    /// caller.
     fn report_stall(&self, stall: &Stall) {
         stall.print();
     }
 
-    /// Returns after how long a wait without an end is reported. By default 10 s.
+    /// Returns the time after which a wait is reported if no request ends. By default 10 s.
     ///
-    /// After a panic of the library in the midst of I/O, the process aborts if the back end does
-    /// not end its requests within this time.
+    /// After a panic of the library during I/O, the process aborts if the back end does not end its
+    /// requests within this time.
     fn stall_time(&self) -> Duration {
         Duration::from_secs(10)
     }

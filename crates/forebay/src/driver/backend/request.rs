@@ -116,11 +116,11 @@ impl Request {
     }
 
     /// Ends a read or write that moved only its first `len` bytes. The layer continues with another
-    /// request for the rest. A read of 0 bytes is the end of the disk.
+    /// request for the rest. A read of 0 bytes marks the end of the disk.
     ///
     /// Requests are whole logical blocks, and so is the rest. A read counts up to the last whole
-    /// block of `len`. A write that ends inside of a block ends with an I/O error, because nothing
-    /// can repeat a part of that block.
+    /// block of `len`. A write that ends inside a block ends with an I/O error, because a request
+    /// cannot repeat a part of that block.
     ///
     /// # Panics
     /// Panics if `len` exceeds the length of the request, or if it is less and the operation moves
@@ -194,7 +194,7 @@ impl Body {
         }
     }
 
-    /// Adds the box to the list of its queue. A call of its own, so that an end inside of `submit`
+    /// Adds the box to the list of its queue. A call of its own, so that an end inside `submit`
     /// stays short.
     #[inline(never)]
     fn push_to_list(self: Box<Body>) {
@@ -223,7 +223,7 @@ impl<'a> Batch<'a> {
         Batch { requests, at: 0 }
     }
 
-    /// Ends the requests that are left with an I/O error. Same as a drop, for callers that do not
+    /// Ends the remaining requests with an I/O error. Same as a drop, for callers that do not
     /// unwind.
     #[inline]
     pub(super) fn end(self) {

@@ -12,7 +12,7 @@ impl Stack {
 
     #[inline]
     pub(super) fn push(&mut self, mut body: Box<Body>) {
-        // A box that is outside of a stack has no next one.
+        // A box that is outside a stack has no next one.
         let none = mem::replace(&mut body.next, self.0.take());
         debug_assert!(none.is_none());
         mem::forget(none);

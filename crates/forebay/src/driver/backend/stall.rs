@@ -1,9 +1,9 @@
 //! Waits for requests that a back end does not end, and the report of such a wait.
 //!
-//! All waits of a queue begin here. If requests are with the back end, and it has ended none
-//! outside of `submit` for the time of [`Backend::stall_time`], the wait is reported once. The next
-//! end makes another report possible. A wait is never longer than that time: requests may be
-//! submitted during it, and the turn that follows counts them.
+//! All waits of a queue begin here. If the back end has requests and has ended none of them outside
+//! `submit` for [`Backend::stall_time`], the wait is reported once. The next request that ends
+//! makes another report possible. A wait is never longer than that time, because requests may be
+//! submitted during it. The turn that follows counts them.
 
 use super::Backend;
 use super::body::Body;
@@ -27,14 +27,14 @@ pub struct Stall {
     pub disk: String,
     /// The number of requests of one hardware context that the back end has.
     pub nr_requests: usize,
-    /// The time for which it has ended none of them.
+    /// The time during which the back end has ended none of them.
     pub time: Duration,
 }
 
 impl Stall {
     /// Writes the text to the standard error stream.
     pub(super) fn print(&self) {
-        // Without that stream there is no place for it.
+        // If that stream is closed, there is nowhere else to write the text.
         let _ = writeln!(io::stderr(), "forebay: {self}");
     }
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: a thread waits for {} requests, of which the back end has ended none for {:?}; \
+            "{}: a thread waits for {} requests, none of which the back end has ended for {:?}; \
              end each request, or set io_timeout_ms",
             self.disk, self.nr_requests, self.time
         )
@@ -55,14 +55,14 @@ pub(super) struct Waits {
     list: Arc<CompletionList<Box<Body>>>,
     backend: Arc<dyn Backend>,
     /// The number of requests that were submitted and not reaped, and of those that were reaped. If
-    /// all requests end inside of `submit`, they are not counted. Relaxed: a waiter that sees old
+    /// all requests end inside `submit`, they are not counted. Relaxed: a waiter that sees old
     /// numbers reports later.
     nr_out: AtomicUsize,
     nr_reaped: AtomicU64,
     seen: Mutex<Seen>,
 }
 
-/// State at the latest end that a wait has seen.
+/// The state when a wait last found that a request had ended.
 struct Seen {
     nr_reaped: u64,
     /// There were requests that were not reaped.
@@ -99,14 +99,14 @@ impl Waits {
         self.nr_reaped.fetch_add(nr as u64, Ordering::Relaxed);
     }
 
-    /// Waits until `nr` requests have ended outside of `submit`, for at most a time. May return
+    /// Waits until `nr` requests have ended outside `submit`, for at most `timeout`. May return
     /// early.
     pub(super) fn wait_for(&self, nr: usize, timeout: Option<Duration>) {
         let limit = self.begin();
         self.list.wait_for(nr, Some(timeout.map_or(limit, |timeout| timeout.min(limit))));
     }
 
-    /// Begins a wait. Reports it if it is due, and returns how long it may last.
+    /// Begins a wait. Reports it if a report is due, and returns the longest time that it may last.
     fn begin(&self) -> Duration {
         let (limit, now) = (self.backend.stall_time(), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,8 +141,8 @@ impl Waits {
         }
     }
 
-    /// Waits until `nr` requests have ended outside of `submit`, after a panic. Ends the process if
-    /// they do not end in time: their memory may go away next, and the back end may still use it.
+    /// Waits until `nr` requests have ended outside `submit`, after a panic. Aborts the process if
+    /// they do not end in time: their memory may be freed next, and the back end may still use it.
     pub(super) fn await_after_panic(&self, nr: usize) {
         let time = self.backend.stall_time();
         if !self.list.wait_for_all(nr, time) {
@@ -151,7 +151,7 @@ impl Waits {
             let _ = writeln!(
                 io::stderr(),
                 "forebay: {disk}: after a panic, the back end has not ended {nr_requests} requests \
-                 within {time:?}, and their memory goes away: the process ends"
+                 within {time:?} and may still use their memory, so the process aborts"
             );
             std::process::abort();
         }

@@ -95,8 +95,8 @@ impl<T> CompletionList<T> {
         drop(self.sleep(lock(&self.state), nr, until));
     }
 
-    /// Waits until `nr` completions are in the list, whatever kicks come. Returns whether they are,
-    /// before `timeout` has passed.
+    /// Waits until `nr` completions are in the list, or `timeout` has passed. Kicks do not end the
+    /// wait. Returns whether the completions are in the list.
     pub(crate) fn wait_for_all(&self, nr: usize, timeout: Duration) -> bool {
         let until = end_of(Some(timeout));
         let mut state = lock(&self.state);

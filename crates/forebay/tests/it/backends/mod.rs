@@ -57,7 +57,7 @@ impl Memory {
     }
 }
 
-/// Ends each request inside of `submit`.
+/// Ends each request inside `submit`.
 impl Backend for Memory {
     fn name(&self) -> &str {
         "memory"
