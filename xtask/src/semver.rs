@@ -1,9 +1,10 @@
 //! `cargo xtask semver`: breaking changes of the public API since the last release
 //! (cargo-semver-checks).
 //!
-//! It compares with the last tag, and takes the kind of release from the versions. Before the first
-//! tag it compares with the last commit that changed [`BREAKS`], where a deliberate break is
-//! recorded in the commit that makes it. Not a gate: building the tool takes minutes.
+//! It compares the API with that of the last tag, and takes the kind of release from the versions.
+//! Before the first tag it compares with the last commit that changed [`BREAKS`]: a commit that
+//! breaks the API on purpose records that in this file. Not a gate: building the tool takes
+//! minutes.
 
 use crate::Outcome;
 use crate::command::{Line, root};

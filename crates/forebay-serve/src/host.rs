@@ -82,7 +82,7 @@ impl HostBase {
 #[derive(Debug)]
 pub(crate) struct WatchedQueue {
     queue: BioQueue,
-    /// The descriptor that is registered at epoll.
+    /// The descriptor that is registered with epoll.
     handle: Option<QueuePoll>,
     /// Whether the descriptor was reported since the last reap.
     is_readable: bool,

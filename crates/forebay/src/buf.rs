@@ -128,8 +128,8 @@ impl From<&[u8]> for Buf {
 }
 
 impl From<Vec<u8>> for Buf {
-    /// Copies `bytes`. The memory of a `Vec<u8>` is not taken over: the allocator gives it the
-    /// alignment of a byte, and a `Buf` has that of a page.
+    /// Copies `bytes`. The memory of the `Vec<u8>` cannot be reused, because it has the alignment
+    /// of a byte, and a `Buf` has that of a page.
     ///
     /// # Panics
     /// Panics if `bytes` is empty.

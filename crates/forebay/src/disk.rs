@@ -57,7 +57,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the disk that a spec names. See [`Spec`] for the syntax. [`Disk::options`] takes
+    /// Opens the disk that a spec names. See [`Spec`] for the syntax. [`Disk::options`] accepts
     /// settings by method, paths of any bytes, and open files.
     ///
     /// # Errors

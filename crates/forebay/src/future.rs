@@ -19,9 +19,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The future of an I/O. Made by [`Disk::start`](crate::Disk::start): then the first poll submits
-/// the I/O, on the polling thread, and adds it to that thread's plug if one is open. Or made by
-/// [`Disk::start_all`](crate::Disk::start_all), which has submitted the I/O already.
+/// The future of an I/O. Created by [`Disk::start`](crate::Disk::start): then the first poll
+/// submits the I/O, on the polling thread, and adds it to that thread's plug if one is open. Or
+/// created by [`Disk::start_all`](crate::Disk::start_all), which has already submitted the I/O.
 ///
 /// Any thread may poll it, and different polls may come from different threads. A poll also makes
 /// progress on other I/O of the disk, without blocking. While tasks sleep, one of these makes

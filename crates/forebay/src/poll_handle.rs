@@ -7,16 +7,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
 
-/// A handle of a disk for an event loop. Made by [`Disk::poll_handle`](crate::Disk::poll_handle).
+/// A handle of a disk for an event loop. Created by
+/// [`Disk::poll_handle`](crate::Disk::poll_handle).
 ///
 /// It owns a descriptor that is readable when [`poll`](DiskPoll::poll) is due. The descriptor is
 /// readable at first, and stays valid as long as the handle. `AsFd` and `AsRawFd` return the same
-/// descriptor each time. Only watch it: do not read it, and do not change what it watches.
+/// descriptor each time. Only watch it: do not read from it, and do not change what it watches.
 ///
 /// While a handle exists, event loops drive the disk: futures start no thread, and one that a
 /// future has started ends. When the last handle is dropped, a thread of the disk takes over, so
 /// futures that are waiting become ready. (If the system cannot start a thread, they become ready
-/// once a later future has started it, or a new handle is polled.)
+/// when a later future starts one, or when a new handle is polled.)
 ///
 /// The handle does not keep the disk open. Once the disk is closed, the descriptor is readable, and
 /// `poll` returns false.
@@ -35,8 +36,9 @@ impl DiskPoll {
     /// Reaps completions of the shared hardware context and issues waiting I/O, without blocking,
     /// as [`Disk::poll`](crate::Disk::poll) does. Returns whether the disk is open.
     ///
-    /// If another thread drops the last handle of the disk meanwhile, the disk is closed by this
-    /// call, which then waits for the I/O of dropped futures.
+    /// If another thread drops the last owner of the disk (a [`Disk`](crate::Disk), a queue or a
+    /// future) during this call, the call closes the disk, and waits for the I/O of dropped
+    /// futures.
     pub fn poll(&self) -> bool {
         let shared = self.shared.upgrade();
         if let Some(shared) = &shared {
@@ -78,14 +80,14 @@ impl fmt::Debug for DiskPoll {
     }
 }
 
-/// A handle of the descriptor of a queue, for an event loop. Made by
+/// A handle of the descriptor of a queue, for an event loop. Created by
 /// [`BioQueue::poll_handle`](crate::BioQueue::poll_handle).
 ///
 /// It owns the descriptor, which is readable when a reap of the queue is due. `AsFd` and `AsRawFd`
-/// return the same descriptor each time. Only watch it: do not read it, and do not change what it
-/// watches. After the queue is dropped, it stays valid but reports nothing.
+/// return the same descriptor each time. Only watch it: do not read from it, and do not change what
+/// it watches. After the queue is dropped, it stays valid but reports nothing.
 ///
-/// `QueuePoll` is `Send` and `Sync`: another thread than that of the queue may wait for it.
+/// `QueuePoll` is `Send` and `Sync`: a thread other than that of the queue may wait for it.
 pub struct QueuePoll {
     any: Arc<AnyOf>,
 }

@@ -67,7 +67,7 @@ pub struct BioQueue {
     has_submitted: bool,
     /// Created when the owner first requests a descriptor.
     poll: Option<PollState>,
-    /// There is a descriptor, and its mode is [`PollMode::AnyTime`].
+    /// True if there is a descriptor with the mode [`PollMode::AnyTime`].
     acks_at_reap: bool,
 }
 
@@ -289,7 +289,7 @@ impl BioQueue {
 
     /// Acknowledges the descriptor. With [`PollMode::AfterReap`], call it before the reap if the
     /// last wait has reported the descriptor, or the next wait reports it again. Costs a system
-    /// call. With [`PollMode::AnyTime`] each reap does it.
+    /// call. With [`PollMode::AnyTime`] each reap does this.
     #[inline]
     pub fn ack_poll(&mut self) {
         // A child of a fork shares descriptors with its parent and must not clear their signals.
@@ -488,9 +488,9 @@ impl BioQueue {
         RegisteredMemory::register(memory, addr, len)
     }
 
-    /// Returns whether a reap is due before a wait for the descriptor with
-    /// [`PollMode::AfterReap`]: I/O was submitted since the last reap, or completions are waiting.
-    /// A refused submission makes no reap due. Makes no system call, and does not ask the device.
+    /// Returns whether a reap is due before a wait for the descriptor with [`PollMode::AfterReap`]:
+    /// I/O was submitted since the last reap, or completions are waiting. A refused submission does
+    /// not count. Makes no system call, and does not query the device.
     #[inline]
     pub fn wants_reap(&self) -> bool {
         self.has_submitted || !self.ready.borrow().is_empty()

@@ -1,8 +1,8 @@
-//! `serde::Serialize` of information and counters, as the cargo feature `serde`.
+//! `serde::Serialize` for information and counters, with the cargo feature `serde`.
 //!
 //! The names are those of the tables of counters and settings ([`COUNTERS`], [`SETTINGS`]) and of
-//! the fields, and values in nanoseconds end in `_ns`. New names may be added, so a reader ignores
-//! those that it does not know.
+//! the fields. Names of values in nanoseconds end in `_ns`. New names may be added, so a reader
+//! must ignore unknown names.
 //!
 //! Types of the core have no dependency on serde. [`queue_stats`] and [`histogram`] serialize them,
 //! for `#[serde(serialize_with = "forebay::serialize::histogram")]`.

@@ -91,7 +91,7 @@ use std::str::FromStr;
 pub struct Spec {
     driver: &'static str,
     target: String,
-    /// The path that is opened, if the target does not have its bytes.
+    /// The path to open, if the target cannot represent its bytes.
     path: Option<PathBuf>,
     keys: Vec<(String, String)>,
 }

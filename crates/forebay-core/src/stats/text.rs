@@ -1,4 +1,4 @@
-//! Counters as text: [`Display`](fmt::Display) for people, [`Debug`] for logs and tests.
+//! Counters as text: [`Display`](fmt::Display) for readers, [`Debug`] for logs and tests.
 //!
 //! Both name operations, kinds of merges and causes of unplugs, and take counters from
 //! [`COUNTERS`]. `Display` omits counters of 0.

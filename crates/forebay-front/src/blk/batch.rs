@@ -1,17 +1,17 @@
 //! Number of requests that one round takes from a ring.
 //!
 //! A round submits its requests together, so that adjacent ones merge. Scattered requests gain
-//! nothing from that: the device could have begun with the first ones, and the driver could have
-//! their answers, while the front takes the others. So a round takes few scattered requests, and
-//! the next round follows at once. Each round takes twice as many as the one before, so a long
+//! nothing from that. In small rounds, the device begins with the first requests, and the driver
+//! gets their answers, while the front takes the others. So a round takes few scattered requests,
+//! and the next round follows at once. Each round takes twice as many as the one before, so a long
 //! queue costs few rounds.
 //!
-//! With 32 reads in flight on a direct file, a whole queue in each round kept the device idle for
-//! a sixth of the time.
+//! With 32 reads in flight on a direct file, rounds that took the whole queue left the device idle
+//! for a sixth of the time.
 
-/// Most scattered requests of the first round.
+/// Maximum number of scattered requests in the first round.
 const FIRST: u32 = 2;
-/// Most scattered requests of a round: the largest ring.
+/// Maximum number of scattered requests in any round: the size of the largest ring.
 const MAX: u32 = 1024;
 
 /// Bounds the number of scattered requests in a round.
@@ -24,12 +24,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Returns the batch of a ring that has begun no request yet.
+    /// Creates the batch of a ring from which no request was taken yet.
     pub(super) fn new() -> Batch {
         Batch { end: 0, nr_scattered: 0, limit: FIRST }
     }
 
-    /// Adds a read or a write. It is scattered unless it follows the one before.
+    /// Adds a read or a write. It is scattered unless it begins where the previous one ends.
     #[inline]
     pub(super) fn add(&mut self, offset: u64, len: u64) {
         self.nr_scattered += u32::from(offset != self.end);

@@ -16,7 +16,7 @@
 //! - Y3: The session takes requests under the plug of a round, while the driver's notifications are
 //!   off: all adjacent ones, and a few scattered ones. If more are available at the end of a round,
 //!   the next one follows at once. Notifications are enabled only before the thread sleeps, after
-//!   it has polled ([`BlkFront::prepare_sleep`]). Then the session looks again.
+//!   it has polled ([`BlkFront::prepare_sleep`]). Then the session checks the ring again.
 //! - Y4: The driver is notified at the end of the last of such rounds. It is notified earlier, when
 //!   a round begins or after a reap that answers requests, once its oldest used entry without a
 //!   notification is 50 us old.

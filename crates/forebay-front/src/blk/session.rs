@@ -85,16 +85,16 @@ impl<H: BlkHost> BlkSession<H> {
         })
     }
 
-    /// Takes the requests of a round (Y3). Returns whether there may be more that no look at the
-    /// ring reports.
+    /// Takes the requests of a round (Y3). Returns whether it stopped at [`TAKES_MAX`]: then more may
+    /// be available, which no check of the ring reports.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         if !plants!(TakeWithNotifications) {
             self.link.peer.disable_notifications();
         }
-        // The round before this one may have left used entries to it.
+        // The previous round may have left used entries without a notification.
         self.notify_if_late(desk.now_ns);
         for nr in 1..=TAKES_MAX {
-            // The end of the round sees the requests that are left.
+            // The check at the end of the round finds the remaining requests.
             if self.held_back.is_some() || self.batch.is_full() {
                 return Ok(false);
             }

@@ -52,7 +52,7 @@ impl RingChecks {
         }
     }
 
-    /// Records a look at the available ring that takes nothing. `found`: there is a request.
+    /// Records a check of the available ring that takes nothing. `found`: there is a request.
     pub(super) fn looks(&mut self, found: bool) {
         self.may_have_more &= found;
     }
@@ -79,7 +79,7 @@ impl RingChecks {
         self.unnotified.get_or_insert((now_ns, now_ns)).1 = now_ns;
     }
 
-    /// Records a notification that no driver gets, because the memory is gone.
+    /// Records a notification that no driver receives, because the memory is gone.
     pub(super) fn loses_driver(&mut self) {
         self.unnotified = None;
     }

@@ -11,19 +11,19 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
 impl Disk {
-    /// Returns a future that drives the futures of this disk from a tokio runtime, in the place of
-    /// the thread of the disk: it waits for the descriptor of the disk
+    /// Returns a future that drives the futures of this disk from a tokio runtime, instead of a
+    /// thread of the disk. It waits for the descriptor of the disk
     /// ([`poll_handle`](Disk::poll_handle)), and reaps. From this call on, futures of the disk
-    /// start no thread, and one that a future has started ends. So spawn the returned future at
-    /// once, and once for each disk. Needs the feature `tokio`.
+    /// start no thread, and a thread that a future has started ends. So spawn the returned future
+    /// immediately, and only once for each disk. Needs the feature `tokio`.
     ///
     /// The future does not keep the disk open, and is ready once the disk is closed. If it is
     /// dropped before that, a thread of the disk takes over, so no other future waits forever.
     ///
     /// # Errors
-    /// The future fails if the process or the system can open no more descriptors, outside of a
-    /// tokio runtime, beside another driver of the disk in the same runtime, in a child of a fork,
-    /// or when the runtime shuts down.
+    /// The future fails if the process or the system can open no more descriptors, if it is polled
+    /// outside a tokio runtime, if another future drives the disk in the same runtime, if this is a
+    /// child of a fork, or when the runtime shuts down.
     ///
     /// # Panics
     /// The future panics if the runtime was built without `enable_io`.
@@ -49,7 +49,7 @@ impl Disk {
     /// }
     /// ```
     pub fn drive(&self) -> impl Future<Output = io::Result<()>> + Send + use<> {
-        // Before the first poll: a future that is polled earlier starts no thread.
+        // Taken now and not in the first poll, so that no other future starts a thread before it.
         let handle = self.poll_handle();
         async move { drive(handle?).await }
     }
@@ -68,8 +68,8 @@ async fn drive(handle: DiskPoll) -> io::Result<()> {
         if !fd.get_ref().poll() {
             return Ok(());
         }
-        // The runtime waits for edges, and the descriptor is readable by level. If it still is,
-        // because another thread makes the turn, there may be no further edge.
+        // The runtime waits for edges, but the descriptor is level-triggered. If it is still
+        // readable, because another thread makes the turn, there may be no further edge.
         if fd.get_ref().is_readable() {
             drop(readable);
             yield_now().await;

@@ -29,7 +29,7 @@ impl Disk {
     /// after the next [`flush`](Disk::flush) that succeeds. Any thread may call it at any time.
     ///
     /// # Errors
-    /// [`IoError::Short`] if the device accepts a part of `buf` only. Otherwise as
+    /// [`IoError::Short`] if the device accepts only a part of `buf`. Otherwise as
     /// [`write_at`](Disk::write_at). After a failure the contents of the range are unspecified.
     ///
     /// ```

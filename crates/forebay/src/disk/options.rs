@@ -17,13 +17,13 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// How a disk is opened: its driver and its settings. Made by [`Disk::options`].
+/// Options for opening a disk: its driver and its settings. Created by [`Disk::options`].
 ///
 /// The methods of the group "Settings" have the names, values and defaults of the keys in
 /// [`SETTINGS`](crate::SETTINGS); `docs/specs.md` describes their effect. [`set`](DiskOptions::set)
-/// takes every key by name, also those of a single driver. An option replaces the same key of the
-/// spec that is opened. A value that is not valid, or a key that the driver does not have, is an
-/// error that names the key.
+/// accepts every key by name, including the keys of a single driver. An option replaces the same
+/// key of the spec that is opened. A value that is not valid, or a key that the driver does not
+/// have, is an error that names the key.
 ///
 /// Options can be cloned, sent to another thread, and used for several disks.
 ///
@@ -104,7 +104,7 @@ macro_rules! settings {
     };
 }
 
-// `wake` and `run_queue` select behaviour of earlier systems, for comparisons: only `set` takes
+// `wake` and `run_queue` select behaviour of earlier systems, for comparisons: only `set` accepts
 // them. `direct` is a key of files.
 settings! {
     direct: bool,
@@ -135,7 +135,7 @@ settings! {
 }
 
 impl Disk {
-    /// Returns options with nothing set, to open a disk with.
+    /// Returns options for opening a disk, with nothing set.
     ///
     /// ```
     /// use forebay::Disk;
@@ -198,7 +198,7 @@ impl DiskOptions {
     }
 
     /// Opens the file or block device at a path. The path may have any bytes: a `?`, a `:`, or a
-    /// name that is not UTF-8. It is never taken for a spec.
+    /// name that is not UTF-8. It is never parsed as a spec.
     ///
     /// # Errors
     /// Fails if the file cannot be opened as the options demand, or if an option is not valid for
@@ -219,18 +219,18 @@ impl DiskOptions {
         self.open_fd(file.into())
     }
 
-    /// Opens a disk on the file or block device of a descriptor, which may have no name any more.
+    /// Opens a disk on the file or block device of a descriptor. The file may have been unlinked.
     ///
     /// The disk opens the file again, because each hardware context needs an open file of its own
-    /// to get write-back errors. So the process needs permission to open the file, and `/proc`. The
-    /// rules of locks are the same as for a path. The descriptor is closed before this returns.
+    /// to get write-back errors. So the process needs permission to open the file, and `/proc`.
+    /// Locks work as for a path. The descriptor is closed before this returns.
     ///
-    /// It must be open for reading and writing, or for reading with `read_only=on`. `direct` is
-    /// that of the descriptor (`O_DIRECT`), and need not be set. A descriptor with `O_APPEND`,
-    /// `O_SYNC`, `O_DSYNC`, `O_NOATIME` or `O_PATH` is refused.
+    /// It must be open for reading and writing, or for reading with `read_only=on`. `direct` is set
+    /// if the descriptor has `O_DIRECT`. A descriptor with `O_APPEND`, `O_SYNC`, `O_DSYNC`,
+    /// `O_NOATIME` or `O_PATH` is refused.
     ///
     /// # Errors
-    /// [`OpenError::Descriptor`] if the descriptor is not open as it must be. Otherwise as
+    /// [`OpenError::Descriptor`] if a disk cannot use the descriptor. Otherwise as
     /// [`open_path`](DiskOptions::open_path).
     ///
     /// ```
@@ -270,8 +270,8 @@ impl DiskOptions {
         Disk::open_spec(&spec)
     }
 
-    /// Adds the keys to a spec. A key or value that would change the meaning of the shown spec is
-    /// refused.
+    /// Adds the keys to a spec. Refuses a key or value that would change the meaning of the spec as
+    /// text.
     fn add_keys(&self, spec: &mut Spec) -> Result<(), SpecError> {
         for (key, value) in &self.keys {
             if key.is_empty() || key.contains(['=', '&', '?']) || value.contains('&') {

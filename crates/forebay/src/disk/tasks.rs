@@ -14,9 +14,9 @@ impl Disk {
     /// merge, and all requests start with one system call. If the calling thread has a plug open,
     /// they start when that one ends.
     ///
-    /// Unlike [`start`](Disk::start), it submits the I/O before it returns, on the calling thread.
-    /// So the futures may be awaited one after another: meanwhile all of them make progress. The
-    /// future of an I/O that is refused returns the error.
+    /// Unlike [`start`](Disk::start), this submits the I/O before it returns, on the calling
+    /// thread. So the futures may be awaited one after another: meanwhile all of them make
+    /// progress. The future of an I/O that is refused returns the error.
     ///
     /// [`IoFuture`] lists the threads and event loops that make progress on the I/O. `ios` is
     /// iterated under the plug: if it makes a blocking call, earlier I/O starts then, and does not
@@ -64,7 +64,7 @@ impl Disk {
     ///
     /// # Errors
     /// Fails if the process or the system can open no more descriptors, if a seccomp filter forbids
-    /// to set timers, and in a child of a fork.
+    /// setting timers, and in a child of a fork.
     ///
     /// ```
     /// use forebay::{Buf, Disk, Io};

@@ -1,4 +1,4 @@
-//! Blocking calls over several slices or segments, which take no memory from the heap.
+//! Blocking calls over several slices or segments, without an allocation for each call.
 //!
 //! The layer needs a list of the segments. Each thread keeps the list of its last call, with room
 //! for [`SPARE_MAX`] segments at most, and fills it again.
@@ -12,7 +12,8 @@ use forebay_core::{Bio, BioFlags, Op, Segment, Segments};
 use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 
-/// The most segments for which a thread keeps room: as many as a system call takes (`IOV_MAX`).
+/// The maximum number of segments for which a thread keeps memory: as many as a system call accepts
+/// (`IOV_MAX`).
 const SPARE_MAX: usize = 1024;
 
 thread_local! {
@@ -26,8 +27,8 @@ impl Disk {
     /// filled. It is one I/O: it merges, fails and counts as a whole. Returns the number of bytes
     /// read, which is less than the sum of the lengths only at the end of a file.
     ///
-    /// Any thread may call it at any time. A thread that has called it before allocates nothing for
-    /// up to 1024 slices. With `direct=on` each slice must fit the device's alignment.
+    /// Any thread may call it at any time. After its first call, a thread allocates nothing for up
+    /// to 1024 slices. With `direct=on` each slice must have the device's alignment.
     ///
     /// # Errors
     /// Same as [`read_at`](Disk::read_at).
@@ -77,9 +78,9 @@ impl Disk {
     }
 
     /// Submits a bio with these segments, and waits until it has ended. Returns the number of bytes
-    /// moved. Same as [`run_raw`](Disk::run_raw), but it borrows the list, and allocates nothing
-    /// for up to 1024 segments once the thread has called it. For a virtual machine monitor: the
-    /// segments are the guest's memory, which no slice may refer to, because the guest may change
+    /// moved. Same as [`run_raw`](Disk::run_raw), but it borrows the list. After its first call, a
+    /// thread allocates nothing for up to 1024 segments. Intended for virtual machine monitors: the
+    /// segments are the guest's memory, to which no slice may refer, because the guest may change
     /// it meanwhile.
     ///
     /// # Errors
@@ -143,7 +144,7 @@ fn list(parts: impl Iterator<Item = (usize, usize)>) -> (Segments, u64) {
     let mut list = SPARE.try_with(Cell::take).unwrap_or_default();
     let mut total = 0_u64;
     for (addr, len) in parts {
-        // More than the address space is out of range of each disk.
+        // A length beyond the address space is out of range for every disk.
         total = total.saturating_add(len as u64);
         match segments_of(addr, len) {
             Segments::None => {}

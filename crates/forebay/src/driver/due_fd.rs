@@ -65,7 +65,7 @@ impl DueFd {
     /// sets the timer for requests that were issued before.
     ///
     /// # Errors
-    /// Returns the system's error if it has no resources for it, or forbids to set a timer.
+    /// Returns the system's error if it has no resources for it, or forbids setting a timer.
     pub(super) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         let mut running = self.lock();
         if self.fds.get().is_none() {

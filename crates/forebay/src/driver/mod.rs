@@ -214,7 +214,7 @@ pub(crate) trait Waiter: Send + Sync {
     /// completions are present at once.
     ///
     /// # Errors
-    /// Returns the system's error if it has no resources for a descriptor, or forbids to set a
+    /// Returns the system's error if it has no resources for a descriptor, or forbids setting a
     /// timer.
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
         Ok(None)

@@ -4,22 +4,22 @@ use crate::runtime::plug::plug;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// Runs a future, with a [`plug`](crate::plug()) around each of its polls. So I/O that one poll
-/// submits is one batch, and neighbours merge, also those of different tasks that the poll
-/// runs: wrap a future that polls many, such as a join of futures, a `FuturesUnordered` or a tokio
+/// Runs a future, with a [`plug`](crate::plug()) around each of its polls. So the I/O that one poll
+/// submits is one batch, and neighbours merge, even if different tasks of the poll submit them.
+/// Wrap a future that polls many others, such as a join of futures, a `FuturesUnordered` or a tokio
 /// `LocalSet`.
 ///
 /// The plug ends with each poll and is never open across an `.await`. So the future is `Send` if
-/// `future` is, and each poll may be on another thread. Plugs nest: inside of another one, this
-/// plug has no effect.
+/// `future` is, and each poll may be on another thread. Plugs nest: inside another plug, this one
+/// has no effect.
 ///
 /// # Latency
 /// The I/O of a poll starts when the poll returns, when a limit of the plug is reached (32 requests
 /// of a disk, or 128 KiB in the newest), or before a blocking call. Code in the same poll delays
 /// the I/O: a task that computes for 1 ms after another one has submitted a read delays that read
 /// by 1 ms. A poll that submits one I/O gains nothing. An executor polls each spawned task alone,
-/// so a wrapped task merges only its own I/O. Inside of the poll, do not wait for another thread
-/// that needs I/O of the plug.
+/// so a wrapped task merges only its own I/O. During the poll, do not wait for another thread that
+/// needs I/O of the plug.
 ///
 /// # Panics
 /// If `future` panics, the plug ends too: the I/O that the poll has submitted starts.

@@ -11,11 +11,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// When an event loop reaps a queue, relative to its waits for the queue's descriptor.
+/// The rule by which an event loop reaps a queue and waits for the queue's descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PollMode {
     /// The loop may wait at any time. The descriptor is readable whenever a reap may return
-    /// something, even if that gives nothing. Each reap clears it.
+    /// completions, and sometimes when there are none. Each reap clears it.
     #[default]
     AnyTime,
     /// The loop reaps after its last submission and before each wait: it never waits while
@@ -63,7 +63,7 @@ impl PollState {
         Ok(poll)
     }
 
-    /// Sets the mode, if it is another one.
+    /// Sets the mode, if it differs.
     pub(super) fn set_mode(&mut self, mode: PollMode, ready: &mut Ready) {
         if self.mode != mode {
             self.mode = mode;

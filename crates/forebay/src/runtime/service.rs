@@ -34,8 +34,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often, once per millisecond, [`Service::end`] looks for the end of a thread that it has
-/// replaced. No time passes in a model.
+/// The number of times, one per millisecond, that [`Service::end`] checks whether a thread that it
+/// has replaced has ended. No time passes in a model.
 const NR_LOOKS: u32 = match (cfg!(any(blk_loom, blk_shuttle)), cfg!(test)) {
     (true, _) => 0,
     (_, true) => 2,
@@ -97,7 +97,8 @@ impl Service {
     }
 
     /// Waits until the thread, which was requested to step down, has ended (V5). Gives up, and
-    /// returns the thread, if that takes longer than [`NR_LOOKS`] ms, because it runs a waker.
+    /// returns the thread, if that takes longer than [`NR_LOOKS`] ms because the thread runs a
+    /// waker.
     pub(crate) fn finish(self) -> Result<(), Service> {
         // Models wait, as no time passes in them.
         if NR_LOOKS > 0 && !self.is_gone() && !self.is_gone_soon() {

@@ -147,7 +147,7 @@ fn a_loop_needs_no_disk_while_a_future_waits() {
     }
 }
 
-/// The borrowed descriptor has no end: an event loop drives the disk for good.
+/// A borrowed descriptor does not end: from then on, an event loop must drive the disk.
 #[test]
 fn the_end_of_a_handle_starts_no_thread_beside_a_borrowed_descriptor() {
     let scratch = Scratch::new(1 << 20);

@@ -43,11 +43,12 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Time after which a thread that polls makes a system call, which reports commands and kicks, ns.
-/// A look at the memory of the ring costs less.
+/// A check of the ring's memory costs less.
 const CALL_NS: u64 = 20_000;
-/// Time after which a poll yields the processor between two looks, ns. With more polling threads
-/// than processors, the client that this thread waits for could otherwise not run. With idle
-/// processors a yield takes a fraction of a microsecond, in which more requests gather.
+/// Time after which a poll yields the processor between two checks of the ring, ns. Without the
+/// yield, the client that this thread waits for could not run if there are more polling threads
+/// than processors. If a processor is idle, a yield takes a fraction of a microsecond, during which
+/// more requests gather.
 const YIELD_AFTER_NS: u64 = 500;
 
 /// Place of a ring: its export, its number, and what it shares with its device.

@@ -77,8 +77,8 @@ fn open_target(
     Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
 }
 
-/// Returns the path of the open file for messages, and to open it again. That of a descriptor in
-/// `/proc` is replaced by the target of the spec, if that leads to this file.
+/// Returns the path of the open file, for messages and for opening it again. The path of a
+/// descriptor in `/proc` is replaced by the target of the spec if that target is the same file.
 fn path_to_show<'a>(spec: &'a Spec, file: &fs::File) -> &'a Path {
     let shown = Path::new(spec.target());
     let inode = |found: fs::Metadata| (found.dev(), found.ino());

@@ -6,7 +6,8 @@ use crate::driver::{Mode, Waiter};
 use crate::sys::forked::in_child;
 use std::sync::Arc;
 
-/// Returns whether the descriptor of a queue fails while there are none, and is there later.
+/// Returns whether the descriptor of a queue fails while the process can open none, and exists
+/// later.
 fn fails_only_without_descriptors(waiter: &Arc<dyn Waiter>) -> bool {
     let error = without_descriptors(|| waiter.poll_fd().err());
     let errno = error.and_then(|error| error.raw_os_error());

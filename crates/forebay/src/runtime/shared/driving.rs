@@ -97,7 +97,7 @@ impl Driving {
     /// The OS error if the thread cannot be started.
     pub(super) fn drive(&self, seat: Seat<'_>) -> io::Result<()> {
         // Relaxed: `false` is checked again under the lock. If `true` is obsolete, the thread that
-        // has cleared it starts the service thread, whose first turn comes later.
+        // cleared it starts the service thread, and the first turn of that thread comes later.
         match self.is_driven.load(Ordering::Relaxed) || seat.ends_at_once {
             true => Ok(()),
             false => self.start_service(seat),
@@ -113,7 +113,7 @@ impl Driving {
         }
     }
 
-    /// Starts a service thread. The one before has been requested to step down.
+    /// Starts a service thread. The previous one has been requested to step down.
     fn start(&self, state: &mut State, seat: Seat<'_>) -> io::Result<()> {
         // V5.
         if let Some(Err(busy)) = state.service.take().map(Service::finish) {
