@@ -85,8 +85,8 @@ impl<H: BlkHost> BlkSession<H> {
         })
     }
 
-    /// Takes the requests of a round (Y3). Returns whether it stopped at [`TAKES_MAX`]: then more may
-    /// be available, which no check of the ring reports.
+    /// Takes the requests of a round (Y3). Returns whether it stopped at [`TAKES_MAX`]: then more
+    /// may be available, which no check of the ring reports.
     fn take_all(&mut self, desk: &mut BlkDesk<H>) -> Result<bool, String> {
         if !plants!(TakeWithNotifications) {
             self.link.peer.disable_notifications();
