@@ -70,7 +70,8 @@ fn clippy() -> Line {
 }
 
 fn docs() -> Line {
-    Line::cargo("doc --workspace --no-deps --features forebay/serde,forebay/tokio").variable("RUSTDOCFLAGS", "-D warnings")
+    Line::cargo("doc --workspace --no-deps --features forebay/serde,forebay/tokio")
+        .variable("RUSTDOCFLAGS", "-D warnings")
 }
 
 impl Step {
