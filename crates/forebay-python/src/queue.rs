@@ -377,7 +377,14 @@ impl Drop for Queue {
             unsafe { ManuallyDrop::drop(&mut self.state) };
             return;
         }
-        Python::try_attach(|py| leaked().write_unraisable(py, None));
+        Python::try_attach(|py| {
+            // The collection may interrupt the handling of an exception.
+            let pending = PyErr::take(py);
+            leaked().write_unraisable(py, None);
+            if let Some(pending) = pending {
+                pending.restore(py);
+            }
+        });
     }
 }
 

@@ -85,7 +85,8 @@ impl fmt::Debug for DiskPoll {
 ///
 /// It owns the descriptor, which is readable when a reap of the queue is due. `AsFd` and `AsRawFd`
 /// return the same descriptor each time. Only watch it: do not read from it, and do not change what
-/// it watches. After the queue is dropped, it stays valid but reports nothing.
+/// it watches. After the queue is dropped, it stays valid, but may be readable for I/O of other
+/// queues: deregister it before.
 ///
 /// `QueuePoll` is `Send` and `Sync`: a thread other than that of the queue may wait for it.
 pub struct QueuePoll {

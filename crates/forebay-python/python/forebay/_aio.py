@@ -111,6 +111,10 @@ class AsyncDisk:
     def _submit(self):
         self._scheduled = False
         if self._queue.closed:
+            for io in self._pending:
+                if not io.data.done():
+                    io.data.set_exception(ValueError("the disk is closed"))
+            self._pending = []
             return
         pending = [io for io in self._pending if not io.data.done()]
         self._pending = []

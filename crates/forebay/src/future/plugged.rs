@@ -1,6 +1,7 @@
 //! A plug around each poll of a future.
 
 use crate::runtime::plug::plug;
+use crate::runtime::thread;
 use std::future::poll_fn;
 use std::pin::pin;
 
@@ -52,8 +53,12 @@ use std::pin::pin;
 pub async fn plugged<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let poll = poll_fn(|context| {
-        let _plug = plug();
-        future.as_mut().poll(context)
+        let plug = plug();
+        let polled = future.as_mut().poll(context);
+        drop(plug);
+        // `LoopEnd` commits before this thread waits, and an executor waits elsewhere.
+        thread::commit_before_wait();
+        polled
     });
     poll.await
 }

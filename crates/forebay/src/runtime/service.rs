@@ -17,8 +17,9 @@
 //!   driver and no kick ends that wait, the closing thread resigns for it.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
-//! - V5 A disk has at most one service thread. A thread that has stepped down is joined before the
-//!   next one starts.
+//! - V5 A disk has at most one service thread. If the last event loop ends before the thread has
+//!   begun to step down, it serves on: a follower would otherwise step down at any later time. A
+//!   thread that has begun to step down is joined before the next one starts.
 //!
 //! [`Shared::drive`]: super::shared::Shared::drive
 
@@ -28,7 +29,7 @@ use crate::runtime::hctx::{At, HasMailbox, Hctx, SHARED, Token, User, follow};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::spare::reserve_spare;
 use crate::sys::clock;
-use crate::sys::primitive::{AtomicBool, Ordering, thread};
+use crate::sys::primitive::{AtomicU32, Ordering, thread};
 use forebay_core::wait::{self, Leader, NEVER, Timers};
 use std::io;
 use std::sync::Arc;
@@ -42,12 +43,19 @@ const NR_LOOKS: u32 = match (cfg!(any(blk_loom, blk_shuttle)), cfg!(test)) {
     _ => 100,
 };
 
+/// State of a thread that serves.
+const SERVES: u32 = 0;
+/// State of a thread that was requested to step down, and has not seen the request.
+const ASKED: u32 = 1;
+/// State of a thread that steps down. It is the last one.
+const OVER: u32 = 2;
+
 /// The service thread, and its state shared with the disk.
 #[derive(Debug)]
 pub(crate) struct Service {
     thread: thread::JoinHandle<()>,
-    /// Requests that the thread steps down. The thread has the other handle.
-    is_over: Arc<AtomicBool>,
+    /// [`SERVES`], [`ASKED`] or [`OVER`]. The thread has the other handle.
+    state: Arc<AtomicU32>,
 }
 
 /// Starts the service thread of a disk.
@@ -56,14 +64,14 @@ pub(crate) struct Service {
 /// The OS error if the thread cannot be started.
 pub(crate) fn start(hctxs: &Arc<[Hctx]>, waiter: &Arc<dyn Waiter>) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
-    let is_over = Arc::new(AtomicBool::new(false));
+    let state = Arc::new(AtomicU32::new(SERVES));
     let (hctxs, waiter) = (Arc::clone(hctxs), Arc::clone(waiter));
-    let server = Server { hctxs: Arc::clone(&hctxs), waiter, is_over: Arc::clone(&is_over) };
+    let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state) };
     let builder = thread::Builder::new().name(String::from("forebay-service"));
     let spawned =
         builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.run(leads)));
     match spawned {
-        Ok(thread) => Ok(Service { thread, is_over }),
+        Ok(thread) => Ok(Service { thread, state }),
         Err(error) => {
             if leads {
                 hctxs[SHARED].hand_off();
@@ -74,26 +82,35 @@ pub(crate) fn start(hctxs: &Arc<[Hctx]>, waiter: &Arc<dyn Waiter>) -> io::Result
 }
 
 impl Service {
-    /// Requests that the thread steps down (V2). Returns before the thread has done so.
-    pub(crate) fn step_down(&self, hctx: &Hctx) {
-        self.request(hctx).finish();
-    }
-
-    /// Requests that the thread steps down, and ends its wait in the driver. Returns the token.
+    /// Requests that the thread steps down (V2), and ends its wait in the driver. Returns the
+    /// token, before the thread has stepped down. The caller finishes it, under no lock: that may
+    /// run wakers.
     ///
     /// A thread that has announced a wait is kicked. If it has not, it announces one after this
     /// thread took the token. So it sees the request when it tests again, and does not wait (W2).
-    fn request<'a>(&self, hctx: &'a Hctx) -> Token<'a> {
+    pub(crate) fn step_down<'a>(&self, hctx: &'a Hctx) -> Token<'a> {
+        self.ask();
+        kicked(hctx)
+    }
+
+    /// Requests that the thread steps down.
+    fn ask(&self) {
         // Release: pairs with the acquire in `Server::is_over`. The change of the run word that
         // takes the token comes later, and publishes this store to all changes after it.
-        self.is_over.store(true, Ordering::Release);
-        loop {
-            if let Some(mut token) = hctx.try_take() {
-                token.kick();
-                return token;
-            }
-            thread::yield_now();
-        }
+        let asked = Ordering::AcqRel;
+        let _ = self.state.compare_exchange(SERVES, ASKED, asked, Ordering::Acquire);
+    }
+
+    /// Cancels the request to step down, unless the thread has begun to do so (V5). Returns the
+    /// token if the thread serves on. The caller finishes it, under no lock: that makes a turn,
+    /// which reaps what event loops have left, and may run wakers.
+    ///
+    /// Either this exchange succeeds and the thread sees no request, or that of `Server::is_over`
+    /// does and the thread steps down for certain.
+    pub(crate) fn serve_on<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let serves_on = self.state.compare_exchange(ASKED, SERVES, order.0, order.1).is_ok();
+        serves_on.then(|| kicked(hctx))
     }
 
     /// Waits until the thread, which was requested to step down, has ended (V5). Gives up, and
@@ -119,9 +136,9 @@ impl Service {
     pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
         if self.thread.thread().id() == thread::current().id() {
             // The thread runs a waker that dropped the last handle. It no longer leads (V4).
-            return self.is_over.store(true, Ordering::Release);
+            return self.ask();
         }
-        let token = self.request(hctx);
+        let token = self.step_down(hctx);
         // Under the token: the thread has announced its wait and released the token, or it sees the
         // request before it waits. (If the ring ends later than this, the kick has arrived.)
         let is_replaced = waiter.misses_kicks() && hctx.run.resign_for_blocked();
@@ -144,7 +161,18 @@ impl Service {
 
     /// Returns whether the thread has dropped its state.
     fn is_gone(&self) -> bool {
-        Arc::strong_count(&self.is_over) == 1
+        Arc::strong_count(&self.state) == 1
+    }
+}
+
+/// Takes the token and ends the wait of the leader in the driver.
+fn kicked(hctx: &Hctx) -> Token<'_> {
+    loop {
+        if let Some(mut token) = hctx.try_take() {
+            token.kick();
+            return token;
+        }
+        thread::yield_now();
     }
 }
 
@@ -152,12 +180,20 @@ impl Service {
 struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
-    is_over: Arc<AtomicBool>,
+    state: Arc<AtomicU32>,
 }
 
 impl Server {
+    /// Returns whether the thread steps down. After the first `true` it always does.
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        let begin =
+            || self.state.compare_exchange(ASKED, OVER, Ordering::AcqRel, Ordering::Acquire);
+        match self.state.load(Ordering::Acquire) {
+            SERVES => false,
+            // If the request was cancelled meanwhile, the thread serves on.
+            ASKED => begin().is_ok(),
+            _ => true,
+        }
     }
 
     fn run(&self, leads: bool) {

@@ -209,6 +209,11 @@ pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
     with_state(put_off).is_some()
 }
 
+/// Makes the deferred commits, because this thread may wait outside of the library.
+pub(crate) fn commit_before_wait() {
+    commit_deferred(UnplugCause::Wait, None);
+}
+
 /// Makes the deferred commits (D4). If the thread is about to wait (D5), makes all of them, except
 /// that of `waiter`, which commits and waits with one call.
 fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {

@@ -96,6 +96,37 @@ fn a_thread_takes_over_when_the_last_handle_is_dropped() {
 }
 
 /// The handles come and go while tasks run, and sleep on the wakers alone.
+/// No thread of the library commits later.
+#[test]
+fn a_plugged_poll_commits_although_commits_wait_for_the_end_of_a_loop() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio"] {
+        let disk = open(&format!("{driver}:{}", scratch.spec("direct=on&kick=loop-end")));
+        let handle = disk.poll_handle().expect("a handle");
+        let read = disk.start(Io::read(Buf::new(4096), 0));
+        let read = drive(forebay::plugged(read), &handle, driver).expect("a good I/O");
+        assert_eq!(read.result, Ok(4096));
+    }
+}
+
+/// V5: the service thread follows a thread that waits for its own read, so it cannot step down.
+#[test]
+fn a_handle_that_is_dropped_beside_a_leader_leaves_the_service_thread() {
+    let disk = open("ram:1M?nr_hw_queues=1&req_ns=300000000");
+    let leader = disk.clone();
+    let read = thread::spawn(move || leader.read_at(&mut Buf::new(4096), 0).expect("a read"));
+    while disk.stats().queue.issued == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut future = Box::pin(disk.start(Io::read(Buf::new(4096), 4096)));
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(disk.poll_handle().expect("a handle"));
+    let last = disk.start(Io::read(Buf::new(4096), 8192));
+    assert_eq!(block_on(last, "the last").expect("a thread serves the disk").result, Ok(4096));
+    assert_eq!(block_on(future, "the first").expect("a good I/O").result, Ok(4096));
+    read.join().expect("no panic");
+}
+
 #[test]
 fn handles_that_come_and_go_lose_no_wake_up() {
     let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));

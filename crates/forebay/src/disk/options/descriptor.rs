@@ -76,7 +76,8 @@ impl Named {
                 expected: expected.into(),
             }));
         }
-        if is_direct {
+        // A value that is no switch is refused later.
+        if is_direct && spec.get("direct").is_none() {
             spec.set("direct", "on");
         }
         Ok(())

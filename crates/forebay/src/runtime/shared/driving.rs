@@ -6,7 +6,7 @@
 //! futures may be waiting. Its first turn reaps everything that the loops have left.
 
 use crate::driver::Waiter;
-use crate::runtime::hctx::{Hctx, SHARED};
+use crate::runtime::hctx::{Hctx, SHARED, Token};
 use crate::runtime::service::{self, Service};
 use crate::sys::event::{AnyOf, Event};
 use crate::sys::primitive::{AtomicBool, Mutex, Ordering, lock};
@@ -32,6 +32,13 @@ pub(super) struct Driving {
     /// The service thread or an event loop makes progress on the shared context. Changes under the
     /// lock of `state`.
     is_driven: AtomicBool,
+}
+
+/// Finishes a token, if there is one: makes a turn, which may run wakers.
+fn finish(token: Option<Token<'_>>) {
+    if let Some(token) = token {
+        token.finish();
+    }
 }
 
 #[derive(Default)]
@@ -107,55 +114,68 @@ impl Driving {
     #[cold]
     pub(super) fn start_service(&self, seat: Seat<'_>) -> io::Result<()> {
         let mut state = lock(&self.state);
-        match self.is_driven.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => self.start(&mut state, seat),
-        }
+        let token = match self.is_driven.load(Ordering::Relaxed) {
+            true => None,
+            false => self.start(&mut state, seat)?,
+        };
+        drop(state);
+        finish(token);
+        Ok(())
     }
 
-    /// Starts a service thread. The previous one has been requested to step down.
-    fn start(&self, state: &mut State, seat: Seat<'_>) -> io::Result<()> {
+    /// Starts a service thread. The previous one has been requested to step down, and serves on if
+    /// it has not begun to. Then returns the token, which the caller finishes under no lock.
+    fn start<'a>(&self, state: &mut State, seat: Seat<'a>) -> io::Result<Option<Token<'a>>> {
         // V5.
+        let serves_on = |service: &Service| service.serve_on(&seat.hctxs[SHARED]);
+        if let Some(token) = state.service.as_ref().and_then(serves_on) {
+            self.is_driven.store(true, Ordering::Relaxed);
+            return Ok(Some(token));
+        }
         if let Some(Err(busy)) = state.service.take().map(Service::finish) {
             state.service = Some(busy);
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));
         }
         state.service = Some(service::start(seat.hctxs, seat.waiter)?);
         self.is_driven.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(None)
     }
 
     /// Begins an event loop that borrows the descriptor, unless one has done so before.
     pub(super) fn poll_fd(&self, seat: Seat<'_>) -> io::Result<BorrowedFd<'_>> {
         let mut state = lock(&self.state);
         if !state.has_borrowed {
-            self.begin(&mut state, seat)?;
+            let token = self.begin(&mut state, seat)?;
             state.has_borrowed = true;
+            drop(state);
+            finish(token);
+            seat.hctxs[SHARED].wake_loops();
         }
-        drop(state);
         Ok(self.watched.get().expect("a loop has begun").as_fd())
     }
 
     /// Begins an event loop. Returns its descriptor.
     pub(super) fn begin_loop(&self, seat: Seat<'_>) -> io::Result<Arc<Watched>> {
-        self.begin(&mut lock(&self.state), seat).map(Arc::clone)
+        let token = self.begin(&mut lock(&self.state), seat)?;
+        finish(token);
+        seat.hctxs[SHARED].wake_loops();
+        Ok(Arc::clone(self.watched.get().expect("a loop has begun")))
     }
 
+    /// Begins an event loop. Returns the token if the service thread steps down. The caller
+    /// finishes it under no lock, and then wakes the loops.
     #[cold]
-    fn begin(&self, state: &mut State, seat: Seat<'_>) -> io::Result<&Arc<Watched>> {
+    fn begin<'a>(&self, state: &mut State, seat: Seat<'a>) -> io::Result<Option<Token<'a>>> {
         if self.watched.get().is_none() {
             let _ = self.watched.set(Arc::new(Watched::open(seat)?));
         }
         state.nr_loops += 1;
-        let hctx = &seat.hctxs[SHARED];
-        if state.nr_loops == 1 {
-            self.is_driven.store(true, Ordering::Relaxed);
-            if let Some(service) = state.service.as_ref().filter(|_| !self.keeps_service) {
-                service.step_down(hctx);
-            }
+        if state.nr_loops > 1 {
+            return Ok(None);
         }
-        hctx.wake_loops();
-        Ok(self.watched.get().expect("just made"))
+        self.is_driven.store(true, Ordering::Relaxed);
+        let service = state.service.as_ref().filter(|_| !self.keeps_service);
+        Ok(service.map(|service| service.step_down(&seat.hctxs[SHARED])))
     }
 
     /// Ends an event loop. If it was the last one, the service thread takes over. If that cannot be
@@ -167,7 +187,9 @@ impl Driving {
         if state.nr_loops == 0 && !self.keeps_service {
             self.is_driven.store(false, Ordering::Relaxed);
             if !seat.ends_at_once {
-                let _ = self.start(&mut state, seat);
+                let started = self.start(&mut state, seat);
+                drop(state);
+                finish(started.unwrap_or_default());
             }
         }
     }
