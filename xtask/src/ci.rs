@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn every_step_says_how_to_run_it_alone() {
         let alone = |name| STEPS.iter().find(|step| step.name == name).unwrap().alone();
-        assert_eq!(alone("docs"), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps");
+        assert!(alone("docs").starts_with("RUSTDOCFLAGS='-D warnings' cargo doc --workspace "));
         assert_eq!(alone("arrows"), "cargo xtask arrows");
     }
 

@@ -293,7 +293,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "service-not-kicked",
         what: "V3: closing a disk does not kick its service thread",
-        edits: &[Edit { file: SERVICE, from: "                token.kick();\n", to: "" }],
+        edits: &[Edit { file: SERVICE, from: "            token.kick();\n", to: "" }],
         test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
         says: "deadlock",
     },
