@@ -4,13 +4,18 @@
 //! repeats one kind, for a profiler. `cargo xtask instructions` counts instructions, and fails if
 //! they exceed a limit.
 
+// A driver is unsafe to implement.
+#![allow(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
+use forebay::driver::{Answer, Completions, Driver, Facts, IssuedRequest, Mode, Queue, Reap, Wait};
 use forebay::{
-    Backend, Batch, BioQueue, Buf, Completion, Disk, Io, Policy, PollMode, QueueLimits, plug,
+    Backend, Batch, BioQueue, BlockStatus, Buf, Completion, Disk, Extents, Io, Policy, PollMode,
+    QueueLimits, plug,
 };
 use forebay_core::{Tag, TagSet};
 use std::hint::black_box;
+use std::io;
 use std::time::Instant;
 
 const DEPTH: usize = 32;
@@ -44,6 +49,13 @@ impl Load {
         let null = Disk::open("null:1G").expect("null is always there");
         let (limits, policy): (QueueLimits, Policy) = (*null.limits(), null.info().policy);
         Load::on(&Disk::with_backend(Null, limits, policy).expect("the same as null"))
+    }
+
+    /// Uses a driver that does nothing, with the limits and settings of `null`.
+    fn on_driver() -> Load {
+        let null = Disk::open("null:1G").expect("null is always there");
+        let (driver, policy) = (NullDriver(*null.limits()), null.info().policy);
+        Load::on(&Disk::with_driver(driver, policy).expect("the same as null"))
     }
 
     fn on(disk: &Disk) -> Load {
@@ -124,6 +136,61 @@ impl Load {
     }
 }
 
+/// A driver that does nothing.
+struct NullDriver(QueueLimits);
+struct NullQueue(Completions);
+
+// SAFETY: each request completes when it is queued, and no memory is used.
+unsafe impl Driver for NullDriver {
+    type Queue = NullQueue;
+
+    fn facts(&self) -> Facts {
+        Facts::new("null", self.0)
+    }
+
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(NullQueue, Wait)> {
+        Ok((NullQueue(Completions::new(depth)), Wait::AtOnce))
+    }
+
+    fn block_status(&self, _: u64, _: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Queue for NullQueue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
+        self.0.push(rq.tag, Ok(rq.len));
+        Answer::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, done: &mut Completions, _how: Reap) {
+        done.append(&mut self.0);
+    }
+
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn nr_syscalls(&self) -> Option<u64> {
+        None
+    }
+}
+
 /// Takes and returns `nr` tags in total, `batch` at a time.
 fn tags(batch: u32, nr: u64) {
     // Opaque to the compiler: in the layer, the depth is not a constant either.
@@ -142,7 +209,7 @@ fn tags(batch: u32, nr: u64) {
 
 /// A kind of work: name, description of one unit, and a function that does a number of units.
 type Work = (&'static str, &'static str, fn(u64));
-const KINDS: [Work; 10] = [
+const KINDS: [Work; 12] = [
     ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
     ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
     ("watched", "an I/O of an event loop, one at a time", |nr| Load::new("null:1G").watched(nr)),
@@ -156,6 +223,10 @@ const KINDS: [Work; 10] = [
     }),
     ("backend-merges", "an I/O on a back end, 16 merged to one", |nr| {
         Load::on_backend().merges(nr);
+    }),
+    ("driver", "an I/O on a driver of one's own, one at a time", |nr| Load::on_driver().singly(nr)),
+    ("driver-batches", "an I/O on a driver of one's own, in batches of 32", |nr| {
+        Load::on_driver().batches(nr);
     }),
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),
     ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),

@@ -200,6 +200,14 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
+    /// A driver of the caller's own cannot open a queue.
+    #[error("driver {name}: cannot open a queue: {source}")]
+    Driver {
+        /// The name of the driver.
+        name: String,
+        /// The error of the driver.
+        source: io::Error,
+    },
     /// The worker of a disk with `run_queue=always` could not be started.
     #[error(
         "run_queue=always: cannot start a thread: {source}; raise the process limit (ulimit -u)"
@@ -316,6 +324,7 @@ impl OpenError {
             | OpenError::ImageInUse { .. }
             | OpenError::PredecessorBusy { .. } => libc::EBUSY,
             OpenError::Service { source }
+            | OpenError::Driver { source, .. }
             | OpenError::Worker { source }
             | OpenError::System { source, .. }
             | OpenError::NoUring { source, .. }

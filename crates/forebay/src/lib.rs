@@ -58,7 +58,7 @@ mod buf;
 mod claim;
 mod commit;
 mod disk;
-mod driver;
+pub mod driver;
 mod driver_names;
 mod durable;
 mod errno;
@@ -80,6 +80,7 @@ mod spec;
 mod spec_docs;
 mod sys;
 mod tag_pool;
+pub mod testing;
 
 pub use arena::BUF_ALIGN;
 pub use buf::Buf;

@@ -1,7 +1,10 @@
-//! A back end outside Forebay's workspace: a mirror, whose two copies a thread keeps.
+//! Devices outside Forebay's workspace: a back end, which is a mirror whose two copies a thread
+//! keeps, and drivers ([`drivers`]).
 //!
-//! It uses the published API only. The program runs I/O of each kind over it, compares the copies,
-//! and exits with a failure if anything differs.
+//! They use the published API only. The program runs I/O of each kind over them, compares the
+//! copies, and exits with a failure if anything differs.
+
+mod drivers;
 
 use forebay::{
     Backend, Batch, BlockStatus, Buf, Disk, Io, IoError, Op, OpenError, Policy, QueueLimits,
@@ -78,6 +81,7 @@ fn limits() -> QueueLimits {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    drivers::run()?;
     let copies: Copies = Arc::new([(); 2].map(|()| Mutex::new(vec![0; LEN])));
     let (worker, requests) = channel();
     let (stalls, reported) = channel();

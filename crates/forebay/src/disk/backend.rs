@@ -2,7 +2,8 @@
 
 use super::Disk;
 use crate::claim::Claim;
-use crate::driver::backend::{Backend, BackendDevice, spec};
+use crate::driver::backend::{Backend, BackendDriver};
+use crate::driver::{Checked, Driver, DriverDevice};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskInfo, Feature};
 use crate::runtime::shared::Shared;
@@ -27,35 +28,50 @@ impl Disk {
         limits: QueueLimits,
         policy: Policy,
     ) -> Result<Disk, OpenError> {
-        Disk::with_shared_backend(Arc::new(backend), limits, policy)
+        // One copy of the rest for all back ends.
+        let driver = BackendDriver::new(Arc::new(backend), limits);
+        open(DriverDevice::new(driver), "backend", "the back end", policy)
     }
 
-    fn with_shared_backend(
-        backend: Arc<dyn Backend>,
-        limits: QueueLimits,
-        policy: Policy,
-    ) -> Result<Disk, OpenError> {
-        let spec = spec(&*backend);
-        limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
-        check_capacity(&spec, &limits)?;
-        check(&policy)?;
-        let info = DiskInfo {
-            spec,
-            driver: "backend",
-            limits,
-            policy,
-            facts: backend.facts().within(&limits),
-            features: features(&limits),
-            exclusive: false,
-            lock: None,
-            takeover_wait_ms: None,
-            service: false,
-            tag_set: None,
-            notice: None,
-        };
-        let device = Arc::new(BackendDevice::new(backend, limits));
-        Ok(Disk { shared: Shared::new(info, device, false, None, Claim::memory())? })
+    /// Opens a disk on a driver: a device of your own in unsafe code, with these settings. It is a
+    /// disk as any other. Its spec, which no call opens, is `driver:NAME`.
+    ///
+    /// # Errors
+    /// Same as [`Disk::with_backend`]. [`OpenError::Driver`] if the driver cannot open a queue.
+    ///
+    /// See [`Driver`] for an example.
+    pub fn with_driver(driver: impl Driver, policy: Policy) -> Result<Disk, OpenError> {
+        open(DriverDevice::new(Checked(driver)), "driver", "the driver", policy)
     }
+}
+
+/// Opens a disk on a device whose specs begin with `kind`. `whose` names it in the features.
+fn open<D: Driver>(
+    device: DriverDevice<D>,
+    kind: &'static str,
+    whose: &str,
+    policy: Policy,
+) -> Result<Disk, OpenError> {
+    let facts = device.facts();
+    let (spec, limits) = (format!("{kind}:{}", facts.name), facts.limits);
+    limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
+    check_capacity(&spec, &limits)?;
+    check(&policy)?;
+    let info = DiskInfo {
+        spec,
+        driver: kind,
+        limits,
+        policy,
+        facts: facts.disk.within(&limits),
+        features: features(&limits, whose),
+        exclusive: false,
+        lock: None,
+        takeover_wait_ms: None,
+        service: false,
+        tag_set: None,
+        notice: None,
+    };
+    Ok(Disk { shared: Shared::new(info, Arc::new(device), false, None, Claim::memory())? })
 }
 
 /// Checks the size of a disk, if it has one.
@@ -88,28 +104,28 @@ fn check(policy: &Policy) -> Result<(), SpecError> {
     })
 }
 
-/// Returns the features that the limits of a back end describe.
-fn features(limits: &QueueLimits) -> Vec<Feature> {
-    let no_limit = "the limits of the back end do not have it";
+/// Returns the features that the limits of a device describe.
+fn features(limits: &QueueLimits, whose: &str) -> Vec<Feature> {
+    let (by, no_limit) = (format!("by {whose}"), format!("the limits of {whose} do not have it"));
     let has_discard = limits.max_discard_sectors > 0;
     vec![
-        Feature::either("discard", has_discard, "by the back end", no_limit),
+        Feature::either("discard", has_discard, by.as_str(), no_limit.as_str()),
         Feature::either(
             "write_zeroes",
             limits.max_write_zeroes_sectors > 0,
-            "by the back end",
-            no_limit,
+            by.as_str(),
+            no_limit.as_str(),
         ),
         Feature::either(
             "flush",
             limits.volatile_cache,
-            "by the back end",
+            by.as_str(),
             "the limits name no volatile cache; a flush ends at once",
         ),
         Feature::either(
             "fua",
             limits.fua,
-            "by the back end",
+            by.as_str(),
             "a flush follows the write if there is a cache",
         ),
     ]

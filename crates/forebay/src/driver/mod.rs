@@ -1,32 +1,42 @@
-//! Device drivers, and the table that maps a spec's driver name to one.
+//! Drivers of your own, in unsafe code: the contract, and parts for their authors.
 //!
-//! - [`null`]: completes everything at once and moves no data;
-//! - [`ram`]: memory, with the service times of a simple device if configured;
-//! - [`model`]: the devices of published experiments, in real time;
-//! - [`mod@file`]: a file or block device, through io_uring or its best available substitute;
-//! - [`aio`]: a file or block device, through the kernel's AIO;
-//! - [`psync`]: a file or block device, through blocking system calls on threads;
-//! - [`nbd`]: an export of an NBD server;
-//! - [`vhost_user`]: the disk of a vhost-user-blk server;
-//! - [`fault`]: wraps another device and makes chosen requests fail;
-//! - [`backend`]: a device of the library's user, which no spec names.
+//! [`Disk::with_driver`](crate::Disk::with_driver) opens a disk on a [`Driver`]. Its [`Queue`]s get
+//! requests with the addresses of their memory, and return completions by tag. How a thread waits
+//! for them is one value, [`Wait`], fixed at open. [`kit`] has parts: a list for completions from
+//! callbacks and threads, and a guard against forks. [`forward!`](forward) passes calls of a
+//! wrapper on. [`testing`](crate::testing) has the tests that every driver should pass.
 //!
-//! Shared parts: [`kit`], completions from other threads; [`own_call`], requests that their threads
-//! make themselves; [`own_file`], the open file of each queue; [`holes`], the data and holes of a
-//! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
-//! [`kick_cost`], the simulated cost of a kick; [`deadline`], [`timer`], [`due_fd`] and
-//! [`timer_slack`], timed waits; [`memory`], the bytes of a disk in memory; [`socket`], connections
-//! to servers.
-//!
-//! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
-//! a time, and a [`Waiter`], with which another thread waits meanwhile.
-//!
-//! A driver follows the contract of [`forebay_core::Driver`]. It accesses memory at the addresses
-//! in segments. Only the layer may call it, because only the layer keeps that memory valid. So
-//! drivers are private to this crate.
+//! The safe alternative is [`Backend`](crate::Backend).
+//
+// The table below maps a spec's driver name to one of the library's own drivers:
+//
+// - `null`: completes everything at once and moves no data;
+// - `ram`: memory, with the service times of a simple device if configured;
+// - `model`: the devices of published experiments, in real time;
+// - `file`: a file or block device, through io_uring or its best available substitute;
+// - `aio`: a file or block device, through the kernel's AIO;
+// - `psync`: a file or block device, through blocking system calls on threads;
+// - `nbd`: an export of an NBD server;
+// - `vhost_user`: the disk of a vhost-user-blk server;
+// - `fault`: wraps another device and makes chosen requests fail;
+// - `backend`: a device of the library's user in safe code, which no spec names.
+//
+// Shared parts: `contract`, the public traits; `kit`, completions from other threads; `own_call`,
+// requests that their threads make themselves; `own_file`, the open file of each queue; `holes`,
+// the data and holes of a file; `vectors`, memory in the kernel's format; `zeroing`, the ways to
+// zero a range; `kick_cost`, the simulated cost of a kick; `deadline`, `timer`, `due_fd` and
+// `timer_slack`, timed waits; `memory`, the bytes of a disk in memory; `socket`, connections to
+// servers.
+//
+// A `Device` opens one queue per hardware context. A queue is a driver of the core, which one
+// thread uses at a time, and a `Waiter`, with which another thread waits meanwhile. `null`, `ram`
+// and `backend` implement the public contract, and `contract::DriverDevice` connects it with these
+// traits. The others use more: registered memory, requests that a waiting thread makes, commits
+// that a wait makes.
 
 mod aio;
 pub(crate) mod backend;
+mod contract;
 mod deadline;
 // A fuzz target uses only a part of it.
 #[cfg(any(test, fuzzing))]
@@ -35,7 +45,7 @@ mod direct;
 mod due_fd;
 mod fault;
 mod kick_cost;
-mod kit;
+pub mod kit;
 #[cfg(test)]
 pub(crate) use fault::RULE_NAMES;
 mod file;
@@ -72,6 +82,7 @@ mod zeroing;
 #[cfg(all(fuzzing, feature = "vhost-user"))]
 pub(crate) use vhost_user::fuzzed;
 
+pub use crate::__forward_driver as forward;
 use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::driver_names;
@@ -81,8 +92,11 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
+pub use contract::{Answer, BlockingWait, Driver, Facts, Queue, Wait};
+pub(crate) use contract::{Checked, DriverDevice};
 pub(crate) use file::{Registration, RingMemory};
-use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
+use forebay_core::{BlockStatus, Durability, QueueLimits};
+pub use forebay_core::{Completed, Completions, IssuedRequest, Ranges, Reap, RequestSegments, Tag};
 pub(crate) use own_call::{Offer, OwnCall};
 pub(crate) use own_file::open_flags;
 use std::io;
@@ -90,9 +104,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which threads use a driver's queue. Fixed when the queue is opened.
+/// Which threads use a queue. Fixed when the queue is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// One thread only: it opens the queue, uses it, waits for it and drops it. No other thread
     /// waits, so there are no kicks.
     Owned,
@@ -166,7 +180,7 @@ pub(crate) trait Device: Send + Sync {
 
 /// A queue of a device: its driver and its waiter.
 pub(crate) struct DriverQueue {
-    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) driver: Box<dyn forebay_core::Driver>,
     pub(crate) waiter: Arc<dyn Waiter>,
 }
 
@@ -176,7 +190,7 @@ pub(crate) trait Waiter: Send + Sync {
     /// Waits until a completion can be reaped that was not reaped when the call began, a kick
     /// arrives, or `timeout` has passed. May return early: on a signal, or once for a completion or
     /// kick of before. With delays, `fault` returns after 500 us at most. Need not return for
-    /// completions that [`Driver::has_ready`] reports.
+    /// completions that [`has_ready`](forebay_core::Driver::has_ready) reports.
     fn wait(&self, timeout: Option<Duration>);
 
     /// Returns whether the driver leaves requests to threads that offer to make them
@@ -199,7 +213,7 @@ pub(crate) trait Waiter: Send + Sync {
     }
 
     /// Returns whether a wait begins the requests that the driver has left to it
-    /// ([`Driver::leave_to_wait`]).
+    /// ([`leave_to_wait`](forebay_core::Driver::leave_to_wait)).
     fn begins(&self) -> bool {
         false
     }

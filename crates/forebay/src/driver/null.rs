@@ -2,39 +2,40 @@
 //!
 //! It measures the layer alone. A read leaves its buffer unchanged. With `kick_ns` each commit
 //! takes this time, as it does for a device that must be notified.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
+use super::contract::{Answer, Driver, DriverDevice, Facts, Queue, Wait};
 use super::kick_cost::KickCost;
-use super::timer::Timer;
-use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
+use super::{Mode, Opened, ideal_limits, sized_target};
 use crate::claim::Claim;
 use crate::error::OpenError;
+use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, QueueLimits, Reap};
+use forebay_core::{BlockStatus, Completions, IssuedRequest, QueueLimits, Reap, Tag};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 #[derive(Debug)]
-struct NullDevice {
+struct NullDriver {
     limits: QueueLimits,
     kick_cost: KickCost,
 }
 
 #[derive(Debug)]
-struct NullDriver {
+struct NullQueue {
     kick_cost: KickCost,
     done: Completions,
-    timer: Arc<Timer>,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
     let limits = ideal_limits(capacity, block);
-    let device = NullDevice { limits, kick_cost: KickCost::take(keys)? };
-    let facts = DiskFacts { keeps_data: false, zeroes_fast: true, ..DiskFacts::default() };
+    let driver = NullDriver { limits, kick_cost: KickCost::take(keys)? };
+    let facts = driver.facts().disk;
     let features = vec![
         Feature::missing("data", "null keeps nothing: reads leave their buffers as they are"),
         Feature::present("discard", "up to 256 ranges in one request, ignored"),
@@ -42,36 +43,46 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache, so FUA changes nothing"),
     ];
-    let (device, defaults) = (Arc::new(device), Defaults { elide: true, ..Defaults::default() });
+    let (device, defaults) =
+        (Arc::new(DriverDevice::new(driver)), Defaults { elide: true, ..Defaults::default() });
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
-impl Device for NullDevice {
-    fn limits(&self) -> QueueLimits {
-        self.limits
+// SAFETY: each request completes when it is queued, with all of its bytes (K5). It keeps no data,
+// and uses no memory.
+unsafe impl Driver for NullDriver {
+    type Queue = NullQueue;
+
+    fn facts(&self) -> Facts {
+        let disk = DiskFacts { keeps_data: false, zeroes_fast: true, ..DiskFacts::default() };
+        Facts { disk, ..Facts::new("null", self.limits) }
     }
 
-    fn ends_at_once(&self) -> bool {
-        true
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(NullQueue, Wait)> {
+        let done = Completions::new(depth);
+        Ok((NullQueue { kick_cost: self.kick_cost, done }, Wait::AtOnce))
     }
 
-    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
-        let timer = Arc::new(Timer::of_ready());
-        let driver = NullDriver {
-            timer: Arc::clone(&timer),
-            kick_cost: self.kick_cost,
-            done: Completions::new(depth),
-        };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
+    fn block_status(&self, _: u64, _: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
     }
 }
 
-impl Driver for NullDriver {
+// SAFETY: as above.
+unsafe impl Queue for NullQueue {
     #[inline]
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         self.done.push(rq.tag, Ok(rq.len));
         self.kick_cost.queued();
-        Issue::Queued
+        Answer::Queued
     }
 
     #[inline]
@@ -84,18 +95,8 @@ impl Driver for NullDriver {
         done.append(&mut self.done);
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.kick_cost.pay();
-        // Every request is complete, so only the timeout can end this wait.
-        if let Some(timeout) = timeout
-            && self.done.len() < nr_completions as usize
-        {
-            std::thread::sleep(timeout);
-        }
-    }
-
-    fn kick(&mut self) {
-        self.timer.kick();
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
     #[inline]
@@ -103,7 +104,7 @@ impl Driver for NullDriver {
         !self.done.is_empty()
     }
 
-    fn makes_syscalls(&self) -> bool {
-        false
+    fn nr_syscalls(&self) -> Option<u64> {
+        None
     }
 }

@@ -1,7 +1,7 @@
-//! Timed waits for a device that completes by the clock, or at once, while other threads issue to
-//! it.
+//! Timed waits for a device that completes by the clock, while other threads issue to it.
 
 use crate::driver::Waiter;
+use crate::driver::contract::BlockingWait;
 use crate::driver::deadline::Deadline;
 use crate::driver::due_fd::{DueFd, NEVER};
 use crate::driver::timer_slack::NoSlack;
@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A wait shorter than this spins, because the scheduler's delay would be a large part of it, ns.
-pub(super) const SPIN_NS: u64 = 60_000;
+const SPIN_NS: u64 = 60_000;
 
 /// The same for a thread that wakes without timer slack, ns. Measured: 2.4 to 2.9 us late after 5
 /// us to 1 ms of sleep, on an idle virtual machine with two cores. The thread spins for the rest.
@@ -32,31 +32,24 @@ pub(super) struct Timer {
     /// So it either sees the change or is seen asleep.
     asleep: Mutex<bool>,
     wake: Condvar,
-    /// The descriptor for event loops; `None` if every completion is present at once.
-    fd: Option<DueFd>,
+    /// The descriptor for event loops.
+    fd: DueFd,
 }
 
 impl Timer {
     /// Creates a timer that spins for the last [`SPIN_NS`] of a wait: for short waits on a thread
     /// that other work does not preempt.
     pub(super) fn new() -> Timer {
-        Timer::with(SPIN_NS, false, true)
-    }
-
-    /// Creates a timer for a driver that [`Driver::has_ready`] reports every completion of.
-    ///
-    /// [`Driver::has_ready`]: forebay_core::Driver::has_ready
-    pub(super) fn of_ready() -> Timer {
-        Timer::with(SPIN_NS, false, false)
+        Timer::with(SPIN_NS, false)
     }
 
     /// Creates a timer that is as exact but hardly spins, for three more system calls per sleep:
     /// for a device with a thread that would take processor time from other work if it spun.
     pub(super) fn punctual() -> Timer {
-        Timer::with(PUNCTUAL_SPIN_NS, true, true)
+        Timer::with(PUNCTUAL_SPIN_NS, true)
     }
 
-    fn with(spin_ns: u64, is_punctual: bool, takes_time: bool) -> Timer {
+    fn with(spin_ns: u64, is_punctual: bool) -> Timer {
         Timer {
             spin_ns,
             is_punctual,
@@ -64,7 +57,7 @@ impl Timer {
             kicked: AtomicBool::new(false),
             asleep: Mutex::new(false),
             wake: Condvar::new(),
-            fd: takes_time.then(DueFd::default),
+            fd: DueFd::default(),
         }
     }
 
@@ -75,23 +68,23 @@ impl Timer {
         let due_ns = due_ns.unwrap_or(NEVER);
         if due_ns < self.due_ns.swap(due_ns, Ordering::AcqRel) {
             self.wake_sleeper();
-            if let Some(fd) = &self.fd {
-                fd.set(due_ns);
-            }
+            self.fd.set(due_ns);
         }
     }
 
     /// Resets the descriptor for event loops. Called by each reap, after it has set the due time.
     pub(super) fn reaped(&self) {
-        if let Some(fd) = &self.fd {
-            fd.reaped(|| self.due_ns.load(Ordering::Acquire));
-        }
+        self.fd.reaped(|| self.due_ns.load(Ordering::Acquire));
     }
 
     /// Ends the wait of the waiting thread, now or when it next waits.
     pub(super) fn kick(&self) {
         self.kicked.store(true, Ordering::Release);
         self.wake_sleeper();
+    }
+
+    pub(super) fn nr_syscalls(&self) -> u64 {
+        self.fd.nr_syscalls()
     }
 
     fn wake_sleeper(&self) {
@@ -133,10 +126,24 @@ impl Waiter for Timer {
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        self.fd.as_ref().map(DueFd::fd).transpose()
+        self.fd.fd().map(Some)
     }
 
     fn nr_syscalls(&self) -> u64 {
-        self.fd.as_ref().map_or(0, DueFd::nr_syscalls)
+        Timer::nr_syscalls(self)
+    }
+}
+
+impl BlockingWait for Timer {
+    fn wait(&self, _nr_completions: usize, timeout: Option<Duration>) {
+        Waiter::wait(self, timeout);
+    }
+
+    fn kick(&self) {
+        Timer::kick(self);
+    }
+
+    fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.fd.fd()
     }
 }

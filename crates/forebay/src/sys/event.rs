@@ -154,7 +154,6 @@ impl Edges {
 
 /// Waits until one of these descriptors is readable. Returns which of them are: none of them after
 /// the timeout. Returns `None` on a signal.
-#[cfg(feature = "vhost-user")]
 pub(crate) fn await_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,

@@ -10,6 +10,7 @@ mod counted_calls;
 mod crowd;
 mod data;
 mod deadlines;
+mod drivers;
 mod durability;
 mod early_ends;
 mod event_loop;
@@ -32,6 +33,8 @@ mod nbd_peers;
 mod nbd_server;
 mod options;
 mod overlap;
+#[path = "../support/own_driver.rs"]
+mod own_driver;
 mod plug;
 mod plugged;
 mod poll_handles;

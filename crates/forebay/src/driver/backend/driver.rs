@@ -1,4 +1,6 @@
-//! Device of a back end, and the driver of one of its queues.
+//! Driver of a back end, and its queues.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
 use super::body::Body;
 use super::ended::Call;
@@ -7,39 +9,44 @@ use super::request::{Batch, Request};
 use super::stack::Stack;
 use super::stall::Waits;
 use super::{Backend, ended};
+use crate::driver::Mode;
+use crate::driver::contract::{Answer, Driver, Facts, Queue, Wait};
 use crate::driver::kit::CompletionList;
-use crate::driver::{Device, DriverQueue, Mode};
 use crate::extent::Extents;
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, QueueLimits, Reap};
+use forebay_core::{BlockStatus, Completions, IssuedRequest, QueueLimits, Reap, Tag};
 use std::any::Any;
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-pub(crate) struct BackendDevice {
+/// A back end, as a driver.
+pub(crate) struct BackendDriver {
     backend: Arc<dyn Backend>,
     limits: QueueLimits,
     failure: Arc<Failure>,
 }
 
-impl BackendDevice {
-    pub(crate) fn new(backend: Arc<dyn Backend>, limits: QueueLimits) -> BackendDevice {
-        BackendDevice { backend, limits, failure: Arc::default() }
+impl BackendDriver {
+    pub(crate) fn new(backend: Arc<dyn Backend>, limits: QueueLimits) -> BackendDriver {
+        BackendDriver { backend, limits, failure: Arc::default() }
     }
 }
 
-impl Device for BackendDevice {
-    fn limits(&self) -> QueueLimits {
-        self.limits
+// SAFETY: a request is a box, which moves to the back end and comes back at most once (K5), with a
+// count that was checked (K6), to a list or to the thread that has called `submit` (K7).
+unsafe impl Driver for BackendDriver {
+    type Queue = BackendQueue;
+
+    fn facts(&self) -> Facts {
+        Facts { disk: self.backend.facts(), ..Facts::new(self.backend.name(), self.limits) }
     }
 
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         self.backend.block_status(offset, extents)
     }
 
-    fn reread_len(&self) -> io::Result<Option<u64>> {
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
         self.backend.size_bytes()
     }
 
@@ -47,17 +54,16 @@ impl Device for BackendDevice {
         self.failure.get().or_else(|| self.backend.failure())
     }
 
-    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(BackendQueue, Wait)> {
         let list = Arc::new(CompletionList::new(depth));
         let waits = Arc::new(Waits::new(&list, &self.backend));
         let depth = depth as usize;
-        let driver = BackendDriver {
+        let queue = BackendQueue {
             backend: Arc::clone(&self.backend),
             failure: Arc::clone(&self.failure),
             list,
             waits: Arc::clone(&waits),
             block_size: self.limits.logical_block_size,
-            mode,
             spare: Stack::EMPTY,
             queued: (0..depth).map(|_| Request::NONE).collect(),
             nr_queued: 0,
@@ -66,19 +72,19 @@ impl Device for BackendDevice {
             nr_out: 0,
             fails_next: false,
         };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: waits })
+        Ok((queue, Wait::Blocking(waits)))
     }
 }
 
+/// A queue of a back end.
 #[expect(clippy::vec_box, reason = "a box is made once, and the lists pass it on")]
-struct BackendDriver {
+pub(crate) struct BackendQueue {
     backend: Arc<dyn Backend>,
     failure: Arc<Failure>,
     /// Requests that the back end has ended outside `submit`.
     list: Arc<CompletionList<Box<Body>>>,
     waits: Arc<Waits>,
     block_size: u32,
-    mode: Mode,
     /// Boxes without a request. There are as many boxes as there were ever requests in flight.
     spare: Stack,
     /// The first `nr_queued` are the requests that the next commit submits. There is a place for
@@ -95,7 +101,7 @@ struct BackendDriver {
     fails_next: bool,
 }
 
-impl BackendDriver {
+impl BackendQueue {
     #[cold]
     fn new_body(&self) -> Box<Body> {
         Body::new(&self.list, &self.failure, self.block_size)
@@ -201,9 +207,10 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
     }
 }
 
-impl Driver for BackendDriver {
+// SAFETY: as above. After a panic, its drop waits for the requests, or aborts the process.
+unsafe impl Queue for BackendQueue {
     #[inline]
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         match rq.only_segment() {
             Some(segment) if !self.spare.is_empty() && self.nr_queued < self.queued.len() => {
                 if let Some(mut body) = self.spare.pop() {
@@ -213,7 +220,7 @@ impl Driver for BackendDriver {
             }
             _ => self.queue(rq),
         }
-        Issue::Queued
+        Answer::Queued
     }
 
     #[inline]
@@ -226,6 +233,7 @@ impl Driver for BackendDriver {
         }
     }
 
+    #[inline]
     fn reap(&mut self, done: &mut Completions, how: Reap) {
         if self.ended.has_several() {
             self.reap_ended(done);
@@ -238,18 +246,8 @@ impl Driver for BackendDriver {
         }
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.commit_rqs();
-        let nr = (nr_completions as usize).saturating_sub(self.ended.iter().count());
-        if nr > 0 {
-            self.waits.wait_for(nr, timeout);
-        }
-    }
-
-    fn kick(&mut self) {
-        if self.mode == Mode::Shared {
-            self.list.kick();
-        }
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
     #[inline]
@@ -257,12 +255,13 @@ impl Driver for BackendDriver {
         !self.ended.is_empty()
     }
 
-    fn nr_syscalls(&self) -> u64 {
-        self.list.nr_syscalls()
+    #[inline]
+    fn nr_syscalls(&self) -> Option<u64> {
+        Some(self.list.nr_syscalls())
     }
 }
 
-impl Drop for BackendDriver {
+impl Drop for BackendQueue {
     /// The layer drains a driver before it drops it. After a panic, requests may still be in
     /// flight. Then this waits for them, because their memory may be freed next. If one of them
     /// never ends, this aborts the process.

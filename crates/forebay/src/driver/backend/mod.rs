@@ -2,8 +2,8 @@
 //!
 //! A back end gets batches of owned requests and ends each of them when it is done: inside of
 //! [`Backend::submit`], later, or on another thread. The driver keeps the contract of
-//! [`forebay_core::Driver`] whatever a back end does: the types of [`request`] allow at most one
-//! end (K5), counts are checked (K6), and ends outside `submit` only reach a list (K7).
+//! [`Driver`](crate::driver::Driver) whatever a back end does: the types of [`request`] allow at
+//! most one end (K5), counts are checked (K6), and ends outside `submit` only reach a list (K7).
 //!
 //! - [`request`]: a request and its end, and a batch of requests;
 //! - [`body`]: the box that carries a request; [`stack`]: several of them;
@@ -27,7 +27,7 @@ pub(crate) mod tests;
 
 use crate::extent::Extents;
 use crate::info::DiskFacts;
-pub(crate) use driver::BackendDevice;
+pub(crate) use driver::BackendDriver;
 use forebay_core::BlockStatus;
 pub use future::AsyncBackend;
 pub use request::{Batch, Request};

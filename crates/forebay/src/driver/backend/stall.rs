@@ -7,7 +7,7 @@
 
 use super::Backend;
 use super::body::Body;
-use crate::driver::Waiter;
+use crate::driver::contract::BlockingWait;
 use crate::driver::kit::CompletionList;
 use std::fmt;
 use std::io::{self, Write};
@@ -99,13 +99,6 @@ impl Waits {
         self.nr_reaped.fetch_add(nr as u64, Ordering::Relaxed);
     }
 
-    /// Waits until `nr` requests have ended outside `submit`, for at most `timeout`. May return
-    /// early.
-    pub(super) fn wait_for(&self, nr: usize, timeout: Option<Duration>) {
-        let limit = self.begin();
-        self.list.wait_for(nr, Some(timeout.map_or(limit, |timeout| timeout.min(limit))));
-    }
-
     /// Begins a wait. Reports it if a report is due, and returns the longest time that it may last.
     fn begin(&self) -> Duration {
         let (limit, now) = (self.backend.stall_time(), Instant::now());
@@ -158,14 +151,19 @@ impl Waits {
     }
 }
 
-impl Waiter for Waits {
-    fn wait(&self, timeout: Option<Duration>) {
+impl BlockingWait for Waits {
+    fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
         let limit = self.begin();
-        self.list.wait(Some(timeout.map_or(limit, |timeout| timeout.min(limit))));
+        let timeout = timeout.map_or(limit, |timeout| timeout.min(limit));
+        self.list.wait_beside(nr_completions, Some(timeout));
     }
 
-    fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        self.list.poll_fd()
+    fn kick(&self) {
+        self.list.kick();
+    }
+
+    fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.list.event_fd()
     }
 }
 

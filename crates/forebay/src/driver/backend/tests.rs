@@ -1,7 +1,8 @@
 //! Drivers of back ends that do not end their requests: reports, and a drop after a panic.
 
-use super::{Backend, BackendDevice, Batch, Stall};
+use super::{Backend, BackendDriver, Batch, Stall};
 use crate::buf::Buf;
+use crate::driver::contract::DriverDevice;
 use crate::driver::testing::{DEPTH, data, issue};
 use crate::driver::{Device, DriverQueue, Mode};
 use forebay_core::{Op, QueueLimits};
@@ -39,7 +40,8 @@ impl Backend for Forgetful {
 
 fn queue_of(backend: impl Backend, mode: Mode) -> DriverQueue {
     let limits = QueueLimits::default().capacity_bytes(Some(1 << 20));
-    BackendDevice::new(Arc::new(backend), limits).open_queue(DEPTH, mode).expect("a queue")
+    let driver = BackendDriver::new(Arc::new(backend), limits);
+    DriverDevice::new(driver).open_queue(DEPTH, mode).expect("a queue")
 }
 
 /// Returns a queue of a back end.

@@ -1,7 +1,7 @@
 //! Completion list of a queue: completions from any thread, and the wait for them.
 //!
-//! A driver with such a list reaps from it, and its queue has the list as its [`Waiter`]. Pushes
-//! come from any thread, at any time: from a callback of a library, or from a user's own thread.
+//! A driver with such a list reaps from it, and its queue waits for the list. Pushes come from any
+//! thread, at any time: from a callback of a library, or from a user's own thread.
 //!
 //! No wake-up is lost: everything that a wait checks (completions, a kick) changes under the lock
 //! that the sleeper releases when it falls asleep. The descriptor changes under the same lock: it
@@ -20,8 +20,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Completions of one queue that have not been reaped, oldest first.
-pub(crate) struct CompletionList<T> {
+/// Completions of one queue that have not been reaped, oldest first: for a driver whose requests
+/// complete in callbacks of a library, or on threads.
+///
+/// Any thread pushes a completion; [`Queue::reap`](crate::driver::Queue::reap) takes all of them.
+/// The list is the queue's [`Wait::Blocking`](crate::driver::Wait::Blocking): it wakes the thread
+/// that waits, and has a descriptor for event loops (an eventfd, created when one asks for it). A
+/// `T` is whatever the driver converts to a completion, such as a tag and a result.
+///
+/// A push never calls back into the layer. So it may come from a callback that holds locks of a
+/// library.
+///
+/// ```
+/// use forebay::driver::kit::CompletionList;
+/// use std::sync::Arc;
+///
+/// let list = Arc::new(CompletionList::new(32));
+/// let pusher = Arc::clone(&list);
+/// std::thread::spawn(move || pusher.push((7, Ok::<u64, i32>(4096)))).join().unwrap();
+/// let mut ended = Vec::new();
+/// list.reap(&mut ended);
+/// assert_eq!(ended, [(7, Ok(4096))]);
+/// ```
+pub struct CompletionList<T> {
     state: Mutex<State<T>>,
     wake: Condvar,
     /// Readable while completions wait to be reaped. Created when an event loop asks for it.
@@ -39,7 +60,7 @@ struct State<T> {
 
 impl<T> CompletionList<T> {
     /// Creates a list for a queue of `depth` tags.
-    pub(crate) fn new(depth: u32) -> CompletionList<T> {
+    pub fn new(depth: u32) -> CompletionList<T> {
         let done = Vec::with_capacity(depth as usize);
         CompletionList {
             state: Mutex::new(State { done, is_kicked: false, is_signalled: false, wanted: None }),
@@ -50,7 +71,7 @@ impl<T> CompletionList<T> {
     }
 
     /// Adds a completion, and wakes the thread or event loop that waits for it.
-    pub(crate) fn push(&self, completion: T) {
+    pub fn push(&self, completion: T) {
         let mut state = lock(&self.state);
         state.done.push(completion);
         if let Some(event) = self.event.get()
@@ -69,8 +90,9 @@ impl<T> CompletionList<T> {
         }
     }
 
-    /// Swaps the completions with `empty`, and clears the descriptor.
-    pub(crate) fn reap(&self, empty: &mut Vec<T>) {
+    /// Swaps the completions with `empty`, an empty list, and clears the descriptor. If `empty` has
+    /// room for as many completions as the queue has tags, no push allocates.
+    pub fn reap(&self, empty: &mut Vec<T>) {
         let mut state = lock(&self.state);
         if let Some(event) = self.event.get()
             && mem::take(&mut state.is_signalled)
@@ -95,6 +117,30 @@ impl<T> CompletionList<T> {
         drop(self.sleep(lock(&self.state), nr, until));
     }
 
+    /// Waits until `nr` completions are in the list, a kick arrives, or `timeout` has passed.
+    /// Called beside the thread that reaps.
+    pub(crate) fn wait_beside(&self, nr: usize, timeout: Option<Duration>) {
+        let until = end_of(timeout);
+        self.sleep(lock(&self.state), nr, until).is_kicked = false;
+    }
+
+    /// Returns the descriptor, which is readable while completions are in the list.
+    ///
+    /// # Errors
+    /// The system's error if it has no resources for a descriptor.
+    pub(crate) fn event_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        // Under the lock, so that later completions signal it.
+        let mut state = lock(&self.state);
+        if self.event.get().is_none() {
+            let event = Event::new()?;
+            self.count_syscall();
+            event.signal();
+            let _ = self.event.set(event);
+            state.is_signalled = true;
+        }
+        Ok(self.event.get().expect("it was just created").fd())
+    }
+
     /// Waits until `nr` completions are in the list, or `timeout` has passed. Kicks do not end the
     /// wait. Returns whether the completions are in the list.
     pub(crate) fn wait_for_all(&self, nr: usize, timeout: Duration) -> bool {
@@ -108,7 +154,8 @@ impl<T> CompletionList<T> {
     }
 
     /// Returns the number of completions that were not reaped.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "another thread may change it at once")]
+    pub fn len(&self) -> usize {
         lock(&self.state).done.len()
     }
 
@@ -126,7 +173,7 @@ impl<T> CompletionList<T> {
     /// Returns the number of system calls that the list has made, at most one for each sleep,
     /// wake-up and signal.
     #[inline]
-    pub(crate) fn nr_syscalls(&self) -> u64 {
+    pub fn nr_syscalls(&self) -> u64 {
         self.nr_syscalls.load(Ordering::Relaxed)
     }
 
@@ -192,21 +239,11 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
 
 impl<T: Send> Waiter for CompletionList<T> {
     fn wait(&self, timeout: Option<Duration>) {
-        let until = end_of(timeout);
-        self.sleep(lock(&self.state), 1, until).is_kicked = false;
+        self.wait_beside(1, timeout);
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
-        // Under the lock, so that later completions signal it.
-        let mut state = lock(&self.state);
-        if self.event.get().is_none() {
-            let event = Event::new()?;
-            self.count_syscall();
-            event.signal();
-            let _ = self.event.set(event);
-            state.is_signalled = true;
-        }
-        Ok(self.event.get().map(Event::fd))
+        self.event_fd().map(Some)
     }
 }
 

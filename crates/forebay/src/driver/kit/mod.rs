@@ -1,7 +1,12 @@
-//! Parts for drivers whose completions come from other threads, such as callbacks of a library.
+//! Parts for authors of drivers.
 //!
-//! - [`CompletionList`]: completions that any thread pushes, with everything that waits for them.
+//! - [`CompletionList`]: completions that any thread pushes, with everything that waits for them;
+//! - [`ForkGuard`]: whether this process is a child of the one that opened the driver.
+//!
+//! Wrappers pass calls on with [`forward!`](crate::driver::forward).
 
+mod fork_guard;
 mod list;
 
-pub(crate) use list::CompletionList;
+pub use fork_guard::ForkGuard;
+pub use list::CompletionList;

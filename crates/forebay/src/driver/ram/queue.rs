@@ -5,25 +5,27 @@
 //! the same however many bios it merges, and each bio adds a little. The data moves when the
 //! request is issued; it completes when the device's clock reaches its time. All queues share the
 //! clock, so more queues do not make the device faster.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
 use crate::claim::Claim;
-use crate::driver::deadline::Deadline;
+use crate::driver::contract::{Answer, BlockingWait, Driver, DriverDevice, Facts, Queue, Wait};
 use crate::driver::kick_cost::KickCost;
 use crate::driver::memory::Memory;
-use crate::driver::timer::{SPIN_NS, Timer};
-use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
+use crate::driver::timer::Timer;
+use crate::driver::{Mode, Opened, ideal_limits, sized_target, take_ns};
 use crate::error::OpenError;
+use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use crate::sys::clock;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Reap, Tag};
+use forebay_core::{BlockStatus, Completions, IssuedRequest, Op, QueueLimits, Reap, Tag};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// State that the queues of a device share.
 #[derive(Debug)]
@@ -37,19 +39,19 @@ struct Ram {
 }
 
 #[derive(Debug)]
-struct RamDevice {
+struct RamDriver {
     ram: Arc<Ram>,
     kick_cost: KickCost,
 }
 
 #[derive(Debug)]
-struct RamDriver {
+struct RamQueue {
     ram: Arc<Ram>,
     kick_cost: KickCost,
     /// Requests in the order of completion.
     running: VecDeque<Running>,
-    takes_time: bool,
-    timer: Arc<Timer>,
+    /// `None`: every request completes at once.
+    timer: Option<Arc<Timer>>,
 }
 
 #[derive(Debug)]
@@ -75,39 +77,50 @@ pub(in crate::driver) fn open(
     })?;
     let limits = ideal_limits(capacity, block);
     let ram = Ram { limits, memory, req_ns, io_ns, free_at_ns: AtomicU64::new(0) };
-    // Zeroing returns memory to the system as a discard does, so a discard is not needed for that.
-    let facts = DiskFacts { zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::present("discard", "gives memory back; up to 256 ranges in one request"),
         Feature::present("write_zeroes", "gives memory back"),
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache, so FUA changes nothing"),
     ];
-    let device = Arc::new(RamDevice { ram: Arc::new(ram), kick_cost });
+    let device = DriverDevice::new(RamDriver { ram: Arc::new(ram), kick_cost });
+    let (facts, device) = (device.facts().disk, Arc::new(device));
     let defaults = Defaults { elide: true, ..Defaults::default() };
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
-impl Device for RamDevice {
-    fn limits(&self) -> QueueLimits {
-        self.ram.limits
+// SAFETY: a request moves all of its bytes when it is queued (K6). It is in `running` from then on
+// until it is reaped, once (K5).
+unsafe impl Driver for RamDriver {
+    type Queue = RamQueue;
+
+    fn facts(&self) -> Facts {
+        // Zeroing returns memory to the system as a discard does, so a discard is not needed for
+        // that.
+        let disk = DiskFacts { zeroes_fast: true, ..DiskFacts::default() };
+        Facts { disk, ..Facts::new("ram", self.ram.limits) }
     }
 
-    fn ends_at_once(&self) -> bool {
-        !self.ram.takes_time()
-    }
-
-    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
-        let takes_time = self.ram.takes_time();
-        let timer = Arc::new(if takes_time { Timer::new() } else { Timer::of_ready() });
-        let driver = RamDriver {
-            ram: Arc::clone(&self.ram),
-            kick_cost: self.kick_cost,
-            running: VecDeque::with_capacity(depth as usize),
-            takes_time,
-            timer: Arc::clone(&timer),
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(RamQueue, Wait)> {
+        let timer = self.ram.takes_time().then(|| Arc::new(Timer::new()));
+        let wait = match &timer {
+            Some(timer) => Wait::Blocking(Arc::clone(timer) as Arc<dyn BlockingWait>),
+            None => Wait::AtOnce,
         };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
+        let (ram, running) = (Arc::clone(&self.ram), VecDeque::with_capacity(depth as usize));
+        Ok((RamQueue { ram, kick_cost: self.kick_cost, running, timer }, wait))
+    }
+
+    fn block_status(&self, _: u64, _: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
     }
 }
 
@@ -127,25 +140,26 @@ impl Ram {
     }
 }
 
-impl RamDriver {
+impl RamQueue {
     /// Sets the waiter's timer to the first completion.
     fn set_timer(&self) {
-        if self.takes_time {
-            self.timer.set(self.running.front().map(|first| first.done_at_ns));
+        if let Some(timer) = &self.timer {
+            timer.set(self.running.front().map(|first| first.done_at_ns));
         }
     }
 
     /// Resets the descriptor for event loops.
     #[inline]
     fn end_reap(&self) {
-        if self.takes_time {
-            self.timer.reaped();
+        if let Some(timer) = &self.timer {
+            timer.reaped();
         }
     }
 }
 
-impl Driver for RamDriver {
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+// SAFETY: as above.
+unsafe impl Queue for RamQueue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         match rq.op {
             Op::Read | Op::Write => self.ram.memory.move_data(rq),
             Op::Discard | Op::WriteZeroes => {
@@ -153,13 +167,13 @@ impl Driver for RamDriver {
             }
             Op::Flush => {}
         }
-        let done_at_ns = if self.takes_time { self.ram.done_at_ns(rq.nr_bios) } else { 0 };
+        let done_at_ns = self.timer.as_ref().map_or(0, |_| self.ram.done_at_ns(rq.nr_bios));
         self.running.push_back(Running { tag: rq.tag, len: rq.len, done_at_ns });
         if self.running.len() == 1 {
             self.set_timer();
         }
         self.kick_cost.queued();
-        Issue::Queued
+        Answer::Queued
     }
 
     fn commit_rqs(&mut self) {
@@ -181,41 +195,16 @@ impl Driver for RamDriver {
         self.end_reap();
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.kick_cost.pay();
-        let until = Deadline::after(timeout);
-        let done_at_ns = match self.running.get(nr_completions as usize - 1) {
-            Some(last) => last.done_at_ns,
-            None if until == Deadline::NEVER => return,
-            None => u64::MAX,
-        };
-        loop {
-            let now = clock::now_ns();
-            if done_at_ns.min(until.at_ns()) <= now {
-                return;
-            }
-            if until.at_ns() < done_at_ns {
-                // Less exact, because nothing completes then.
-                std::thread::sleep(Duration::from_nanos(until.at_ns() - now));
-                continue;
-            }
-            match (done_at_ns - now).checked_sub(SPIN_NS) {
-                Some(sleep_ns) => std::thread::sleep(Duration::from_nanos(sleep_ns)),
-                None => std::hint::spin_loop(),
-            }
-        }
-    }
-
-    fn kick(&mut self) {
-        self.timer.kick();
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
     #[inline]
     fn has_ready(&self) -> bool {
-        !self.takes_time && !self.running.is_empty()
+        self.timer.is_none() && !self.running.is_empty()
     }
 
-    fn makes_syscalls(&self) -> bool {
-        false
+    fn nr_syscalls(&self) -> Option<u64> {
+        self.timer.as_ref().map(|timer| timer.nr_syscalls())
     }
 }

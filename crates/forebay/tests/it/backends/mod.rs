@@ -115,20 +115,40 @@ fn policy() -> Policy {
     }
 }
 
-/// Opens a disk of `len` bytes on a back end with this name, with keys as in a spec.
-pub(crate) fn open(name: &str, len: u64, keys: &str) -> Disk {
-    let (mut limits, mut policy) = (limits(len), policy());
-    for (key, value) in keys.split('&').filter_map(|pair| pair.split_once('=')) {
+/// Returns the keys of a spec with their values.
+fn pairs(keys: &str) -> impl Iterator<Item = (&str, &str)> {
+    keys.split('&').filter_map(|pair| pair.split_once('='))
+}
+
+/// Returns the limits of a disk in memory, with the keys of a spec that change limits.
+pub(crate) fn limits_of(len: u64, keys: &str) -> QueueLimits {
+    let mut limits = limits(len);
+    for (key, value) in pairs(keys) {
         match key {
             "read_only" => limits.read_only = value == "on",
             "fua" => limits.fua = value == "on",
             "max_sectors_kb" => limits.max_sectors = value.parse::<u32>().expect("KiB") * 2,
-            _ => {
-                let knob = Knob::named(key).unwrap_or_else(|| panic!("{key}: no such key"));
-                assert!(knob.set(&mut policy, value), "{key}={value}");
-            }
+            _ => {}
         }
     }
+    limits
+}
+
+/// Returns the policy with the other keys of a spec.
+pub(crate) fn policy_of(keys: &str) -> Policy {
+    let mut policy = policy();
+    for (key, value) in pairs(keys) {
+        if !matches!(key, "read_only" | "fua" | "max_sectors_kb") {
+            let knob = Knob::named(key).unwrap_or_else(|| panic!("{key}: no such key"));
+            assert!(knob.set(&mut policy, value), "{key}={value}");
+        }
+    }
+    policy
+}
+
+/// Opens a disk of `len` bytes on a back end with this name, with keys as in a spec.
+pub(crate) fn open(name: &str, len: u64, keys: &str) -> Disk {
+    let (limits, policy) = (limits_of(len, keys), policy_of(keys));
     let memory = Memory::new(len);
     let opened = match name {
         "backend" => Disk::with_backend(memory, limits, policy),

@@ -1,22 +1,19 @@
 //! The contract of every driver: the same operations have the same results, byte for byte, on an
 //! owned context and on the shared context.
 //!
-//! - [`data`]: reads, writes, refusals and short counts;
-//! - [`progress`]: waits, drops, wake-ups and holds;
-//! - [`trace`]: a long series of operations from a seed, compared with the RAM disk's results.
-//!
-//! A property is a function of a [`Subject`]. The table below generates a test of each property for
-//! each driver. `null` moves no data: there the tests check statuses and lengths only.
+//! The checks are those of [`forebay::testing`], and a few about disks that specs open
+//! ([`opening`]). The table below generates a test of each check for each driver. `null` moves no
+//! data: there the tests check statuses and lengths only.
 
-mod data;
-mod progress;
-mod trace;
+mod opening;
 
 use crate::backends;
 use crate::common::{Scratch, open};
+use crate::drivers;
 use crate::nbd_server::{NbdServer, export};
 use crate::storage_daemon::StorageDaemon;
 use crate::vhost_user;
+use forebay::testing::{self, CHECKS};
 use forebay::{Buf, Disk};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 
@@ -65,15 +62,15 @@ impl Subject {
     }
 
     /// Returns whether a read returns the data that was written.
-    pub(crate) fn moves_data(&self) -> bool {
+    fn moves_data(&self) -> bool {
         !self.driver.ends_with("null")
     }
 
-    pub(crate) fn is_file(&self) -> bool {
+    fn is_file(&self) -> bool {
         ["file", "aio", "psync"].iter().any(|driver| self.driver.ends_with(driver))
     }
 
-    pub(crate) fn is_faulty(&self) -> bool {
+    fn is_faulty(&self) -> bool {
         self.driver.starts_with("fault")
     }
 
@@ -105,13 +102,16 @@ impl Subject {
         format!("{}:{target}?{keys}&{rules}", self.driver)
     }
 
-    /// Returns whether the disk has a back end of the tests, which no spec opens.
+    /// Returns whether the disk has a back end or driver of the tests, which no spec opens.
     pub(crate) fn is_backend(&self) -> bool {
-        self.driver.starts_with("backend")
+        self.driver.starts_with("backend") || self.driver.starts_with("driver")
     }
 
     /// Opens the disk, with direct I/O if the driver supports it.
     pub(crate) fn open(&self, keys: &str) -> Disk {
+        if self.driver.starts_with("driver") {
+            return drivers::open(&self.driver, LEN, keys);
+        }
         if self.is_backend() {
             return backends::open(&self.driver, LEN, keys);
         }
@@ -124,13 +124,13 @@ impl Subject {
         open(&self.spec(&format!("{keys}&capacity=growing")))
     }
 
-    /// Opens three disks: one on which all threads share the first context; one on which a thread
-    /// that creates a queue owns a context, if the device can have two; and one with a worker that
-    /// also runs the shared context.
-    pub(crate) fn each(&self, keys: &str) -> [Disk; 3] {
-        let several = format!("nr_hw_queues={}", self.nr_hw_queues(2));
-        ["nr_hw_queues=1", &several, "run_queue=always"]
-            .map(|more| self.open(&format!("{more}&{keys}")))
+    /// Runs a check of the library on this driver.
+    fn check(&self, name: &str) {
+        let check = CHECKS.iter().find(|check| check.name == name);
+        let subject = testing::Subject::new(|setup| self.open(setup.keys()))
+            .nr_hw_queues_max(self.nr_hw_queues(u64::MAX))
+            .refuses_nowait(self.is_faulty());
+        check.unwrap_or_else(|| panic!("{name}: no such check")).run(&subject);
     }
 
     /// Returns `wanted`, or 1 if the device can have only one context.
@@ -171,17 +171,30 @@ pub(crate) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
     buf
 }
 
-/// Generates a test of each property for each driver.
+/// Generates a test of each check, and of each property of [`opening`], for each driver.
 macro_rules! tests {
-    ($($module:ident: $($property:ident)+;)+ => $drivers:tt) => {
-        $($(tests!(@property $module $property $drivers);)+)+
+    ($($check:ident)+; $($property:ident)+ => $drivers:tt) => {
+        /// The checks of which there are tests.
+        const TESTED: &[&str] = &[$(stringify!($check)),+];
+        $(tests!(@check $check $drivers);)+
+        $(tests!(@property $property $drivers);)+
     };
-    (@property $module:ident $property:ident ($($driver:ident)+)) => {
+    (@check $check:ident ($($driver:ident)+)) => {
+        mod $check {
+            $(#[test]
+            fn $driver() {
+                if let Some(subject) = super::Subject::of(stringify!($driver)) {
+                    subject.check(stringify!($check));
+                }
+            })+
+        }
+    };
+    (@property $property:ident ($($driver:ident)+)) => {
         mod $property {
             $(#[test]
             fn $driver() {
                 if let Some(subject) = super::Subject::of(stringify!($driver)) {
-                    super::$module::$property(&subject);
+                    super::opening::$property(&subject);
                 }
             })+
         }
@@ -189,32 +202,38 @@ macro_rules! tests {
 }
 
 tests! {
-    data:
-        written_data_is_read
-        several_segments_are_one_range
-        durable_writes_and_flushes_succeed
-        ranges_are_zeroed
-        unaligned_or_out_of_range_io_is_refused
-        a_growing_disk_ends_where_it_ends
-        a_plug_makes_one_request_of_neighbours
-        a_large_bio_is_split
-        nowait_io_ends_at_once;
-    progress:
-        many_are_in_flight_at_once
-        threads_share_a_context
-        a_queue_that_is_dropped_has_written
-        a_future_that_is_dropped_has_written
-        waiters_continue_after_the_end_of_a_hold
-        a_descriptor_is_readable_when_a_reap_is_due
-        a_freeze_waits_for_entered_bios
-        a_thread_of_the_disk_makes_progress
-        futures_end_on_a_disk_without_another_driver;
-    trace:
-        a_random_trace_ends_as_on_a_ram_disk;
+    written_data_is_read
+    several_segments_are_one_range
+    durable_writes_and_flushes_succeed
+    ranges_are_zeroed
+    unaligned_or_out_of_range_io_is_refused
+    a_plug_makes_one_request_of_neighbours
+    a_large_bio_is_split
+    nowait_io_ends_at_once
+    blocks_are_registers
+    a_random_trace_ends_as_on_a_ram_disk
+    many_are_in_flight_at_once
+    threads_share_a_context
+    a_queue_that_is_dropped_has_written
+    a_disk_that_is_dropped_has_ended_its_io
+    waiters_continue_after_the_end_of_a_hold
+    a_descriptor_is_readable_when_a_reap_is_due
+    a_freeze_waits_for_entered_bios
+    futures_end_on_a_disk_without_another_driver
+    a_child_of_a_fork_uses_no_device;
+    a_growing_disk_ends_where_it_ends
+    a_future_that_is_dropped_has_written
+    a_thread_of_the_disk_makes_progress
     => (null ram file aio psync model_hdd model_nvme model_sata
         backend backend_thread backend_futures
+        driver_at_once driver_list driver_pipe driver_wrapped
         nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
         vhost_user fault_vhost_user late_vhost_user
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
+}
+
+#[test]
+fn each_check_of_the_library_is_tested_on_each_driver() {
+    assert!(CHECKS.iter().map(|check| check.name).eq(TESTED.iter().copied()));
 }

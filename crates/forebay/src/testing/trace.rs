@@ -1,8 +1,8 @@
-//! Contract: a long series of operations from a seed, with results compared to the RAM disk's.
+//! Check of a long series of operations from a seed, with results compared to the RAM disk's.
 
-use super::{LEN, Subject, pattern};
-use crate::common::{Numbers, open, reap_all};
-use forebay::{BlockStatus, Buf, Disk, Io};
+use super::helpers::{Numbers, keeps_data, pattern, reap_all};
+use super::{LEN, Subject};
+use crate::{BlockStatus, Buf, Disk, Io};
 
 /// Outcome of one operation.
 #[derive(Debug, PartialEq)]
@@ -42,14 +42,14 @@ fn random_io(numbers: &mut Numbers, nth: u64, unit: u64) -> Io {
 /// Runs the trace on a disk. Returns the outcome of each operation, in the order of the trace, and
 /// the disk's image.
 fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers::new(seed);
     let unit = u64::from(disk.limits().logical_block_size).max(512);
     let mut ends = Vec::new();
     disk.write_zeroes(0, LEN).expect("zeroes to begin with");
     let mut queue = disk.queue();
     for _ in 0..60 {
         let first = ends.len();
-        let plug = (numbers.below(2) == 0).then(forebay::plug);
+        let plug = (numbers.below(2) == 0).then(crate::plug);
         // The ranges of a batch do not overlap, because the driver may reorder the batch.
         for nth in 0..1 + numbers.below(16) {
             let at = ends.len() as u64;
@@ -72,13 +72,13 @@ fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
     ends
 }
 
-pub(super) fn a_random_trace_ends_as_on_a_ram_disk(subject: &Subject) {
+pub(super) fn a_random_trace_ends_as_on_a_ram_disk(subject: &Subject<'_>) {
     for (seed, keys) in [(1, "max_sectors_kb=16"), (2, "queue_depth=2&max_sectors_kb=4"), (3, "")] {
         for disk in subject.each(keys) {
             let block = disk.limits().logical_block_size;
-            let ram = open(&format!("ram:{LEN}?logical_block_size={block}&{keys}"));
-            let expected = run(&ram, seed, subject.moves_data());
-            let found = run(&disk, seed, subject.moves_data());
+            let ram = Disk::open(&format!("ram:{LEN}?logical_block_size={block}&{keys}"));
+            let expected = run(&ram.expect("a disk in memory"), seed, keeps_data(&disk));
+            let found = run(&disk, seed, keeps_data(&disk));
             assert!(expected.iter().any(|end| matches!(end, End::Refused(_))));
             for (nth, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert!(found == expected, "seed {seed}, {nth}: {}", difference(found, expected));

@@ -1,10 +1,10 @@
-//! Contract: reads, writes, refusals and short counts.
-// These tests submit their own memory, in several segments.
+//! Checks of reads, writes, refusals and splits.
+// A check submits its own memory, in several segments.
 #![allow(unsafe_code)]
 
-use super::{LEN, Subject, pattern};
-use crate::common::{reap_all, submit};
-use forebay::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Segment, Segments, SubmitErrorKind};
+use super::helpers::{assert_read, pattern, reap_all, submit};
+use super::{LEN, Subject};
+use crate::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Segment, Segments, SubmitErrorKind};
 
 /// Reads through a queue, checks the result, and returns the bytes.
 fn read(disk: &Disk, start: u64, len: u64) -> Buf {
@@ -15,21 +15,21 @@ fn read(disk: &Disk, start: u64, len: u64) -> Buf {
     done.buf.expect("a read has its buffer")
 }
 
-pub(super) fn written_data_is_read(subject: &Subject) {
+pub(super) fn written_data_is_read(subject: &Subject<'_>) {
     for (stamp, disk) in subject.each("").iter().enumerate() {
         let mut queue = disk.queue();
         for start in (0..LEN).step_by(1 << 16) {
             submit(&mut queue, Io::write(pattern(stamp as u64, start, 1 << 16), start));
         }
         assert!(reap_all(&mut queue).iter().all(|done| done.result == Ok(1 << 16)));
-        subject.assert_read(&read(disk, 0, LEN), &pattern(stamp as u64, 0, LEN));
+        assert_read(disk, &read(disk, 0, LEN), &pattern(stamp as u64, 0, LEN));
         let mut back = Buf::new(8192);
         assert_eq!(disk.read_at(&mut back, 4096), Ok(8192));
-        subject.assert_read(&back, &pattern(stamp as u64, 4096, 8192));
+        assert_read(disk, &back, &pattern(stamp as u64, 4096, 8192));
     }
 }
 
-pub(super) fn several_segments_are_one_range(subject: &Subject) {
+pub(super) fn several_segments_are_one_range(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let mut queue = disk.queue();
         // The segments are in reverse order in memory, so no two adjacent segments are contiguous.
@@ -45,14 +45,14 @@ pub(super) fn several_segments_are_one_range(subject: &Subject) {
             assert!(submitted.is_ok(), "{submitted:?}");
             assert_eq!(reap_all(&mut queue)[0].result, Ok(1 << 16));
         }
-        subject.assert_read(&memory, &pattern(3, 0, 1 << 16));
+        assert_read(&disk, &memory, &pattern(3, 0, 1 << 16));
         let image = read(&disk, 8192, 1 << 16);
         let backwards: Vec<u8> = memory.chunks(4096).rev().flatten().copied().collect();
-        subject.assert_read(&image, &backwards);
+        assert_read(&disk, &image, &backwards);
     }
 }
 
-pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
+pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject<'_>) {
     for keys in ["", "fua=on", "fua=off"] {
         for disk in subject.each(keys) {
             let mut queue = disk.queue();
@@ -71,13 +71,13 @@ pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
             disk.durable(point).wait().expect("all of it is durable");
             assert!(disk.is_durable(point));
             for at in [0, 4096, 8192] {
-                subject.assert_read(&read(&disk, at, 4096), &pattern(at, at, 4096));
+                assert_read(&disk, &read(&disk, at, 4096), &pattern(at, at, 4096));
             }
         }
     }
 }
 
-pub(super) fn ranges_are_zeroed(subject: &Subject) {
+pub(super) fn ranges_are_zeroed(subject: &Subject<'_>) {
     for disk in subject.each("") {
         assert_eq!(disk.write_at(&pattern(9, 0, LEN), 0), Ok(LEN as usize));
         let mut queue = disk.queue();
@@ -94,11 +94,11 @@ pub(super) fn ranges_are_zeroed(subject: &Subject) {
         {
             expected[start as usize..(start + len) as usize].fill(0);
         }
-        subject.assert_read(&read(&disk, 0, LEN), &expected);
+        assert_read(&disk, &read(&disk, 0, LEN), &expected);
     }
 }
 
-pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject) {
+pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let unit = u64::from(disk.limits().logical_block_size);
         let mut buf = Buf::new(2 * unit as usize);
@@ -116,43 +116,12 @@ pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject) {
     }
 }
 
-pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
-    if subject.is_backend() {
-        return;
-    }
-    if !subject.is_file() {
-        // No other driver has a growing capacity: there the key is unknown.
-        let spec = subject.spec("capacity=growing");
-        let error = Disk::open(&spec).expect_err(&spec);
-        return assert!(error.to_string().contains("unknown key `capacity`"), "{error}");
-    }
-    for nr in [1, 2] {
-        let disk = subject.open_growing(&format!("nr_hw_queues={}", subject.nr_hw_queues(nr)));
-        assert_eq!(disk.capacity_bytes(), None);
-        let end = LEN + 7 + nr;
-        assert_eq!(disk.write_at(&pattern(1, 0, 7), end - 7), Ok(7));
-        let mut queue = disk.queue();
-        for (start, len, expected) in [(end - 6, 20, 6), (end, 20, 0), (end + 4096, 1, 0)] {
-            submit(&mut queue, Io::read(Buf::new(len), start));
-            assert_eq!(reap_all(&mut queue)[0].result, Ok(expected), "{start}");
-        }
-        // Two reads that merge: each receives its own share of the available bytes.
-        let plug = forebay::plug();
-        submit(&mut queue, Io::read(Buf::new(4), end - 6).user_data(4));
-        submit(&mut queue, Io::read(Buf::new(8), end - 2).user_data(2));
-        drop(plug);
-        for done in reap_all(&mut queue) {
-            assert_eq!(done.result, Ok(done.user_data));
-        }
-    }
-}
-
-pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
+pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let mut queue = disk.queue();
         for op in [Op::Write, Op::Read] {
             let before = disk.stats().queue.op(op).requests;
-            let plug = forebay::plug();
+            let plug = crate::plug();
             for n in 0..16 {
                 let at = n * 4096;
                 let io = match op {
@@ -166,7 +135,7 @@ pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
                 assert_eq!(done.result, Ok(4096));
                 if op == Op::Read {
                     let read = done.buf.expect("a read has its buffer");
-                    subject.assert_read(&read, &pattern(5, done.user_data * 4096, 4096));
+                    assert_read(&disk, &read, &pattern(5, done.user_data * 4096, 4096));
                 }
             }
             assert_eq!(disk.stats().queue.op(op).requests, before + 1);
@@ -174,7 +143,7 @@ pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
     }
 }
 
-pub(super) fn a_large_bio_is_split(subject: &Subject) {
+pub(super) fn a_large_bio_is_split(subject: &Subject<'_>) {
     for keys in ["max_sectors_kb=8", "max_sectors_kb=4&queue_depth=3"] {
         for disk in subject.each(keys) {
             let before = disk.stats().queue.splits;
@@ -185,14 +154,14 @@ pub(super) fn a_large_bio_is_split(subject: &Subject) {
                 disk.write_at(&pattern(8, LEN / 2, LEN / 2), LEN / 2),
                 Ok((LEN / 2) as usize)
             );
-            subject.assert_read(&read(&disk, 0, LEN), &pattern(8, 0, LEN));
+            assert_read(&disk, &read(&disk, 0, LEN), &pattern(8, 0, LEN));
             let max = u64::from(disk.limits().max_sectors) * 512;
             assert_eq!(disk.stats().queue.splits - before, 2 * LEN / max - 3);
         }
     }
 }
 
-pub(super) fn nowait_io_ends_at_once(subject: &Subject) {
+pub(super) fn nowait_io_ends_at_once(subject: &Subject<'_>) {
     for disk in subject.each("queue_depth=4&max_sectors_kb=4") {
         let mut queue = disk.queue();
         // The read needs more requests than there are tags.
@@ -202,7 +171,7 @@ pub(super) fn nowait_io_ends_at_once(subject: &Subject) {
         submit(&mut queue, Io::read(Buf::new(4096), 0).nowait());
         assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::Again));
         drop(held);
-        if !subject.is_faulty() {
+        if !subject.may_refuse_nowait() {
             submit(&mut queue, Io::write(pattern(2, 0, 4 * 4096), 0).nowait());
             assert_eq!(reap_all(&mut queue)[0].result, Ok(4 * 4096));
         }

@@ -1,10 +1,10 @@
-//! Contract: waits, drops, wake-ups and holds.
+//! Checks of waits, drops, wake-ups and holds.
 
-use super::{LEN, Subject, pattern};
-use crate::common::{open, reap_all, submit};
-use crate::event_loop::await_readable;
-use crate::futures::{block_on, use_disk};
-use forebay::{BlockStatus, Buf, Io};
+use super::helpers::{
+    assert_read, await_readable, block_on, keeps_data, pattern, reap_all, submit,
+};
+use super::{LEN, Subject};
+use crate::{BlockStatus, Buf, Disk, Io};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const BLOCK: u64 = 4096;
 const NR: u64 = LEN / BLOCK;
 
-pub(super) fn many_are_in_flight_at_once(subject: &Subject) {
+pub(super) fn many_are_in_flight_at_once(subject: &Subject<'_>) {
     for keys in ["", "queue_depth=3", "nomerges=2&kick=per-request"] {
         for disk in subject.each(keys) {
             let mut queue = disk.queue();
@@ -30,7 +30,7 @@ pub(super) fn many_are_in_flight_at_once(subject: &Subject) {
             for done in done {
                 assert_eq!(done.result, Ok(BLOCK));
                 let read = done.buf.expect("a read has its buffer");
-                subject.assert_read(&read, &pattern(done.user_data, 0, BLOCK));
+                assert_read(&disk, &read, &pattern(done.user_data, 0, BLOCK));
             }
         }
     }
@@ -38,7 +38,7 @@ pub(super) fn many_are_in_flight_at_once(subject: &Subject) {
 
 /// Exercises leaders, followers and kicks. On `psync`, a waiting thread may also run a pending call
 /// itself, its own or another thread's.
-pub(super) fn threads_share_a_context(subject: &Subject) {
+pub(super) fn threads_share_a_context(subject: &Subject<'_>) {
     let disk = subject.open("nr_hw_queues=1&queue_depth=8");
     thread::scope(|scope| {
         for number in 0..6u64 {
@@ -52,7 +52,7 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
                     if number % 2 == 0 {
                         assert_eq!(disk.write_at(&data, at), Ok(BLOCK as usize));
                         assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
-                        subject.assert_read(&back, &data);
+                        assert_read(disk, &back, &data);
                     } else {
                         submit(&mut queue, Io::write(data, at));
                         submit(&mut queue, Io::discard((200 + number) * BLOCK, BLOCK));
@@ -60,7 +60,7 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
                         let ended = reap_all(&mut queue);
                         assert!(ended.iter().all(|done| done.result.is_ok()), "{ended:?}");
                         assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
-                        subject.assert_read(&back, &pattern(round, at, BLOCK));
+                        assert_read(disk, &back, &pattern(round, at, BLOCK));
                     }
                 }
             });
@@ -68,7 +68,7 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
     });
 }
 
-pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject) {
+pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject<'_>) {
     for disk in subject.each("") {
         for round in 0..20 {
             let mut queue = disk.queue();
@@ -80,34 +80,28 @@ pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject) {
             for n in [0, 17, 31] {
                 let mut back = Buf::new(BLOCK as usize);
                 assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK as usize));
-                subject.assert_read(&back, &pattern(round, n, BLOCK));
+                assert_read(&disk, &back, &pattern(round, n, BLOCK));
             }
         }
     }
 }
 
-pub(super) fn a_future_that_is_dropped_has_written(subject: &Subject) {
-    let image = |n: u64| pattern(77, n, BLOCK);
-    let disk = subject.open("");
-    for n in 0..64 {
-        let mut future = std::pin::pin!(disk.start(Io::write(image(n), n * BLOCK)));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        // The future may already be ready.
-        let _ = future.as_mut().poll(&mut context);
-    }
-    drop(disk);
-    if subject.is_file() {
-        let disk = subject.open("read_only=on");
+/// A dropped future leaves its I/O to the disk, whose close waits for it.
+pub(super) fn a_disk_that_is_dropped_has_ended_its_io(subject: &Subject<'_>) {
+    for disk in subject.each("") {
         for n in 0..64 {
-            let mut back = Buf::new(BLOCK as usize);
-            assert_eq!(disk.read_at(&mut back, n * BLOCK), Ok(BLOCK as usize));
-            subject.assert_read(&back, &image(n));
+            let mut future =
+                std::pin::pin!(disk.start(Io::write(pattern(77, n, BLOCK), n * BLOCK)));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            // The future may already be ready.
+            let _ = future.as_mut().poll(&mut context);
         }
+        drop(disk);
     }
 }
 
 /// No I/O is in flight, so only a kick ends the wait of the leader.
-pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject) {
+pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject<'_>) {
     let disk = subject.open("nr_hw_queues=1");
     for round in 0..10u64 {
         let held = disk.quiesce();
@@ -126,7 +120,7 @@ pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject) {
     }
 }
 
-pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
+pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let mut queue = disk.queue();
         let mut done = Vec::new();
@@ -135,7 +129,7 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
             submit(&mut queue, Io::write(pattern(1, at, BLOCK), at));
             submit(&mut queue, if n % 2 == 0 { Io::flush() } else { Io::discard(at, BLOCK) });
             while !queue.is_empty() {
-                await_readable(queue.poll_fd().expect("a descriptor"), &disk.info().spec);
+                await_readable(queue.poll_fd().expect("a descriptor"));
                 queue.reap(0, 8, &mut done);
             }
         }
@@ -144,7 +138,7 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
     }
 }
 
-pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject) {
+pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -171,38 +165,29 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject) {
     }
 }
 
-pub(super) fn a_thread_of_the_disk_makes_progress(subject: &Subject) {
-    // A back end has no such thread until the first future.
-    if subject.is_backend() {
-        return;
-    }
-    let keys = if subject.is_file() { "service=on&direct=on" } else { "service=on" };
-    let disk = open(&subject.spec(keys));
-    thread::scope(|scope| {
-        for number in 0..3u64 {
-            let disk = &disk;
-            scope.spawn(move || {
-                let mut back = Buf::new(BLOCK as usize);
-                for round in 0..50 {
-                    let at = (number * 50 + round) * BLOCK;
-                    assert_eq!(disk.write_at(&pattern(4, at, BLOCK), at), Ok(BLOCK as usize));
-                    assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
-                    subject.assert_read(&back, &pattern(4, at, BLOCK));
-                }
-                disk.flush().expect("a flush");
-            });
-        }
-    });
-}
-
-pub(super) fn futures_end_on_a_disk_without_another_driver(subject: &Subject) {
+pub(super) fn futures_end_on_a_disk_without_another_driver(subject: &Subject<'_>) {
     for disk in subject.each("") {
         thread::scope(|scope| {
             for number in 0..3u64 {
-                let (disk, spec) = (&disk, &disk.info().spec);
-                let task = move || use_disk(disk, number << 16, 20, subject.moves_data());
-                scope.spawn(move || block_on(task(), spec));
+                let disk = &disk;
+                scope.spawn(move || block_on(use_disk(disk, number << 16)));
             }
         });
+    }
+}
+
+/// Writes, reads, flushes and waits for durability. No other task uses the range.
+async fn use_disk(disk: &Disk, first: u64) {
+    for round in 1..=20_u8 {
+        let at = first + u64::from(round % 4) * BLOCK;
+        let write = disk.start(Io::write(Buf::from(&[round; BLOCK as usize][..]), at)).await;
+        let point = write.expect("a good I/O").durable_point;
+        let read = disk.start(Io::read(Buf::new(BLOCK as usize), at)).await.expect("a good I/O");
+        assert_eq!(read.result, Ok(BLOCK));
+        assert!(!keeps_data(disk) || *read.buf.expect("its buffer") == [round; BLOCK as usize]);
+        if round % 8 == 0 {
+            disk.durable(point).await.expect("a flush");
+            assert_eq!(disk.start(Io::flush()).await.expect("a good I/O").result, Ok(0));
+        }
     }
 }
