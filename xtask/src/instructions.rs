@@ -29,7 +29,7 @@ struct Gate {
     max: f64,
 }
 
-const GATES: [Gate; 11] = [
+const GATES: [Gate; 13] = [
     // The aim of 15 ns for an I/O is 45 cycles at 3 GHz. Each use of the token costs two locked
     // instructions of about 20 cycles, which overlap with surrounding code.
     Gate {
@@ -50,6 +50,9 @@ const GATES: [Gate; 11] = [
     over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 182.0),
     over_null("the same, unplugged by 32", "backend-batches", "batches", 80.0),
     over_null("the same, 16 merged to one", "backend-merges", "merges", 84.0),
+    // A driver of the public contract, whose completions are checked.
+    over_null("a driver in place of null, an I/O, one at a time", "driver", "singly", 97.0),
+    over_null("the same, unplugged by 32", "driver-batches", "batches", 61.0),
     gate("a tag, taken and given back", "tag", 80.0),
     gate("a tag, taken and given back, 16 at once", "tags", 48.0),
 ];
@@ -58,7 +61,8 @@ const fn gate(name: &'static str, kind: &'static str, max: f64) -> Gate {
     Gate { name, example: "cost", kind, less: None, max }
 }
 
-/// The cost of a user's own back end, which does as little as `null`, above that of `null`.
+/// The cost of a user's own back end or driver, which does as little as `null`, above that of
+/// `null`.
 const fn over_null(name: &'static str, kind: &'static str, null: &'static str, max: f64) -> Gate {
     Gate { name, example: "cost", kind, less: Some(null), max }
 }

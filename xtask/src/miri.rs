@@ -17,10 +17,14 @@ const ALONE: &[Suite] = &[Suite {
 
 /// Miri is about a hundred times slower, and supports neither io_uring nor madvise.
 const THREADS: &[Suite] = &[
-    Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
+    Suite {
+        target: "--package forebay --lib",
+        names: &["models", "miri", "contract::checked"],
+        skips: &[],
+    },
     Suite {
         target: "--package forebay --test it",
-        names: &["miri", "group_commit", "backends::misbehaving"],
+        names: &["miri", "group_commit", "backends::misbehaving", "drivers::small"],
         // The layer leaks what these leave behind, as it must.
         skips: &["forgotten_request_ends", "late_end_after_the_disk"],
     },
