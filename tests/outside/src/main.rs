@@ -6,6 +6,7 @@
 
 mod drivers;
 
+use forebay::testing::Subject;
 use forebay::{
     Backend, Batch, BlockStatus, Buf, Disk, Io, IoError, Op, OpenError, Policy, QueueLimits,
     Request, Stall, plug,
@@ -80,8 +81,22 @@ fn limits() -> QueueLimits {
         .max_write_zeroes_sectors(1024)
 }
 
+/// Runs the checks of the library on mirrors.
+fn check_contract() {
+    println!("outside: a mirror");
+    let subject = Subject::new(|setup| {
+        let copies: Copies = Arc::new([(); 2].map(|()| Mutex::new(vec![0; LEN])));
+        let ((worker, requests), (stalls, _)) = (channel(), channel());
+        thread::spawn(move || requests.into_iter().for_each(|rq| serve(&copies, rq)));
+        let mirror = Mirror { worker: Mutex::new(worker), stalls: Mutex::new(stalls) };
+        Disk::with_backend(mirror, setup.limits(limits()), setup.policy()).expect("a disk")
+    });
+    subject.check();
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     drivers::run()?;
+    check_contract();
     let copies: Copies = Arc::new([(); 2].map(|()| Mutex::new(vec![0; LEN])));
     let (worker, requests) = channel();
     let (stalls, reported) = channel();

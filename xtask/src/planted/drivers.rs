@@ -46,6 +46,28 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "driver-completes-twice",
+        what: "a second completion of a driver of the user's own is not noticed",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/contract/checked.rs",
+            from: "Some(0) => Err(Broken::NotInFlight(tag)),",
+            to: "Some(0) => Ok(()),",
+        }],
+        test: Test::unit("forebay", "driver::contract::checked::tests::"),
+        says: "",
+    },
+    Bug {
+        name: "driver-descriptor-kick-lost",
+        what: "a kick does not end the wait for the descriptor of a driver",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/contract/wait.rs",
+            from: "            kick.signal();\n",
+            to: "",
+        }],
+        test: Test::unit("forebay", "driver::contract::wait::tests::"),
+        says: "a kick before the wait",
+    },
+    Bug {
         name: "psync-flush-does-nothing",
         what: "a flush of psync makes no fdatasync",
         edits: &[Edit {

@@ -41,7 +41,7 @@ impl Disk {
     ///
     /// See [`Driver`] for an example.
     pub fn with_driver(driver: impl Driver, policy: Policy) -> Result<Disk, OpenError> {
-        open(DriverDevice::new(Checked(driver)), "driver", "the driver", policy)
+        open(DriverDevice::new(Checked::new(driver)), "driver", "the driver", policy)
     }
 }
 

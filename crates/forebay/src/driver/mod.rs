@@ -29,10 +29,10 @@
 // servers.
 //
 // A `Device` opens one queue per hardware context. A queue is a driver of the core, which one
-// thread uses at a time, and a `Waiter`, with which another thread waits meanwhile. `null`, `ram`
-// and `backend` implement the public contract, and `contract::DriverDevice` connects it with these
-// traits. The others use more: registered memory, requests that a waiting thread makes, commits
-// that a wait makes.
+// thread uses at a time, and a `Waiter`, with which another thread waits meanwhile. `null`, `ram`,
+// `model` and `backend` implement the public contract, and `contract::DriverDevice` connects it
+// with these traits. The others use more: registered memory, requests that a waiting thread makes,
+// commits that a wait makes.
 
 mod aio;
 pub(crate) mod backend;

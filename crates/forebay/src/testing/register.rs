@@ -16,7 +16,7 @@ const BLOCK: usize = 4096;
 const NR_OF_WRITER: usize = 4;
 const NR_WRITERS: usize = 2;
 const NR: usize = NR_WRITERS * NR_OF_WRITER;
-const NR_ROUNDS: u64 = 200;
+const NR_ROUNDS: u64 = 80;
 
 /// The numbers that were written to a register.
 #[derive(Default)]

@@ -15,17 +15,27 @@ use std::mem;
 use std::sync::Arc;
 
 /// A driver whose completions are checked.
-pub(crate) struct Checked<D>(pub(crate) D);
+pub(crate) struct Checked<D> {
+    driver: D,
+    facts: Facts,
+}
+
+impl<D: Driver> Checked<D> {
+    pub(crate) fn new(driver: D) -> Checked<D> {
+        let facts = driver.facts();
+        Checked { driver, facts }
+    }
+}
 
 // SAFETY: it passes on each request and each completion.
 unsafe impl<D: Driver> Driver for Checked<D> {
     type Queue = CheckedQueue<D::Queue>;
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<(Self::Queue, Wait)> {
-        let (inner, wait) = self.0.open_queue(depth, mode)?;
+        let (inner, wait) = self.driver.open_queue(depth, mode)?;
         let queue = CheckedQueue {
             inner,
-            name: self.0.facts().name.into(),
+            name: self.facts.name.as_str().into(),
             done: Completions::new(depth),
             in_flight: InFlight::new(depth),
             ends_at_once: matches!(wait, Wait::AtOnce),
@@ -34,19 +44,19 @@ unsafe impl<D: Driver> Driver for Checked<D> {
     }
 
     fn facts(&self) -> Facts {
-        self.0.facts()
+        self.facts.clone()
     }
 
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
-        self.0.block_status(offset, extents)
+        self.driver.block_status(offset, extents)
     }
 
     fn size_bytes(&self) -> io::Result<Option<u64>> {
-        self.0.size_bytes()
+        self.driver.size_bytes()
     }
 
     fn failure(&self) -> Option<String> {
-        self.0.failure()
+        self.driver.failure()
     }
 }
 

@@ -162,7 +162,8 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// calling thread is the only one that uses the queue.
     ///
     /// # Errors
-    /// The system's error if it has no resources for another queue.
+    /// The system's error if it has no resources for another queue. The disk is not opened if this
+    /// is its first queue. Otherwise the thread that would own the queue shares the first one.
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<(Self::Queue, Wait)>;
 
     /// Describes the contents from byte `offset` on: each [`Extents::push`] describes the next

@@ -177,3 +177,47 @@ impl Descriptor {
         self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Instant;
+
+    /// A wait that nothing ends lasts this long; no other wait does.
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn kick_or_descriptor_ends_a_wait_now_or_later_and_a_kick_ends_one() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let beside = Beside::new(Wait::Descriptor(Arc::new(reader)), true).expect("a descriptor");
+        let begin = Instant::now();
+        beside.kick();
+        beside.kick();
+        beside.wait(Some(LONG));
+        assert!(begin.elapsed() < LONG, "a kick before the wait");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| beside.wait(Some(LONG)));
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(!waiting.is_finished(), "two kicks before a wait are one");
+            beside.kick();
+        });
+        writer.write_all(&[0]).expect("room for a byte");
+        beside.wait(Some(LONG));
+        beside.wait_as_owner(1, None);
+        assert!(begin.elapsed() < LONG, "the descriptor is readable");
+    }
+
+    #[test]
+    fn wait_of_a_driver_that_completes_at_once_ends_with_a_kick_or_its_timeout() {
+        let beside = Beside::new(Wait::AtOnce, true).expect("no descriptor");
+        let begin = Instant::now();
+        beside.kick();
+        beside.wait(Some(LONG));
+        beside.wait_as_owner(1, None);
+        assert!(begin.elapsed() < LONG);
+        beside.wait(Some(Duration::from_millis(3)));
+        assert!(begin.elapsed() >= Duration::from_millis(3));
+        assert!(beside.poll_fd().is_ok_and(|fd| fd.is_none()));
+    }
+}

@@ -1,12 +1,15 @@
 //! Opening a modelled device from a spec.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
 use super::device::device;
-use super::queue::ModelDriver;
+use super::queue::{ModelQueue, ModelWait};
 use super::state::State;
 use super::store::Store;
 use crate::claim::Claim;
+use crate::driver::contract::{Driver, DriverDevice, Facts, Wait};
 use crate::driver::timer::Timer;
-use crate::driver::{Device, DriverQueue, Mode, Opened, take_block};
+use crate::driver::{Mode, Opened, take_block};
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
 use crate::info::{DiskFacts, Feature};
@@ -24,7 +27,7 @@ use std::sync::Arc;
 const ONE_HW_QUEUE: &str = "1, because the device accepts a flush only while it is idle";
 
 #[derive(Debug)]
-struct ModelDevice {
+struct ModelDriver {
     limits: QueueLimits,
     state: Arc<State>,
     /// `None` with `data=off`.
@@ -64,12 +67,11 @@ pub(in crate::driver) fn open(
     let [flush, fua] = features_of_cache(preset);
     // Without a cache, nothing is published about operations that move no data.
     let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
-    let facts = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::present("model", format!("{summary}; {constants}")),
         Feature::either(
             "data",
-            facts.keeps_data,
+            keeps_data,
             "in memory, which is allocated on the first write",
             "data=off: reads leave their buffers as they are",
         ),
@@ -84,7 +86,8 @@ pub(in crate::driver) fn open(
     ];
     let limits = preset.limits(capacity, block);
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
-    let device = Arc::new(ModelDevice { limits, state, store });
+    let device = Arc::new(DriverDevice::new(ModelDriver { limits, state, store }));
+    let facts = device.facts().disk;
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
@@ -130,9 +133,14 @@ fn take_machine(
     Ok((preset.machine_of(&values), texts.join(", ")))
 }
 
-impl Device for ModelDevice {
-    fn limits(&self) -> QueueLimits {
-        self.limits
+// SAFETY: the machine has each command once (K5). Its data moves when it is queued (K6).
+unsafe impl Driver for ModelDriver {
+    type Queue = ModelQueue;
+
+    fn facts(&self) -> Facts {
+        let keeps_data = self.store.is_some();
+        let disk = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
+        Facts { disk, ..Facts::new("model", self.limits) }
     }
 
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
@@ -142,15 +150,19 @@ impl Device for ModelDevice {
         Ok(())
     }
 
-    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(ModelQueue, Wait)> {
         let timer = Arc::new(Timer::punctual());
         let queue = self.state.add_queue(Arc::clone(&timer), depth);
-        let driver = ModelDriver {
-            state: Arc::clone(&self.state),
-            store: self.store.clone(),
-            queue,
-            timer: Arc::clone(&timer),
-        };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
+        let wait = ModelWait { state: Arc::clone(&self.state), queue, timer: Arc::clone(&timer) };
+        let (state, store) = (Arc::clone(&self.state), self.store.clone());
+        Ok((ModelQueue { state, store, queue, timer }, Wait::Blocking(Arc::new(wait))))
     }
 }

@@ -2,19 +2,24 @@
 //!
 //! The data of a request moves when it is issued, and the request completes when the model says so.
 //! A request that overlaps it meanwhile is concurrent with it, and may see either state.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
 use super::state::State;
 use super::store::Store;
 use crate::driver::Waiter;
+use crate::driver::contract::{Answer, BlockingWait, Queue};
 use crate::driver::deadline::Deadline;
 use crate::driver::timer::Timer;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, Reap};
+use forebay_core::{Completions, IssuedRequest, Op, Reap, Tag};
 use forebay_model::Command;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct ModelDriver {
+pub(super) struct ModelQueue {
     pub(super) state: Arc<State>,
     pub(super) store: Option<Arc<Store>>,
     /// The number of this queue at the device.
@@ -22,11 +27,12 @@ pub(super) struct ModelDriver {
     pub(super) timer: Arc<Timer>,
 }
 
-impl Driver for ModelDriver {
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+// SAFETY: see the driver.
+unsafe impl Queue for ModelQueue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
         if !self.state.begin(self.queue, rq.tag, &command) {
-            return Issue::Busy;
+            return Answer::Busy;
         }
         // The request is not reaped before this function returns.
         if let Some(store) = &self.store {
@@ -38,7 +44,7 @@ impl Driver for ModelDriver {
                 Op::Flush => {}
             }
         }
-        Issue::Queued
+        Answer::Queued
     }
 
     /// Does nothing: a command begins when it is queued.
@@ -49,22 +55,53 @@ impl Driver for ModelDriver {
         self.timer.reaped();
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        let until = Deadline::after(timeout);
-        while !self.state.has_done(self.queue, nr_completions) {
-            if until.is_over() {
-                return self.state.end_wait(self.queue);
-            }
-            self.timer.wait(until.left());
-        }
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
-    fn kick(&mut self) {
-        self.timer.kick();
+    fn has_ready(&self) -> bool {
+        false
+    }
+
+    fn nr_syscalls(&self) -> Option<u64> {
+        Some(self.timer.nr_syscalls())
     }
 }
 
-impl Drop for ModelDriver {
+/// The wait of a queue.
+#[derive(Debug)]
+pub(super) struct ModelWait {
+    pub(super) state: Arc<State>,
+    pub(super) queue: usize,
+    pub(super) timer: Arc<Timer>,
+}
+
+impl BlockingWait for ModelWait {
+    fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
+        // The timer of the queue is due at its first completion.
+        if nr_completions == 1 {
+            return Waiter::wait(&*self.timer, timeout);
+        }
+        // Only an owner waits for several, and no thread kicks it.
+        let (until, nr) = (Deadline::after(timeout), nr_completions as u32);
+        while !self.state.has_done(self.queue, nr) {
+            if until.is_over() {
+                return self.state.end_wait(self.queue);
+            }
+            Waiter::wait(&*self.timer, until.left());
+        }
+    }
+
+    fn kick(&self) {
+        self.timer.kick();
+    }
+
+    fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        BlockingWait::poll_fd(&*self.timer)
+    }
+}
+
+impl Drop for ModelQueue {
     fn drop(&mut self) {
         self.state.remove_queue(self.queue);
     }
