@@ -4,9 +4,14 @@
 //! next generation of its place, so every later use of the key is detected. Places are never freed.
 //! A place that has used all its generations takes no more values.
 //!
+//! The state of a place is one word: its generation, and whether it has a value and a call uses it.
+//! A call claims a value by an exchange of this word, which fails for the key of another
+//! generation. So a call with such a key changes nothing, and disturbs no call with a valid one.
+//!
 //! Keys go to C as the bits of a pointer. They are odd, so no key equals the address of a handle.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// The bits of an index: 24 of 64.
@@ -77,12 +82,51 @@ pub(crate) struct Slab<T> {
     free: Mutex<Free>,
 }
 
-type Chunk<T> = Box<[Mutex<Place<T>>]>;
+type Chunk<T> = Box<[Place<T>]>;
+
+/// The place has no value. Its generation is that of the next one.
+const EMPTY: usize = 0;
+/// The place has a value that no call uses.
+const IDLE: usize = 1;
+/// A call uses the value.
+const IN_USE: usize = 2;
+
+const PHASE_BITS: u32 = 2;
+const _: () = assert!(GENERATION_END.ilog2() + PHASE_BITS < usize::BITS);
 
 struct Place<T> {
-    /// The generation of the value, or of the next one.
-    generation: usize,
-    value: Option<T>,
+    /// The generation, above the phase: [`EMPTY`], [`IDLE`] or [`IN_USE`].
+    state: AtomicUsize,
+    /// The lock is free when a call claims the value, because only that call takes it.
+    value: Mutex<Option<T>>,
+}
+
+fn state_of(generation: usize, phase: usize) -> usize {
+    generation << PHASE_BITS | phase
+}
+
+impl<T> Place<T> {
+    const fn new() -> Place<T> {
+        Place { state: AtomicUsize::new(EMPTY), value: Mutex::new(None) }
+    }
+
+    fn generation(&self) -> usize {
+        self.state.load(Ordering::Relaxed) >> PHASE_BITS
+    }
+
+    /// Ends a claim, or stores the first value of a generation.
+    #[inline]
+    fn publish(&self, generation: usize, phase: usize) {
+        // Release: pairs with the acquire of the next claim, and with that of the next insert, which
+        // is ordered by the list of free places.
+        self.state.store(state_of(generation, phase), Ordering::Release);
+    }
+
+    /// A panic cannot leave the value half changed.
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The places without a value.
@@ -98,7 +142,23 @@ pub(crate) struct Entry<'a, T> {
     slab: &'a Slab<T>,
     key: Key,
     /// The value is present.
-    place: MutexGuard<'a, Place<T>>,
+    value: MutexGuard<'a, Option<T>>,
+    /// Dropped after the lock is free.
+    claim: Claim<'a, T>,
+}
+
+/// The claim of a call to a value.
+struct Claim<'a, T> {
+    place: &'a Place<T>,
+    /// The generation and the phase of the place after the claim.
+    next: (usize, usize),
+}
+
+impl<T> Drop for Claim<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.place.publish(self.next.0, self.next.1);
+    }
 }
 
 impl<T> Slab<T> {
@@ -122,29 +182,26 @@ impl<T> Slab<T> {
         };
         drop(free);
         let place = self.place_or_new(index);
-        // A call with a key of an earlier value may have the lock for a moment.
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        place.value = Some(value);
-        Ok(Key::new(index, place.generation))
+        *place.lock() = Some(value);
+        // Only this call has the free place.
+        let generation = place.generation();
+        place.publish(generation, IDLE);
+        Ok(Key::new(index, generation))
     }
 
     /// Returns the value of a key. The entry keeps other calls from it.
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Result<Entry<'_, T>, Miss> {
-        let place = self.place(key.index()).ok_or(Miss::Unknown)?;
-        let place = match place.try_lock() {
-            Ok(place) => place,
-            // The value is as it was, because a panic cannot leave it half changed.
-            Err(TryLockError::Poisoned(place)) => place.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Miss::InUse),
-        };
-        if key.generation() < place.generation {
-            return Err(Miss::Taken);
+        let (place, generation) = (self.place(key.index()).ok_or(Miss::Unknown)?, key.generation());
+        let (idle, in_use) = (state_of(generation, IDLE), state_of(generation, IN_USE));
+        // Acquire: the value was stored before, by `insert` or by the call of an earlier claim.
+        match place.state.compare_exchange(idle, in_use, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                let claim = Claim { place, next: (generation, IDLE) };
+                Ok(Entry { slab: self, key, value: place.lock(), claim })
+            }
+            Err(found) => Err(miss(generation, found)),
         }
-        if key.generation() > place.generation || place.value.is_none() {
-            return Err(Miss::Unknown);
-        }
-        Ok(Entry { slab: self, key, place })
     }
 
     /// Returns a place to the list of free places.
@@ -160,18 +217,28 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    fn place(&self, index: u32) -> Option<&Mutex<Place<T>>> {
+    fn place(&self, index: u32) -> Option<&Place<T>> {
         let (chunk, at) = position(index);
         self.chunks[chunk].get().map(|places| &places[at])
     }
 
-    fn place_or_new(&self, index: u32) -> &Mutex<Place<T>> {
+    fn place_or_new(&self, index: u32) -> &Place<T> {
         let (chunk, at) = position(index);
         let create = || {
             let nr = if chunk == 0 { FIRST_CHUNK } else { FIRST_CHUNK << (chunk - 1) };
-            (0..nr).map(|_| Mutex::new(Place { generation: 0, value: None })).collect()
+            (0..nr).map(|_| Place::new()).collect()
         };
         &self.chunks[chunk].get_or_init(create)[at]
+    }
+}
+
+/// Returns why a key of this generation has no value at a place in this state.
+#[cold]
+fn miss(generation: usize, found: usize) -> Miss {
+    match found >> PHASE_BITS {
+        present if generation < present => Miss::Taken,
+        present if generation == present && found == state_of(present, IN_USE) => Miss::InUse,
+        _ => Miss::Unknown,
     }
 }
 
@@ -186,17 +253,19 @@ fn position(index: u32) -> (usize, usize) {
 impl<T> Entry<'_, T> {
     #[inline]
     pub(crate) fn value(&mut self) -> &mut T {
-        self.place.value.as_mut().expect("an entry has a value")
+        self.value.as_mut().expect("an entry has a value")
     }
 
     /// Takes the value. Its key is no longer valid.
-    pub(crate) fn take(mut self) -> T {
-        let value = self.place.value.take().expect("an entry has a value");
-        self.place.generation += 1;
-        let is_left = self.place.generation < GENERATION_END;
-        drop(self.place);
-        if is_left {
-            self.slab.release(self.key.index());
+    pub(crate) fn take(self) -> T {
+        let Entry { slab, key, mut claim, value: mut locked } = self;
+        let value = locked.take().expect("an entry has a value");
+        drop(locked);
+        let next = key.generation() + 1;
+        claim.next = (next, EMPTY);
+        drop(claim);
+        if next < GENERATION_END {
+            slab.release(key.index());
         }
         value
     }

@@ -34,7 +34,7 @@ fn many_values_at_once_have_places_of_their_own() {
 fn a_place_without_generations_takes_no_more_values() {
     let slab = Slab::new();
     let key = slab.insert("first").expect("a place");
-    slab.place(0).expect("a place").lock().expect("no panic").generation = GENERATION_END - 1;
+    slab.place(0).expect("a place").publish(GENERATION_END - 1, IDLE);
     let last = Key::new(0, GENERATION_END - 1);
     assert_eq!(slab.get(last).expect("a value").take(), "first");
     assert_eq!(slab.insert("second").expect("a place").index(), 1);
@@ -51,6 +51,44 @@ fn a_value_in_use_is_found() {
     assert_eq!(slab.get(key).err(), Some(Miss::InUse));
     drop(entry);
     assert_eq!(slab.get(key).expect("a value").take(), 7);
+}
+
+#[test]
+fn a_stale_key_is_stale_while_a_call_uses_the_next_value() {
+    let slab = Slab::new();
+    let stale = slab.insert(7).expect("a place");
+    assert_eq!(slab.get(stale).expect("a value").take(), 7);
+    let key = slab.insert(8).expect("a place");
+    assert_eq!(key.index(), stale.index());
+    let entry = slab.get(key).expect("a value");
+    assert_eq!(slab.get(stale).err(), Some(Miss::Taken));
+    drop(entry);
+}
+
+/// The other thread uses stale keys of the same place all the time.
+#[test]
+fn a_stale_key_does_not_disturb_the_calls_of_a_valid_one() {
+    let slab = Slab::new();
+    let stale = slab.insert(0).expect("a place");
+    slab.get(stale).expect("a value").take();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(slab.get(stale).err(), Some(Miss::Taken));
+            }
+        });
+        for n in 0..if cfg!(miri) { 50 } else { 100_000 } {
+            let key = slab.insert(n).expect("a place");
+            assert_eq!(key.index(), stale.index());
+            let entry = slab.get(key).map(Entry::take);
+            if entry != Ok(n) {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(entry, Ok(n));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
