@@ -2,13 +2,13 @@
 //!
 //! All waits of a queue begin here. If the back end has requests and has ended none of them outside
 //! `submit` for [`Backend::stall_time`], the wait is reported once. The next request that ends
-//! makes another report possible. A wait is never longer than that time, because requests may be
-//! submitted during it. The turn that follows counts them.
+//! makes another report possible. A wait sleeps for at most that time before it looks again, because
+//! requests may be submitted meanwhile. It still lasts until its own end.
 
 use super::Backend;
 use super::body::Body;
 use crate::driver::contract::BlockingWait;
-use crate::driver::kit::CompletionList;
+use crate::driver::kit::{CompletionList, end_of};
 use std::fmt;
 use std::io::{self, Write};
 use std::mem;
@@ -17,6 +17,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The shortest time between two looks of a wait. So a [`Backend::stall_time`] of 0 does not use a
+/// processor.
+const STALL_TIME_MIN: Duration = Duration::from_millis(10);
 
 /// A wait for requests that a back end has not ended: see
 /// [`Backend::report_stall`](super::Backend::report_stall). Its text is one line.
@@ -99,9 +103,26 @@ impl Waits {
         self.nr_reaped.fetch_add(nr as u64, Ordering::Relaxed);
     }
 
-    /// Begins a wait. Reports it if a report is due, and returns the longest time that it may last.
-    fn begin(&self) -> Duration {
-        let (limit, now) = (self.backend.stall_time(), Instant::now());
+    /// Calls `sleep`, with the end of its sleep, until it returns true or `timeout` has passed.
+    /// Reports stalls meanwhile.
+    fn watch(&self, timeout: Option<Duration>, sleep: impl Fn(Option<Instant>) -> bool) {
+        let end = end_of(timeout);
+        loop {
+            let next = end_of(Some(self.look()));
+            let is_last = end.is_some_and(|end| next.is_none_or(|next| end <= next));
+            if sleep(if is_last { end } else { next }) || is_last {
+                return;
+            }
+        }
+    }
+
+    fn stall_time(&self) -> Duration {
+        self.backend.stall_time().max(STALL_TIME_MIN)
+    }
+
+    /// Reports the wait if a report is due. Returns the time until the next look is due.
+    fn look(&self) -> Duration {
+        let (limit, now) = (self.stall_time(), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let nr_reaped = self.nr_reaped.load(Ordering::Relaxed);
         let nr_out = self.nr_out.load(Ordering::Relaxed);
@@ -137,7 +158,7 @@ impl Waits {
     /// Waits until `nr` requests have ended outside `submit`, after a panic. Aborts the process if
     /// they do not end in time: their memory may be freed next, and the back end may still use it.
     pub(super) fn await_after_panic(&self, nr: usize) {
-        let time = self.backend.stall_time();
+        let time = self.stall_time();
         if !self.list.wait_for_all(nr, time) {
             let disk = self.spec();
             let nr_requests = nr.saturating_sub(self.list.len());
@@ -152,10 +173,9 @@ impl Waits {
 }
 
 impl BlockingWait for Waits {
+    /// Returns early if one request has ended, or for a kick.
     fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
-        let limit = self.begin();
-        let timeout = timeout.map_or(limit, |timeout| timeout.min(limit));
-        self.list.wait_beside(nr_completions, Some(timeout));
+        self.watch(timeout, |until| self.list.wait_until(nr_completions, until));
     }
 
     fn kick(&self) {

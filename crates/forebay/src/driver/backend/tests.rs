@@ -8,15 +8,25 @@ use crate::driver::{Device, DriverQueue, Mode};
 use forebay_core::{Op, QueueLimits};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const STALL_TIME: Duration = Duration::from_millis(50);
 
 /// A back end that ends no request.
-#[derive(Default)]
 struct Forgetful {
     reports: Arc<Mutex<Vec<Stall>>>,
+    stall_time: Duration,
+    /// The number of calls that asked for the time.
+    nr_asked: Arc<AtomicU64>,
+}
+
+impl Default for Forgetful {
+    fn default() -> Forgetful {
+        let (reports, nr_asked) = (Arc::default(), Arc::default());
+        Forgetful { reports, stall_time: STALL_TIME, nr_asked }
+    }
 }
 
 impl Backend for Forgetful {
@@ -34,7 +44,8 @@ impl Backend for Forgetful {
     }
 
     fn stall_time(&self) -> Duration {
-        STALL_TIME
+        self.nr_asked.fetch_add(1, Ordering::Relaxed);
+        self.stall_time
     }
 }
 
@@ -51,8 +62,9 @@ pub(crate) fn queue(mode: Mode) -> DriverQueue {
 
 #[test]
 fn wait_without_an_end_is_reported_once() {
-    let reports = Arc::default();
-    let queue = queue_of(Forgetful { reports: Arc::clone(&reports) }, Mode::Shared);
+    let backend = Forgetful::default();
+    let reports = Arc::clone(&backend.reports);
+    let queue = queue_of(backend, Mode::Shared);
     let (mut driver, waiter) = (queue.driver, queue.waiter);
     let mut buf = Buf::new(4096);
     let start = Instant::now();
@@ -77,6 +89,44 @@ fn wait_without_an_end_is_reported_once() {
     let text = reports[0].to_string();
     assert!(text.starts_with("backend:forgetful: a thread waits for 2 requests"), "{text}");
     // The requests were forgotten, and so are the boxes.
+    std::mem::forget(driver);
+}
+
+/// A wait with a time limit returns early only for a completion or a kick.
+#[test]
+fn wait_lasts_longer_than_the_stall_time() {
+    let queue = queue_of(Forgetful::default(), Mode::Shared);
+    let (mut driver, waiter) = (queue.driver, queue.waiter);
+    let mut buf = Buf::new(4096);
+    issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
+    driver.commit_rqs();
+    let limit = 4 * STALL_TIME;
+    let start = Instant::now();
+    driver.wait(1, Some(limit));
+    assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
+    let start = Instant::now();
+    waiter.wait(Some(limit));
+    assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
+    std::mem::forget(driver);
+}
+
+#[test]
+fn wait_with_a_stall_time_of_zero_sleeps() {
+    let backend = Forgetful { stall_time: Duration::ZERO, ..Forgetful::default() };
+    let (nr_asked, reports) = (Arc::clone(&backend.nr_asked), Arc::clone(&backend.reports));
+    let queue = queue_of(backend, Mode::Shared);
+    let (mut driver, waiter) = (queue.driver, queue.waiter);
+    let mut buf = Buf::new(4096);
+    issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
+    driver.commit_rqs();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        driver.wait(1, Some(Duration::from_millis(100)));
+        waiter.wait(Some(Duration::from_millis(100)));
+    }
+    let nr_asked = nr_asked.load(Ordering::Relaxed);
+    assert!(nr_asked < 100, "the waits have looked {nr_asked} times");
+    assert_eq!(reports.lock().expect("no panic").len(), 1);
     std::mem::forget(driver);
 }
 

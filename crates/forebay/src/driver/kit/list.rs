@@ -120,8 +120,13 @@ impl<T> CompletionList<T> {
     /// Waits until `nr` completions are in the list, a kick arrives, or `timeout` has passed.
     /// Called beside the thread that reaps.
     pub(crate) fn wait_beside(&self, nr: usize, timeout: Option<Duration>) {
-        let until = end_of(timeout);
-        self.sleep(lock(&self.state), nr, until).is_kicked = false;
+        self.wait_until(nr, end_of(timeout));
+    }
+
+    /// Does the same with a deadline. Returns whether a completion or a kick is there.
+    pub(crate) fn wait_until(&self, nr: usize, until: Option<Instant>) -> bool {
+        let mut state = self.sleep(lock(&self.state), nr, until);
+        mem::take(&mut state.is_kicked) || !state.done.is_empty()
     }
 
     /// Returns the descriptor, which is readable while completions are in the list.
@@ -233,7 +238,7 @@ impl<T> CompletionList<T> {
 }
 
 /// Returns when a wait that begins now ends, or `None` if it has no limit.
-fn end_of(timeout: Option<Duration>) -> Option<Instant> {
+pub(crate) fn end_of(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 

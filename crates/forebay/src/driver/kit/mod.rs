@@ -10,3 +10,4 @@ mod list;
 
 pub use fork_guard::ForkGuard;
 pub use list::CompletionList;
+pub(crate) use list::end_of;
