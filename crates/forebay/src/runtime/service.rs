@@ -17,9 +17,11 @@
 //!   driver and no kick ends that wait, the closing thread resigns for it.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
-//! - V5 A disk has at most one service thread. If the last event loop ends before the thread has
-//!   begun to step down, it serves on: a follower would otherwise step down at any later time. A
-//!   thread that has begun to step down is joined before the next one starts.
+//! - V5 A disk has at most one thread that serves. If the last event loop ends before the thread has
+//!   begun to step down, it serves on: a follower would otherwise step down at any later time. If
+//!   the thread has begun to step down, the next one starts beside it, and follows it until it
+//!   passes the baton (V1). So no start waits for a waker that the former thread runs. The close of
+//!   the disk joins all of them.
 //!
 //! [`Shared::drive`]: super::shared::Shared::drive
 
@@ -113,16 +115,20 @@ impl Service {
         serves_on.then(|| kicked(hctx))
     }
 
-    /// Waits until the thread, which was requested to step down, has ended (V5). Gives up, and
-    /// returns the thread, if that takes longer than [`NR_LOOKS`] ms because the thread runs a
-    /// waker.
-    pub(crate) fn finish(self) -> Result<(), Service> {
-        // Models wait, as no time passes in them.
-        if NR_LOOKS > 0 && !self.is_gone() && !self.is_gone_soon() {
-            return Err(self);
+    /// Waits until a thread that has begun to step down has ended (V5), when the disk is closed. It
+    /// does not wait in the driver any more, but may run wakers.
+    pub(crate) fn end_former(self) {
+        if self.thread.thread().id() != thread::current().id() {
+            // If it has panicked, the process has aborted.
+            let _ = self.thread.join();
         }
-        let _ = self.thread.join();
-        Ok(())
+        // Otherwise one of its wakers has dropped the last handle. It takes no token after that.
+    }
+
+    /// Returns a service thread that has begun to step down: `thread` is what it still does.
+    #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+    pub(crate) fn stepping_down(thread: thread::JoinHandle<()>) -> Service {
+        Service { thread, state: Arc::new(AtomicU32::new(OVER)) }
     }
 
     /// Waits until the thread has stepped down.
@@ -160,7 +166,7 @@ impl Service {
     }
 
     /// Returns whether the thread has dropped its state.
-    fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         Arc::strong_count(&self.state) == 1
     }
 }

@@ -47,6 +47,8 @@ struct State {
     /// event loop. The value stays here after the thread has stepped down, until the next one
     /// starts or the disk is closed.
     service: Option<Service>,
+    /// Service threads that have begun to step down, and may run wakers (V5).
+    former: Vec<Service>,
     nr_loops: usize,
     /// One of the loops has borrowed the descriptor, and ends when the disk is closed.
     has_borrowed: bool,
@@ -124,7 +126,8 @@ impl Driving {
     }
 
     /// Starts a service thread. The previous one has been requested to step down, and serves on if
-    /// it has not begun to. Then returns the token, which the caller finishes under no lock.
+    /// it has not begun to. Then returns the token, which the caller finishes under no lock. Does
+    /// not wait for a previous one.
     fn start<'a>(&self, state: &mut State, seat: Seat<'a>) -> io::Result<Option<Token<'a>>> {
         // V5.
         let serves_on = |service: &Service| service.serve_on(&seat.hctxs[SHARED]);
@@ -132,11 +135,9 @@ impl Driving {
             self.is_driven.store(true, Ordering::Relaxed);
             return Ok(Some(token));
         }
-        if let Some(Err(busy)) = state.service.take().map(Service::finish) {
-            state.service = Some(busy);
-            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
-        }
-        state.service = Some(service::start(seat.hctxs, seat.waiter)?);
+        let next = service::start(seat.hctxs, seat.waiter)?;
+        state.former.retain(|service| !service.is_gone());
+        state.former.extend(state.service.replace(next));
         self.is_driven.store(true, Ordering::Relaxed);
         Ok(None)
     }
@@ -194,15 +195,16 @@ impl Driving {
         }
     }
 
-    /// Ends the service thread and wakes the event loops, because the disk is closed.
+    /// Ends the service threads and wakes the event loops, because the disk is closed.
     pub(super) fn end(&mut self, hctx: &Hctx, waiter: &dyn Waiter) {
         if let Some(watched) = self.watched.get() {
             watched.closed.signal();
         }
-        let service = lock(&self.state).service.take();
+        let State { service, former, .. } = std::mem::take(&mut *lock(&self.state));
         if let Some(service) = service {
             service.end(hctx, waiter);
         }
+        former.into_iter().for_each(Service::end_former);
     }
 
     /// Leaks the service thread in a child of a fork: it belongs to the parent.
@@ -210,3 +212,6 @@ impl Driving {
         std::mem::forget(std::mem::take(&mut self.state));
     }
 }
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests;
