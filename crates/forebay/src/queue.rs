@@ -343,7 +343,7 @@ impl BioQueue {
     }
 
     /// Returns a handle of the queue's descriptor, for an event loop that reaps by the rules of
-    /// `mode`. The descriptor is readable at first. The mode of the last call applies.
+    /// `mode`. The descriptor is readable at first. All handles of a queue have the same mode.
     ///
     /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is
     /// dropped. If the driver is busy with nothing in flight, it becomes readable every 3 ms. If
@@ -351,8 +351,9 @@ impl BioQueue {
     /// thread (`service=on`), it stays readable while I/O of the queue is in the layer.
     ///
     /// # Errors
-    /// Fails if the process or the system can open no more descriptors. In a child of a fork it
-    /// fails with an error that wraps [`SubmitErrorKind::Forked`].
+    /// Fails if the process or the system can open no more descriptors, and with
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) while a handle with the other mode exists. In a
+    /// child of a fork it fails with an error that wraps [`SubmitErrorKind::Forked`].
     ///
     /// ```
     /// use forebay::{Buf, Disk, Io, PollMode};
@@ -404,7 +405,7 @@ impl BioQueue {
             self.poll = Some(PollState::open((hctx, waiter), has_service, ready, mode)?);
         }
         let poll = self.poll.as_mut().expect("just made");
-        poll.set_mode(mode, &mut self.ready.borrow_mut());
+        poll.set_mode(mode, &mut self.ready.borrow_mut())?;
         self.acks_at_reap = mode == PollMode::AnyTime;
         Ok(poll)
     }

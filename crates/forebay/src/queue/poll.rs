@@ -64,11 +64,27 @@ impl PollState {
     }
 
     /// Sets the mode, if it differs.
-    pub(super) fn set_mode(&mut self, mode: PollMode, ready: &mut Ready) {
-        if self.mode != mode {
-            self.mode = mode;
-            self.begin_mode(ready);
+    ///
+    /// # Errors
+    /// A handle exists, so its loop reaps by the rules of the present mode.
+    pub(super) fn set_mode(&mut self, mode: PollMode, ready: &mut Ready) -> io::Result<()> {
+        if self.mode == mode {
+            return Ok(());
         }
+        // This has one reference, and each handle another.
+        if Arc::strong_count(&self.any) > 1 {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!(
+                    "a handle of the queue with PollMode::{:?} exists: drop it before another \
+                     mode begins",
+                    self.mode
+                ),
+            ));
+        }
+        self.mode = mode;
+        self.begin_mode(ready);
+        Ok(())
     }
 
     fn begin_mode(&mut self, ready: &mut Ready) {

@@ -5,7 +5,7 @@ use crate::event_loop::{EventFd, await_any, is_readable, run};
 use crate::futures::{block_on, specs, use_disk, without_threads};
 use crate::nbd_server::{NbdServer, export};
 use crate::seccomp;
-use forebay::{Buf, Disk, DiskPoll, Io};
+use forebay::{Buf, Disk, DiskPoll, Io, PollMode};
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -214,4 +214,23 @@ fn a_handle_is_refused_where_a_filter_forbids_timers() {
         assert!(error.contains("timerfd_settime"), "{error}");
     });
     block_on(use_disk(&disk, 0, 3, false), "null");
+}
+
+#[test]
+fn the_mode_of_a_queue_does_not_change_while_a_handle_exists() {
+    let disk = open("ram:1M?req_ns=20000");
+    let mut queue = disk.queue();
+    let handles = [(), ()].map(|()| queue.poll_handle(PollMode::AfterReap).expect("a handle"));
+    let error = queue.poll_handle(PollMode::AnyTime).expect_err("its loop reaps by other rules");
+    assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+    assert!(error.to_string().contains("PollMode::AfterReap"), "{error}");
+    assert_eq!(queue.poll_fd().map(|_| ()).expect_err("the same").kind(), error.kind());
+    let [first, last] = handles;
+    drop(first);
+    assert!(queue.poll_handle(PollMode::AnyTime).is_err());
+    // The refused calls have left the rules as they were.
+    assert!(queue.poll_handle(PollMode::AfterReap).is_ok());
+    drop(last);
+    drop(queue.poll_handle(PollMode::AnyTime).expect("no other handle is left"));
+    queue.poll_fd().expect("a descriptor");
 }
