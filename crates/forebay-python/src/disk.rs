@@ -168,7 +168,7 @@ impl Disk {
 
     /// Opens a completion queue for the calling thread.
     fn queue(&self, py: Python<'_>) -> PyResult<Queue> {
-        self.with(py, |disk| Ok(Queue::open(disk)))
+        self.with(py, |disk| Ok(Queue::open(py, disk)))
     }
 
     /// Closes the disk. Calls of other threads and open queues keep it open until they end. Does

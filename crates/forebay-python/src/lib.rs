@@ -2,12 +2,13 @@
 //!
 //! The rules for all classes:
 //!
+//! - The module needs the GIL. A free-threaded build of Python enables it at the import.
 //! - A wait for I/O releases the GIL ([`detach`]).
 //! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owner`]).
 //! - A buffer is exported from the submission of its I/O until its completion is reaped. So its
 //!   memory neither moves nor disappears while a device uses it ([`export`]).
-//! - A queue that is closed or collected waits for its I/O. If that is not possible (on another
-//!   thread, or after the interpreter has ended), the queue and its buffers leak ([`queue`]).
+//! - A queue that is closed or collected waits for its I/O. If another thread collects it, its own
+//!   thread closes it, at its next call or when it ends ([`threads`]).
 //! - Memory of buffers is passed on by address. No reference to it is made, because Python code may
 //!   change it at any time.
 //! - One interpreter of a process may use the module ([`interpreter`]).
@@ -24,10 +25,11 @@ mod owner;
 mod plug;
 mod queue;
 mod stats;
+mod threads;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+#[pymodule(gil_used = true)]
 mod _forebay {
     #[pymodule_export]
     use crate::disk::Disk;

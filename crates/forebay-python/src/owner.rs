@@ -6,6 +6,7 @@ use crate::error::misuse;
 use pyo3::{PyErr, PyResult, Python};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Returns the number of this thread. No other thread of the process ever has the same number.
 #[inline]
@@ -20,16 +21,19 @@ pub(crate) fn this_thread() -> u64 {
     })
 }
 
+/// The number of attempts of a thread that ends to use a value.
+const TRIES: u32 = 1000;
+
 /// A value that only the thread that made it may use, one call at a time.
 pub(crate) struct Owned<T> {
     owner: u64,
-    /// A call uses the value. Only the owner sets and clears it, with the GIL.
+    /// A thread uses the value: its owner during a call, or the garbage collector.
     is_used: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` checks the thread, and `peek` hands out what the GIL protects. The value is
-// dropped by its owner only: others forget it (`Queue::drop`).
+// SAFETY: `with` and `end` check the thread, and `peek` hands out what any thread may read. What
+// only the owner may drop is gone before the last reference is (`threads`).
 unsafe impl<T> Send for Owned<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Owned<T> {}
@@ -58,28 +62,36 @@ impl<T> Owned<T> {
         if !self.is_own() {
             return Err(foreign());
         }
-        // Relaxed suffices: this thread is the only one that stores here.
-        if self.is_used.load(Ordering::Relaxed) {
+        // The collector has the GIL while it uses the value, so a call of this thread is meant.
+        let Some(_using) = Using::begin(&self.is_used) else {
             return Err(misuse("the queue is in use by another call of this thread"));
-        }
-        let _using = Using::begin(&self.is_used);
-        // SAFETY: only the owner comes here, and `is_used` keeps out a call within this one.
-        // `peek` reads nothing while it is set.
+        };
+        // SAFETY: only the owner comes here, and `is_used` keeps out all other uses.
         call(unsafe { &mut *self.value.get() })
     }
 
-    /// Calls a function with a pointer to the value, unless a call uses it. For the garbage
-    /// collector, which holds the GIL on any thread.
+    /// Calls a function with the value at the end of the owner, without the GIL. `None`: a call that
+    /// has not returned uses it, because the interpreter has ended the thread.
+    pub(crate) fn end<R>(&self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
+        assert!(self.is_own(), "the owner ends its values");
+        for _ in 0..TRIES {
+            if let Some(_using) = Using::begin(&self.is_used) {
+                // SAFETY: as in `with`.
+                return Some(call(unsafe { &mut *self.value.get() }));
+            }
+            // The collector of another thread uses the value for a moment.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Calls a function with a pointer to the value, unless it is in use. Any thread may call this.
     ///
     /// # Safety
-    /// The caller holds the GIL, and `call` reads only what is changed with the GIL.
-    pub(crate) unsafe fn peek<R>(&self, call: impl FnOnce(*const T) -> R) -> Option<R> {
-        // The owner sets the flag while it has the GIL, so it is not in a call now if it is clear.
-        // The GIL orders this load after the store.
-        match self.is_used.load(Ordering::Relaxed) {
-            true => None,
-            false => Some(call(self.value.get())),
-        }
+    /// `call` uses only parts that any thread may use.
+    pub(crate) unsafe fn peek<R>(&self, call: impl FnOnce(*mut T) -> R) -> Option<R> {
+        let _using = Using::begin(&self.is_used)?;
+        Some(call(self.value.get()))
     }
 }
 
@@ -87,15 +99,18 @@ impl<T> Owned<T> {
 struct Using<'a>(&'a AtomicBool);
 
 impl<'a> Using<'a> {
-    fn begin(is_used: &'a AtomicBool) -> Using<'a> {
-        is_used.store(true, Ordering::Relaxed);
-        Using(is_used)
+    /// Begins a use, unless there is one.
+    #[inline]
+    fn begin(is_used: &'a AtomicBool) -> Option<Using<'a>> {
+        // Acquire: pairs with the release of the last use.
+        let begun = is_used.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        begun.is_ok().then(|| Using(is_used))
     }
 }
 
 impl Drop for Using<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Completion queues: lists of I/O in, lists of ended I/O out.
 //!
 //! A queue belongs to the thread that opened it ([`Owned`]). It keeps a reference to each I/O in
-//! flight in a slot. The completion returns the number of the slot.
+//! flight in a slot. The completion returns the number of the slot. The thread keeps its open queues
+//! ([`threads`](crate::threads)), so that it can close one that another thread has collected.
 // Passes the addresses of exported memory to drivers.
 #![allow(unsafe_code)]
 
@@ -9,17 +10,18 @@ use crate::detach::without_gil;
 use crate::error::{closed, of_io, of_system};
 use crate::io::Io;
 use crate::owner::Owned;
+use crate::threads;
 use forebay::{Bio, BioQueue, BlockStatus, Completion, SubmitErrorKind};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A queue and the I/O that is in flight on it.
-struct State {
+pub(crate) struct State {
     /// `None` once it is closed.
     queue: Option<BioQueue>,
     /// Changed with the GIL only.
@@ -29,6 +31,8 @@ struct State {
     /// Ended I/O of a reap. Empty between calls, except after a wait that has failed: then the next
     /// reap returns that I/O.
     ended: Vec<Ended>,
+    /// The queue was collected on another thread.
+    is_collected: bool,
 }
 
 /// The I/O that is in flight, by the numbers of its bios.
@@ -86,30 +90,54 @@ impl State {
     /// I/Os to `ended`.
     #[inline]
     fn collect(&mut self, py: Python<'_>, min: usize, max: usize) -> PyResult<()> {
-        let State { queue, slots, completions, ended } = self;
+        let State { queue, slots, completions, ended, .. } = self;
         let queue = queue.as_mut().ok_or_else(|| closed("queue"))?;
         // SAFETY: the queue and the list have no objects of Python. Only this thread uses them.
         unsafe { without_gil(py, || queue.reap(min, max, completions)) };
-        ended.extend(completions.drain(..).map(|completion| {
-            let Completion { user_data, result, durable_point, .. } = completion;
-            Ended { io: slots.take(user_data), result, durable_point }
-        }));
+        sort_out(slots, completions, ended);
         Ok(())
     }
+
+    /// Waits for all I/O and closes the queue, without the GIL. The completions stay here. Returns
+    /// whether there are any, or other ended I/O.
+    pub(crate) fn end(&mut self) -> bool {
+        if let Some(mut queue) = self.queue.take() {
+            let len = queue.len();
+            queue.reap(len, len, &mut self.completions);
+        }
+        !self.completions.is_empty() || !self.ended.is_empty()
+    }
+
+    /// Returns whether the queue is open and was collected on another thread.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.is_collected && self.queue.is_some()
+    }
+}
+
+/// Moves completions to the I/O that has ended.
+#[inline]
+fn sort_out(slots: &mut Slots, completions: &mut Vec<Completion>, ended: &mut Vec<Ended>) {
+    ended.extend(completions.drain(..).map(|completion| {
+        let Completion { user_data, result, durable_point, .. } = completion;
+        Ended { io: slots.take(user_data), result, durable_point }
+    }));
 }
 
 /// A completion queue of a disk, for the thread that opens it: `Disk.queue()`.
 #[pyclass(frozen, module = "forebay")]
 pub(crate) struct Queue {
-    state: ManuallyDrop<Owned<State>>,
+    state: Arc<Owned<State>>,
 }
 
 impl Queue {
-    pub(crate) fn open(disk: &forebay::Disk) -> Queue {
+    pub(crate) fn open(py: Python<'_>, disk: &forebay::Disk) -> Queue {
+        threads::tidy(py);
         let queue = Some(disk.queue());
         let (slots, completions, ended) = (Slots::default(), Vec::new(), Vec::new());
-        let state = Owned::new(State { queue, slots, completions, ended });
-        Queue { state: ManuallyDrop::new(state) }
+        let state = State { queue, slots, completions, ended, is_collected: false };
+        let state = Arc::new(Owned::new(state));
+        threads::keep(&state);
+        Queue { state }
     }
 
     /// Submits an I/O. If it is refused, returns the exception for the program.
@@ -198,14 +226,39 @@ impl Queue {
 
     /// Waits for all I/O, ends it, and closes the queue.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let queue = self.state.with(py, |state| {
-            let Some(len) = state.queue.as_ref().map(BioQueue::len) else { return Ok(None) };
-            state.collect(py, len, len)?;
-            Ok(state.queue.take())
-        })?;
-        // SAFETY: the queue has no objects of Python, and belongs to this thread.
-        unsafe { without_gil(py, || drop(queue)) };
-        self.finish(py, usize::MAX).map(|_| ())
+        drain(&self.state, py)?;
+        threads::forget(&self.state);
+        Ok(())
+    }
+}
+
+/// Waits for all I/O of a queue of this thread, ends it, and closes the queue.
+pub(crate) fn drain(state: &Owned<State>, py: Python<'_>) -> PyResult<()> {
+    let queue = state.with(py, |state| {
+        let Some(len) = state.queue.as_ref().map(BioQueue::len) else { return Ok(None) };
+        state.collect(py, len, len)?;
+        Ok(state.queue.take())
+    })?;
+    // SAFETY: the queue has no objects of Python, and belongs to this thread.
+    unsafe { without_gil(py, || drop(queue)) };
+    end_all(state, py);
+    Ok(())
+}
+
+/// Ends the I/O of a queue that is closed, on any thread.
+pub(crate) fn end_all(state: &Owned<State>, py: Python<'_>) {
+    // SAFETY: a queue that is closed has only objects of Python, and this thread has the GIL.
+    let ended = unsafe {
+        state.peek(|state| {
+            let State { queue, slots, completions, ended, .. } = &mut *state;
+            if queue.is_none() {
+                sort_out(slots, completions, ended);
+            }
+            std::mem::take(ended)
+        })
+    };
+    for ended in ended.unwrap_or_default() {
+        ended.end(py);
     }
 }
 
@@ -250,6 +303,7 @@ impl Queue {
     /// refused: `BlockingIOError` if the queue is full (`nr_bios` of the spec). If fewer were
     /// accepted than given, the next one was refused: submit the rest to get the reason.
     fn submit(&self, py: Python<'_>, ios: &Bound<'_, PyAny>) -> PyResult<usize> {
+        threads::tidy(py);
         let ios = match ios.cast::<PyList>() {
             Ok(list) => list.clone(),
             Err(_) => PyList::new(py, ios.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
@@ -287,6 +341,7 @@ impl Queue {
         max: Option<usize>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyList>> {
+        threads::tidy(py);
         let max = max.unwrap_or(usize::MAX);
         if min > max {
             let text = format!("min is {min}, more than max, which is {max}");
@@ -342,7 +397,7 @@ impl Queue {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // SAFETY: the collector has the GIL, and slots are changed with the GIL only.
+        // SAFETY: the collector has the GIL. Objects of Python are used with the GIL only.
         let visited = unsafe {
             self.state.peek(|state| {
                 let (slots, ended) = (&(*state).slots, &(*state).ended);
@@ -364,34 +419,19 @@ fn not_an_io(item: &Bound<'_, PyAny>) -> PyErr {
 
 impl Drop for Queue {
     /// Waits for the I/O, which uses the memory of buffers until it ends. On another thread than
-    /// that of the queue, or without an interpreter, the queue and its buffers leak instead.
+    /// that of the queue, leaves the wait to that thread. Without an interpreter, too.
     fn drop(&mut self) {
-        // SAFETY: the GIL is held while objects are dropped, and a queue is closed with the GIL.
-        let is_closed = unsafe { self.state.peek(|state| (*state).queue.is_none()) };
-        let is_drained = is_closed == Some(true)
-            || self.state.is_own()
-                && Python::try_attach(|py| self.drain(py).is_ok()).unwrap_or(false);
-        if is_drained {
-            // SAFETY: it is not used again. There is no queue in it any more, and what remains may
-            // be dropped on any thread.
-            unsafe { ManuallyDrop::drop(&mut self.state) };
-            return;
-        }
         Python::try_attach(|py| {
-            // The collection may interrupt the handling of an exception.
-            let pending = PyErr::take(py);
-            leaked().write_unraisable(py, None);
-            if let Some(pending) = pending {
-                pending.restore(py);
+            if self.state.is_own() {
+                // A failure leaves the queue to the end of the thread.
+                let _ = self.drain(py);
+                return;
             }
+            // SAFETY: any thread may set the flag, and the GIL is held.
+            let _ = unsafe { self.state.peek(|state| (*state).is_collected = true) };
+            threads::leave();
+            // The thread may have ended, and closed the queue.
+            threads::tidy(py);
         });
     }
-}
-
-#[cold]
-fn leaked() -> PyErr {
-    crate::error::misuse(
-        "an open queue was collected on another thread than its own, so it and its buffers leak; \
-         call close() on the thread that opened the queue",
-    )
 }

@@ -290,23 +290,63 @@ class InFlightTest(unittest.TestCase):
         self.assertEqual(buffer, bytes(512))
         buffer.append(1)
 
-    def test_a_queue_that_another_thread_collects_leaks_its_buffers(self):
-        ended = run(
-            "import threading, forebay, gc\n"
-            "kept, buffer = [], bytearray(512)\n"
-            "def work():\n"
-            "    kept.append(forebay.Disk('ram:1M?req_ns=100000000').queue())\n"
-            "    kept[0].submit([forebay.Io.read(buffer, 0)])\n"
-            "thread = threading.Thread(target=work)\n"
-            "thread.start(); thread.join()\n"
-            "kept.clear(); gc.collect()\n"
-            "try:\n"
-            "    buffer.append(1)\n"
-            "except BufferError:\n"
-            "    print('leaked')\n"
-        )
-        self.assertEqual((ended.returncode, ended.stdout), (0, "leaked\n"), ended.stderr)
-        self.assertIn("collected on another thread", ended.stderr)
+    def test_a_queue_that_another_thread_collects_is_closed_by_its_own(self):
+        for last_call in ("disk.queue()", "other.submit([])", "other.reap(0)"):
+            ended = run(
+                "import threading, forebay\n"
+                "kept, buffer = [], bytearray(b'a' * 512)\n"
+                "disk = forebay.Disk('ram:1M?req_ns=100000000')\n"
+                "kept.append(disk.queue()); other = disk.queue()\n"
+                "io = forebay.Io.read(buffer, 0)\n"
+                "kept[0].submit([io])\n"
+                "thread = threading.Thread(target=kept.clear)\n"
+                "thread.start(); thread.join()\n"
+                "try:\n"
+                "    buffer.append(1)\n"
+                "except BufferError:\n"
+                "    print('in flight')\n"
+                f"{last_call}\n"
+                "assert buffer == bytes(512) and io.result() == 512\n"
+                "buffer.append(1)\n"
+            )
+            done = (ended.returncode, ended.stdout, ended.stderr)
+            self.assertEqual(done, (0, "in flight\n", ""), last_call)
+
+    def test_a_thread_that_ends_closes_its_queues(self):
+        # The queue is collected before the thread ends, or after.
+        for before in (True, False):
+            ended = run(
+                "import threading, forebay\n"
+                f"before = {before}\n"
+                "kept, buffer = [], bytearray(b'a' * 512)\n"
+                "io, gone = forebay.Io.read(buffer, 0), threading.Event()\n"
+                "def work():\n"
+                "    kept.append(forebay.Disk('ram:1M?req_ns=100000000').queue())\n"
+                "    kept[0].submit([io])\n"
+                "    started.set()\n"
+                "    if before: gone.wait()\n"
+                "started = threading.Event()\n"
+                "thread = threading.Thread(target=work)\n"
+                "thread.start(); started.wait()\n"
+                "if before:\n"
+                "    kept.clear(); gone.set()\n"
+                "thread.join()\n"
+                # `join` returns a little before the thread has ended.
+                "import time\n"
+                "for _ in range(1000):\n"
+                "    if buffer == bytes(512): break\n"
+                "    time.sleep(0.01)\n"
+                "kept.clear()\n"
+                "for _ in range(1000):\n"
+                "    forebay.Disk('ram:1M').queue().close()\n"
+                "    try:\n"
+                "        buffer.append(1)\n"
+                "        break\n"
+                "    except BufferError:\n"
+                "        time.sleep(0.01)\n"
+                "assert len(buffer) == 513 and io.result() == 512\n"
+            )
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
 
     def test_a_closed_queue_may_end_on_any_thread(self):
         ended = run(

@@ -1,0 +1,107 @@
+//! The open queues of each thread.
+//!
+//! Only the thread of a queue can close it. So each thread keeps its open queues. It closes those
+//! that another thread has collected at its next call, and all of them when it ends. At that time it
+//! has no GIL, so it leaves the I/O that has ended to the next call of any thread.
+
+use crate::owner::Owned;
+use crate::queue::{self, State};
+use pyo3::Python;
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+type Shared = Arc<Owned<State>>;
+
+/// The number of times that there was something to do for [`tidy`].
+static NR_LEFT: AtomicU64 = AtomicU64::new(0);
+
+/// Queues whose thread has ended and closed them, with I/O that has ended.
+static ENDED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+/// The number of attempts of a thread that ends to lock the list. Other threads hold the lock only
+/// briefly, but in a child of a fork, a thread of the parent may hold it forever.
+const LOCK_TRIES: u32 = 1000;
+
+/// The open queues of a thread. They are closed when it is dropped, at the end of the thread.
+struct Own(RefCell<Vec<Shared>>);
+
+thread_local! {
+    /// Registered after the thread's state in the library, so it is dropped before that.
+    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
+    /// The value of [`NR_LEFT`] at the last [`tidy`].
+    static SEEN: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        for state in mem::take(&mut *self.0.borrow_mut()) {
+            match (state.end(State::end), lock_ended()) {
+                // Nothing is left in it that needs the GIL at once.
+                (Some(false), _) => {}
+                (Some(true), Some(mut ended)) => {
+                    ended.push(state);
+                    drop(ended);
+                    leave();
+                }
+                // It leaks with its buffers, because they may be in use.
+                _ => mem::forget(state),
+            }
+        }
+    }
+}
+
+fn lock_ended() -> Option<MutexGuard<'static, Vec<Shared>>> {
+    for _ in 0..LOCK_TRIES {
+        match ENDED.try_lock() {
+            Ok(ended) => return Some(ended),
+            Err(TryLockError::Poisoned(ended)) => return Some(PoisonError::into_inner(ended)),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
+/// Keeps a new queue of this thread.
+pub(crate) fn keep(state: &Shared) {
+    // If the thread is ending, the queue leaks unless it is closed.
+    let _ = OWN.try_with(|own| own.0.borrow_mut().push(Arc::clone(state)));
+}
+
+/// Forgets a queue of this thread that is closed.
+pub(crate) fn forget(state: &Shared) {
+    let _ = OWN.try_with(|own| own.0.borrow_mut().retain(|kept| !Arc::ptr_eq(kept, state)));
+}
+
+/// Records that there is something to do for [`tidy`].
+pub(crate) fn leave() {
+    // Release: pairs with the acquire in `tidy`.
+    NR_LEFT.fetch_add(1, Ordering::Release);
+}
+
+/// Closes the queues of this thread that other threads have collected. Ends the I/O of threads that
+/// have ended.
+#[inline]
+pub(crate) fn tidy(py: Python<'_>) {
+    let nr_left = NR_LEFT.load(Ordering::Acquire);
+    if SEEN.replace(nr_left) != nr_left {
+        tidy_now(py);
+    }
+}
+
+#[cold]
+fn tidy_now(py: Python<'_>) {
+    // Buffers that are released may run code of the program, so no list is borrowed meanwhile.
+    let is_collected =
+        |state: &mut Shared| state.with(py, |state| Ok(state.is_collected())).unwrap_or_default();
+    let collected = OWN.try_with(|own| own.0.borrow_mut().extract_if(.., is_collected).collect());
+    for state in collected.unwrap_or_else(|_| Vec::new()) {
+        // It is in no call, because its object is gone.
+        let _ = queue::drain(&state, py);
+    }
+    let ended = lock_ended().map(|mut ended| mem::take(&mut *ended));
+    for state in ended.unwrap_or_default() {
+        queue::end_all(&state, py);
+    }
+}
