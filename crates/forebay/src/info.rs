@@ -1,5 +1,6 @@
 //! Information about a disk: its properties and features, and its counters.
 
+use crate::counters::OF_DISK;
 use forebay_core::{Policy, QueueLimits, QueueStats};
 use std::fmt;
 
@@ -185,15 +186,10 @@ impl fmt::Display for DiskStats {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DiskStats { queue, nr_syscalls, skipped_runs, tag_rescues } = self;
-        write!(f, "{queue}")?;
-        for (name, value) in [
-            ("nr_syscalls", nr_syscalls),
-            ("skipped_runs", skipped_runs),
-            ("tag_rescues", tag_rescues),
-        ] {
-            if *value > 0 {
-                write!(f, "; {name}: {value}")?;
+        write!(f, "{}", self.queue)?;
+        for (name, _, get) in &OF_DISK {
+            if get(self) > 0 {
+                write!(f, "; {name}: {}", get(self))?;
             }
         }
         Ok(())

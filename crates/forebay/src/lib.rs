@@ -57,6 +57,7 @@ mod arena;
 mod buf;
 mod claim;
 mod commit;
+mod counters;
 mod disk;
 pub mod driver;
 mod driver_names;
@@ -65,11 +66,14 @@ mod errno;
 mod error;
 mod extent;
 mod file_system;
+#[doc(hidden)]
+pub mod foreign;
 mod future;
 mod info;
 mod io;
 mod keys;
 mod poll_handle;
+mod properties;
 mod queue;
 mod runtime;
 #[cfg(feature = "serde")]
@@ -88,9 +92,11 @@ pub use commit::{
     CommitError, CommitFuture, CommitPoint, CommitStats, CommitThread, GroupCommit, SyncFile,
     SyncKind, Ticket,
 };
+pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
+pub use errno::errno_of;
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
@@ -104,6 +110,7 @@ pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
 pub use poll_handle::{DiskPoll, QueuePoll};
+pub use properties::{Property, PropertyGroup, PropertyValue};
 pub use queue::{BioQueue, PollMode, RegisteredMemory};
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;

@@ -20,11 +20,11 @@
 //!
 //! [`SETTINGS`]: crate::SETTINGS
 
+use crate::counters::{OF_DISK, OP_COUNTERS};
 use crate::info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState};
-use crate::settings::table::SETTINGS;
+use crate::properties::{Property, PropertyGroup, PropertyValue};
 use forebay_core::{
     COUNTERS, Histogram, MergeKind, Op, OpStats, QueueLimits, QueueStats, StageStats, UnplugCause,
-    Values,
 };
 use serde_core::Serialize;
 use serde_core::ser::{SerializeMap, SerializeStruct, Serializer};
@@ -122,13 +122,7 @@ pub fn histogram<S: Serializer>(histogram: &Histogram, serializer: S) -> Result<
 }
 
 fn op_stats<S: Serializer>(op: &OpStats, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map([
-        ("bios", op.bios),
-        ("merges", op.merges),
-        ("requests", op.requests),
-        ("bytes", op.bytes),
-        ("ticks_ns", op.ticks_ns),
-    ])
+    serializer.collect_map(OP_COUNTERS.iter().map(|(name, _, _, get)| (*name, get(op))))
 }
 
 fn stages<S: Serializer>(stages: &StageStats, serializer: S) -> Result<S::Ok, S::Error> {
@@ -140,12 +134,11 @@ fn stages<S: Serializer>(stages: &StageStats, serializer: S) -> Result<S::Ok, S:
 impl Serialize for DiskStats {
     /// Serializes the same map as [`queue_stats`], with the counters of the disk.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let DiskStats { queue, nr_syscalls, skipped_runs, tag_rescues } = self;
         let mut map = serializer.serialize_map(None)?;
-        add_queue_stats(queue, &mut map)?;
-        map.serialize_entry("nr_syscalls", nr_syscalls)?;
-        map.serialize_entry("skipped_runs", skipped_runs)?;
-        map.serialize_entry("tag_rescues", tag_rescues)?;
+        add_queue_stats(&self.queue, &mut map)?;
+        for (name, _, get) in &OF_DISK {
+            map.serialize_entry(name, &get(self))?;
+        }
         map.end()
     }
 }
@@ -157,14 +150,13 @@ impl Serialize for InForce<'_> {
     /// Numbers and switches are serialized as such, and names and words as text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for setting in &SETTINGS {
-            let Some(value) = setting.get(self.0) else { continue };
-            match (setting.values, setting.values.number(&value)) {
-                (Values::Number { .. }, Some(number)) => {
-                    map.serialize_entry(setting.key, &number)?
-                }
-                (Values::Switch, Some(on)) => map.serialize_entry(setting.key, &(on == 1))?,
-                _ => map.serialize_entry(setting.key, &value)?,
+        let settings = self.0.properties().filter(|it| it.group == PropertyGroup::Setting);
+        for Property { name, value, .. } in settings {
+            match value {
+                PropertyValue::Number(number) => map.serialize_entry(name, &number)?,
+                PropertyValue::Flag(is_set) => map.serialize_entry(name, &is_set)?,
+                PropertyValue::Text(text) => map.serialize_entry(name, &text)?,
+                PropertyValue::None => {}
             }
         }
         map.end()
@@ -253,6 +245,7 @@ impl Serialize for Feature {
 mod tests {
     use super::*;
     use crate::Disk;
+    use crate::settings::table::SETTINGS;
     use forebay_core::Values;
     use serde_json::{Value, to_value};
 

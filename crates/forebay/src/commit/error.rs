@@ -26,7 +26,7 @@ enum Cause {
 }
 
 impl CommitError {
-    pub(super) fn new(source: io::Error) -> CommitError {
+    pub(crate) fn new(source: io::Error) -> CommitError {
         CommitError(Cause::Sync(Arc::new(source)))
     }
 
@@ -34,6 +34,11 @@ impl CommitError {
     pub(super) fn forked() -> CommitError {
         let why = "the group commit was created by the parent of this process";
         CommitError(Cause::Forked(Arc::new(io::Error::new(io::ErrorKind::InvalidInput, why))))
+    }
+
+    /// Returns the errno that a system call would return for this failure: that of the sync.
+    pub fn errno(&self) -> i32 {
+        crate::errno::errno_of(self.io_error())
     }
 
     /// Returns the error of the sync.

@@ -61,6 +61,7 @@ pub(crate) mod own_call;
 mod own_file;
 mod psync;
 mod ram;
+mod refusal;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;

@@ -4,6 +4,7 @@
 
 use crate::common::{Scratch, open};
 use forebay::{Disk, IoError, SubmitErrorKind};
+use std::os::unix::net::UnixListener;
 
 fn check_open(spec: &str, expected: &str) {
     match Disk::open(spec) {
@@ -306,4 +307,48 @@ fn errors_become_io_errors_with_their_text() {
     let error = std::io::Error::from(IoError::Refused(SubmitErrorKind::ReadOnly));
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(error.to_string(), "the disk is read-only");
+}
+
+/// A server that cannot be reached has the errno of the system call.
+#[test]
+fn errors_of_servers_have_the_errno_of_their_cause() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing").display().to_string();
+    let silent = folder.path().join("silent");
+    // No program listens there any more.
+    drop(UnixListener::bind(&silent).expect("a socket"));
+    let silent = silent.display().to_string();
+    let specs = |socket: &str| {
+        let nbd = format!("nbd+unix:///?socket={socket}");
+        let others = cfg!(feature = "vhost-user").then(|| format!("vhost-user:{socket}"));
+        others.into_iter().chain([nbd])
+    };
+    for (socket, errno) in [(&missing, libc::ENOENT), (&silent, libc::ECONNREFUSED)] {
+        for spec in specs(socket) {
+            let error = Disk::open(&spec).expect_err("no server");
+            assert_eq!(error.errno(), errno, "{error}");
+            let source = std::error::Error::source(&error).expect("the error of the system call");
+            let source = source.downcast_ref::<std::io::Error>().expect("an I/O error");
+            assert_eq!(forebay::errno_of(source), errno, "{spec}: {source}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_calls_have_an_errno() {
+    let disk = open("ram:1M");
+    assert_eq!(Disk::open("").expect_err("no spec").errno(), libc::EINVAL);
+    let hold = disk.quiesce();
+    let read = disk.start(forebay::Io::read(forebay::Buf::new(512), 0));
+    let mut read = std::pin::pin!(read);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(read.as_mut().poll(&mut context).is_pending());
+    assert_eq!(disk.freeze().expect_err("a read is admitted").errno(), libc::EBUSY);
+    let timeout = std::time::Duration::from_millis(1);
+    let error = disk.freeze_timeout(timeout).expect_err("a read is admitted");
+    assert_eq!(error.errno(), libc::EBUSY);
+    drop(hold);
+    let mut queue = disk.queue();
+    let io = forebay::Io::read(forebay::Buf::new(512), 1 << 20);
+    assert_eq!(queue.submit(io).expect_err("beyond the end").errno(), libc::ENXIO);
 }

@@ -4,6 +4,7 @@
 
 use super::stream::{Credentials, Stream};
 use crate::driver::deadline::Deadline;
+use crate::driver::refusal::Refusal;
 use crate::driver::socket::Socket;
 use crate::driver::vectors::Vector;
 use forebay_nbd::client::{Handshake, Negotiated, Next};
@@ -30,10 +31,12 @@ pub(super) fn connect(
     uri: &Uri,
     credentials: Option<&Credentials>,
     timeout: Duration,
-) -> Result<(Stream, Negotiated), String> {
+) -> Result<(Stream, Negotiated), Refusal> {
     let deadline = Deadline::after(Some(timeout));
-    let socket = Socket::connect(&uri.address, deadline)
-        .map_err(|error| cannot_connect(&uri.address, &error))?;
+    let socket = Socket::connect(&uri.address, deadline).map_err(|error| {
+        let why = cannot_connect(&uri.address, &error);
+        Refusal::by(error, why)
+    })?;
     handshake(uri, credentials, socket, deadline)
 }
 
@@ -46,7 +49,7 @@ pub(super) fn handshake(
     credentials: Option<&Credentials>,
     socket: Socket,
     deadline: Deadline,
-) -> Result<(Stream, Negotiated), String> {
+) -> Result<(Stream, Negotiated), Refusal> {
     let mut handshake = Handshake::new(&uri.export, credentials.is_some());
     let mut stream = Stream::Plain(socket);
     let (mut out, mut input) = (Vec::new(), Vec::new());
@@ -57,7 +60,7 @@ pub(super) fn handshake(
             Next::More => {}
             Next::StartTls => {
                 if !input.is_empty() {
-                    return Err(String::from(
+                    return Err(Refusal::from(
                         "data arrived before the TLS session began; an attacker may have sent it",
                     ));
                 }
@@ -67,13 +70,13 @@ pub(super) fn handshake(
             }
             Next::Ready(export) => {
                 if !input.is_empty() {
-                    return Err(String::from("the server sent data before any request"));
+                    return Err(Refusal::from("the server sent data before any request"));
                 }
-                stream.socket().set_timeout(None).map_err(|error| error.to_string())?;
+                stream.socket().set_timeout(None)?;
                 return Ok((stream, export));
             }
         }
-        let broken = |error: io::Error| match error.kind() {
+        let broken = |error: &io::Error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
                 "no answer within {} s: check that it is an NBD server, and not busy with others",
                 TIMEOUT.as_secs()
@@ -90,7 +93,10 @@ pub(super) fn handshake(
             ),
             _ => format!("the connection is lost during the handshake ({error})"),
         };
-        exchange(&mut stream, deadline, &mut out, &mut input).map_err(broken)?;
+        exchange(&mut stream, deadline, &mut out, &mut input).map_err(|error| {
+            let why = broken(&error);
+            Refusal::by(error, why)
+        })?;
     }
 }
 

@@ -6,6 +6,7 @@ use super::queue::{NbdDriver, Shared};
 use super::status;
 use super::stream::{Credentials, Stream};
 use super::waiter::NbdWaiter;
+use crate::driver::refusal::Refusal;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::OpenError;
 use crate::extent::Extents;
@@ -54,12 +55,12 @@ impl NbdDevice {
         let same = connected.and_then(|(stream, export)| match export == self.export {
             true => Ok(stream),
             false => {
-                Err(String::from("the server now reports different parameters for this export"))
+                Err(Refusal::from("the server now reports different parameters for this export"))
             }
         });
         same.map_err(|why| {
             self.is_full.store(true, Ordering::Relaxed);
-            io::Error::other(why)
+            io::Error::from(why)
         })
     }
 }
@@ -101,6 +102,7 @@ impl Device for NbdDevice {
     }
 
     fn refusal(&self, source: io::Error) -> OpenError {
-        OpenError::Nbd { uri: self.uri.to_string(), why: source.to_string() }
+        let (uri, why) = (self.uri.to_string(), source.to_string());
+        OpenError::Nbd { uri, why, source: Some(source) }
     }
 }

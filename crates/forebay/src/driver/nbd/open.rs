@@ -9,6 +9,7 @@ use super::link::MAX_SEGMENTS;
 use super::stream::Credentials;
 use crate::claim::Claim;
 use crate::driver::Opened;
+use crate::driver::refusal::Refusal;
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
@@ -47,8 +48,12 @@ pub(in crate::driver) fn open(
             expected: "off: the server decides which other clients use an export".into(),
         }));
     }
-    let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
-    let credentials = uri.tls.then(|| Credentials::of(&uri)).transpose().map_err(refused)?;
+    let refused = |refusal: Refusal| {
+        let (why, source) = refusal.into_parts();
+        OpenError::Nbd { uri: uri.to_string(), why, source }
+    };
+    let credentials = uri.tls.then(|| Credentials::of(&uri)).transpose();
+    let credentials = credentials.map_err(|why| refused(why.into()))?;
     let connected = connect::connect(&uri, credentials.as_ref(), connect::TIMEOUT);
     let (stream, export) = connected.map_err(refused)?;
     let limits = limits(&export, settings);

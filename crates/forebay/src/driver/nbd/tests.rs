@@ -27,7 +27,7 @@ fn greeted_with(says: &[u8]) -> String {
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Some(Duration::from_millis(20)));
     let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
-    shaken.expect_err("no export")
+    shaken.expect_err("no export").to_string()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn server_that_hangs_up_is_distinguished_from_a_slow_one() {
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Some(Duration::from_secs(100)));
     let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
-    let why = shaken.expect_err("no export");
+    let why = shaken.expect_err("no export").to_string();
     // The timing decides which call notices it.
     assert!(why.contains("during the handshake"), "{why}");
 }

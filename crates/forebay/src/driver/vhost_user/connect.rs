@@ -15,6 +15,7 @@ use super::link::Link;
 use super::region::{BASE, Region};
 use super::requests::Queue;
 use crate::driver::deadline::Deadline;
+use crate::driver::refusal::Refusal;
 use crate::driver::socket::Socket;
 use crate::sys::event::Event;
 use forebay_nbd::uri::Address;
@@ -71,15 +72,20 @@ pub(super) struct Connected {
 ///
 /// # Errors
 /// Returns what failed, and what to do.
-pub(super) fn greet(path: &str, timeout: Duration) -> Result<Greeted, String> {
+pub(super) fn greet(path: &str, timeout: Duration) -> Result<Greeted, Refusal> {
     let address = Address::Unix(path.as_bytes().to_vec());
     let socket = Socket::connect(&address, Deadline::after(Some(timeout)))
         .and_then(|socket| socket.set_timeout(None).map(|()| socket))
-        .map_err(|error| cannot_connect(&error, timeout))?;
+        .map_err(|error| {
+            let why = cannot_connect(&error, timeout);
+            Refusal::by(error, why)
+        })?;
     let stream = UnixStream::from(OwnedFd::from(socket));
-    let watchdog = Watchdog::start(&stream, timeout)
-        .map_err(|error| format!("cannot start a thread: {error}"))?;
-    let kept = stream.try_clone().map_err(|error| error.to_string())?;
+    let watchdog = Watchdog::start(&stream, timeout).map_err(|error| {
+        let why = format!("cannot start a thread: {error}");
+        Refusal::by(error, why)
+    })?;
+    let kept = stream.try_clone()?;
     let mut frontend = Frontend::from_stream(stream, 1);
     let found = shake_hands(&mut frontend).map_err(|why| watchdog.explain(why))?;
     let (features, config) = found;
@@ -310,7 +316,7 @@ mod tests {
         // The kernel accepts the connection, and no program ever answers.
         let _listener = UnixListener::bind(&path).expect("a socket");
         let path = path.to_str().expect("a path in UTF-8");
-        let error = greet(path, Duration::from_millis(20)).err().expect("no answer");
+        let error = greet(path, Duration::from_millis(20)).err().expect("no answer").to_string();
         assert!(error.starts_with("no answer within 20ms: check"), "{error}");
     }
 }

@@ -62,6 +62,7 @@ impl Device for VhostUserDevice {
     }
 
     fn refusal(&self, source: io::Error) -> OpenError {
-        OpenError::VhostUser { path: self.path.clone(), why: source.to_string() }
+        let (path, why) = (self.path.clone(), source.to_string());
+        OpenError::VhostUser { path, why, source: Some(source) }
     }
 }

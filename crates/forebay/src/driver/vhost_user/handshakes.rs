@@ -87,7 +87,8 @@ fn open(answers: &Answers) -> Result<usize, String> {
     let listener = UnixListener::bind(&path).expect("a socket");
     thread::scope(|scope| {
         scope.spawn(|| answers.serve(listener.accept().expect("a client").0));
-        let greeted = greet(path.to_str().expect("UTF-8"), Duration::from_secs(20))?;
+        let greeted = greet(path.to_str().expect("UTF-8"), Duration::from_secs(20));
+        let greeted = greeted.map_err(|refusal| refusal.to_string())?;
         let geometry = Geometry::new(&greeted.config, false, 8, None)?;
         greeted.set_up(geometry, 2).map(|connected| connected.queues.len())
     })

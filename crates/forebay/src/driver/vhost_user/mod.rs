@@ -93,5 +93,5 @@ pub(super) fn open(
     take_queue_size(keys)?;
     take_poll(keys)?;
     let why = String::from("build the crate forebay with its feature `vhost-user`");
-    Err(crate::error::OpenError::VhostUser { path: spec.target().into(), why })
+    Err(crate::error::OpenError::VhostUser { path: spec.target().into(), why, source: None })
 }

@@ -9,6 +9,7 @@ use super::spin::Spin;
 use super::{take_poll, take_queue_size};
 use crate::claim::Claim;
 use crate::driver::Opened;
+use crate::driver::refusal::Refusal;
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
@@ -41,7 +42,10 @@ pub(in crate::driver) fn open(
         }));
     }
     let path = PathBuf::from(spec.target());
-    let refused = |why| OpenError::VhostUser { path: path.clone(), why };
+    let refused = |refusal: Refusal| {
+        let (why, source) = refusal.into_parts();
+        OpenError::VhostUser { path: path.clone(), why, source }
+    };
     let greeted = connect::greet(spec.target(), connect::TIMEOUT).map_err(refused)?;
     let (config, features) = (greeted.config, greeted.features);
     let defaults = Defaults {
@@ -53,8 +57,8 @@ pub(in crate::driver) fn open(
     let Policy { queue_depth, nr_hw_queues, .. } = settings.policy(defaults)?;
     let nr_tags = queue_depth + 1;
     let geometry = Geometry::new(&config, features.has_indirect(), nr_tags, queue_size);
-    let geometry = geometry.map_err(refused)?;
-    let connected = greeted.set_up(geometry, nr_hw_queues).map_err(refused)?;
+    let geometry = geometry.map_err(|why| refused(why.into()))?;
+    let connected = greeted.set_up(geometry, nr_hw_queues).map_err(|why| refused(why.into()))?;
     let limits = limits(&config, &geometry);
     let device = VhostUserDevice::new(path.clone(), limits, nr_tags, Spin::new(poll), connected);
     Ok(Opened {
