@@ -2,12 +2,12 @@
 // Exports a function to C.
 #![allow(unsafe_code)]
 
-use forebay::{BlockStatus, CommitError, IoError, SubmitErrorKind};
+use forebay::{BlockStatus, CommitError, FreezeError, IoError, OpenError, RegisterError};
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A failed call.
@@ -45,88 +45,24 @@ impl Failure {
     }
 }
 
-impl From<IoError> for Failure {
-    #[cold]
-    fn from(error: IoError) -> Failure {
-        Failure::new(error.errno(), error.to_string())
-    }
+/// Errors of the library know their errno.
+macro_rules! failure_from {
+    ($($error:ty)+) => {
+        $(impl From<$error> for Failure {
+            #[cold]
+            fn from(error: $error) -> Failure {
+                Failure::new(error.errno(), error.to_string())
+            }
+        })+
+    };
 }
 
-impl From<CommitError> for Failure {
-    #[cold]
-    fn from(error: CommitError) -> Failure {
-        Failure::new(errno_of(error.io_error()), error.to_string())
-    }
-}
+failure_from! { IoError OpenError FreezeError RegisterError CommitError }
 
 impl From<io::Error> for Failure {
     #[cold]
     fn from(error: io::Error) -> Failure {
-        Failure::new(errno_of(&error), error.to_string())
-    }
-}
-
-/// The errnos for which the standard library has an error kind. The first errno of a kind stands
-/// for it.
-const ERRNOS: [c_int; 34] = [
-    libc::ENOENT,
-    libc::EACCES,
-    libc::ECONNREFUSED,
-    libc::ECONNRESET,
-    libc::EHOSTUNREACH,
-    libc::ENETUNREACH,
-    libc::ECONNABORTED,
-    libc::ENOTCONN,
-    libc::EADDRINUSE,
-    libc::EADDRNOTAVAIL,
-    libc::ENETDOWN,
-    libc::EPIPE,
-    libc::EEXIST,
-    libc::EAGAIN,
-    libc::ENOTDIR,
-    libc::EISDIR,
-    libc::ENOTEMPTY,
-    libc::EROFS,
-    libc::ESTALE,
-    libc::EINVAL,
-    libc::ETIMEDOUT,
-    libc::ENOSPC,
-    libc::ESPIPE,
-    libc::EDQUOT,
-    libc::EFBIG,
-    libc::EBUSY,
-    libc::ETXTBSY,
-    libc::EDEADLK,
-    libc::EXDEV,
-    libc::EMLINK,
-    libc::E2BIG,
-    libc::EINTR,
-    libc::EOPNOTSUPP,
-    libc::ENOMEM,
-];
-
-/// Returns the errno of an error: that of the system, or that of its cause in the library, or that
-/// of its kind. EIO is left for errors that have none of them.
-#[cold]
-pub(crate) fn errno_of(error: &io::Error) -> c_int {
-    if let Some(errno) = error.raw_os_error() {
-        return errno;
-    }
-    let source = error.get_ref();
-    if let Some(refused) = source.and_then(|source| source.downcast_ref::<SubmitErrorKind>()) {
-        return IoError::from(*refused).errno();
-    }
-    if let Some(failed) = source.and_then(|source| source.downcast_ref::<IoError>()) {
-        return failed.errno();
-    }
-    match error.kind() {
-        // The peer ended its stream early, or violated the protocol.
-        ErrorKind::UnexpectedEof => libc::ECONNRESET,
-        ErrorKind::InvalidData => libc::EBADMSG,
-        kind => {
-            let is_of_kind = |errno: &c_int| io::Error::from_raw_os_error(*errno).kind() == kind;
-            ERRNOS.into_iter().find(is_of_kind).unwrap_or(libc::EIO)
-        }
+        Failure::new(forebay::errno_of(&error), error.to_string())
     }
 }
 
@@ -205,29 +141,6 @@ mod tests {
     fn a_text_ends_at_its_end_and_not_at_a_zero_byte() {
         let failed: i64 = guard(|| Err(Failure::invalid("a\0b")));
         assert_eq!((failed, text().as_str()), (-i64::from(libc::EINVAL), "ab"));
-    }
-
-    #[test]
-    fn errors_without_an_errno_of_the_system_have_that_of_their_kind() {
-        for (error, errno) in [
-            (ErrorKind::TimedOut.into(), libc::ETIMEDOUT),
-            (ErrorKind::OutOfMemory.into(), libc::ENOMEM),
-            (ErrorKind::InvalidInput.into(), libc::EINVAL),
-            (ErrorKind::Unsupported.into(), libc::EOPNOTSUPP),
-            (ErrorKind::UnexpectedEof.into(), libc::ECONNRESET),
-            (ErrorKind::InvalidData.into(), libc::EBADMSG),
-            (io::Error::other(SubmitErrorKind::Forked), libc::EINVAL),
-            (IoError::from(BlockStatus::NoSpace).into(), libc::ENOSPC),
-            (io::Error::from_raw_os_error(libc::EMFILE), libc::EMFILE),
-            (io::Error::other("no number"), libc::EIO),
-        ] {
-            assert_eq!(errno_of(&error), errno, "{error}");
-        }
-        for (nth, errno) in ERRNOS.into_iter().enumerate() {
-            let kind = |errno: c_int| io::Error::from_raw_os_error(errno).kind();
-            assert_eq!(errno_of(&kind(errno).into()), errno, "{:?}", kind(errno));
-            assert!(ERRNOS[..nth].iter().all(|earlier| kind(*earlier) != kind(errno)), "{errno}");
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::args::place_of;
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle::{self, Kind, Mark};
-use forebay::{Disk, FreezeError, Hold};
+use forebay::{Disk, Hold};
 use std::ffi::c_int;
 use std::time::Duration;
 
@@ -92,17 +92,4 @@ pub unsafe extern "C" fn forebay_quiesce(
 pub unsafe extern "C" fn forebay_release(hold: *mut forebay_hold) -> c_int {
     // SAFETY: the caller passes a handle.
     guard(|| unsafe { handle::close::<OpenHold>(hold) }.map(|()| 0))
-}
-
-impl From<FreezeError> for Failure {
-    #[cold]
-    fn from(error: FreezeError) -> Failure {
-        let errno = match &error {
-            FreezeError::TimedOut { .. } => libc::ETIMEDOUT,
-            FreezeError::Quiesced { .. } | FreezeError::Stopped { .. } => libc::EBUSY,
-            // Those of later versions.
-            _ => libc::EBUSY,
-        };
-        Failure::new(errno, error.to_string())
-    }
 }

@@ -6,43 +6,8 @@ use crate::args::{place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
-use forebay::{Disk, KNOBS};
+use forebay::{Disk, PropertyValue};
 use std::ffi::{c_char, c_int};
-
-/// A property.
-enum Value {
-    Text(String),
-    Number(u64),
-}
-
-/// A property and its name.
-type Property = (&'static str, fn(&Disk) -> Value);
-
-/// The properties beside the settings, which have the names of their keys in specs.
-const PROPERTIES: [Property; 18] = [
-    ("spec", |disk| Value::Text(disk.info().spec.clone())),
-    ("driver", |disk| Value::Text(disk.info().driver.to_owned())),
-    ("notice", |disk| Value::Text(disk.info().notice.clone().unwrap_or_default())),
-    ("failure", |disk| Value::Text(disk.failure().unwrap_or_default())),
-    ("features", |disk| Value::Text(features(disk))),
-    ("failed", |disk| flag(disk.is_failed())),
-    ("capacity", |disk| Value::Number(disk.capacity_bytes().unwrap_or(u64::MAX))),
-    ("read_only", |disk| flag(disk.limits().read_only)),
-    ("logical_block_size", |disk| Value::Number(disk.limits().logical_block_size.into())),
-    ("physical_block_size", |disk| Value::Number(disk.limits().physical_block_size.into())),
-    ("io_min", |disk| Value::Number(disk.limits().io_min.into())),
-    ("io_opt", |disk| Value::Number(disk.limits().io_opt.into())),
-    ("memory_alignment", |disk| Value::Number(u64::from(disk.limits().dma_alignment) + 1)),
-    ("max_transfer", |disk| Value::Number(u64::from(disk.limits().max_sectors) * 512)),
-    ("registers_memory", |disk| flag(disk.can_register_memory())),
-    ("discard_granularity", |disk| Value::Number(disk.limits().discard_granularity.into())),
-    ("write_zeroes", |disk| flag(disk.limits().max_write_zeroes_sectors > 0)),
-    ("volatile_cache", |disk| flag(disk.limits().volatile_cache)),
-];
-
-fn flag(is_set: bool) -> Value {
-    Value::Number(is_set.into())
-}
 
 /// Returns one line for each feature: its name, `yes` or `no`, and how or why.
 fn features(disk: &Disk) -> String {
@@ -53,19 +18,20 @@ fn features(disk: &Disk) -> String {
     disk.info().features.iter().map(line).collect()
 }
 
-fn property(disk: &Disk, name: &str) -> Result<Value, Failure> {
-    if let Some((_, get)) = PROPERTIES.iter().find(|(known, _)| *known == name) {
-        return Ok(get(disk));
-    }
-    let knob = KNOBS.iter().find(|knob| knob.key == name);
-    let text = knob.map(|knob| knob.get(&disk.info().policy)).ok_or_else(|| {
+/// Returns a property: one of the library's table, or the list of features.
+fn property(disk: &Disk, name: &str) -> Result<PropertyValue, Failure> {
+    let value = match name {
+        "features" => Some(PropertyValue::Text(features(disk))),
+        name => disk.property(name),
+    };
+    value.ok_or_else(|| {
         Failure::new(libc::ENOENT, format!("no property is named `{name}`: see forebay_info(3)"))
-    })?;
-    Ok(text.parse().map_or_else(|_| Value::Text(text), Value::Number))
+    })
 }
 
 /// Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
-/// A longer text is cut. Numbers are decimal.
+/// A longer text is cut. Numbers are decimal, yes and no are 1 and 0. The text is empty if the disk
+/// has no such value.
 ///
 /// Returns the length of the whole text without the zero byte, or a negative errno: -ENOENT if
 /// there is no such property.
@@ -80,8 +46,8 @@ pub unsafe extern "C" fn forebay_info(
         // SAFETY: the caller passes a handle, and a C string or null.
         let (disk, name) = unsafe { (handle::get::<OpenDisk>(disk)?, text_of(name, "name")?) };
         let text = match property(&disk.disk, name)? {
-            Value::Text(text) => text,
-            Value::Number(number) => number.to_string(),
+            PropertyValue::Flag(is_set) => u8::from(is_set).to_string(),
+            value => value.to_string(),
         };
         if size > 0 {
             let (place, nr) = (place_of(buf)?.cast::<u8>(), text.len().min(size - 1));
@@ -95,8 +61,8 @@ pub unsafe extern "C" fn forebay_info(
     })
 }
 
-/// Stores a property that is a number in *value: see forebay_info(). Those that are true or false
-/// are 1 or 0.
+/// Stores a property that is a number in *value: see forebay_info(). Yes and no are 1 and 0.
+/// UINT64_MAX if the disk has no such value, such as the capacity of a file that grows.
 ///
 /// Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.
 #[unsafe(no_mangle)]
@@ -109,14 +75,17 @@ pub unsafe extern "C" fn forebay_info_number(
         // SAFETY: the caller passes a handle, and a C string or null.
         let (disk, name) = unsafe { (handle::get::<OpenDisk>(disk)?, text_of(name, "name")?) };
         let place = place_of(value)?;
-        match property(&disk.disk, name)? {
-            // SAFETY: the caller passes the place of a number; null was refused.
-            Value::Number(number) => unsafe { place.write(number) },
-            Value::Text(text) => {
+        let number = match property(&disk.disk, name)? {
+            PropertyValue::Number(number) => number,
+            PropertyValue::Flag(is_set) => is_set.into(),
+            PropertyValue::None => u64::MAX,
+            text => {
                 let text = format!("{name} is a text, `{text}`: call forebay_info()");
                 return Err(Failure::invalid(text));
             }
-        }
+        };
+        // SAFETY: the caller passes the place of a number; null was refused.
+        unsafe { place.write(number) };
         Ok(0)
     })
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Failure;
+use forebay::foreign::cut;
 use forebay::{Bio, BioFlags, Op, Segment, Segments};
 use libc::iovec;
 use std::ffi::{c_int, c_void};
@@ -85,7 +86,7 @@ const _: () = assert!(IO_SIZE == 56, "a change of the size is a change of the AB
 const IOV_MAX: u32 = 1024;
 
 /// The largest segment that memory is cut into, bytes.
-const SEGMENT_MAX: u64 = 1 << 30;
+const SEGMENT_MAX: u64 = forebay::foreign::SEGMENT_MAX as u64;
 
 /// Converts a plain read or write to a bio: of this version, with one buffer, and without flags.
 /// Returns `None` for all others, and for those that are wrong.
@@ -276,9 +277,7 @@ pub(crate) fn push_memory(
         return Ok(());
     }
     check_memory(buf, len)?;
-    let addr = buf.expose_provenance();
-    let cut = |at: u64| Segment { addr: addr + at as usize, len: SEGMENT_MAX.min(len - at) as u32 };
-    list.extend((0..len).step_by(SEGMENT_MAX as usize).map(cut));
+    list.extend(cut(buf.expose_provenance(), len as usize));
     Ok(())
 }
 

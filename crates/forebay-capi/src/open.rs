@@ -100,10 +100,3 @@ pub extern "C" fn forebay_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
-
-impl From<OpenError> for Failure {
-    #[cold]
-    fn from(error: OpenError) -> Failure {
-        Failure::new(error.errno(), error.to_string())
-    }
-}

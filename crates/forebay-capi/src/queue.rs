@@ -7,17 +7,17 @@
 
 use crate::args::place_of;
 use crate::disk::{OpenDisk, forebay_disk};
-use crate::error::{Failure, errno_of, guard};
+use crate::error::{Failure, guard};
 use crate::handle::{self, Kind, Mark};
 use crate::io::{bio_of, check_memory, forebay_io, plain_bio, read_io};
+use forebay::foreign::thread_number;
 use forebay::{
-    BioQueue, BlockStatus, Completion, IoError, RegisterError, RegisteredMemory, Segment, Segments,
+    BioQueue, BlockStatus, Completion, IoError, RegisteredMemory, Segment, Segments,
     SubmitErrorKind,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A completion queue of a disk. It belongs to the thread that opened it.
@@ -68,19 +68,6 @@ impl Kind for OpenQueue {
     type Pointee = forebay_queue;
 }
 
-/// Returns the number of this thread. No other thread of the process ever has the same.
-#[inline]
-fn this_thread() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    thread_local! { static NUMBER: Cell<u64> = const { Cell::new(0) }; }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        number.get()
-    })
-}
-
 /// Returns a queue of this thread.
 ///
 /// # Safety
@@ -89,7 +76,7 @@ fn this_thread() -> u64 {
 unsafe fn own<'a>(queue: *mut forebay_queue) -> Result<&'a OpenQueue, Failure> {
     // SAFETY: the caller keeps the conditions.
     let open = unsafe { handle::get_own::<OpenQueue>(queue) }?;
-    match open.owner == this_thread() {
+    match open.owner == thread_number() {
         true => Ok(open),
         false => Err(Failure::of(
             libc::EPERM,
@@ -138,7 +125,7 @@ pub unsafe extern "C" fn forebay_queue_open(
             nr_listed: 0,
             registered: Vec::new(),
         });
-        let handle = handle::open(OpenQueue { owner: this_thread(), state });
+        let handle = handle::open(OpenQueue { owner: thread_number(), state });
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };
         Ok(0)
@@ -463,17 +450,6 @@ pub unsafe extern "C" fn forebay_queue_unregister(
     };
     // SAFETY: the caller passes a handle.
     unsafe { on_queue(queue, unregister) }
-}
-
-impl From<RegisterError> for Failure {
-    #[cold]
-    fn from(error: RegisterError) -> Failure {
-        let errno = match &error {
-            RegisterError::Refused { source, .. } => errno_of(source),
-            _ => libc::EOPNOTSUPP,
-        };
-        Failure::new(errno, error.to_string())
-    }
 }
 
 /// Returns the number of I/Os that were submitted and not reaped, or a negative errno.

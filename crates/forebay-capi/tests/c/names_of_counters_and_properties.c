@@ -38,6 +38,14 @@ int main(void)
     /* Settings have the names of their keys. */
     CHECK(forebay_info_number(disk, "nr_requests", &number) == 0 && number == 8);
     CHECK(forebay_info(disk, "plug", text, sizeof text) > 0);
+    CHECK(forebay_info_number(disk, "iostats", &number) == 0 && number == 1);
+    CHECK(forebay_info(disk, "iostats", text, sizeof text) == 1 && strcmp(text, "1") == 0);
+    CHECK(forebay_info_number(disk, "service", &number) == 0 && number == 0);
+    CHECK(forebay_info_number(disk, "max_segments", &number) == 0 && number > 0);
+    /* A value that this disk does not have. */
+    CHECK(forebay_info(disk, "lock", text, sizeof text) == 0 && text[0] == 0);
+    CHECK(forebay_info(disk, "failure", text, sizeof text) == 0 && text[0] == 0);
+    CHECK(forebay_info_number(disk, "tag_set", &number) == 0 && number == UINT64_MAX);
     CHECK_FAILS(forebay_info_number(disk, "driver", &number), EINVAL, "driver is a text, `ram`");
     CHECK_FAILS(forebay_info(disk, "colour", text, 1), ENOENT, "`colour`");
     int length = forebay_info(disk, "features", NULL, 0);
