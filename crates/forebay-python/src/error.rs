@@ -29,7 +29,7 @@ pub(crate) fn of_open(error: &OpenError) -> PyErr {
 /// Returns the exception of a failed system call.
 #[cold]
 pub(crate) fn of_system(error: &std::io::Error) -> PyErr {
-    os_error(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+    os_error(forebay::errno_of(error), error.to_string())
 }
 
 /// Returns the exception of a use after `close()`, as a file object raises it.

@@ -6,6 +6,7 @@
 // Calls the buffer protocol of Python.
 #![allow(unsafe_code)]
 
+use forebay::foreign::{SEGMENT_MAX, cut};
 use forebay::{Segment, Segments};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -95,23 +96,14 @@ impl Drop for Export {
     }
 }
 
-/// The largest segment that memory is cut into, in bytes.
-const SEGMENT_MAX: usize = 1 << 30;
-
 /// Returns the segments of `len` bytes at an exposed address.
 #[inline]
 pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
     match len {
         0 => Segments::None,
         1..=SEGMENT_MAX => Segments::One(Segment { addr, len: len as u32 }),
-        _ => Segments::Many(cut(addr, len)),
+        _ => Segments::Many(cut(addr, len).collect()),
     }
-}
-
-#[cold]
-fn cut(addr: usize, len: usize) -> Vec<Segment> {
-    let part = |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
-    (0..len).step_by(SEGMENT_MAX).map(part).collect()
 }
 
 /// Returns the exception of an export that failed, with the reason of the object as its cause.

@@ -3,23 +3,11 @@
 #![allow(unsafe_code)]
 
 use crate::error::misuse;
+use forebay::foreign::thread_number;
 use pyo3::{PyErr, PyResult, Python};
-use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Returns the number of this thread. No other thread of the process ever has the same number.
-#[inline]
-pub(crate) fn this_thread() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    thread_local! { static NUMBER: Cell<u64> = const { Cell::new(0) }; }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        number.get()
-    })
-}
 
 /// The number of attempts of a thread that ends to use a value.
 const TRIES: u32 = 1000;
@@ -41,12 +29,12 @@ unsafe impl<T> Sync for Owned<T> {}
 impl<T> Owned<T> {
     pub(crate) fn new(value: T) -> Owned<T> {
         let is_used = AtomicBool::new(false);
-        Owned { owner: this_thread(), is_used, value: UnsafeCell::new(value) }
+        Owned { owner: thread_number(), is_used, value: UnsafeCell::new(value) }
     }
 
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        self.owner == this_thread()
+        self.owner == thread_number()
     }
 
     /// Calls a function with the value.

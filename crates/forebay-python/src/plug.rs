@@ -4,8 +4,8 @@
 
 use crate::detach::without_gil;
 use crate::error::misuse;
-use crate::owner::this_thread;
 use forebay::PlugGuard;
+use forebay::foreign::thread_number;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::cell::RefCell;
@@ -41,13 +41,13 @@ impl Plug {
             return Err(misuse("the plug is open already; call plug() for each `with`"));
         }
         OPEN.with(|open| open.borrow_mut().push(forebay::plug()));
-        slf.entered_by = Some(this_thread());
+        slf.entered_by = Some(thread_number());
         Ok(slf)
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&mut self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<bool> {
-        if self.entered_by != Some(this_thread()) {
+        if self.entered_by != Some(thread_number()) {
             return Err(misuse("the plug is not open on this thread"));
         }
         self.entered_by = None;
@@ -57,7 +57,7 @@ impl Plug {
 
     /// Issues everything that this thread has plugged, and keeps the plug open.
     fn unplug(&self, py: Python<'_>) -> PyResult<()> {
-        if self.entered_by != Some(this_thread()) {
+        if self.entered_by != Some(thread_number()) {
             return Err(misuse("the plug is not open on this thread"));
         }
         // SAFETY: a plug has no object of Python, and belongs to this thread.
@@ -86,7 +86,7 @@ impl Drop for Plug {
     fn drop(&mut self) {
         // A generator that was abandoned inside a plug, for example. On another thread the plug
         // stays open: that thread issues its I/O when it waits.
-        if self.entered_by == Some(this_thread()) {
+        if self.entered_by == Some(thread_number()) {
             Python::try_attach(end);
         }
     }
