@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use forebay::{
-    Disk, DiskInfo, FeatureState, KNOBS, OpenError, Policy, SETTINGS, Setting, Spec, Values,
+    Disk, DiskInfo, FeatureState, KNOBS, OpenError, Policy, Property, PropertyGroup, PropertyValue,
+    SETTINGS, Setting, Spec, Values,
 };
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
@@ -58,30 +59,16 @@ fn without_rights(
 }
 
 /// Returns the limits by their names in `/sys/block/X/queue`, without the capacity.
-pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
-    let limits = &info.limits;
-    // The largest bio whose parts can all get tags.
-    let max_nowait = u64::from(limits.max_sectors) * 512 * u64::from(info.policy.queue_depth);
-    [
-        ("logical_block_size", limits.logical_block_size.into()),
-        ("physical_block_size", limits.physical_block_size.into()),
-        ("io_min", limits.io_min.into()),
-        ("io_opt", limits.io_opt.into()),
-        ("max_hw_sectors_kb", (limits.max_hw_sectors / 2).into()),
-        ("max_sectors_kb", (limits.max_sectors / 2).into()),
-        ("max_segments", limits.max_segments.into()),
-        ("max_segment_size", limits.max_segment_size.into()),
-        ("seg_boundary_mask", limits.seg_boundary_mask.into()),
-        ("virt_boundary_mask", limits.virt_boundary_mask.into()),
-        ("dma_alignment", limits.dma_alignment.into()),
-        ("chunk_sectors", limits.chunk_sectors.into()),
-        ("discard_granularity", limits.discard_granularity.into()),
-        ("max_discard_sectors", limits.max_discard_sectors.into()),
-        ("max_discard_segments", limits.max_discard_segments.into()),
-        ("max_write_zeroes_sectors", limits.max_write_zeroes_sectors.into()),
-        ("rotational", limits.rotational.into()),
-        ("max_nowait_bytes", max_nowait.into()),
-    ]
+pub(crate) fn limits_of(info: &DiskInfo) -> impl Iterator<Item = (&'static str, Value)> {
+    let limits = info.properties().filter(|property| property.group == PropertyGroup::Limit);
+    limits.map(|Property { name, value, .. }| {
+        let value = match value {
+            PropertyValue::Flag(is_set) => is_set.into(),
+            PropertyValue::Number(number) => number.into(),
+            other => other.to_string().into(),
+        };
+        (name, value)
+    })
 }
 
 /// Returns the settings in force, by their keys in a spec.
