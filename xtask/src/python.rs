@@ -43,7 +43,7 @@ pub(crate) fn run() -> Outcome {
         venv => venv?,
     };
     venv.install_wheel()?;
-    let tests = format!("-W error -m unittest discover --start-directory {CRATE}/tests");
+    let tests = format!("-W error {CRATE}/tests/run_all.py");
     venv.python(&tests).run()?;
     cost()
 }

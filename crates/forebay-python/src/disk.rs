@@ -2,8 +2,8 @@
 
 use crate::error::{closed, of_io, of_open, of_system};
 use crate::queue::Queue;
-use crate::{blocking, info, stats};
-use forebay::IoError;
+use crate::{blocking, info, open, stats, vectored};
+use forebay::{BioFlags, ExtentKind, IoError, Op};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
@@ -69,6 +69,26 @@ impl Disk {
         Disk::new(py, spec)
     }
 
+    /// Opens a file or block device by its path: str, bytes or a path object. No character has a
+    /// special meaning. The options are keys of specs, such as `direct=True`, and `driver`.
+    #[staticmethod]
+    #[pyo3(signature = (path, **options))]
+    fn open_path(
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Disk> {
+        Ok(Disk { disk: Mutex::new(Some(open::open_path(py, path, options)?)) })
+    }
+
+    /// Opens the file or block device of a descriptor, which is duplicated. The options are those
+    /// of `open_path`.
+    #[staticmethod]
+    #[pyo3(signature = (fd, **options))]
+    fn open_fd(py: Python<'_>, fd: i32, options: Option<&Bound<'_, PyDict>>) -> PyResult<Disk> {
+        Ok(Disk { disk: Mutex::new(Some(open::open_fd(py, fd, options)?)) })
+    }
+
     /// Reads `length` bytes at byte `offset`. Returns fewer only at the end of a file.
     fn read_at<'py>(
         &self,
@@ -96,6 +116,52 @@ impl Disk {
         durable: bool,
     ) -> PyResult<u64> {
         self.with(py, |disk| blocking::write_at(disk, data, offset, durable))
+    }
+
+    /// Reads into several writable buffers, one after the other, from byte `offset` on: one I/O.
+    /// Returns the number of bytes.
+    fn readv(&self, py: Python<'_>, buffers: &Bound<'_, PyAny>, offset: u64) -> PyResult<u64> {
+        let kind = (Op::Read, BioFlags::NONE);
+        self.with(py, |disk| vectored::transfer(disk, kind, buffers, offset))
+    }
+
+    /// Writes several buffers, one after the other, at byte `offset`: one I/O. Returns the number of
+    /// bytes.
+    #[pyo3(signature = (buffers, offset, *, durable=false))]
+    fn writev(
+        &self,
+        py: Python<'_>,
+        buffers: &Bound<'_, PyAny>,
+        offset: u64,
+        durable: bool,
+    ) -> PyResult<u64> {
+        let kind = (Op::Write, if durable { BioFlags::FUA } else { BioFlags::NONE });
+        self.with(py, |disk| vectored::transfer(disk, kind, buffers, offset))
+    }
+
+    /// Returns which parts of a range hold data: a list of at most `max` pairs of a length and
+    /// "data", "zero" or "hole", in order and without gaps.
+    #[pyo3(signature = (offset, length, *, max=1024))]
+    fn block_status(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        length: u64,
+        max: usize,
+    ) -> PyResult<Vec<(u64, &'static str)>> {
+        let extents = self.wait(py, move |disk| {
+            let mut extents = Vec::new();
+            disk.block_status(offset, length, max, &mut extents).map(|()| extents)
+        })?;
+        let pair = |extent: forebay::Extent| {
+            let kind = match extent.kind {
+                ExtentKind::Data => "data",
+                ExtentKind::Zero => "zero",
+                ExtentKind::Hole => "hole",
+            };
+            (extent.len, kind)
+        };
+        Ok(extents.into_iter().map(pair).collect())
     }
 
     /// Makes every write that ended before this call durable. After a failure, writes since the

@@ -14,6 +14,7 @@
 //! - One interpreter of a process may use the module ([`interpreter`]).
 //! - I/O that fails raises `OSError` with an errno and a text ([`error`]).
 mod blocking;
+mod commit;
 mod detach;
 mod disk;
 mod error;
@@ -21,16 +22,20 @@ mod export;
 mod info;
 mod interpreter;
 mod io;
+mod open;
 mod owner;
 mod plug;
 mod queue;
 mod stats;
 mod threads;
+mod vectored;
 
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = true)]
 mod _forebay {
+    #[pymodule_export]
+    use crate::commit::GroupCommit;
     #[pymodule_export]
     use crate::disk::Disk;
     #[pymodule_export]

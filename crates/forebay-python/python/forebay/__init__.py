@@ -5,6 +5,6 @@ AsyncDisk has the I/O calls as coroutines for asyncio. See docs/python.md of the
 """
 
 from ._aio import AsyncDisk
-from ._forebay import Disk, Io, Plug, Queue, __version__, counters, plug
+from ._forebay import Disk, GroupCommit, Io, Plug, Queue, __version__, counters, plug
 
-__all__ = ["AsyncDisk", "Disk", "Io", "Plug", "Queue", "counters", "plug"]
+__all__ = ["AsyncDisk", "Disk", "GroupCommit", "Io", "Plug", "Queue", "counters", "plug"]

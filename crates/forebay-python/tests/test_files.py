@@ -1,0 +1,124 @@
+"""Disks of paths and descriptors, calls over several buffers, block status, group commit."""
+
+import errno
+import os
+import tempfile
+import threading
+import unittest
+
+import forebay
+
+
+class OpenTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(os.fsencode(folder.name), b"a ?x=1%3F \xff")
+        with open(self.path, "wb") as file:
+            file.truncate(1 << 16)
+
+    def test_a_path_may_have_any_bytes(self):
+        for path in (self.path, os.fsdecode(self.path)):
+            with forebay.Disk.open_path(path) as disk:
+                self.assertEqual(disk.size, 1 << 16)
+
+    def test_options_are_keys_of_specs(self):
+        with forebay.Disk.open_path(self.path, driver="psync", nr_requests=8, read_only=True) as disk:
+            info = disk.info()
+            self.assertEqual((info["driver"], info["read_only"]), ("psync", True))
+            self.assertEqual(info["settings"]["nr_requests"], 8)
+        for options, text in (
+            ({"colour": "red"}, "colour"),
+            ({"queue_depth": "many"}, "queue_depth=many"),
+            ({"driver": "ram"}, "ram"),
+        ):
+            with self.assertRaisesRegex(OSError, text) as caught:
+                forebay.Disk.open_path(self.path, **options)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+        with self.assertRaisesRegex(TypeError, "queue_depth: expected"):
+            forebay.Disk.open_path(self.path, queue_depth=1.5)
+        with self.assertRaises(FileNotFoundError):
+            forebay.Disk.open_path(self.path + b"x")
+
+    def test_a_descriptor_stays_open(self):
+        with open(self.path, "r+b", buffering=0) as file:
+            os.unlink(self.path)
+            with forebay.Disk.open_fd(file.fileno(), nr_requests=8) as disk:
+                disk.write_at(b"x" * 512, 512)
+            self.assertEqual(os.pread(file.fileno(), 512, 512), b"x" * 512)
+            fd = file.fileno()
+        with self.assertRaises(OSError) as caught:
+            forebay.Disk.open_fd(fd)
+        self.assertEqual(caught.exception.errno, errno.EBADF)
+
+    def test_holes_are_reported(self):
+        with forebay.Disk.open_path(self.path) as disk:
+            self.assertEqual(sum(length for length, _ in disk.block_status(0, 1 << 16)), 1 << 16)
+        with forebay.Disk("ram:1M") as disk:
+            self.assertEqual(disk.block_status(4096, 8192, max=1), [(8192, "data")])
+            disk.close()
+            with self.assertRaises(ValueError):
+                disk.block_status(0, 512)
+
+
+class VectoredTest(unittest.TestCase):
+    def test_several_buffers_are_one_io(self):
+        disk = forebay.Disk("ram:1M")
+        self.assertEqual(disk.writev([b"a" * 512, b"", bytearray(b"b" * 1024)], 4096), 1536)
+        self.assertEqual(disk.writev([b"c" * 512], 8192, durable=True), 512)
+        self.assertEqual(disk.stats()["write_bios"], 2)
+        parts = [bytearray(1024), memoryview(bytearray(512))]
+        self.assertEqual(disk.readv(iter(parts), 4096), 1536)
+        self.assertEqual(parts[0] + parts[1], b"a" * 512 + b"b" * 1024)
+        self.assertEqual((disk.readv([], 0), disk.writev((), 0)), (0, 0))
+
+    def test_a_call_that_fails_releases_its_buffers(self):
+        disk, buffer = forebay.Disk("ram:1M"), bytearray(512)
+        with self.assertRaisesRegex(BufferError, "read-only"):
+            disk.readv([buffer, bytes(512)], 0)
+        with self.assertRaises(OSError):
+            disk.readv([buffer], 100)
+        with self.assertRaises(TypeError):
+            disk.writev(7, 0)
+        buffer.append(1)
+
+
+class CommitTest(unittest.TestCase):
+    def test_threads_share_syncs(self):
+        with tempfile.TemporaryFile() as file:
+            commit = forebay.GroupCommit(file.fileno(), sync="all")
+
+            def append():
+                for _ in range(20):
+                    point = commit.point()
+                    os.write(file.fileno(), b"record")
+                    commit.commit(point)
+
+            threads = [threading.Thread(target=append) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            stats = commit.stats()
+            self.assertEqual((stats["commits"], stats["losses"]), (80, 0))
+            self.assertLessEqual(stats["syncs"], 80)
+            commit.commit()
+            self.assertFalse(commit.acknowledge_loss())
+
+    def test_a_failed_sync_is_reported_until_it_is_acknowledged(self):
+        reader, writer = os.pipe()
+        commit = forebay.GroupCommit(writer)
+        os.close(reader)
+        os.close(writer)
+        for _ in range(2):
+            with self.assertRaises(OSError) as caught:
+                commit.commit()
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+        self.assertTrue(commit.acknowledge_loss())
+
+    def test_wrong_arguments_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "sync="):
+            forebay.GroupCommit(0, sync="some")
+        with self.assertRaises(OSError) as caught:
+            forebay.GroupCommit(-1)
+        self.assertEqual(caught.exception.errno, errno.EBADF)
