@@ -21,17 +21,27 @@ pub(crate) fn place_or_null<T>(result: *mut T) -> Result<*mut T, Failure> {
     }
 }
 
-/// Returns a text of the caller.
+/// Returns the bytes of a C string of the caller.
 ///
 /// # Safety
 /// `text` is null or a C string that stays as it is while the result is used.
-pub(crate) unsafe fn text_of<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+pub(crate) unsafe fn bytes_of<'a>(text: *const c_char, name: &str) -> Result<&'a [u8], Failure> {
     if text.is_null() {
         return Err(Failure::invalid(format!("the {name} is NULL")));
     }
     // SAFETY: it is a C string.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| {
-        Failure::invalid(format!("the {name} is not UTF-8: {}", text.to_string_lossy()))
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Returns a text of the caller.
+///
+/// # Safety
+/// As for [`bytes_of`].
+pub(crate) unsafe fn text_of<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    // SAFETY: the caller keeps the conditions.
+    let bytes = unsafe { bytes_of(text, name) }?;
+    str::from_utf8(bytes).map_err(|_| {
+        let text = String::from_utf8_lossy(bytes);
+        Failure::invalid(format!("the {name} is not UTF-8: {text}"))
     })
 }

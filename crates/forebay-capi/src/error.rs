@@ -2,7 +2,9 @@
 // Exports a function to C.
 #![allow(unsafe_code)]
 
-use forebay::{BlockStatus, CommitError, FreezeError, IoError, OpenError, RegisterError};
+use forebay::{
+    BlockStatus, CommitError, FreezeError, IoError, OpenError, RegisterError, SpecError,
+};
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -57,7 +59,7 @@ macro_rules! failure_from {
     };
 }
 
-failure_from! { IoError OpenError FreezeError RegisterError CommitError }
+failure_from! { IoError OpenError SpecError FreezeError RegisterError CommitError }
 
 impl From<io::Error> for Failure {
     #[cold]

@@ -85,6 +85,20 @@ pub unsafe extern "C" fn forebay_quiesce(
     unsafe { hold_by(disk, hold, |disk| Ok(disk.quiesce())) }
 }
 
+/// Stops a disk: no more requests are passed to the device, except by threads that are passing some
+/// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle in
+/// *hold.
+///
+/// Returns 0, or a negative errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_stop(
+    disk: *mut forebay_disk,
+    hold: *mut *mut forebay_hold,
+) -> c_int {
+    // SAFETY: as in `forebay_freeze`.
+    unsafe { hold_by(disk, hold, |disk| Ok(disk.stop())) }
+}
+
 /// Releases a hold. If it was the last one of its kind, the I/O that it held continues.
 ///
 /// Returns 0, or a negative errno: -EBADF if it is already released.

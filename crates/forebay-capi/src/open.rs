@@ -2,12 +2,14 @@
 // Exports functions to C.
 #![allow(unsafe_code)]
 
-use crate::args::{place_of, text_of};
+use crate::args::{bytes_of, place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
-use forebay::{Disk, OpenError, Spec};
-use std::ffi::{c_char, c_int};
+use forebay::{Disk, DiskOptions, errno_of};
+use std::ffi::{OsStr, c_char, c_int};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// Opens the disk that a spec names: "disk.img?direct=on", "/dev/vdb", "nbd://host/name",
 /// "ram:64M". Stores a handle in *disk.
@@ -37,9 +39,9 @@ pub struct forebay_option {
     pub value: *const c_char,
 }
 
-/// Opens a file or block device by its path, with nr options: keys that a spec accepts for the
-/// driver `file`, such as direct or queue_depth. No character of the path or of a value has a
-/// special meaning. Stores a handle in *disk.
+/// Opens a file or block device by its path, with nr options: keys that a spec accepts for files,
+/// such as direct or queue_depth, and driver, which is file (the default), aio or psync. No byte of
+/// the path has a special meaning. Stores a handle in *disk.
 ///
 /// Returns 0, or a negative errno as forebay_open() does.
 #[unsafe(no_mangle)]
@@ -51,36 +53,71 @@ pub unsafe extern "C" fn forebay_open_path(
 ) -> c_int {
     guard(|| {
         // SAFETY: the caller passes a C string, or null.
-        let path = unsafe { text_of(path, "path") }?;
+        let path = OsStr::from_bytes(unsafe { bytes_of(path, "path") }?);
         let opened = place_of(disk)?;
         if path.is_empty() {
             return Err(Failure::invalid("the path is empty"));
         }
-        let mut spec = Spec::parse(&format!("file:{}", escaped(path))).map_err(OpenError::from)?;
-        if nr > 0 && (options.is_null() || !options.is_aligned()) {
-            return Err(Failure::invalid("the array of options is NULL or misaligned"));
-        }
-        for nth in 0..nr as usize {
-            // SAFETY: the caller passes `nr` options, with C strings or null.
-            let (key, value) = unsafe {
-                let option = options.add(nth).read();
-                (
-                    text_of(option.key, "key of an option")?,
-                    text_of(option.value, "value of an option")?,
-                )
-            };
-            spec.set(key, value);
-        }
-        let handle = handle::open(OpenDisk::new(Disk::open_spec(&spec)?));
+        // SAFETY: the caller passes `nr` options.
+        let options = unsafe { options_of(options, nr) }?;
+        let handle = handle::open(OpenDisk::new(options.open_path(path)?));
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };
         Ok(0)
     })
 }
 
-/// Returns a path with the escapes of a spec.
-fn escaped(path: &str) -> String {
-    path.replace('%', "%25").replace('?', "%3F")
+/// Opens the file or block device of a descriptor, with options as for forebay_open_path(). The
+/// descriptor is duplicated, and stays the caller's. The disk opens its file again, with the flags
+/// that it needs. Stores a handle in *disk.
+///
+/// Returns 0, or a negative errno as forebay_open() does: -EBADF if fd is not open, -EINVAL if a
+/// disk cannot use it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_open_fd(
+    fd: c_int,
+    options: *const forebay_option,
+    nr: u32,
+    disk: *mut *mut forebay_disk,
+) -> c_int {
+    guard(|| {
+        let opened = place_of(disk)?;
+        // SAFETY: the caller passes `nr` options.
+        let options = unsafe { options_of(options, nr) }?;
+        // SAFETY: a call with numbers.
+        let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if own < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Failure::new(errno_of(&error), format!("the descriptor {fd}: {error}")));
+        }
+        // SAFETY: the descriptor is new, and this is its only owner.
+        let own = unsafe { OwnedFd::from_raw_fd(own) };
+        let handle = handle::open(OpenDisk::new(options.open_fd(own)?));
+        // SAFETY: the caller passes a pointer to a pointer; null was refused.
+        unsafe { opened.write(handle) };
+        Ok(0)
+    })
+}
+
+/// Returns the options of the caller.
+///
+/// # Safety
+/// `options` is null, or leads to `nr` options with C strings or null.
+unsafe fn options_of(options: *const forebay_option, nr: u32) -> Result<DiskOptions, Failure> {
+    if nr > 0 && (options.is_null() || !options.is_aligned()) {
+        return Err(Failure::invalid("the array of options is NULL or misaligned"));
+    }
+    (0..nr as usize).try_fold(Disk::options(), |chosen, nth| {
+        // SAFETY: the caller keeps the conditions.
+        let (key, value) = unsafe {
+            let option = options.add(nth).read();
+            (text_of(option.key, "key of an option")?, text_of(option.value, "value of an option")?)
+        };
+        match key {
+            "driver" => Ok(chosen.driver(value)),
+            key => Ok(chosen.set(key, value)?),
+        }
+    })
 }
 
 /// Closes a handle of a disk. Calls that are using it end as usual; later calls fail. When these

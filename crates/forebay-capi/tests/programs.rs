@@ -62,6 +62,7 @@ programs! {
     no_descriptors
     null_arguments
     open_failures
+    open_fd
     open_path
     queue
     registered_memory
@@ -114,6 +115,23 @@ fn the_program_of_the_readme_builds_and_runs() {
     let words: Vec<&str> = words.collect();
     run(Command::new(words[0]).args(&words[1..]).arg("-Wall").current_dir(scratch.path()));
     run(&mut Command::new(scratch.path().join("hello")));
+}
+
+/// Each manual page has one program, which is compiled and run.
+#[test]
+fn the_examples_of_the_manual_pages_run() {
+    let folder = here().join("man");
+    let scratch = tempfile::tempdir().expect("a directory");
+    for name in names(&folder, ".3") {
+        let page = fs::read_to_string(folder.join(format!("{name}.3"))).expect("a page");
+        let (_, section) = page.split_once("\n.SH EXAMPLES\n").expect("a section");
+        let (_, program) = section.split_once("\n.EX\n").expect("a program");
+        let (program, _) = program.split_once("\n.EE\n").expect("its end");
+        let source = scratch.path().join(format!("man_{name}.c"));
+        let program = program.replace("\\e", "\\").replace("\\-", "-").replace("\\&", "");
+        fs::write(&source, program + "\n").expect("a file");
+        play(&compile(&source, "cc", &["-std=gnu11"]), &[]);
+    }
 }
 
 #[test]

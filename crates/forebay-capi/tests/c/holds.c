@@ -53,6 +53,15 @@ int main(void)
     CHECK(forebay_release(other) == 0);
     CHECK(forebay_queue_reap(queue, done, 1, 1, -1) == 1 && done[0].result == 512);
 
+    /* Neither can a stopped one. */
+    CHECK_FAILS(forebay_stop(NULL, &other), EINVAL, "disk is NULL");
+    CHECK(forebay_stop(disk, &other) == 0);
+    CHECK(forebay_queue_submit(queue, &io, 1) == 1);
+    CHECK(forebay_queue_reap(queue, done, 1, 1, 20) == 0);
+    CHECK_FAILS(forebay_freeze(disk, 1000, &frozen), EBUSY, "stopped");
+    CHECK(forebay_release(other) == 0);
+    CHECK(forebay_queue_reap(queue, done, 1, 1, -1) == 1 && done[0].result == 512);
+
     /* A hold outlives the handle of its disk. */
     CHECK(forebay_quiesce(disk, &other) == 0);
     CHECK(forebay_queue_close(queue) == 0 && forebay_close(disk) == 0);

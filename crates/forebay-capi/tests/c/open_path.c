@@ -6,11 +6,13 @@
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"plain", "why?x=1&y=2", "50%3F", "%25", "a:b", "ram:1M"};
+    static const char *const names[] = {"plain", "why?x=1&y=2", "50%3F",        "%25",
+                                        "a:b",   "ram:1M",      "no \xff UTF-8"};
     const struct forebay_option options[] = {
         {.key = "nr_requests", .value = "8"},
         {.key = "read_only", .value = "on"},
     };
+    const struct forebay_option driver = {.key = "driver", .value = "psync"};
     const struct forebay_option unknown = {.key = "colour", .value = "red"};
     const struct forebay_option no_value = {.key = "read_only", .value = NULL};
     struct forebay_disk *disk = NULL;
@@ -29,6 +31,10 @@ int main(int argc, char **argv)
     CHECK(forebay_open_path(path, options, 2, &disk) == 0);
     CHECK(forebay_info_number(disk, "nr_requests", &number) == 0 && number == 8);
     CHECK_FAILS(forebay_write(disk, block, 512, 0), EROFS, "read-only");
+    CHECK(forebay_close(disk) == 0);
+
+    CHECK(forebay_open_path(path, &driver, 1, &disk) == 0);
+    CHECK(forebay_info(disk, "driver", block, sizeof block) == 5 && strcmp(block, "psync") == 0);
     CHECK(forebay_close(disk) == 0);
 
     disk = NULL;
