@@ -178,6 +178,48 @@ fn a_driver_sleeps_while_there_is_no_io() {
     });
 }
 
+/// The task that drives a disk, and the tasks that use it, move between the threads.
+#[test]
+fn a_runtime_of_several_threads_drives_every_driver() {
+    let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
+    let runtime = Builder::new_multi_thread().worker_threads(3).enable_io().build();
+    let runtime = runtime.expect("a runtime");
+    for spec in specs(&scratch, &server) {
+        let disk = open(&spec);
+        let keeps_data = !spec.starts_with("null");
+        runtime.block_on(async {
+            let driver = tokio::spawn(disk.drive());
+            let tasks = (0..6_u64).map(|n| {
+                let disk = disk.clone();
+                let task = async move { use_disk(&disk, n << 16, 30, keeps_data).await };
+                tokio::spawn(plugged(task))
+            });
+            for task in tasks.collect::<Vec<_>>() {
+                task.await.unwrap_or_else(|error| panic!("{spec}: {error}"));
+            }
+            drop(disk);
+            driver.await.expect("no panic").unwrap_or_else(|error| panic!("{spec}: {error}"));
+        });
+    }
+}
+
+/// The runtime ends the task that drives the disk. A thread of the disk takes over.
+#[test]
+fn a_runtime_of_several_threads_that_shuts_down_leaves_the_disk_to_its_thread() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("direct=on"));
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_io().build();
+    let runtime = runtime.expect("a runtime");
+    let user = {
+        let disk = disk.clone();
+        runtime.spawn(disk.drive());
+        thread::spawn(move || block_on(use_disk(&disk, 0, 200, true), "another thread"))
+    };
+    runtime.shutdown_timeout(Duration::from_secs(60));
+    user.join().expect("no panic");
+    block_on(use_disk(&disk, 1 << 16, 30, true), "after the runtime");
+}
+
 #[test]
 fn guide_has_the_text_of_the_example() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
