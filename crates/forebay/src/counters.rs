@@ -3,6 +3,7 @@
 use crate::info::DiskStats;
 use forebay_core::{COUNTERS, CounterInfo, CounterUnit, MergeKind, Op, OpStats, UnplugCause};
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::LazyLock;
 
 /// A counter of a disk by name: [`disk_counters`] lists all of them.
@@ -134,6 +135,27 @@ impl DiskStats {
     /// ```
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         disk_counters().iter().map(|counter| (&*counter.name, counter.of(self)))
+    }
+}
+
+impl fmt::Display for DiskStats {
+    /// Shows the operations and counters that are not 0, in one line.
+    ///
+    /// ```
+    /// let disk = forebay::Disk::open("ram:1M?nr_hw_queues=1")?;
+    /// disk.write_all_at(&[7; 4096], 0)?;
+    /// let text = disk.stats().to_string();
+    /// assert!(text.starts_with("write: 1 bios (0 merged), 1 requests, 4096 bytes; issued: 1; "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.queue)?;
+        for (name, _, get) in &OF_DISK {
+            if get(self) > 0 {
+                write!(f, "; {name}: {}", get(self))?;
+            }
+        }
+        Ok(())
     }
 }
 

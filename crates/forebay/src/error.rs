@@ -2,7 +2,6 @@
 
 use crate::Io;
 use crate::driver_names;
-use crate::errno::errno_of;
 use forebay_core::{BlockStatus, LimitsError, Op, SubmitErrorKind};
 use forebay_nbd::uri::UriError;
 use std::borrow::Cow;
@@ -306,76 +305,6 @@ pub enum OpenError {
         /// The contradiction.
         source: LimitsError,
     },
-}
-
-impl OpenError {
-    /// Returns the errno that a system call would return for this failure: `ENOENT`, `EACCES`,
-    /// `EBUSY` if another program uses the image, the errno of a system call that failed, `ENOTCONN`
-    /// if a server cannot be used for another reason, or `EINVAL` for a wrong spec.
-    ///
-    /// ```
-    /// let error = forebay::Disk::open("/no/such/folder/disk.img").unwrap_err();
-    /// assert_eq!(error.errno(), 2); // ENOENT
-    /// ```
-    pub fn errno(&self) -> i32 {
-        match self {
-            OpenError::NotFound { .. } => libc::ENOENT,
-            OpenError::NoPermission { .. } => libc::EACCES,
-            OpenError::NotADisk { .. } => libc::ENOTBLK,
-            OpenError::Exclusive { .. }
-            | OpenError::InUse { .. }
-            | OpenError::Locked { .. }
-            | OpenError::ImageInUse { .. }
-            | OpenError::PredecessorBusy { .. } => libc::EBUSY,
-            OpenError::Service { source }
-            | OpenError::Driver { source, .. }
-            | OpenError::Worker { source }
-            | OpenError::System { source, .. }
-            | OpenError::NoUring { source, .. }
-            | OpenError::NoAio { source, .. }
-            | OpenError::RingKey { source, .. }
-            | OpenError::NoMemory { source, .. } => errno_of(source),
-            OpenError::Nbd { source, .. } | OpenError::VhostUser { source, .. } => {
-                source.as_ref().map_or(libc::ENOTCONN, errno_of)
-            }
-            _ => libc::EINVAL,
-        }
-    }
-}
-
-impl SpecError {
-    /// Returns the errno of a wrong argument: `EINVAL`.
-    pub fn errno(&self) -> i32 {
-        libc::EINVAL
-    }
-}
-
-impl FreezeError {
-    /// Returns the errno that a system call would return for this failure: `ETIMEDOUT`, or `EBUSY`
-    /// if another hold keeps admitted I/O from the device.
-    pub fn errno(&self) -> i32 {
-        match self {
-            FreezeError::TimedOut { .. } => libc::ETIMEDOUT,
-            FreezeError::Quiesced { .. } | FreezeError::Stopped { .. } => libc::EBUSY,
-        }
-    }
-}
-
-impl SubmitError {
-    /// Returns the errno that a system call would return for this refusal.
-    pub fn errno(&self) -> i32 {
-        crate::errno::of_submit_error(self.kind)
-    }
-}
-
-impl RegisterError {
-    /// Returns the errno of the kernel's refusal, or `EOPNOTSUPP`.
-    pub fn errno(&self) -> i32 {
-        match self {
-            RegisterError::Refused { source, .. } => errno_of(source),
-            RegisterError::Unsupported { .. } => libc::EOPNOTSUPP,
-        }
-    }
 }
 
 /// A failure to freeze a disk ([`Disk::freeze`](crate::Disk::freeze)). The call leaves no hold

@@ -1,8 +1,6 @@
 //! Information about a disk: its properties and features, and its counters.
 
-use crate::counters::OF_DISK;
 use forebay_core::{Policy, QueueLimits, QueueStats};
-use std::fmt;
 
 /// The properties of a disk. They do not change while it is open.
 #[derive(Clone, Debug)]
@@ -173,27 +171,6 @@ pub struct DiskStats {
     /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up, by the retry
     /// every 3 ms or by a turn made for another reason. A value above 0 is a bug.
     pub tag_rescues: u64,
-}
-
-impl fmt::Display for DiskStats {
-    /// Shows the operations and counters that are not 0, in one line.
-    ///
-    /// ```
-    /// let disk = forebay::Disk::open("ram:1M?nr_hw_queues=1")?;
-    /// disk.write_all_at(&[7; 4096], 0)?;
-    /// let text = disk.stats().to_string();
-    /// assert!(text.starts_with("write: 1 bios (0 merged), 1 requests, 4096 bytes; issued: 1; "));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.queue)?;
-        for (name, _, get) in &OF_DISK {
-            if get(self) > 0 {
-                write!(f, "; {name}: {}", get(self))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl DiskStats {

@@ -64,6 +64,7 @@ mod driver_names;
 mod durable;
 mod errno;
 mod error;
+mod error_numbers;
 mod extent;
 mod file_system;
 #[doc(hidden)]
@@ -96,8 +97,8 @@ pub use counters::{DiskCounter, disk_counters};
 pub use disk::{Disk, DiskOptions};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
-pub use errno::errno_of;
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
+pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
     BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,

@@ -25,7 +25,7 @@ pub struct Property {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PropertyGroup {
-    /// What the disk is, and its state.
+    /// The kind of the disk, and its state.
     Disk,
     /// The limits of its requests.
     Limit,
@@ -169,7 +169,7 @@ impl DiskInfo {
 }
 
 impl Disk {
-    /// Returns all properties of the disk by name: what it is, its state, its limits, and the
+    /// Returns all properties of the disk by name: its kind, its state, its limits, and the
     /// settings in force. A later version may add properties. The features are in
     /// [`DiskInfo::features`].
     ///

@@ -352,8 +352,8 @@ impl BioQueue {
     ///
     /// # Errors
     /// Fails if the process or the system can open no more descriptors, and with
-    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) while a handle with the other mode exists. In a
-    /// child of a fork it fails with an error that wraps [`SubmitErrorKind::Forked`].
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) while a handle with the other mode exists. In
+    /// a child of a fork it fails with an error that wraps [`SubmitErrorKind::Forked`].
     ///
     /// ```
     /// use forebay::{Buf, Disk, Io, PollMode};

@@ -36,11 +36,6 @@ impl CommitError {
         CommitError(Cause::Forked(Arc::new(io::Error::new(io::ErrorKind::InvalidInput, why))))
     }
 
-    /// Returns the errno that a system call would return for this failure: that of the sync.
-    pub fn errno(&self) -> i32 {
-        crate::errno::errno_of(self.io_error())
-    }
-
     /// Returns the error of the sync.
     pub fn io_error(&self) -> &io::Error {
         let (Cause::Sync(source) | Cause::Forked(source)) = &self.0;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// What failed and what to do, with the system's error if that is the cause.
+/// The failure and a remedy as text, with the system's error if that is the cause.
 #[derive(Debug)]
 pub(super) struct Refusal {
     why: String,

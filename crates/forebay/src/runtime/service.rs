@@ -17,9 +17,9 @@
 //!   driver and no kick ends that wait, the closing thread resigns for it.
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
-//! - V5 A disk has at most one thread that serves. If the last event loop ends before the thread has
-//!   begun to step down, it serves on: a follower would otherwise step down at any later time. If
-//!   the thread has begun to step down, the next one starts beside it, and follows it until it
+//! - V5 A disk has at most one thread that serves. If the last event loop ends before the thread
+//!   has begun to step down, it serves on: a follower would otherwise step down at any later time.
+//!   If the thread has begun to step down, the next one starts beside it, and follows it until it
 //!   passes the baton (V1). So no start waits for a waker that the former thread runs. The close of
 //!   the disk joins all of them.
 //!

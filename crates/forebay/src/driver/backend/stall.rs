@@ -2,8 +2,8 @@
 //!
 //! All waits of a queue begin here. If the back end has requests and has ended none of them outside
 //! `submit` for [`Backend::stall_time`], the wait is reported once. The next request that ends
-//! makes another report possible. A wait sleeps for at most that time before it looks again, because
-//! requests may be submitted meanwhile. It still lasts until its own end.
+//! makes another report possible. A wait sleeps for at most that time before it looks again,
+//! because requests may be submitted meanwhile. It still lasts until its own end.
 
 use super::Backend;
 use super::body::Body;
