@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 /// The rule by which an event loop reaps a queue and waits for the queue's descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PollMode {
     /// The loop may wait at any time. The descriptor is readable whenever a reap may return
     /// completions, and sometimes when there are none. Each reap clears it.
