@@ -395,8 +395,8 @@ int forebay_freeze(struct forebay_disk *disk, int timeout_ms, struct forebay_hol
 int forebay_quiesce(struct forebay_disk *disk, struct forebay_hold **hold);
 
 // Stops a disk: no more requests are passed to the device, except by threads that are passing some
-// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle in
-// *hold.
+// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle
+// in *hold.
 //
 // Returns 0, or a negative errno.
 int forebay_stop(struct forebay_disk *disk, struct forebay_hold **hold);

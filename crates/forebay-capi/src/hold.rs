@@ -86,8 +86,8 @@ pub unsafe extern "C" fn forebay_quiesce(
 }
 
 /// Stops a disk: no more requests are passed to the device, except by threads that are passing some
-/// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle in
-/// *hold.
+/// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle
+/// in *hold.
 ///
 /// Returns 0, or a negative errno.
 #[unsafe(no_mangle)]

@@ -117,8 +117,8 @@ impl<T> Place<T> {
     /// Ends a claim, or stores the first value of a generation.
     #[inline]
     fn publish(&self, generation: usize, phase: usize) {
-        // Release: pairs with the acquire of the next claim, and with that of the next insert, which
-        // is ordered by the list of free places.
+        // Release: pairs with the acquire of the next claim, and with that of the next insert,
+        // which is ordered by the list of free places.
         self.state.store(state_of(generation, phase), Ordering::Release);
     }
 
