@@ -125,8 +125,8 @@ impl Disk {
         self.with(py, |disk| vectored::transfer(disk, kind, buffers, offset))
     }
 
-    /// Writes several buffers, one after the other, at byte `offset`: one I/O. Returns the number of
-    /// bytes.
+    /// Writes several buffers, one after the other, at byte `offset`: one I/O. Returns the number
+    /// of bytes.
     #[pyo3(signature = (buffers, offset, *, durable=false))]
     fn writev(
         &self,

@@ -20,8 +20,8 @@ pub(crate) struct Owned<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` and `end` check the thread, and `peek` hands out what any thread may read. What
-// only the owner may drop is gone before the last reference is (`threads`).
+// SAFETY: `with` and `end` check the thread, and `peek` hands out parts that any thread may use.
+// The part that only the owner may drop is gone before the last reference is (`threads`).
 unsafe impl<T> Send for Owned<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Owned<T> {}
@@ -58,8 +58,8 @@ impl<T> Owned<T> {
         call(unsafe { &mut *self.value.get() })
     }
 
-    /// Calls a function with the value at the end of the owner, without the GIL. `None`: a call that
-    /// has not returned uses it, because the interpreter has ended the thread.
+    /// Calls a function with the value at the end of the owner, without the GIL. `None`: a call
+    /// that has not returned uses it, because the interpreter has ended the thread.
     pub(crate) fn end<R>(&self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         assert!(self.is_own(), "the owner ends its values");
         for _ in 0..TRIES {

@@ -1,8 +1,9 @@
 //! Completion queues: lists of I/O in, lists of ended I/O out.
 //!
 //! A queue belongs to the thread that opened it ([`Owned`]). It keeps a reference to each I/O in
-//! flight in a slot. The completion returns the number of the slot. The thread keeps its open queues
-//! ([`threads`](crate::threads)), so that it can close one that another thread has collected.
+//! flight in a slot. The completion returns the number of the slot. The thread keeps its open
+//! queues ([`threads`](crate::threads)), so that it can close one that another thread has
+//! collected.
 // Passes the addresses of exported memory to drivers.
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use crate::detach::without_gil;
 use crate::error::{closed, of_io, of_system};
 use crate::io::Io;
 use crate::owner::Owned;
-use crate::threads;
+use crate::threads::{self, Kept};
 use forebay::{Bio, BioQueue, BlockStatus, Completion, SubmitErrorKind};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A queue and the I/O that is in flight on it.
-pub(crate) struct State {
+struct State {
     /// `None` once it is closed.
     queue: Option<BioQueue>,
     /// Changed with the GIL only.
@@ -100,7 +101,7 @@ impl State {
 
     /// Waits for all I/O and closes the queue, without the GIL. The completions stay here. Returns
     /// whether there are any, or other ended I/O.
-    pub(crate) fn end(&mut self) -> bool {
+    fn end(&mut self) -> bool {
         if let Some(mut queue) = self.queue.take() {
             let len = queue.len();
             queue.reap(len, len, &mut self.completions);
@@ -109,7 +110,7 @@ impl State {
     }
 
     /// Returns whether the queue is open and was collected on another thread.
-    pub(crate) fn is_collected(&self) -> bool {
+    fn is_collected(&self) -> bool {
         self.is_collected && self.queue.is_some()
     }
 }
@@ -136,7 +137,7 @@ impl Queue {
         let (slots, completions, ended) = (Slots::default(), Vec::new(), Vec::new());
         let state = State { queue, slots, completions, ended, is_collected: false };
         let state = Arc::new(Owned::new(state));
-        threads::keep(&state);
+        threads::keep(Arc::clone(&state) as Arc<dyn Kept>);
         Queue { state }
     }
 
@@ -233,7 +234,7 @@ impl Queue {
 }
 
 /// Waits for all I/O of a queue of this thread, ends it, and closes the queue.
-pub(crate) fn drain(state: &Owned<State>, py: Python<'_>) -> PyResult<()> {
+fn drain(state: &Owned<State>, py: Python<'_>) -> PyResult<()> {
     let queue = state.with(py, |state| {
         let Some(len) = state.queue.as_ref().map(BioQueue::len) else { return Ok(None) };
         state.collect(py, len, len)?;
@@ -245,8 +246,24 @@ pub(crate) fn drain(state: &Owned<State>, py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+impl Kept for Owned<State> {
+    fn close_if_collected(&self, py: Python<'_>) -> bool {
+        let is_collected = self.with(py, |state| Ok(state.is_collected())).unwrap_or_default();
+        // It is in no call, because its object is gone.
+        is_collected && drain(self, py).is_ok()
+    }
+
+    fn close_at_end(&self) -> Option<bool> {
+        self.end(State::end)
+    }
+
+    fn end_all(&self, py: Python<'_>) {
+        end_all(self, py);
+    }
+}
+
 /// Ends the I/O of a queue that is closed, on any thread.
-pub(crate) fn end_all(state: &Owned<State>, py: Python<'_>) {
+fn end_all(state: &Owned<State>, py: Python<'_>) {
     // SAFETY: a queue that is closed has only objects of Python, and this thread has the GIL.
     let ended = unsafe {
         state.peek(|state| {

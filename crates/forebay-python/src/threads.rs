@@ -1,18 +1,30 @@
 //! The open queues of each thread.
 //!
 //! Only the thread of a queue can close it. So each thread keeps its open queues. It closes those
-//! that another thread has collected at its next call, and all of them when it ends. At that time it
-//! has no GIL, so it leaves the I/O that has ended to the next call of any thread.
+//! that another thread has collected at its next call, and all of them when it ends. At that time
+//! it has no GIL, so it leaves the I/O that has ended to the next call of any thread.
 
-use crate::owner::Owned;
-use crate::queue::{self, State};
 use pyo3::Python;
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-type Shared = Arc<Owned<State>>;
+/// A queue as its thread keeps it.
+pub(crate) trait Kept: Send + Sync {
+    /// Closes the queue if another thread has collected it. Called by its own thread. Returns
+    /// whether it was collected.
+    fn close_if_collected(&self, py: Python<'_>) -> bool;
+
+    /// Waits for all I/O and closes the queue, without the GIL. Called by its own thread when that
+    /// ends. Returns whether there is ended I/O, or `None` if a call uses the queue.
+    fn close_at_end(&self) -> Option<bool>;
+
+    /// Ends the I/O of a closed queue. Any thread may call it.
+    fn end_all(&self, py: Python<'_>);
+}
+
+type Shared = Arc<dyn Kept>;
 
 /// The number of times that there was something to do for [`tidy`].
 static NR_LEFT: AtomicU64 = AtomicU64::new(0);
@@ -36,17 +48,17 @@ thread_local! {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        for state in mem::take(&mut *self.0.borrow_mut()) {
-            match (state.end(State::end), lock_ended()) {
+        for queue in mem::take(&mut *self.0.borrow_mut()) {
+            match (queue.close_at_end(), lock_ended()) {
                 // Nothing is left in it that needs the GIL at once.
                 (Some(false), _) => {}
                 (Some(true), Some(mut ended)) => {
-                    ended.push(state);
+                    ended.push(queue);
                     drop(ended);
                     leave();
                 }
                 // It leaks with its buffers, because they may be in use.
-                _ => mem::forget(state),
+                _ => mem::forget(queue),
             }
         }
     }
@@ -64,14 +76,16 @@ fn lock_ended() -> Option<MutexGuard<'static, Vec<Shared>>> {
 }
 
 /// Keeps a new queue of this thread.
-pub(crate) fn keep(state: &Shared) {
+pub(crate) fn keep(queue: Shared) {
     // If the thread is ending, the queue leaks unless it is closed.
-    let _ = OWN.try_with(|own| own.0.borrow_mut().push(Arc::clone(state)));
+    let _ = OWN.try_with(|own| own.0.borrow_mut().push(queue));
 }
 
 /// Forgets a queue of this thread that is closed.
-pub(crate) fn forget(state: &Shared) {
-    let _ = OWN.try_with(|own| own.0.borrow_mut().retain(|kept| !Arc::ptr_eq(kept, state)));
+pub(crate) fn forget<T: Kept>(queue: &Arc<T>) {
+    let address = Arc::as_ptr(queue).cast::<()>();
+    let is_other = |kept: &Shared| Arc::as_ptr(kept).cast::<()>() != address;
+    let _ = OWN.try_with(|own| own.0.borrow_mut().retain(is_other));
 }
 
 /// Records that there is something to do for [`tidy`].
@@ -93,15 +107,13 @@ pub(crate) fn tidy(py: Python<'_>) {
 #[cold]
 fn tidy_now(py: Python<'_>) {
     // Buffers that are released may run code of the program, so no list is borrowed meanwhile.
-    let is_collected =
-        |state: &mut Shared| state.with(py, |state| Ok(state.is_collected())).unwrap_or_default();
-    let collected = OWN.try_with(|own| own.0.borrow_mut().extract_if(.., is_collected).collect());
-    for state in collected.unwrap_or_else(|_| Vec::new()) {
-        // It is in no call, because its object is gone.
-        let _ = queue::drain(&state, py);
-    }
+    let kept = OWN.try_with(|own| own.0.borrow().clone()).unwrap_or_default();
+    let collected = kept.iter().filter(|queue| queue.close_if_collected(py));
+    let addresses: Vec<_> = collected.map(|queue| Arc::as_ptr(queue).cast::<()>()).collect();
+    let is_other = |queue: &Shared| !addresses.contains(&Arc::as_ptr(queue).cast::<()>());
+    let _ = OWN.try_with(|own| own.0.borrow_mut().retain(is_other));
     let ended = lock_ended().map(|mut ended| mem::take(&mut *ended));
-    for state in ended.unwrap_or_default() {
-        queue::end_all(&state, py);
+    for queue in ended.unwrap_or_default() {
+        queue.end_all(py);
     }
 }
