@@ -39,7 +39,7 @@ pub(crate) fn install(prefix: &str) -> Outcome {
     // A package sets DESTDIR, and cargo-c prepends it.
     // With the same drivers as the program.
     Line::cargo("cinstall --release --locked --package forebay-capi --libdir lib")
-        .argument("--features=tls,vhost-user".to_owned())
+        .argument("--features=rbd,tls,vhost-user".to_owned())
         .argument(format!("--prefix={prefix}"))
         .run()?;
     let destination = std::env::var("DESTDIR").unwrap_or_default() + &prefix;

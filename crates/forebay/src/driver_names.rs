@@ -1,8 +1,8 @@
 //! Names of the drivers, as specs and messages have them.
 
 /// All names. `DRIVERS` in `driver/mod.rs` has a function for each.
-pub(crate) const ALL: [&str; 9] =
-    ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "fault"];
+pub(crate) const ALL: [&str; 10] =
+    ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "rbd", "fault"];
 
 /// Returns the name of the driver as a static string, or `None` if there is no such driver.
 pub(crate) fn find(name: &str) -> Option<&'static str> {

@@ -284,6 +284,16 @@ pub enum OpenError {
         /// The system's error, if it is the cause.
         source: Option<io::Error>,
     },
+    /// An image of a Ceph cluster cannot be opened.
+    #[error("rbd:{image}: {why}")]
+    Rbd {
+        /// The target of the spec.
+        image: String,
+        /// Why, and what to do.
+        why: String,
+        /// The errno of librados or librbd.
+        errno: i32,
+    },
     /// The capacity of a back end is invalid.
     #[error(
         "{spec}: invalid capacity of {bytes} bytes: expected whole logical blocks of {block} \

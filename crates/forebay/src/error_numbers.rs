@@ -107,6 +107,7 @@ impl OpenError {
             | OpenError::NoAio { source, .. }
             | OpenError::RingKey { source, .. }
             | OpenError::NoMemory { source, .. } => errno_of(source),
+            OpenError::Rbd { errno, .. } => *errno,
             OpenError::Nbd { source, .. } | OpenError::VhostUser { source, .. } => {
                 source.as_ref().map_or(libc::ENOTCONN, errno_of)
             }

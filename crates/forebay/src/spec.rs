@@ -22,6 +22,7 @@ use std::str::FromStr;
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `nbd` | an NBD URI, which names the driver itself | `socket`, `tls-hostname`, and others |
 /// | `vhost-user` | the path of a server's socket | `queue_size`, `poll_us` |
+/// | `rbd` | `pool[/namespace]/image[@snapshot]` | `conf`, `id`, `keyring` |
 /// | `fault` | another spec, without keys | `rule` (repeatable), `seed`, the keys of the other |
 ///
 /// A path names a file or a block device. `capacity` is `fixed` or `growing`. `engine` chooses how
@@ -97,7 +98,7 @@ pub struct Spec {
 }
 
 /// Names of future drivers, so that they are not taken for paths.
-const RESERVED: [&str; 3] = ["rbd", "nvme", "trace"];
+const RESERVED: [&str; 2] = ["nvme", "trace"];
 
 /// Drivers with a path to a file or block device as their target.
 const OF_FILES: [&str; 3] = ["file", "aio", "psync"];
@@ -294,6 +295,13 @@ mod tests {
             "/a?b",
             "vhost-user:/a%3Fb?queue_size=8",
         );
+        check(
+            "rbd:pool/ns/image@snap?id=a",
+            "rbd",
+            "pool/ns/image@snap",
+            "rbd:pool/ns/image@snap?id=a",
+        );
+        check("file:rbd:x", "file", "rbd:x", "file:rbd:x");
         check("file:vhost-user:x", "file", "vhost-user:x", "file:vhost-user:x");
         check("100%", "file", "100%", "100%");
         check("ram:1M?plug=none&plug=outermost", "ram", "1M", "ram:1M?plug=outermost");
@@ -308,7 +316,8 @@ mod tests {
             ("fault:fault:disk.img", Some("disk.img")),
             ("ram:1M", None),
             ("fault:ram:1M", None),
-            ("fault:rbd:x", None),
+            ("fault:nvme:x", None),
+            ("rbd:pool/image", None),
             ("nbd://host/disk.img", None),
             ("vhost-user:disk.sock", None),
         ] {
@@ -328,7 +337,7 @@ mod tests {
     fn bad_specs_are_refused_with_the_reason() {
         assert_eq!(Spec::parse(""), Err(SpecError::Empty));
         assert_eq!(Spec::parse("?a=b"), Err(SpecError::Empty));
-        assert_eq!(Spec::parse("rbd:x"), Err(SpecError::NotYet("rbd".into())));
+        assert_eq!(Spec::parse("nvme:x"), Err(SpecError::NotYet("nvme".into())));
         assert_eq!(Spec::parse("x?direct"), Err(SpecError::NotKeyValue("direct".into())));
     }
 }

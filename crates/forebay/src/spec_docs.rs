@@ -31,6 +31,7 @@ fn all_keys() -> BTreeSet<&'static str> {
         ["file", "aio", "psync", "fault"].map(|driver| format!("{driver}:{path}")).to_vec();
     specs.extend(["ram:1M", "null:1M", "nbd+unix:///?socket=/nonexistent"].map(String::from));
     specs.push(String::from("vhost-user:/nonexistent"));
+    specs.push(String::from("rbd:pool/image?conf=/nonexistent"));
     specs.extend(machines::ALL.iter().map(|preset| format!("model:{}", preset.name)));
     let opened: BTreeSet<&str> =
         specs.iter().map(|spec| Spec::parse(spec).unwrap().driver()).collect();

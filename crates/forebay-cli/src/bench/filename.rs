@@ -11,8 +11,8 @@ use forebay::Spec;
 use forebay_fio::options::nearest;
 
 /// The names of the drivers, for suggestions.
-pub(super) const DRIVERS: [&str; 9] =
-    ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "fault"];
+pub(super) const DRIVERS: [&str; 10] =
+    ["null", "ram", "model", "file", "aio", "psync", "nbd", "vhost-user", "rbd", "fault"];
 
 /// Returns the spec of the disk that `filename` names, with colons as in specs.
 ///
@@ -89,6 +89,7 @@ mod tests {
         check(r"fault:a\:b?rule=read:io", "fault:file:a:b?rule=read:io");
         check("fault:ram:1M?rule=read:io", "fault:ram:1M?rule=read:io");
         check("nbd:x", "nbd:x");
+        check("rbd:pool/image?id=a", "rbd:pool/image?id=a");
         check(r"vhost-user:a\:b?queue_size=8", "vhost-user:a:b?queue_size=8");
     }
 

@@ -106,7 +106,7 @@ fn specs_end_with_the_keys_of_every_disk() {
 fn every_driver_is_named() {
     let text = topic("specs");
     let own = ["file:", "aio:", "psync:", "ram:", "null:", "model:"];
-    for driver in own.into_iter().chain(["nbd://", "vhost-user:", "fault:"]) {
+    for driver in own.into_iter().chain(["nbd://", "vhost-user:", "rbd:", "fault:"]) {
         assert!(text.contains(driver), "{driver}");
     }
 }

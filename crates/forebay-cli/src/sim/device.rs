@@ -52,7 +52,8 @@ mod tests {
         let path = path.display().to_string();
         assert_eq!(parse(&path), "nvme:latency_ns=7".parse());
         assert_eq!(parse("hdd"), "hdd".parse());
-        for spec in ["vhost-user:/run/s.sock", "vhost-user:s", "nbd://host/x", "ram:1M"] {
+        for spec in ["vhost-user:/run/s.sock", "vhost-user:s", "nbd://host/x", "rbd:a/b", "ram:1M"]
+        {
             let refused = parse(spec).expect_err(spec);
             let driver = spec.split(':').next().expect("a driver");
             let expected =

@@ -602,9 +602,9 @@ fn info_describes_and_refuses() {
     let why = &value["experimental_settings"]["plug"];
     assert!(why.as_str().is_some_and(|why| why.starts_with("for comparison: ")), "{why}");
 
-    let output = info(&["rbd:somewhere"]);
+    let output = info(&["nvme:somewhere"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` is not in this"));
+    assert!(stderr(&output).starts_with("forebay: nvme:somewhere: driver `nvme` is not in this"));
     let output = info(&["nbd://somewhere/x?socket=y"]);
     assert_eq!(output.status.code(), Some(2));
     let words = "nbd://somewhere/x: `socket` is only allowed with nbd+unix:// and nbds+unix://";

@@ -158,6 +158,11 @@ impl Claim {
         Claim { seat: None, is_remote: true }
     }
 
+    /// Returns the claim of a remote disk that no other client can write to.
+    pub(crate) fn remote_exclusive() -> Claim {
+        Claim { seat: None, is_remote: false }
+    }
+
     /// Claims `file`, which was opened by `path`, for a disk with `nr_hctxs` hardware contexts.
     /// While another program has locked the file, retries for up to 3 s, and longer if that program
     /// was killed. Then waits for the I/O of a predecessor that was killed.

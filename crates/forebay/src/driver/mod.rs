@@ -18,6 +18,7 @@
 // - `psync`: a file or block device, through blocking system calls on threads;
 // - `nbd`: an export of an NBD server;
 // - `vhost_user`: the disk of a vhost-user-blk server;
+// - `rbd`: an image of a Ceph cluster;
 // - `fault`: wraps another device and makes chosen requests fail;
 // - `backend`: a device of the library's user in safe code, which no spec names.
 //
@@ -61,6 +62,7 @@ pub(crate) mod own_call;
 mod own_file;
 mod psync;
 mod ram;
+mod rbd;
 mod refusal;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
@@ -274,6 +276,7 @@ const DRIVERS: [(&str, Open); driver_names::ALL.len()] = [
     ("psync", file::open_psync),
     ("nbd", nbd::open),
     ("vhost-user", vhost_user::open),
+    ("rbd", rbd::open),
     ("fault", fault::open),
 ];
 

@@ -31,9 +31,9 @@ fn nbd_uris() {
 fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
-        "rbd:image",
-        "driver `rbd` is not in this version; available: null, ram, model, file, aio, psync, nbd, \
-         vhost-user, fault",
+        "nvme:0000",
+        "driver `nvme` is not in this version; available: null, ram, model, file, aio, psync, \
+         nbd, vhost-user, rbd, fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value; in a path, write `?` as %3F");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");

@@ -67,7 +67,7 @@ fn a_device_that_makes_no_sense_is_refused() {
     assert_eq!(error("?plug"), "--compare=?plug: missing = in `plug`; expected key=value");
     let message = "--compare=?io_ns=5: a: the key `io_ns` needs a job with --filename";
     assert_eq!(error("?io_ns=5"), message);
-    assert!(error("rbd:x").starts_with("--compare=rbd:x: "), "{}", error("rbd:x"));
+    assert!(error("nvme:x").starts_with("--compare=nvme:x: "), "{}", error("nvme:x"));
 }
 
 #[test]

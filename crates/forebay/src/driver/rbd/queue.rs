@@ -1,0 +1,213 @@
+//! Driver of one queue: commands in flight at librbd, and their completions.
+//!
+//! The callback of a command runs in a thread of librbd. It pushes the tag and the result to the
+//! list of the queue, and does nothing else. It gets the address of the tag's [`Slot`]. A slot lives
+//! as long as the driver, and the driver outlives its commands: their completions have been reaped.
+// It passes memory of requests to librbd.
+#![allow(unsafe_code)]
+
+use super::api::{Api, Handle};
+use super::image::Image;
+use crate::driver::kit::CompletionList;
+use crate::driver::vectors::{self, Vectors};
+use crate::driver::{Mode, Waiter};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
+use std::ffi::{c_int, c_void};
+use std::io::Write;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest wait for commands in flight after a panic. Their memory may be freed next.
+const AFTER_PANIC: Duration = Duration::from_secs(120);
+
+/// A completion, as the callback pushes it.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    tag: Tag,
+    /// The number of bytes read, 0, or a negative errno.
+    result: i64,
+}
+
+/// The argument of the callback of a tag's commands.
+struct Slot {
+    api: &'static Api,
+    list: Arc<CompletionList<Done>>,
+    tag: Tag,
+}
+
+/// The command of a tag in flight.
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    op: Op,
+    len: u64,
+}
+
+pub(super) struct RbdDriver {
+    image: Arc<Image>,
+    list: Arc<CompletionList<Done>>,
+    mode: Mode,
+    /// For each tag. librbd has the addresses of those in flight.
+    slots: Box<[Slot]>,
+    /// For each tag. librbd uses the vectors of those in flight.
+    vectors: Box<[Vectors]>,
+    /// For each tag; meaningless unless in flight.
+    commands: Box<[Command]>,
+    nr_in_flight: usize,
+    /// Empty between reaps.
+    finished: Vec<Done>,
+}
+
+impl RbdDriver {
+    pub(super) fn new(image: &Arc<Image>, depth: u32, max_segments: u32, mode: Mode) -> RbdDriver {
+        let list = Arc::new(CompletionList::new(depth));
+        let slot =
+            |index| Slot { api: image.api, list: Arc::clone(&list), tag: Tag::from_index(index) };
+        RbdDriver {
+            image: Arc::clone(image),
+            mode,
+            slots: (0..depth as usize).map(slot).collect(),
+            vectors: (0..depth).map(|_| Vectors::new(max_segments)).collect(),
+            commands: vec![Command { op: Op::Flush, len: 0 }; depth as usize].into(),
+            nr_in_flight: 0,
+            finished: Vec::with_capacity(depth as usize),
+            list,
+        }
+    }
+
+    pub(super) fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.list) as Arc<dyn Waiter>
+    }
+
+    /// Starts the command of a request. Returns librbd's result: negative if it did not start.
+    fn start(&mut self, rq: &IssuedRequest<'_>) -> c_int {
+        let api = self.image.api;
+        let index = rq.tag.index();
+        let slot: *const Slot = &raw const self.slots[index];
+        let mut completion = ptr::null_mut();
+        // SAFETY: the callback's argument is a slot, which lives until the completion was reaped.
+        let created = unsafe {
+            (api.rbd_aio_create_completion)(slot.cast_mut().cast(), ended, &raw mut completion)
+        };
+        if created < 0 {
+            return created;
+        }
+        let vectors = &mut self.vectors[index];
+        vectors.fill(rq.segments());
+        let nr_vectors = vectors.as_slice().len() as c_int;
+        let vectors = vectors::as_ptr(vectors.as_slice());
+        let image = self.image.handle();
+        // SAFETY: the image is open. The memory of the request, and the vectors of its tag, stay
+        // valid and are used by nothing else until the completion was reaped (K2).
+        let started = unsafe {
+            match rq.op {
+                Op::Read => (api.rbd_aio_readv)(image, vectors, nr_vectors, rq.start, completion),
+                Op::Write => (api.rbd_aio_writev)(image, vectors, nr_vectors, rq.start, completion),
+                Op::Flush => (api.rbd_aio_flush)(image, completion),
+                Op::Discard => (api.rbd_aio_discard)(image, rq.start, rq.len, completion),
+                Op::WriteZeroes => match api.rbd_aio_write_zeroes {
+                    Some(zero) => zero(image, rq.start, rq.len as usize, completion, 0, 0),
+                    None => -libc::EOPNOTSUPP,
+                },
+            }
+        };
+        if started < 0 {
+            // SAFETY: the command has not started, so librbd does not use the completion.
+            unsafe { (api.rbd_aio_release)(completion) };
+        }
+        started
+    }
+
+    /// Converts the result of a command.
+    fn result(&self, done: Done) -> Result<u64, BlockStatus> {
+        let Command { op, len } = self.commands[done.tag.index()];
+        match done.result {
+            // No more than the request's length, whatever librbd returns.
+            nr @ 0.. if op == Op::Read => Ok((nr as u64).min(len)),
+            0.. => Ok(len),
+            error => Err(self.image.status_of(error, op)),
+        }
+    }
+}
+
+/// The callback of all commands.
+extern "C" fn ended(completion: Handle, slot: *mut c_void) {
+    // SAFETY: the argument is the slot of the command's tag. It lives until the completion was
+    // reaped, hence until the push below.
+    let slot = unsafe { &*slot.cast_const().cast::<Slot>() };
+    let tag = slot.tag;
+    // SAFETY: librbd has passed its completion, which has a result now, and is used only here.
+    let result = unsafe {
+        let result = (slot.api.rbd_aio_get_return_value)(completion);
+        (slot.api.rbd_aio_release)(completion);
+        result
+    };
+    // With the push the driver may be dropped, so the list must not depend on it.
+    let list = Arc::clone(&slot.list);
+    list.push(Done { tag, result: result as i64 });
+}
+
+impl Driver for RbdDriver {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if self.image.is_gone() {
+            return Issue::Failed(BlockStatus::Offline);
+        }
+        let started = self.start(rq);
+        if started < 0 {
+            return Issue::Failed(self.image.status_of(started.into(), rq.op));
+        }
+        self.commands[rq.tag.index()] = Command { op: rq.op, len: rq.len };
+        self.nr_in_flight += 1;
+        Issue::Queued
+    }
+
+    /// librbd has begun each command already.
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, done: &mut Completions, how: Reap) {
+        if self.nr_in_flight == 0 && !(how == Reap::Full && self.list.is_watched()) {
+            return;
+        }
+        let mut finished = std::mem::take(&mut self.finished);
+        self.list.reap(&mut finished);
+        self.nr_in_flight -= finished.len();
+        for one in finished.drain(..) {
+            done.push(one.tag, self.result(one));
+        }
+        self.finished = finished;
+    }
+
+    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
+        self.list.wait_for(nr_completions as usize, timeout);
+    }
+
+    fn kick(&mut self) {
+        if self.mode == Mode::Shared {
+            self.list.kick();
+        }
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.list.nr_syscalls()
+    }
+}
+
+impl Drop for RbdDriver {
+    /// The layer drains a driver before it drops it. After a panic, commands may still be in
+    /// flight. Then this waits for them, because their memory may be freed next. librbd ends each
+    /// after its time limit; if it does not, this aborts the process.
+    fn drop(&mut self) {
+        assert!(
+            self.nr_in_flight == 0 || std::thread::panicking(),
+            "a driver is drained before it is dropped"
+        );
+        if self.nr_in_flight > 0 && !self.list.wait_for_all(self.nr_in_flight, AFTER_PANIC) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "forebay: rbd: after a panic, librbd has not ended its commands within \
+                 {AFTER_PANIC:?} and may still use their memory, so the process aborts"
+            );
+            std::process::abort();
+        }
+    }
+}
