@@ -3,6 +3,8 @@
 
 mod backends;
 mod blocking;
+#[path = "../support/ceph.rs"]
+mod ceph;
 mod claims;
 mod common;
 mod contract;
@@ -40,6 +42,7 @@ mod plugged;
 mod poll_handles;
 mod progress;
 mod raw_io;
+mod rbd;
 mod refusals;
 mod rings;
 mod run_queue;

@@ -8,14 +8,17 @@
 mod opening;
 
 use crate::backends;
+use crate::ceph;
 use crate::common::{Scratch, open};
 use crate::drivers;
 use crate::nbd_server::{NbdServer, export};
+use crate::rbd;
 use crate::storage_daemon::StorageDaemon;
 use crate::vhost_user;
 use forebay::testing::{self, CHECKS};
 use forebay::{Buf, Disk};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
+use std::sync::RwLockReadGuard;
 
 /// Size of the disks, in bytes.
 pub(crate) const LEN: u64 = 1 << 20;
@@ -27,6 +30,8 @@ pub(crate) struct Subject {
     scratch: Scratch,
     server: Option<NbdServer>,
     daemon: Option<StorageDaemon>,
+    /// The spec of an image, and the cluster, which no test disturbs meanwhile.
+    image: Option<(String, ceph::Used<RwLockReadGuard<'static, ()>>)>,
 }
 
 /// `fault` rules that may not change any result: they only delay completions.
@@ -58,7 +63,17 @@ impl Subject {
             true => Some(vhost_user::daemon(&scratch)?),
             false => None,
         };
-        Some(Subject { driver, rules, scratch, server, daemon })
+        let image = match driver.ends_with("rbd") {
+            true => {
+                let cluster = rbd::cluster()?;
+                let image = cluster.create(LEN, "layering");
+                // Each byte of a discard is zeroed, as on the other disks.
+                cluster.set(&image, "rbd_skip_partial_discard", "false");
+                Some((cluster.spec(&image), cluster))
+            }
+            false => None,
+        };
+        Some(Subject { driver, rules, scratch, server, daemon, image })
     }
 
     /// Returns whether a read returns the data that was written.
@@ -94,6 +109,9 @@ impl Subject {
         }
         if let Some(daemon) = &self.daemon {
             return format!("{fault}{}?{keys}&{rules}", daemon.spec());
+        }
+        if let Some((spec, _)) = &self.image {
+            return format!("{fault}{spec}&{keys}&{rules}");
         }
         let target = match self.is_file() {
             true => self.scratch.path.display().to_string(),
@@ -229,6 +247,7 @@ tests! {
         driver_at_once driver_list driver_pipe driver_wrapped
         nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
         vhost_user fault_vhost_user late_vhost_user
+        rbd fault_rbd
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
 }
