@@ -108,7 +108,15 @@ END
 }
 
 start_mon() { ceph-mon --id a --conf "$conf"; }
-start_osd() { ceph-osd --id 0 --conf "$conf" > /dev/null; }
+# The OSD that was killed may hold its files for a moment.
+start_osd() {
+    for _ in 1 2 3 4 5; do
+        ceph-osd --id 0 --conf "$conf" > "$dir/start.log" 2>&1 && return
+        echo "the OSD does not start: $(tail -n 3 "$dir/start.log")" >&2
+        sleep 1
+    done
+    return 1
+}
 
 start() {
     [ ! -e "$conf" ] || { echo "$dir has a cluster already: resume it, or delete it" >&2; exit 1; }

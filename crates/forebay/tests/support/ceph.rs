@@ -155,9 +155,8 @@ impl Cluster {
     }
 
     fn script(&self, command: &str) {
-        let status =
-            Command::new(SCRIPT).arg(command).arg(&self.folder).stderr(Stdio::null()).status();
-        assert!(status.is_ok_and(|status| status.success()), "{SCRIPT} {command} failed");
+        let output = Command::new(SCRIPT).arg(command).arg(&self.folder).output();
+        succeeded(SCRIPT, &[command], output.expect("a script that can be run"));
     }
 }
 

@@ -247,7 +247,7 @@ tests! {
         driver_at_once driver_list driver_pipe driver_wrapped
         nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
         vhost_user fault_vhost_user late_vhost_user
-        rbd fault_rbd
+        rbd
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
 }
