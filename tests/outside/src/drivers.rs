@@ -5,7 +5,7 @@ mod own_driver;
 
 use crate::{LEN, limits};
 use forebay::testing::Subject;
-use forebay::{Buf, Disk, Io, OpenError, Policy};
+use forebay::{BlockStatus, Buf, Disk, Io, OpenError, Policy};
 use own_driver::{Counted, OwnDriver, Way};
 use std::error::Error;
 
@@ -14,6 +14,10 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         println!("outside: a driver that waits by {way:?}");
         let subject = Subject::new(|setup| {
             let driver = OwnDriver::new(setup.limits(limits()), way);
+            Disk::with_driver(driver, setup.policy()).expect("a disk")
+        });
+        let subject = subject.with_failing_block(8192, BlockStatus::Medium, |setup| {
+            let driver = OwnDriver::new(setup.limits(limits()), way).with_bad_block(8192);
             Disk::with_driver(driver, setup.policy()).expect("a disk")
         });
         subject.check();

@@ -45,6 +45,7 @@
 #![allow(clippy::missing_panics_doc, reason = "a check panics if the device fails it")]
 
 mod data;
+mod errors;
 mod fork;
 mod helpers;
 mod progress;
@@ -104,6 +105,7 @@ checks! {
     data::nowait_io_ends_at_once: "K5",
     register::blocks_are_registers: "K1, K2, K6",
     trace::a_random_trace_ends_as_on_a_ram_disk: "K5, K6",
+    errors::an_error_ends_only_its_own_io: "K5, K6",
     progress::many_are_in_flight_at_once: "K1, K5",
     progress::threads_share_a_context: "K5, K8, and the wait",
     progress::a_queue_that_is_dropped_has_written: "K2, K5",

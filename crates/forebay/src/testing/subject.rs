@@ -2,7 +2,7 @@
 
 use super::{CHECKS, LEN};
 use crate::disk::Disk;
-use forebay_core::{Knob, Policy, QueueLimits};
+use forebay_core::{BlockStatus, Knob, Policy, QueueLimits};
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,6 +58,14 @@ pub struct Subject<'a> {
     nr_hw_queues_max: u64,
     refuses_nowait: bool,
     limit: Duration,
+    failing: Option<Failing<'a>>,
+}
+
+/// A device with a block that cannot be read.
+struct Failing<'a> {
+    offset: u64,
+    status: BlockStatus,
+    open: Box<dyn Fn(&Setup) -> Disk + Sync + 'a>,
 }
 
 impl<'a> Subject<'a> {
@@ -70,6 +78,7 @@ impl<'a> Subject<'a> {
             nr_hw_queues_max: u64::MAX,
             refuses_nowait: false,
             limit: Duration::from_secs(300),
+            failing: None,
         }
     }
 
@@ -84,6 +93,20 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn refuses_nowait(self, refuses: bool) -> Subject<'a> {
         Subject { refuses_nowait: refuses, ..self }
+    }
+
+    /// Adds a device for the check of errors, which is skipped without it: `open` opens disks as
+    /// above, but a read of any byte of the 4 KiB from `offset` on fails with `status`. The status
+    /// is [`BlockStatus::Medium`] or [`BlockStatus::Io`], and neither the first nor the last 4 KiB
+    /// of the disk fail.
+    #[must_use]
+    pub fn with_failing_block(
+        self,
+        offset: u64,
+        status: BlockStatus,
+        open: impl Fn(&Setup) -> Disk + Sync + 'a,
+    ) -> Subject<'a> {
+        Subject { failing: Some(Failing { offset, status, open: Box::new(open) }), ..self }
     }
 
     /// Sets the longest time that one check may take. By default it is 300 s.
@@ -128,6 +151,15 @@ impl<'a> Subject<'a> {
         let disk = (self.open)(&Setup { keys: keys.to_owned() });
         assert_eq!(disk.capacity_bytes(), Some(LEN), "the size of the disk");
         disk
+    }
+
+    /// Opens disks with a block that cannot be read, one with a shared context and one with two
+    /// contexts. Returns the offset and the status too. `None` if the device has no such block.
+    pub(super) fn open_failing(&self) -> Option<([Disk; 2], u64, BlockStatus)> {
+        let Failing { offset, status, open } = self.failing.as_ref()?;
+        let numbers = [1, self.nr_hw_queues_max.min(2)];
+        let disks = numbers.map(|nr| open(&Setup { keys: format!("nr_hw_queues={nr}") }));
+        Some((disks, *offset, *status))
     }
 
     /// Opens three disks: one on which all threads share the first context; one on which a thread

@@ -32,7 +32,11 @@ const NR_AT_ONCE: usize = 6;
 
 /// The bytes of the disk.
 #[derive(Debug)]
-struct Memory(Mutex<Vec<u8>>);
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    /// The offset of 4 KiB that cannot be read.
+    bad: Option<u64>,
+}
 
 /// A request, for the thread.
 struct Command {
@@ -50,11 +54,20 @@ impl Command {
         let (start, segments) = (rq.start as usize, rq.segments().collect());
         Command { tag: rq.tag, op: rq.op, start, segments, ranges, len: rq.len }
     }
+
+    /// Returns whether the request uses bytes of the 4 KiB from `offset` on.
+    fn overlaps(&self, offset: u64) -> bool {
+        let start = self.start as u64;
+        start < offset + 4096 && offset < start + self.len
+    }
 }
 
 impl Memory {
     fn run(&self, command: &Command) -> (Tag, Result<u64, BlockStatus>) {
-        let mut bytes = self.0.lock().expect("no panic");
+        if command.op == Op::Read && self.bad.is_some_and(|bad| command.overlaps(bad)) {
+            return (command.tag, Err(BlockStatus::Medium));
+        }
+        let mut bytes = self.bytes.lock().expect("no panic");
         let mut at = command.start;
         for segment in &command.segments {
             let len = segment.len as usize;
@@ -129,7 +142,14 @@ pub(crate) struct OwnDriver {
 impl OwnDriver {
     pub(crate) fn new(limits: QueueLimits, way: Way) -> OwnDriver {
         let len = limits.capacity_bytes.expect("a size") as usize;
-        OwnDriver { memory: Arc::new(Memory(Mutex::new(vec![0; len]))), limits, way }
+        let memory = Memory { bytes: Mutex::new(vec![0; len]), bad: None };
+        OwnDriver { memory: Arc::new(memory), limits, way }
+    }
+
+    /// Makes 4 KiB from `offset` on fail reads with [`BlockStatus::Medium`].
+    pub(crate) fn with_bad_block(self, offset: u64) -> OwnDriver {
+        let bytes = Mutex::new(vec![0; self.limits.capacity_bytes.expect("a size") as usize]);
+        OwnDriver { memory: Arc::new(Memory { bytes, bad: Some(offset) }), ..self }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::rbd;
 use crate::storage_daemon::StorageDaemon;
 use crate::vhost_user;
 use forebay::testing::{self, CHECKS};
-use forebay::{Buf, Disk};
+use forebay::{BlockStatus, Buf, Disk};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 use std::sync::RwLockReadGuard;
 
@@ -137,6 +137,18 @@ impl Subject {
         open(&self.spec(&format!("{keys}{direct}")))
     }
 
+    /// Opens the disk with 4 KiB, from 8 KiB on, that cannot be read.
+    fn open_failing(&self, keys: &str) -> Disk {
+        if self.driver.starts_with("driver") {
+            return self.open(&format!("{keys}{}", drivers::BAD_BLOCK));
+        }
+        let spec = self.spec(keys);
+        // The first rule that matches counts.
+        let rule = "?rule=read:medium:range=8k+4k&";
+        let spec = spec.trim_start_matches("fault:").replacen('?', rule, 1);
+        open(&format!("fault:{spec}"))
+    }
+
     /// Opens the disk with a growing capacity, through the page cache if the driver uses it.
     pub(crate) fn open_growing(&self, keys: &str) -> Disk {
         open(&self.spec(&format!("{keys}&capacity=growing")))
@@ -148,6 +160,13 @@ impl Subject {
         let subject = testing::Subject::new(|setup| self.open(setup.keys()))
             .nr_hw_queues_max(self.nr_hw_queues(u64::MAX))
             .refuses_nowait(self.is_faulty());
+        let subject = match self.is_backend() && !self.driver.starts_with("driver") {
+            true => subject,
+            false => {
+                let open = |setup: &testing::Setup| self.open_failing(setup.keys());
+                subject.with_failing_block(8192, BlockStatus::Medium, open)
+            }
+        };
         check.unwrap_or_else(|| panic!("{name}: no such check")).run(&subject);
     }
 
@@ -230,6 +249,7 @@ tests! {
     nowait_io_ends_at_once
     blocks_are_registers
     a_random_trace_ends_as_on_a_ram_disk
+    an_error_ends_only_its_own_io
     many_are_in_flight_at_once
     threads_share_a_context
     a_queue_that_is_dropped_has_written

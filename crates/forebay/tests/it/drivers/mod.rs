@@ -13,6 +13,9 @@ use crate::own_driver::{Counted, OwnDriver, Way};
 use forebay::driver::{Driver, Facts};
 use forebay::{Disk, FeatureState, OpenError, Policy, QueueLimits};
 
+/// Key of disks whose 4 KiB from 8 KiB on cannot be read.
+pub(crate) const BAD_BLOCK: &str = "&bad_block";
+
 /// Opens a disk of `len` bytes on the driver with this name, with keys as in a spec.
 pub(crate) fn open(name: &str, len: u64, keys: &str) -> Disk {
     let (limits, policy) = (limits_of(len, keys), policy_of(keys));
@@ -22,6 +25,7 @@ pub(crate) fn open(name: &str, len: u64, keys: &str) -> Disk {
         _ => Way::List,
     };
     let driver = OwnDriver::new(limits, way);
+    let driver = if keys.contains(BAD_BLOCK) { driver.with_bad_block(8192) } else { driver };
     let opened = match name {
         "driver_wrapped" => Disk::with_driver(Counted::new(driver), policy),
         _ => Disk::with_driver(driver, policy),
