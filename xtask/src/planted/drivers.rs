@@ -54,7 +54,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "Some(0) => Ok(()),",
         }],
         test: Test::unit("forebay", "driver::contract::checked::tests::"),
-        says: "",
+        says: "NotInFlight",
     },
     Bug {
         name: "driver-descriptor-kick-lost",
