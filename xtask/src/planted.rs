@@ -9,6 +9,7 @@
 //!
 //! All entries use one copy and one build directory, so that builds are incremental.
 
+mod bindings;
 mod devices;
 mod drivers;
 mod flush;
@@ -130,10 +131,16 @@ impl Test {
 
 /// Returns every planted bug.
 fn table() -> Vec<&'static Bug> {
-    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS, vhost_user::BUGS, devices::BUGS]
-        .into_iter()
-        .flatten()
-        .collect()
+    let rooms = [
+        flush::BUGS,
+        drivers::BUGS,
+        runtime::BUGS,
+        serve::BUGS,
+        vhost_user::BUGS,
+        devices::BUGS,
+        bindings::BUGS,
+    ];
+    rooms.into_iter().flatten().collect()
 }
 
 /// Runs one part of the table, selected by the hash of the commit.

@@ -8,6 +8,7 @@ const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
 const DURABLE: &str = "crates/forebay/src/durable.rs";
 const FUA: &str = "crates/forebay-core/src/hctx/flush/fua.rs";
 const LIST: &str = "crates/forebay/src/driver/kit/list.rs";
+const STALL: &str = "crates/forebay/src/driver/backend/stall.rs";
 const PLACE: &str = "crates/forebay/src/claim/place.rs";
 
 pub(super) const BUGS: &[Bug] = &[
@@ -306,5 +307,28 @@ pub(super) const BUGS: &[Bug] = &[
             "claim::check::models::loss_is_recorded_before_another_check_finds_nothing",
         ),
         says: "the loss is recorded",
+    },
+    Bug {
+        name: "stall-not-reported",
+        what: "a wait for requests that a back end does not end is not reported",
+        edits: &[Edit {
+            file: STALL,
+            from: "let is_due = nr_requests > 0 &&",
+            to: "let is_due = nr_requests == 0 &&",
+        }],
+        test: Test::unit("forebay", "driver::backend::tests::wait_without_an_end_is_reported_once"),
+        // A panic in the test drops the driver, which aborts for its request.
+        says: "SIGABRT",
+    },
+    Bug {
+        name: "wait-ends-at-the-stall-time",
+        what: "a wait with a time limit returns when its stall is reported",
+        edits: &[Edit { file: STALL, from: " || is_last {\n", to: " || !is_last {\n" }],
+        test: Test::unit(
+            "forebay",
+            "driver::backend::tests::wait_lasts_longer_than_the_stall_time",
+        ),
+        // A panic in the test drops the driver, which aborts for its request.
+        says: "SIGABRT",
     },
 ];

@@ -3,6 +3,7 @@
 
 use super::{Bug, Edit, Test};
 
+const POLL: &str = "crates/forebay/src/queue/poll.rs";
 const DRIVING: &str = "crates/forebay/src/runtime/shared/driving.rs";
 const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_STEPS: &str = "crates/forebay-core/src/tag/steps.rs";
@@ -343,5 +344,46 @@ pub(super) const BUGS: &[Bug] = &[
             "futures::a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call",
         ),
         says: "a thread waits forever",
+    },
+    Bug {
+        name: "poll-event-not-cleared",
+        what: "the descriptor stays readable after a loop that reaps before it waits has \
+               acknowledged it",
+        edits: &[Edit { file: POLL, from: "        self.event.clear();\n", to: "" }],
+        test: Test::it(
+            "forebay",
+            "progress::loop_that_reaps_before_it_waits_is_signalled_for_all_later_completions",
+        ),
+        says: "nothing is there to reap",
+    },
+    Bug {
+        name: "poll-mode-changes-under-a-handle",
+        what: "another poll mode begins while a handle of the queue exists",
+        edits: &[Edit {
+            file: POLL,
+            from: "if Arc::strong_count(&self.any) > 1 {",
+            to: "if Arc::strong_count(&self.any) > 100 {",
+        }],
+        test: Test::it(
+            "forebay",
+            "poll_handles::the_mode_of_a_queue_does_not_change_while_a_handle_exists",
+        ),
+        says: "its loop reaps by other rules",
+    },
+    Bug {
+        name: "service-start-waits-for-the-former",
+        what: "V5: a service thread does not start while the former one runs a waker",
+        edits: &[Edit {
+            file: DRIVING,
+            from: "        let next = service::start(seat.hctxs, seat.waiter)?;\n",
+            to: "        if state.service.is_some() {\n            \
+                 return Err(io::Error::from_raw_os_error(libc::EAGAIN));\n        }\n        \
+                 let next = service::start(seat.hctxs, seat.waiter)?;\n",
+        }],
+        test: Test::unit(
+            "forebay",
+            "runtime::shared::driving::tests::a_service_thread_starts_beside_one_that_runs_a_waker",
+        ),
+        says: "a thread starts",
     },
 ];
