@@ -1,6 +1,7 @@
 //! The figures: which two commands each one compares, and its aims.
 
 mod commits;
+pub(crate) mod library;
 
 use crate::Options;
 use crate::measure::{Sample, can_count, run, run_counted, say};

@@ -7,6 +7,7 @@
 
 mod distance;
 mod figures;
+mod library;
 mod measure;
 mod nbd;
 mod pread;
@@ -37,6 +38,10 @@ cargo run --release -p figures -- record
 
 record writes bench/RESULTS.md and bench/DURABLE.md: all figures in 5 pairs, in about 35 minutes
 beyond the build. Run it from the root of the checkout, on a machine with nothing else to do.
+
+The figure library measures the interfaces of the library, and counts their instructions (valgrind,
+python3 with venv). It is not one of all figures: name it alone. With --seconds 2 and
+--out bench/LIBRARY.md it writes the published table, in about 3 minutes beyond the builds.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
@@ -99,6 +104,10 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let forebay = measure::build()?;
+    if options.names == [library::NAME] {
+        measure::lay_out(&forebay, &options.file, options.size_mib)?;
+        return write(&library::render(&forebay, &options)?, &options);
+    }
     write_table(&forebay, &options)
 }
 
@@ -140,7 +149,11 @@ fn write_table(forebay: &Path, options: &Options) -> Result<()> {
     for figure in figures {
         rows.extend(figures::measure(&figure, forebay, options)?);
     }
-    let text = table::render(&rows, options)?;
+    write(&table::render(&rows, options)?, options)
+}
+
+/// Writes a table to its file, or to standard output.
+fn write(text: &str, options: &Options) -> Result<()> {
     match &options.out {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => std::io::stdout().write_all(text.as_bytes())?,
