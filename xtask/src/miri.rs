@@ -12,7 +12,12 @@ use crate::{Outcome, nightly};
 const ALONE: &[Suite] = &[Suite {
     target: "--package forebay-core --lib",
     names: &[],
-    skips: &["exhaustive", "counters_that_wrap_around", "forgotten_range_counts_as_overlapping"],
+    skips: &[
+        "exhaustive",
+        "counters_that_wrap_around",
+        "forgotten_range_counts_as_overlapping",
+        "queues_behave_as_a_map_of_lists",
+    ],
 }];
 
 /// Miri is about a hundred times slower, and supports neither io_uring nor madvise.
