@@ -66,13 +66,13 @@ cargo xtask <command>
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
-  sessions [--all]     NBD clients and guests, good and bad ones, and a server, from half of many
-                       seeds, or from all of them
+  sessions [--all]     NBD clients and guests, good and bad ones, and a server, from a quarter of
+                       many seeds, or from all of them
   differential         scripts by the library's threads and by the simulator, compared
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
-  planted              a sixth of the known bugs, planted in a copy, must fail their tests
+  planted              a twelfth of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
   fuzz [SECONDS]       each fuzz target for half a minute or a minute, or so long
   fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
