@@ -47,7 +47,7 @@ pub(crate) fn line(tool: &str, suite: &Suite, test: &Line) -> Result<(Line, usiz
     }
 }
 
-/// Counts distinct names, because Miri lists each test once for each seed.
+/// Counts distinct names, because a tool may list a test several times.
 fn nr_tests(listed: &str) -> usize {
     listed.lines().filter(|line| line.ends_with(": test")).collect::<BTreeSet<_>>().len()
 }
