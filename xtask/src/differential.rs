@@ -19,8 +19,8 @@ use std::fmt;
 use std::fs;
 use std::time::Instant;
 
-use crate::Outcome;
 use crate::command::{Ending, Line, target};
+use crate::{Outcome, shuttle};
 
 /// The largest number of runs of a script in the first round, and in each further one.
 const RUNS: [(Side, u32, u32); 2] =
@@ -174,11 +174,7 @@ impl Side {
     /// Returns the command that runs the side's program.
     fn line(self, search: &Search<'_>) -> Result<Line, String> {
         let mut line = match self {
-            Side::Library => Line::cargo("test --profile models --package forebay --lib")
-                .argument("--target-dir".to_owned())
-                .argument(target("differential"))
-                .variable("RUSTFLAGS", "--cfg blk_shuttle --cfg forebay_plant")
-                .variable("SHUTTLE_SILENCE_WARNINGS", "1"),
+            Side::Library => shuttle::test("--package forebay --lib"),
             Side::Simulator => Line::cargo("test --package forebay-sim --test it"),
         };
         let runs = RUNS.iter().find(|(side, ..)| *side == self);

@@ -24,6 +24,11 @@ const SUITES: [(&str, Suite); 2] = [
     ),
 ];
 
+/// Number of schedules of each kind with a new seed, unless the user has set [`SCHEDULES`].
+/// Recorded seeds run as many as when they failed.
+const NR_SCHEDULES: u32 = 2500;
+const SCHEDULES: &str = "BLK_SHUTTLE_SCHEDULES";
+
 /// Path relative to the root of the checkout.
 const SEEDS: &str = "xtask/shuttle-seeds.txt";
 
@@ -35,7 +40,9 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
     let seed = seed.unwrap_or_else(|| now().as_nanos() as u64);
     println!("shuttle: the same once more: cargo xtask shuttle {seed}");
     for (package, suite) in &SUITES {
-        let (line, nr) = suite::line("shuttle", suite, &line(seed))?;
+        let nr_schedules = std::env::var(SCHEDULES).unwrap_or_else(|_| NR_SCHEDULES.to_string());
+        let line = line(seed).variable(SCHEDULES, nr_schedules);
+        let (line, nr) = suite::line("shuttle", suite, &line)?;
         println!("shuttle: {nr} tests: {line}");
         let ran = line.run_and_keep()?;
         if ran.succeeded {
@@ -77,10 +84,15 @@ fn recorded() -> Result<Vec<Recorded>, String> {
 }
 
 fn line(seed: u64) -> Line {
-    Line::cargo("test --profile models --target-dir")
+    test("").variable("SHUTTLE_RANDOM_SEED", seed.to_string())
+}
+
+/// Returns a command that builds and runs tests under shuttle. The step `differential` uses the
+/// same build, so it has the planted bugs, of which none shows by itself.
+pub(crate) fn test(arguments: &str) -> Line {
+    Line::cargo(&format!("test --profile models {arguments} --target-dir"))
         .argument(target("shuttle"))
-        .variable("RUSTFLAGS", "--cfg blk_shuttle")
-        .variable("SHUTTLE_RANDOM_SEED", seed.to_string())
+        .variable("RUSTFLAGS", "--cfg blk_shuttle --cfg forebay_plant")
         // Shuttle prints each time that it does not model weak memory; loom does.
         .variable("SHUTTLE_SILENCE_WARNINGS", "1")
 }
