@@ -7,9 +7,11 @@
 //! The examples are built with the profile `dist`, as packages are. The cost of `release` relative
 //! to that has a limit too: it gives up some optimization to build within a minute.
 
+use std::collections::BTreeMap;
+use std::process::Command;
+
 use crate::Outcome;
 use crate::command::Line;
-use std::process::Command;
 
 /// Maximum cost of a piece of work with `release`, relative to `dist`.
 const RELEASE_MAX: f64 = 1.1;
@@ -81,26 +83,26 @@ pub(crate) fn run() -> Outcome {
             .argument(profile.to_owned())
             .run()?;
     }
-    let mut failed = Vec::new();
+    let (mut failed, mut counts) = (Vec::new(), Counts::default());
     for Gate { name, example, kind, less, max } in GATES {
-        let mut found = each("dist", example, kind)?;
+        let mut found = counts.each("dist", example, kind)?;
         if let Some(less) = less {
-            found -= each("dist", example, less)?;
+            found -= counts.each("dist", example, less)?;
         }
         println!("instructions: {found:5.0} of at most {max:4.0}: {name}");
         if found > max {
             failed.push(format!("{name} costs {found:.0} instructions, over {max:.0}"));
         }
         if example == "cost" && less.is_none() {
-            let ratio = each("release", example, kind)? / found;
+            let ratio = counts.each("release", example, kind)? / found;
             println!("instructions: {ratio:5.2} times that with the profile release");
             if ratio > RELEASE_MAX {
                 failed.push(format!("{name} costs {ratio:.2} times as much with release"));
             }
         }
     }
-    let c = each("dist", crate::capi::build_cost_example()?, "batches")?;
-    let more = c - each("dist", "cost", "batches")?;
+    let c = counts.each("dist", crate::capi::build_cost_example()?, "batches")?;
+    let more = c - counts.each("dist", "cost", "batches")?;
     println!(
         "instructions: {more:5.0} of at most {C_MAX:4.0}: an I/O from C, beyond one from Rust"
     );
@@ -110,10 +112,24 @@ pub(crate) fn run() -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// Returns the instructions for one piece of work: the difference between a long and a short run.
-fn each(profile: &str, example: &str, kind: &str) -> Result<f64, String> {
-    let [few, many] = [9_600, 105_600].map(|nr| counted(profile, example, kind, nr));
-    Ok((many? - few?) / 96_000.0)
+/// The instructions for one piece of work, by profile, example and kind. Some are compared with
+/// several others, and each takes seconds.
+#[derive(Default)]
+struct Counts(BTreeMap<[String; 3], f64>);
+
+impl Counts {
+    /// Returns the instructions for one piece of work: the difference between a long and a short
+    /// run.
+    fn each(&mut self, profile: &str, example: &str, kind: &str) -> Result<f64, String> {
+        let name = [profile, example, kind].map(str::to_owned);
+        if let Some(known) = self.0.get(&name) {
+            return Ok(*known);
+        }
+        let [few, many] = [9_600, 57_600].map(|nr| counted(profile, example, kind, nr));
+        let each = (many? - few?) / 48_000.0;
+        self.0.insert(name, each);
+        Ok(each)
+    }
 }
 
 /// Returns whether valgrind can be run.
