@@ -43,16 +43,16 @@ const STEPS: &[Step] = &[
     // The longest first, so that no long gate runs alone at the end.
     Step { name: "miri", action: Action::BesideByNightly },
     Step { name: "loom", action: Action::Beside },
-    Step { name: "fuzz", action: Action::Beside },
-    Step { name: "planted", action: Action::Beside },
-    Step { name: "tsan", action: Action::BesideByNightly },
-    Step { name: "sessions", action: Action::Beside },
     Step { name: "shuttle", action: Action::Beside },
+    Step { name: "fuzz", action: Action::Beside },
+    Step { name: "tsan", action: Action::BesideByNightly },
+    Step { name: "planted", action: Action::Beside },
     Step { name: "instructions", action: Action::Beside },
-    Step { name: "python", action: Action::Beside },
-    Step { name: "differential", action: Action::Beside },
-    Step { name: "histories", action: Action::Beside },
     Step { name: "plants", action: Action::Beside },
+    Step { name: "histories", action: Action::Beside },
+    Step { name: "python", action: Action::Beside },
+    Step { name: "sessions", action: Action::Beside },
+    Step { name: "differential", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
     Step { name: "same-bytes", action: Action::Beside },
 ];
@@ -60,7 +60,7 @@ const STEPS: &[Step] = &[
 /// Runs the tests of all crates. Includes the doc tests: cargo runs them unless targets are
 /// selected. The soak tests, which take 3 seconds by default, run for longer.
 pub(crate) fn tests() -> Outcome {
-    let line = Line::cargo("test --workspace").variable("FOREBAY_SOAK_SECONDS", "30");
+    let line = Line::cargo("test --workspace").variable("FOREBAY_SOAK_SECONDS", "10");
     println!("tests: {line}");
     line.run()
 }

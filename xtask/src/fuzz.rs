@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: runs each fuzz target for up to half a minute, and checks that it reached its
-//! features. A target that has not, for example on a busy machine, runs again.
+//! `cargo xtask fuzz`: runs each fuzz target for up to half a minute, and checks that it reached
+//! its features. A target that has not, for example on a busy machine, runs again.
 //!
 //! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
 //! toolchain. The targets of NBD and of vhost-user rings parse the bytes of hostile peers. With a

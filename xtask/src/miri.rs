@@ -1,7 +1,7 @@
 //! `cargo xtask miri`: tests in an interpreter that detects undefined behaviour.
 //!
-//! Tests with threads run with one of [`NR_SEEDS`] seeds, selected by the hash of the commit. A seed
-//! selects the schedule, and the old values that a weak load may still return.
+//! Tests with threads run with one of [`NR_SEEDS`] seeds, selected by the hash of the commit. A
+//! seed selects the schedule, and the old values that a weak load may still return.
 
 use crate::command::Line;
 use crate::suite::{self, Suite};
