@@ -4,7 +4,7 @@ use super::export::{Disk, Export};
 use super::machine::{Machine, distribution};
 
 /// How often the server is restarted within one boot.
-const NR_RESTARTS: u64 = 5;
+const NR_RESTARTS: u64 = 3;
 
 #[test]
 fn guest_goes_on_after_each_restart_of_its_server() {
@@ -14,7 +14,8 @@ fn guest_goes_on_after_each_restart_of_its_server() {
 #[test]
 fn guest_loses_no_acknowledged_write_when_its_server_is_killed() {
     let test = "guest_loses_no_acknowledged_write_when_its_server_is_killed";
-    let nr = std::env::var("FOREBAY_GUEST_KILLS").map_or(5, |nr| nr.parse().expect("a number"));
+    let nr = std::env::var("FOREBAY_GUEST_KILLS")
+        .map_or(NR_RESTARTS, |nr| nr.parse().expect("a number"));
     check(test, nr, Export::kill_and_restart);
 }
 
