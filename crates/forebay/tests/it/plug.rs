@@ -172,13 +172,14 @@ fn a_wait_does_not_wait_for_others() {
 
 #[test]
 fn a_blocking_call_that_need_not_wait_commits_its_requests() {
-    let disk = open("ram:1M?queue_depth=1&req_ns=1000000");
+    // Long enough that the first read ends after the second is submitted, on any machine.
+    let disk = open("ram:1M?queue_depth=1&req_ns=300000000");
     let mut queue = disk.queue();
     read_pages(&mut queue, 0..1);
     read_pages(&mut queue, 2..3);
     assert_eq!(issued(&disk), 1);
-    // The first read takes a millisecond; after that, a turn issues the second.
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    // After the first read, a turn issues the second.
+    std::thread::sleep(std::time::Duration::from_millis(301));
     disk.write_at(&[], 0).expect("nothing to write");
     assert_eq!((issued(&disk), disk.stats().queue.commits), (2, 2));
     assert_eq!(reap_all(&mut queue).len(), 2);
