@@ -159,6 +159,7 @@ impl Claim {
     }
 
     /// Returns the claim of a remote disk that no other client can write to.
+    #[cfg(feature = "rbd")]
     pub(crate) fn remote_exclusive() -> Claim {
         Claim { seat: None, is_remote: false }
     }

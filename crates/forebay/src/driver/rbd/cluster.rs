@@ -18,7 +18,7 @@ const TIMEOUTS: [&CStr; 2] = [c"rados_osd_op_timeout", c"rados_mon_op_timeout"];
 
 /// The time limit of the connection itself, and its default in Ceph.
 const MOUNT_TIMEOUT: &CStr = c"client_mount_timeout";
-const MOUNT_TIMEOUT_DEFAULT: &str = "300";
+const MOUNT_TIMEOUT_DEFAULT_S: f64 = 300.0;
 
 /// The reason why something cannot be opened, with an errno.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Cluster {
         timeout_s: Option<u64>,
     ) -> Result<Cluster, Refused> {
         let id = access.id.as_deref().unwrap_or(c"admin");
-        let client = CString::new([b"client.", id.to_bytes()].concat()).expect("of two C strings");
+        let client = CString::new([b"client.", id.to_bytes()].concat()).expect("no null byte");
         let mut handle = ptr::null_mut();
         // SAFETY: the strings end with a null byte, and librados copies them.
         let created =
@@ -123,14 +123,13 @@ impl Cluster {
         }
         let number = |number: u64| CString::new(number.to_string()).expect("digits");
         for option in TIMEOUTS {
-            let is_set = self.get(option).is_some_and(|value| value.parse() != Ok(0.0));
+            let is_set = self.seconds(option).is_some_and(|seconds| seconds != 0.0);
             if timeout_s.is_some() || !is_set {
                 self.set(option, &number(timeout_s.unwrap_or(TIMEOUT_S)))?;
             }
         }
-        self.op_timeout_s = self.get(TIMEOUTS[0]).and_then(|value| value.parse().ok()).unwrap_or(0);
-        let mount_timeout = self.get(MOUNT_TIMEOUT);
-        if mount_timeout.is_some_and(|value| value == MOUNT_TIMEOUT_DEFAULT) {
+        self.op_timeout_s = self.seconds(TIMEOUTS[0]).map_or(0, |seconds| seconds.ceil() as u64);
+        if self.seconds(MOUNT_TIMEOUT) == Some(MOUNT_TIMEOUT_DEFAULT_S) {
             self.set(MOUNT_TIMEOUT, &number(TIMEOUT_S.max(timeout_s.unwrap_or(0))))?;
         }
         Ok(())
@@ -148,6 +147,12 @@ impl Cluster {
                 Err(Refused::new(result, format!("{assignment}: {}", text_of(result))))
             }
         }
+    }
+
+    /// Returns the value of an option that is a time, in seconds. Versions of Ceph differ in its
+    /// format.
+    fn seconds(&self, option: &CStr) -> Option<f64> {
+        self.get(option)?.parse().ok()
     }
 
     /// Returns the value of an option of the configuration.
@@ -217,8 +222,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns whether the pool exists, by the newest map that the cluster has sent. An OSD does not
-    /// report that: it refuses all operations on a removed pool with `EPERM`.
+    /// Returns whether the pool exists, by the newest map that the cluster has sent. An OSD refuses
+    /// all operations on a removed pool with `EPERM`, and gives no better reason.
     pub(super) fn has_pool(&self) -> bool {
         let mut name = [0 as c_char; 256];
         // SAFETY: the cluster is connected, the pool is open, and the length is that of the array.

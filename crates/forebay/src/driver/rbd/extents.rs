@@ -59,7 +59,7 @@ extern "C" fn collect(start: u64, len: usize, exists: c_int, list: *mut c_void) 
     0
 }
 
-/// Describes the `len` bytes from byte `start` on. Whatever lies in no range was never written. The
+/// Describes the `len` bytes from byte `start` on. Bytes in no range were never written. The
 /// ranges may have any order.
 fn describe(start: u64, len: u64, ranges: &mut [Range], extents: &mut Extents<'_>) {
     // Data comes first where a range was reported twice.
@@ -67,13 +67,13 @@ fn describe(start: u64, len: u64, ranges: &mut [Range], extents: &mut Extents<'_
     let end = start + len;
     let mut at = start;
     for range in ranges.iter().filter(|range| range.is_data) {
-        let until = (range.start + range.len).min(end);
-        if until <= at {
+        let from = range.start.clamp(at, end);
+        let until = (range.start + range.len).clamp(from, end);
+        if until == from {
             continue;
         }
-        extents.push(range.start.saturating_sub(at), ExtentKind::Hole);
-        at = at.max(range.start);
-        extents.push(until - at, ExtentKind::Data);
+        extents.push(from - at, ExtentKind::Hole);
+        extents.push(until - from, ExtentKind::Data);
         at = until;
     }
     extents.push(end - at, ExtentKind::Hole);

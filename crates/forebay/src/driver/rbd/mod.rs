@@ -14,9 +14,9 @@
 //!
 //! A command that the cluster has not answered within `rados_osd_op_timeout` ends with
 //! [`Timeout`](forebay_core::BlockStatus::Timeout). Such a write may have been performed, or may
-//! still be: its range has the old data, the new, or a mixture. The layer does not retry it. A later
-//! write of the same client to the same range is not overtaken by it: RADOS performs the operations
-//! of a client on an object in their order, and drops those of a session that has ended.
+//! still be: its range has the old data, the new, or a mixture. The layer does not retry it. It
+//! does not overtake a later write of the same client to the same range: RADOS performs the
+//! operations of a client on an object in their order, and drops those of a session that has ended.
 //!
 //! Each disk has a connection of its own. A child of a fork has none of librbd's threads. So it
 //! closes nothing of its parent, and can open no image before it executes a program.
@@ -78,7 +78,8 @@ pub(super) fn open(
     keys: &mut Keys,
     _: &crate::settings::Settings,
 ) -> Result<super::Opened, crate::error::OpenError> {
-    let Access { conf: _, id: _, keyring: _ } = Access::take(keys)?;
+    let Access { conf, id, keyring } = Access::take(keys)?;
+    drop((conf, id, keyring));
     let _ = target::Target::parse(spec.target())?;
     let why = String::from("build the crate forebay with its feature `rbd`");
     let image = spec.target().to_owned();

@@ -176,7 +176,7 @@ impl Described {
             false => feature,
         };
         let flush = match &self.cache {
-            Some(cache) => Feature::present("flush", format!("of librbd's write cache: {cache}")),
+            Some(cache) => Feature::present("flush", format!("librbd's write cache: {cache}")),
             None => Feature::missing(
                 "flush",
                 "rbd_cache=false: a write is durable when it ends, and a flush ends at once",
@@ -203,7 +203,9 @@ impl Described {
                 Feature::present(
                     "discard",
                     match self.discards_all {
-                        true => String::from("of each byte (rbd_skip_partial_discard=false)"),
+                        true => {
+                            String::from("each byte is zeroed (rbd_skip_partial_discard=false)")
+                        }
                         false => format!(
                             "in whole units of {} bytes (rbd_discard_granularity_bytes)",
                             self.limits.discard_granularity

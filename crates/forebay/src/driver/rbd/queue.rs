@@ -1,8 +1,9 @@
 //! Driver of one queue: commands in flight at librbd, and their completions.
 //!
 //! The callback of a command runs in a thread of librbd. It pushes the tag and the result to the
-//! list of the queue, and does nothing else. It gets the address of the tag's [`Slot`]. A slot lives
-//! as long as the driver, and the driver outlives its commands: their completions have been reaped.
+//! list of the queue, and does nothing else. It gets the address of the tag's [`Slot`]. A slot
+//! lives as long as the driver, and the driver outlives its commands: their completions have been
+//! reaped.
 // It passes memory of requests to librbd.
 #![allow(unsafe_code)]
 
@@ -98,7 +99,9 @@ impl RbdDriver {
         let vectors = vectors::as_ptr(vectors.as_slice());
         let image = self.image.handle();
         // SAFETY: the image is open. The memory of the request, and the vectors of its tag, stay
-        // valid and are used by nothing else until the completion was reaped (K2).
+        // valid and are used by nothing else until the completion was reaped (K2). librbd uses
+        // neither after the callback, also if a command has timed out: it copies what it has read
+        // before, and ends a write when its messenger has released the data.
         let started = unsafe {
             match rq.op {
                 Op::Read => (api.rbd_aio_readv)(image, vectors, nr_vectors, rq.start, completion),
