@@ -4,6 +4,9 @@
 mod against_fio;
 mod bench;
 mod calibrate;
+#[path = "../../../forebay/tests/support/ceph.rs"]
+#[expect(dead_code, reason = "tests of the library use the rest")]
+mod ceph;
 mod common;
 mod compare;
 mod endings;

@@ -2,9 +2,10 @@
 // These tests make system calls that no crate here wraps.
 #![allow(unsafe_code)]
 
-use super::client::Client;
+use super::client::{Client, command};
 use super::front_end::{FrontEnd, WRITE};
 use super::server::Server;
+use crate::ceph;
 use crate::common::{data_file, folder, skip, skip_unless_required};
 use crate::storage_daemon::StorageDaemon;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -88,6 +89,38 @@ fn server_of_a_vhost_user_disk_is_confined() {
     drop(Client::connect(server.socket(), "").expect("a connection"));
     let log = server.log();
     assert!(log.lines().any(|line| line.starts_with("forebay: confined by Landlock ")), "{log}");
+}
+
+/// The cluster's client connects again when an OSD has been restarted.
+#[test]
+fn server_of_a_ceph_image_is_confined_and_connects_again() {
+    let test = "server_of_a_ceph_image_is_confined_and_connects_again";
+    let cluster = match ceph::cluster_alone() {
+        Ok(cluster) => cluster,
+        Err(why) => return skip_unless_required(test, &why),
+    };
+    let folder = folder();
+    let spec = cluster.spec(&cluster.create(16 << 20, "layering,exclusive-lock"));
+    let server = Server::start(&folder, &format!("{spec}&exclusive=on --vhost-user-blk=unix:v"));
+    let mut client = Client::connect(server.socket(), "").expect("a connection");
+    let write = |client: &mut Client, offset| {
+        let answer = client.ask((command::WRITE, command::FUA), offset, 4096, &[7; 4096]);
+        assert_eq!(answer.ok(), Some(0));
+    };
+    write(&mut client, 0);
+    cluster.kill_osd();
+    cluster.start_osd();
+    write(&mut client, 4096);
+    assert_eq!(client.read(0, 8192).expect("a read"), vec![7; 8192]);
+    drop(client);
+    let mut machine = FrontEnd::new(1);
+    machine.connect(&folder.path().join("v"));
+    let mut driver = machine.driver(0);
+    driver.submit(0, WRITE, 0, 512);
+    assert_eq!(driver.answer(), 0);
+    let log = server.log();
+    let is_confined = log.lines().any(|line| line.starts_with("forebay: confined by Landlock "));
+    assert!(is_confined || landlock_version() == 0, "{log}");
 }
 
 /// The memory of a machine, its eventfds and its in-flight region reach a server that is confined
