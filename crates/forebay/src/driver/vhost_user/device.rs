@@ -11,6 +11,7 @@ use forebay_core::QueueLimits;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(super) struct VhostUserDevice {
     path: PathBuf,
@@ -18,7 +19,8 @@ pub(super) struct VhostUserDevice {
     nr_tags: u32,
     link: Arc<Link>,
     spare: Spare,
-    spin: Spin,
+    /// The longest time for which waits poll.
+    poll: Duration,
 }
 
 impl VhostUserDevice {
@@ -27,14 +29,14 @@ impl VhostUserDevice {
         path: PathBuf,
         limits: QueueLimits,
         nr_tags: u32,
-        spin: Spin,
+        poll: Duration,
         connected: Connected,
     ) -> VhostUserDevice {
         let Connected { link, mut queues } = connected;
         // The first ring is taken first.
         queues.reverse();
         let (link, spare) = (Arc::new(link), Arc::new(Mutex::new(queues)));
-        VhostUserDevice { path, limits, nr_tags, link, spare, spin }
+        VhostUserDevice { path, limits, nr_tags, link, spare, poll }
     }
 }
 
@@ -56,7 +58,8 @@ impl Device for VhostUserDevice {
             return Err(io::Error::other(why));
         }
         assert!(depth <= self.nr_tags, "all queues have the depth of the policy");
-        let driver = VhostUserDriver::new(&self.link, &self.spare, mode, self.spin)?;
+        let spin = Spin::new(self.poll);
+        let driver = VhostUserDriver::new(&self.link, &self.spare, mode, spin)?;
         let waiter = Arc::new(VhostUserWaiter::new(Arc::clone(driver.shared())));
         Ok(DriverQueue { driver: Box::new(driver), waiter })
     }

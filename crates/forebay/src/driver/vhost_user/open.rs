@@ -5,7 +5,6 @@ use super::connect;
 use super::device::VhostUserDevice;
 use super::geometry::Geometry;
 use super::requests::{MAX_SEGMENTS, RANGE};
-use super::spin::Spin;
 use super::{take_poll, take_queue_size};
 use crate::claim::Claim;
 use crate::driver::Opened;
@@ -60,7 +59,7 @@ pub(in crate::driver) fn open(
     let geometry = geometry.map_err(|why| refused(why.into()))?;
     let connected = greeted.set_up(geometry, nr_hw_queues).map_err(|why| refused(why.into()))?;
     let limits = limits(&config, &geometry);
-    let device = VhostUserDevice::new(path.clone(), limits, nr_tags, Spin::new(poll), connected);
+    let device = VhostUserDevice::new(path.clone(), limits, nr_tags, poll, connected);
     Ok(Opened {
         device: Arc::new(device),
         // Whether the server's disk is cached is unknown.

@@ -367,6 +367,7 @@ impl Driver for VhostUserDriver {
         if self.queue().publish() {
             self.nr_syscalls += 1;
             self.ready.as_ref().expect("as above").kick.signal();
+            self.shared.spin.has_kicked();
         }
         if self.shared.watch_device(nr_in_flight) {
             // The reap before may have been made before there was a descriptor.
