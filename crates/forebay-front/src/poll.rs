@@ -8,31 +8,36 @@
 //! 1. [`Polling::begin`] returns whether to poll.
 //! 2. The caller polls: it looks for work again and again. After a look that finds some, it calls
 //!    [`Polling::found`], and the wait is over. After any other look, it calls
-//!    [`Polling::goes_on`], and sleeps if that returns false.
+//!    [`Polling::goes_on`], and sleeps if that returns false. It may yield the processor between
+//!    two looks; then it calls [`Polling::yielded`].
 //! 3. After a sleep, it calls [`Polling::woke`].
 //!
 //! Six rules bound the adaptive mode.
 //!
 //! - **Window**, as QEMU's `poll-max-ns`. A wait polls for at most a window. The window doubles
 //!   after a short wait that was longer, up to 32 us. After a long wait it is zero, so an idle
-//!   thread does not poll.
+//!   thread does not poll. The time of other threads during yields does not count.
 //! - **Budget.** Polling that finds nothing costs credit, and credit grows by a fifth of the time
 //!   that passes. So polling wastes at most 20 % of a processor over any period, plus two windows.
 //! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
-//!   while requests take less time with polls. Otherwise it is held off, each time for longer. So
-//!   it ends if a sleep costs little, or if a client needs the processor on which this thread
-//!   polls.
+//!   while it pays off. Otherwise it is held off, each time for longer. So it ends if a sleep costs
+//!   little, or if a client needs the processor on which this thread polls. With idle processors,
+//!   polls pay off if requests take less time. With processors that polling threads share, they
+//!   pay off if many requests take less processor time (module `sample`).
 //! - **Few requests**, if the caller sets a limit ([`Polling::after_few`]). A wait after more
 //!   requests never polls.
 //! - **Preemption.** If other threads run in the middle of polls for more than 1 or 2 % of the
 //!   time, the processors are busy, and polling is held off for longer. A thread that polls uses up
 //!   its share of the processor. When work arrives, it must then wait for the processor. A trial is
-//!   too short to show that.
+//!   too short to show that. A yield is no preemption, unless it is long and finds no work.
 //! - **Pauses.** On busy processors, a thread that has polled in vain and sleeps may wake up late.
 //!   The thread cannot distinguish that from a pause of its client. So if long waits take more than
 //!   half of the time while it polls, polling is held off as after preemptions. A client that
 //!   pauses so much gains little from polls.
 
+mod sample;
+
+use self::sample::Sample;
 use std::mem;
 
 /// Longest window, ns.
@@ -47,23 +52,25 @@ const SHARE: u64 = 5;
 /// Most credit, ns.
 const CREDIT_MAX_NS: i64 = 2 * WINDOW_MAX_NS as i64;
 /// Waits in a block.
-const BLOCK: u32 = 32;
+const BLOCK: u64 = 32;
 /// Longest series: blocks with polls that follow a block without. After a series that paid off, the
 /// next one is twice as long, so one lucky block does not start a long series. A wait without polls
 /// may take ten times as long as one with polls, so these blocks are rare: 1 % of the time.
 const NR_BLOCKS: u32 = 1024;
-/// Least gain of a block with polls: the time of a request without polls, in hundredths of that
-/// with polls.
-const MIN_GAIN: u64 = 110;
-/// Blocks over which the time of requests with polls is averaged: an interrupt or a short
-/// preemption may double that of one block.
-const NR_AVERAGED: u64 = 8;
+/// Most time of a block with polls, ns. A block that takes longer ends early: each yield to a busy
+/// thread takes milliseconds.
+const BLOCK_MAX_NS: u64 = 8_000_000;
 /// Shortest and longest time without polls after polls that were not worth it, ns. A block that
 /// fails wastes at most one ms: 32 windows.
 const HOLD_NS: (u64, u64) = (1_000_000, 1_024_000_000);
 /// Time between two looks that shows a preemption, ns. A look takes less than a microsecond; an
 /// interrupt takes a few; a slice of another thread takes milliseconds.
 const PREEMPTED_NS: u64 = 200_000;
+/// Time of a yield that shows that another thread ran, ns. Otherwise a yield takes less than half a
+/// microsecond, or a few with an interrupt.
+const SHARED_NS: u64 = 4_000;
+/// Cost of a yield to another thread, which the time of polling includes, ns.
+const SWITCH_NS: u64 = 1_000;
 /// Part of the time that preemptions may take: one divided by this. On idle processors, threads of
 /// the kernel take less than a percent.
 const PREEMPTED_SHARE: u64 = 64;
@@ -103,29 +110,6 @@ pub struct PollSums {
     pub nr_missed: u64,
 }
 
-/// Time and requests of some waits, each with the work that follows it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sample {
-    nr_waits: u32,
-    nr_requests: u64,
-    ns: u64,
-}
-
-impl Sample {
-    /// Adds a block to an average over the last blocks.
-    fn average(&mut self, block: &Sample) {
-        let left = |sum: u64| sum - sum / NR_AVERAGED;
-        self.nr_requests = left(self.nr_requests) + block.nr_requests;
-        self.ns = left(self.ns) + block.ns;
-    }
-
-    /// Returns whether requests took less time than in `other`, by more than the least gain.
-    fn beats(&self, other: &Sample) -> bool {
-        let cost = |ns: u64, nr: u64, gain: u64| u128::from(ns) * u128::from(nr) * u128::from(gain);
-        cost(self.ns, other.nr_requests, MIN_GAIN) < cost(other.ns, self.nr_requests, 100)
-    }
-}
-
 /// Time without polls after a failure. It doubles with each failure.
 #[derive(Clone, Copy, Debug)]
 struct HoldOff {
@@ -158,6 +142,11 @@ pub struct Polling {
     began_ns: u64,
     until_ns: u64,
     looked_ns: u64,
+    /// Time of other threads in the yields of this wait, ns, and whether there was some.
+    yielded_ns: u64,
+    is_shared: bool,
+    /// Whether the thread has yielded for a long time since the last look.
+    is_long_yield: bool,
     /// Whether the last wait was short.
     was_short: bool,
     /// Requests before the last wait.
@@ -165,6 +154,8 @@ pub struct Polling {
     /// Whether the current block has polls, and its sample so far.
     is_polled: bool,
     sample: Sample,
+    /// Processor time of the thread when the block began, ns.
+    cpu_began_ns: Option<u64>,
     /// The last block without polls, the average of those since, and their number.
     slept: Sample,
     polled: Sample,
@@ -194,10 +185,14 @@ impl Polling {
             began_ns: 0,
             until_ns: 0,
             looked_ns: 0,
+            yielded_ns: 0,
+            is_shared: false,
+            is_long_yield: false,
             was_short: false,
             nr_requests: 0,
             is_polled: false,
             sample: Sample::default(),
+            cpu_began_ns: None,
             slept: Sample::default(),
             polled: Sample::default(),
             nr_blocks: 0,
@@ -224,16 +219,18 @@ impl Polling {
         self.mode == PollMode::Off
     }
 
-    /// Begins a wait. `nr_requests`: number of requests that the thread has begun so far. Returns
-    /// whether the caller should poll.
+    /// Begins a wait. `nr_requests`: number of requests that the thread has begun so far. `cpu_ns`
+    /// returns the processor time of the thread; it is called once per block. Returns whether the
+    /// caller should poll.
     #[inline]
-    pub fn begin(&mut self, now_ns: u64, nr_requests: u64) -> bool {
+    pub fn begin(&mut self, now_ns: u64, nr_requests: u64, cpu_ns: impl Fn() -> u64) -> bool {
         let window_ns = match self.mode {
             PollMode::Off => 0,
-            PollMode::Adaptive => self.adapt(now_ns, nr_requests),
+            PollMode::Adaptive => self.adapt(now_ns, nr_requests, cpu_ns),
             PollMode::Fixed(window_ns) => window_ns,
         };
         (self.began_ns, self.looked_ns) = (now_ns, now_ns);
+        (self.yielded_ns, self.is_shared, self.is_long_yield) = (0, false, false);
         self.until_ns = now_ns + window_ns;
         window_ns > 0
     }
@@ -241,7 +238,7 @@ impl Polling {
     /// Adds the time since the last wait began to the credit and to the sample. Returns how long
     /// this wait may poll, ns.
     #[inline]
-    fn adapt(&mut self, now_ns: u64, nr_requests: u64) -> u64 {
+    fn adapt(&mut self, now_ns: u64, nr_requests: u64, cpu_ns: impl Fn() -> u64) -> u64 {
         let ns = now_ns.saturating_sub(self.began_ns);
         self.credit_ns = self.credit_ns.saturating_add_unsigned(ns / SHARE).min(CREDIT_MAX_NS);
         let credit_ns = self.preempted_credit_ns.saturating_add_unsigned(ns / PREEMPTED_SHARE);
@@ -249,13 +246,20 @@ impl Polling {
         let credit_ns = self.paused_credit_ns.saturating_add_unsigned(ns / PAUSED_SHARE);
         self.paused_credit_ns = credit_ns.min(PAUSED_CREDIT_MAX_NS);
         let nr = nr_requests - mem::replace(&mut self.nr_requests, nr_requests);
+        match self.cpu_began_ns {
+            Some(_) => self.sample.nr_served += nr,
+            None => self.cpu_began_ns = Some(cpu_ns()),
+        }
         if self.was_short {
             self.sample.nr_waits += 1;
+            self.sample.nr_shared += u64::from(self.is_shared);
+            self.sample.nr_long += u64::from(self.is_long_yield);
             self.sample.nr_requests += nr;
             self.sample.ns += ns;
-            if self.sample.nr_waits >= BLOCK {
-                self.end_block(now_ns);
-            }
+        }
+        let is_late = self.is_polled && self.sample.ns >= BLOCK_MAX_NS;
+        if self.sample.nr_waits >= BLOCK || is_late {
+            self.end_block(now_ns, cpu_ns());
         }
         let window_ns = self.window_ns.min(self.credit_ns.max(0) as u64);
         let polls = self.is_polled && nr <= self.nr_few && window_ns >= WINDOW_MIN_NS;
@@ -264,8 +268,10 @@ impl Polling {
 
     /// Ends a block, and decides whether the next one has polls.
     #[cold]
-    fn end_block(&mut self, now_ns: u64) {
-        let sample = mem::take(&mut self.sample);
+    fn end_block(&mut self, now_ns: u64, cpu_ns: u64) {
+        let mut sample = mem::take(&mut self.sample);
+        let began_ns = self.cpu_began_ns.replace(cpu_ns).unwrap_or(cpu_ns);
+        sample.cpu_ns = cpu_ns.saturating_sub(began_ns);
         if !self.is_polled {
             (self.slept, self.polled) = (sample, Sample::default());
             self.nr_blocks = 0;
@@ -293,7 +299,7 @@ impl Polling {
         self.held_until_ns = until_ns;
         self.is_polled = false;
         self.nr_due = 1;
-        self.sample = Sample::default();
+        (self.sample, self.cpu_began_ns) = (Sample::default(), None);
     }
 
     /// Handles a look that found nothing. Returns whether to look again.
@@ -314,11 +320,34 @@ impl Polling {
         false
     }
 
+    /// Handles a yield of the processor, which began after the last look and has ended. Returns
+    /// whether other threads ran meanwhile.
+    ///
+    /// The time of the others is no polling, so the wait may poll for as much longer. If the next
+    /// look after a long yield finds nothing, polling ends as after a preemption. If it finds work,
+    /// the trial decides whether such yields pay off.
+    #[inline]
+    pub fn yielded(&mut self, now_ns: u64) -> bool {
+        let ns = now_ns.saturating_sub(self.looked_ns);
+        if ns < SHARED_NS {
+            return false;
+        }
+        self.is_long_yield = ns >= PREEMPTED_NS;
+        if !self.is_long_yield {
+            self.is_shared = true;
+            self.looked_ns = now_ns;
+            self.yielded_ns += ns - SWITCH_NS;
+            self.until_ns += ns - SWITCH_NS;
+        }
+        true
+    }
+
     /// Handles a look that found work: the wait is over.
     #[inline]
     pub fn found(&mut self, now_ns: u64) {
-        let is_preempted = self.is_preempted(self.looked_ns, now_ns);
-        self.count_time(if is_preempted { self.looked_ns } else { now_ns });
+        let is_preempted = !self.is_long_yield && self.is_preempted(self.looked_ns, now_ns);
+        let is_long = is_preempted || self.is_long_yield;
+        self.count_time(if is_long { self.looked_ns } else { now_ns });
         self.sums.nr_found += 1;
         self.was_short = !is_preempted;
         if is_preempted {
@@ -386,7 +415,7 @@ impl Polling {
     /// Adds the time of the polling that ends now. Returns it.
     #[inline]
     fn count_time(&mut self, end_ns: u64) -> u64 {
-        let polled_ns = end_ns.saturating_sub(self.began_ns);
+        let polled_ns = end_ns.saturating_sub(self.began_ns + self.yielded_ns);
         self.sums.polled_ns += polled_ns;
         polled_ns
     }

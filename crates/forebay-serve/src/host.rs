@@ -7,12 +7,18 @@ use forebay::{BioQueue, Completion, PollMode, QueuePoll, Segments};
 use forebay_front::{PollSums, Stage};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec};
 use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+
+/// Returns the processor time of the calling thread, ns.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 /// The part of a thread's host that all protocols share.
 pub(crate) struct HostBase {

@@ -1,5 +1,7 @@
 //! Polling in virtual time: simulated clients, wake-ups and other threads.
 
+mod shared;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -74,7 +76,7 @@ impl Server {
     /// Waits once, and serves the request that ends the wait.
     fn serve(&mut self, machine: &Machine) {
         let mut arrives_ns = self.now_ns + machine.think_ns;
-        let is_polled = self.polling.begin(self.now_ns, self.nr_requests);
+        let is_polled = self.polling.begin(self.now_ns, self.nr_requests, || 0);
         if !is_polled || !self.polls(arrives_ns, machine) {
             if machine.shares_processor {
                 arrives_ns = self.now_ns + machine.think_ns;
@@ -301,7 +303,7 @@ proptest! {
         for (think_ns, look_ns, wake_ns) in waits.into_iter().cycle().take(nr) {
             let (began_ns, arrives_ns) = (now_ns, now_ns + think_ns);
             least_ns = least_ns.min(wasted_ns - began_ns as i64 / 5);
-            let is_polled = polling.begin(now_ns, nr_requests);
+            let is_polled = polling.begin(now_ns, nr_requests, || 0);
             let is_found = is_polled && loop {
                 now_ns += look_ns;
                 if now_ns >= arrives_ns {

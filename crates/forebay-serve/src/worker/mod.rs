@@ -20,7 +20,7 @@ use self::host::{OF_INBOX, OF_QUEUE, OF_TIMER, WorkerHost};
 use self::inbox::{WorkerCommand, WorkerInbox};
 use self::status::BlockStatusThreads;
 use self::timer::Timer;
-use crate::host::HostBase;
+use crate::host::{HostBase, thread_cpu_ns};
 use crate::shared::Shared;
 use forebay_front::nbd::{MAX_IN_FLIGHT, NbdFront, Settings};
 use forebay_front::{Key, MARK_SHIFT, Polling, Readiness};
@@ -106,7 +106,7 @@ impl Worker {
         if at_once || pause_ns > 0 || self.polling.is_off() {
             return self.take_events(at_once);
         }
-        let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
+        let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun(), thread_cpu_ns);
         if !is_polled || !self.poll() {
             self.take_events(false);
             self.polling.woke(forebay::now_ns());

@@ -19,7 +19,7 @@ mod registered;
 pub(crate) use self::command::ThreadCommand;
 use self::host::{OF_INBOX, OF_QUEUE, RingHost};
 use self::peer::RingPeer;
-use crate::host::HostBase;
+use crate::host::{HostBase, thread_cpu_ns};
 use crate::inbox::Inbox;
 use crate::metrics::RingCounters;
 use crate::shared::Shared;
@@ -78,6 +78,8 @@ pub(crate) struct RingWorker {
     polling: Polling,
     /// Time of the last system call of a poll, ns.
     called_ns: u64,
+    /// Whether other threads ran during the last yield. Then the next poll yields at once.
+    others_run: bool,
     /// Receiver of the base of a ring that stops, until its last request is answered.
     stopping: Option<SyncSender<u16>>,
     is_closing: bool,
@@ -120,6 +122,7 @@ impl RingWorker {
             front,
             polling,
             called_ns: 0,
+            others_run: false,
             stopping: None,
             is_closing: false,
         }
@@ -149,7 +152,8 @@ impl RingWorker {
         if self.polling.is_off() {
             return self.sleep(timeout);
         }
-        let is_polled = self.polling.begin(forebay::now_ns(), self.front.nr_begun());
+        let (now_ns, nr_begun) = (forebay::now_ns(), self.front.nr_begun());
+        let is_polled = self.polling.begin(now_ns, nr_begun, thread_cpu_ns);
         if !(is_polled && self.poll()) {
             self.sleep(timeout);
             self.polling.woke(forebay::now_ns());
@@ -168,10 +172,13 @@ impl RingWorker {
     /// Polls until there are requests or events, or polling ends. Returns whether there are some.
     fn poll(&mut self) -> bool {
         self.events.clear();
-        let mut began_ns = None;
+        let (mut began_ns, mut has_yielded) = (None, false);
         loop {
             let now_ns = forebay::now_ns();
             let began_ns = *began_ns.get_or_insert(now_ns);
+            if has_yielded {
+                self.others_run = self.polling.yielded(now_ns);
+            }
             if self.front.host().is_busy() || now_ns.saturating_sub(self.called_ns) >= CALL_NS {
                 self.called_ns = now_ns;
                 self.take_events(Some(&NO_TIME));
@@ -184,7 +191,8 @@ impl RingWorker {
             if !self.polling.goes_on(now_ns) {
                 return false;
             }
-            match now_ns.saturating_sub(began_ns) >= YIELD_AFTER_NS {
+            has_yielded = self.others_run || now_ns.saturating_sub(began_ns) >= YIELD_AFTER_NS;
+            match has_yielded {
                 true => std::thread::yield_now(),
                 false => std::hint::spin_loop(),
             }
