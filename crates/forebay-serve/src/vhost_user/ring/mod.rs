@@ -42,7 +42,8 @@ use std::sync::mpsc::SyncSender;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// Time after which a thread that polls makes a system call, which reports commands and kicks, ns.
+/// Time after which a thread that has work, or polls, makes a system call, which reports commands
+/// and kicks, ns.
 /// A check of the ring's memory costs less.
 const CALL_NS: u64 = 20_000;
 /// Time after which a poll yields the processor between two checks of the ring, ns. Without the
@@ -148,6 +149,10 @@ impl RingWorker {
         if self.front.is_unfinished() {
             return self.take_events(Some(&NO_TIME));
         }
+        // Requests that a full batch has left need neither a wait nor a notification.
+        if self.front.has_available() {
+            return self.take_due_events();
+        }
         let timeout = (self.front.wants_tick() || !is_watched).then_some(&TICK);
         if self.polling.is_off() {
             return self.sleep(timeout);
@@ -196,6 +201,17 @@ impl RingWorker {
                 true => std::thread::yield_now(),
                 false => std::hint::spin_loop(),
             }
+        }
+    }
+
+    /// Takes the pending events if the last system call was long ago, and none otherwise.
+    fn take_due_events(&mut self) {
+        let now_ns = forebay::now_ns();
+        if now_ns.saturating_sub(self.called_ns) >= CALL_NS {
+            self.called_ns = now_ns;
+            self.take_events(Some(&NO_TIME));
+        } else {
+            self.events.clear();
         }
     }
 
