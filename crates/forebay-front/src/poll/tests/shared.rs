@@ -7,7 +7,7 @@ use super::{LOOK_NS, SECOND};
 const REQUEST_NS: u64 = 500;
 const YIELD_CPU_NS: u64 = 1_000;
 
-/// What a wait with a poll, and one without, takes.
+/// Times of a wait with a poll, and of one without.
 #[derive(Clone, Copy)]
 struct Machine {
     /// Time of the other threads during a yield, ns.
