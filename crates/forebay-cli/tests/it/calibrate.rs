@@ -23,8 +23,8 @@ fn succeed(folder: &TempDir, args: &str) -> String {
     stdout(&output)
 }
 
-/// Returns the model file of a calibration. Each of its loads runs for 90 ms, in which a thread on a
-/// busy machine may do nothing. Then it runs again.
+/// Returns the model file of a calibration. Each of its loads runs for 90 ms. If the machine is too
+/// busy, a thread may do nothing in that time. Then the calibration is repeated.
 #[track_caller]
 fn calibrated(folder: &TempDir, args: &str) -> String {
     let is_starved = |output: &Output| stderr(output).contains("measure for a longer time");
