@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: runs each fuzz target for up to half a minute, and checks that it reached
-//! its features. A target that has not, for example on a busy machine, runs again.
+//! its features. A target that has not, for example on a busy machine, runs again for longer.
 //!
 //! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
 //! toolchain. The targets of NBD and of vhost-user rings parse the bytes of hostile peers. With a
@@ -105,8 +105,8 @@ const LONG: u32 = 30;
 /// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
 /// with the sanitizer.
 const SHORT: u32 = 15;
-/// How often a target runs until it has reached its features. Each run continues with the inputs
-/// that the earlier ones have found.
+/// How often a target runs until it has reached its features. Each run takes twice as long as the
+/// one before, because a run that is too short for the seeds keeps no input.
 const NR_TRIES: u32 = 4;
 /// Time limit of one input in seconds. An input takes far less, but a short limit would cause false
 /// alarms on a busy machine.
@@ -224,8 +224,8 @@ fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
     let reach = place.join(format!("{}-reach", build.name));
     fs::create_dir_all(&place).map_err(failed)?;
     fs::write(&reach, "").map_err(failed)?;
-    for _ in 0..NR_TRIES {
-        fuzz_once(it, build, programs, seconds, &place)?;
+    for nth in 0..NR_TRIES {
+        fuzz_once(it, build, programs, seconds << nth, &place)?;
         let notes = fs::read_to_string(&reach).map_err(failed)?;
         let (nr_wanted, missing) = missing(&notes);
         if missing.is_empty() {
