@@ -174,7 +174,7 @@ fn files() {
     check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver, use one of null, ram, model, file, \
-         aio, psync, nbd, vhost-user, fault",
+         aio, psync, nbd, vhost-user, rbd, fault",
     );
     check_open(
         &folder,
