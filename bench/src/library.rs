@@ -1,6 +1,6 @@
 //! The figure `library`: the cost of the interfaces of the library.
 //!
-//! It measures the figures of [`figures::library`](crate::figures::library), and adds the counts of
+//! It measures the figures of [`figures::library`], and adds the counts of
 //! instructions that `cargo xtask instructions` and `cargo xtask python` print: of a back end
 //! beyond `null`, of a C program beyond one in Rust, and of an I/O from Python.
 
