@@ -394,9 +394,9 @@ int forebay_freeze(struct forebay_disk *disk, int timeout_ms, struct forebay_hol
 // Returns 0, or a negative errno.
 int forebay_quiesce(struct forebay_disk *disk, struct forebay_hold **hold);
 
-// Stops a disk: no more requests are passed to the device, except by threads that are passing some
-// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle
-// in *hold.
+// Stops a disk: no more requests are passed to the device, except by threads that are already
+// passing some. Never waits. Requests that the device already has end as usual. Stores a handle in
+// *hold.
 //
 // Returns 0, or a negative errno.
 int forebay_stop(struct forebay_disk *disk, struct forebay_hold **hold);
@@ -407,14 +407,14 @@ int forebay_stop(struct forebay_disk *disk, struct forebay_hold **hold);
 int forebay_release(struct forebay_hold *hold);
 
 // Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
-// A longer text is cut. Numbers are decimal, yes and no are 1 and 0. The text is empty if the disk
-// has no such value.
+// A longer text is truncated. Numbers are decimal, and a flag is 1 or 0. The text is empty if the
+// disk has no such value.
 //
 // Returns the length of the whole text without the zero byte, or a negative errno: -ENOENT if
 // there is no such property.
 int forebay_info(struct forebay_disk *disk, const char *name, char *buf, size_t size);
 
-// Stores a property that is a number in *value: see forebay_info(). Yes and no are 1 and 0.
+// Stores a property that is a number in *value: see forebay_info(). A flag is 1 or 0. Stores
 // UINT64_MAX if the disk has no such value, such as the capacity of a file that grows.
 //
 // Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.
@@ -434,7 +434,7 @@ int forebay_late_requests(struct forebay_disk *disk, struct forebay_late *late, 
 int forebay_open(const char *spec, struct forebay_disk **disk);
 
 // Opens a file or block device by its path, with nr options: keys that a spec accepts for files,
-// such as direct or queue_depth, and driver, which is file (the default), aio or psync. No byte of
+// such as direct or queue_depth, and the key driver: file (the default), aio or psync. No byte of
 // the path has a special meaning. Stores a handle in *disk.
 //
 // Returns 0, or a negative errno as forebay_open() does.
@@ -443,9 +443,9 @@ int forebay_open_path(const char *path,
                       uint32_t nr,
                       struct forebay_disk **disk);
 
-// Opens the file or block device of a descriptor, with options as for forebay_open_path(). The
-// descriptor is duplicated, and stays the caller's. The disk opens its file again, with the flags
-// that it needs. Stores a handle in *disk.
+// Opens the file or block device that fd refers to, with options as for forebay_open_path(). The
+// descriptor is duplicated: the caller still owns fd, and may close it. The disk opens the file
+// again, with the flags that it needs. Stores a handle in *disk.
 //
 // Returns 0, or a negative errno as forebay_open() does: -EBADF if fd is not open, -EINVAL if a
 // disk cannot use it.

@@ -33,7 +33,7 @@ pub(crate) unsafe fn bytes_of<'a>(text: *const c_char, name: &str) -> Result<&'a
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Returns a text of the caller.
+/// Returns a C string of the caller as UTF-8.
 ///
 /// # Safety
 /// As for [`bytes_of`].

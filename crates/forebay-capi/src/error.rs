@@ -47,7 +47,7 @@ impl Failure {
     }
 }
 
-/// Errors of the library know their errno.
+/// Converts errors of the library, which have an errno.
 macro_rules! failure_from {
     ($($error:ty)+) => {
         $(impl From<$error> for Failure {

@@ -85,9 +85,9 @@ pub unsafe extern "C" fn forebay_quiesce(
     unsafe { hold_by(disk, hold, |disk| Ok(disk.quiesce())) }
 }
 
-/// Stops a disk: no more requests are passed to the device, except by threads that are passing some
-/// at the moment. Never waits. Requests that the device already has end as usual. Stores a handle
-/// in *hold.
+/// Stops a disk: no more requests are passed to the device, except by threads that are already
+/// passing some. Never waits. Requests that the device already has end as usual. Stores a handle in
+/// *hold.
 ///
 /// Returns 0, or a negative errno.
 #[unsafe(no_mangle)]

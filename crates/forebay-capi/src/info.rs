@@ -30,8 +30,8 @@ fn property(disk: &Disk, name: &str) -> Result<PropertyValue, Failure> {
 }
 
 /// Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
-/// A longer text is cut. Numbers are decimal, yes and no are 1 and 0. The text is empty if the disk
-/// has no such value.
+/// A longer text is truncated. Numbers are decimal, and a flag is 1 or 0. The text is empty if the
+/// disk has no such value.
 ///
 /// Returns the length of the whole text without the zero byte, or a negative errno: -ENOENT if
 /// there is no such property.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn forebay_info(
     })
 }
 
-/// Stores a property that is a number in *value: see forebay_info(). Yes and no are 1 and 0.
+/// Stores a property that is a number in *value: see forebay_info(). A flag is 1 or 0. Stores
 /// UINT64_MAX if the disk has no such value, such as the capacity of a file that grows.
 ///
 /// Returns 0, or a negative errno: -ENOENT if there is no such property, -EINVAL if it is a text.

@@ -40,7 +40,7 @@ pub struct forebay_option {
 }
 
 /// Opens a file or block device by its path, with nr options: keys that a spec accepts for files,
-/// such as direct or queue_depth, and driver, which is file (the default), aio or psync. No byte of
+/// such as direct or queue_depth, and the key driver: file (the default), aio or psync. No byte of
 /// the path has a special meaning. Stores a handle in *disk.
 ///
 /// Returns 0, or a negative errno as forebay_open() does.
@@ -67,9 +67,9 @@ pub unsafe extern "C" fn forebay_open_path(
     })
 }
 
-/// Opens the file or block device of a descriptor, with options as for forebay_open_path(). The
-/// descriptor is duplicated, and stays the caller's. The disk opens its file again, with the flags
-/// that it needs. Stores a handle in *disk.
+/// Opens the file or block device that fd refers to, with options as for forebay_open_path(). The
+/// descriptor is duplicated: the caller still owns fd, and may close it. The disk opens the file
+/// again, with the flags that it needs. Stores a handle in *disk.
 ///
 /// Returns 0, or a negative errno as forebay_open() does: -EBADF if fd is not open, -EINVAL if a
 /// disk cannot use it.
@@ -88,7 +88,10 @@ pub unsafe extern "C" fn forebay_open_fd(
         let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
         if own < 0 {
             let error = std::io::Error::last_os_error();
-            return Err(Failure::new(errno_of(&error), format!("the descriptor {fd}: {error}")));
+            return Err(Failure::new(
+                errno_of(&error),
+                format!("cannot duplicate the descriptor {fd}: {error}"),
+            ));
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let own = unsafe { OwnedFd::from_raw_fd(own) };
@@ -102,7 +105,7 @@ pub unsafe extern "C" fn forebay_open_fd(
 /// Returns the options of the caller.
 ///
 /// # Safety
-/// `options` is null, or leads to `nr` options with C strings or null.
+/// `options` is null, or points to `nr` options with C strings or null.
 unsafe fn options_of(options: *const forebay_option, nr: u32) -> Result<DiskOptions, Failure> {
     if nr > 0 && (options.is_null() || !options.is_aligned()) {
         return Err(Failure::invalid("the array of options is NULL or misaligned"));

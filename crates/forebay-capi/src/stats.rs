@@ -33,7 +33,7 @@ fn text_at(index: u32, get: fn(&Texts) -> &CString) -> *const c_char {
     let mut text = std::ptr::null();
     guard(|| {
         let counter = TEXTS.get(index as usize).ok_or_else(|| {
-            Failure::invalid(format!("{index} is no counter; there are {}", TEXTS.len()))
+            Failure::invalid(format!("there is no counter {index}: there are {}", TEXTS.len()))
         })?;
         text = get(counter).as_ptr();
         Ok(0)

@@ -22,7 +22,7 @@ int main(void)
     }
     CHECK(counter(disk, "read_bytes") == 1024 && counter(disk, "issued") >= 1);
     CHECK(forebay_stats_name(nr) == NULL && forebay_stats_help(UINT32_MAX) == NULL);
-    CHECK(strstr(forebay_last_error(), "4294967295 is no counter") != NULL);
+    CHECK(strstr(forebay_last_error(), "no counter 4294967295") != NULL);
     CHECK_FAILS(forebay_stats_get(disk, "isued", &number), ENOENT, "`isued`");
     free(values);
 
