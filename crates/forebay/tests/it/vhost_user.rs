@@ -195,6 +195,7 @@ fn peer_that_is_no_vhost_user_server_is_refused() {
 #[cfg(not(feature = "vhost-user"))]
 fn build_without_the_feature_names_it() {
     let error = Disk::open("vhost-user:/run/s").expect_err("no driver").to_string();
-    let expected = "vhost-user:/run/s: build the crate forebay with its feature `vhost-user`";
+    let expected = "vhost-user:/run/s: no such driver in this build: build forebay with its \
+                    feature `vhost-user`";
     assert_eq!(error, expected);
 }

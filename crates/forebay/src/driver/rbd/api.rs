@@ -1,7 +1,7 @@
 //! The functions of librados and librbd that the driver calls, loaded at run time.
 //!
 //! Neither the build nor the program needs Ceph: the library is loaded when a disk with this driver
-//! is opened. It is never unloaded, because its threads run on after the last image is closed.
+//! is opened. It is never unloaded, because its threads continue after the last image is closed.
 //!
 //! Source: `rados/librados.h`, `rbd/librbd.h` of Ceph. The declarations are those of 12.2
 //! (Luminous) and later. A function that came later is optional.

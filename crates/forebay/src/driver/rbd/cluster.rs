@@ -60,7 +60,7 @@ unsafe impl Sync for Cluster {}
 
 impl Cluster {
     /// Connects to the cluster of a configuration, and opens a pool. `timeout_s` limits operations,
-    /// in the place of the configuration.
+    /// instead of the configuration.
     ///
     /// # Errors
     /// Returns the reason, and what to do.
@@ -108,7 +108,7 @@ impl Cluster {
                 return Err(Refused::new(result, why));
             }
             (result, None) => {
-                let why = "there is no configuration of Ceph at its default paths, such as \
+                let why = "no Ceph configuration file exists at the default paths, such as \
                            /etc/ceph/ceph.conf: name one with conf=PATH";
                 return Err(Refused::new(result, why));
             }

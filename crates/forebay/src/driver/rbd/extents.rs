@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 /// The length of a query, bytes. Each object of it costs an operation at an OSD.
 const QUERY: u64 = 256 << 20;
 
-/// The number of queries of a call. The caller treats the rest of the range as data.
+/// Maximum number of queries per call. The caller treats the rest of the range as data.
 const NR_QUERIES: u32 = 16;
 
 /// A range that was written, or written and discarded.

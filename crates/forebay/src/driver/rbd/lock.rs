@@ -1,7 +1,7 @@
 //! Thread that checks that an image still has its exclusive lock.
 //!
-//! librbd reports a lost lock to the next write only. A disk that reads, or is idle, would not
-//! detect it. So this thread checks the owner from time to time.
+//! librbd reports a lost lock only to the next write. A disk that only reads, or is idle, would not
+//! detect the loss. So this thread checks the owner at intervals.
 
 use super::image::Image;
 use crate::sys::fork::Origin;

@@ -81,7 +81,7 @@ pub(super) fn open(
     let Access { conf, id, keyring } = Access::take(keys)?;
     drop((conf, id, keyring));
     let _ = target::Target::parse(spec.target())?;
-    let why = String::from("build the crate forebay with its feature `rbd`");
+    let why = String::from("no such driver in this build: build forebay with its feature `rbd`");
     let image = spec.target().to_owned();
     Err(crate::error::OpenError::Rbd { image, why, errno: libc::ENOSYS })
 }

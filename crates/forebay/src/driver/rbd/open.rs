@@ -52,7 +52,7 @@ pub(in crate::driver) fn open(
         errno,
     };
     if is_locked && read_only {
-        let why = "exclusive=on: a disk that is open read-only takes no lock: omit exclusive=on";
+        let why = "exclusive=on: a read-only disk does not take the lock: omit exclusive=on";
         return Err(refused(Refused::new(-libc::EINVAL, why)));
     }
     check_process().map_err(refused)?;
@@ -71,7 +71,7 @@ pub(in crate::driver) fn open(
     let notice = (out_of_reach_bytes > 0).then(|| {
         format!(
             "the last {out_of_reach_bytes} bytes of the image are less than a block of {BLOCK} \
-             bytes and not part of the disk"
+             bytes, and are not part of the disk"
         )
     });
     let facts = DiskFacts {
@@ -95,8 +95,8 @@ fn check_process() -> Result<(), Refused> {
     match FIRST.get_or_init(Origin::here).is_elsewhere() {
         true => Err(Refused::new(
             -libc::ENOTSUP,
-            "this process is a child of one that uses librbd, whose threads it lacks: execute a \
-             program after the fork",
+            "this process is a forked child of one that uses librbd, and lacks librbd's threads: \
+             call exec after the fork",
         )),
         false => Ok(()),
     }
@@ -164,7 +164,7 @@ impl Described {
             0 => Feature::missing("timeout", "rados_osd_op_timeout=0: commands wait forever"),
             seconds => Feature::present(
                 "timeout",
-                format!("rados_osd_op_timeout={seconds}: a command fails after that time, seconds"),
+                format!("rados_osd_op_timeout={seconds}: a command fails after {seconds} s"),
             ),
         };
         let read_only = match &target.snapshot {
@@ -183,13 +183,15 @@ impl Described {
             ),
         };
         let lock = match (is_locked, self.has_lock) {
-            (true, _) => Feature::present("exclusive", "the image's lock, which is kept"),
+            (true, _) => Feature::present("exclusive", "keeps the lock of the image"),
             (false, true) => Feature::missing(
                 "exclusive",
                 "off; librbd passes the lock of the image to each client that writes, one after \
                  the other",
             ),
-            (false, false) => Feature::missing("exclusive", "the image has no exclusive-lock"),
+            (false, false) => {
+                Feature::missing("exclusive", "the image lacks the feature exclusive-lock")
+            }
         };
         vec![
             Feature::present(

@@ -100,7 +100,7 @@ impl RbdDriver {
         let image = self.image.handle();
         // SAFETY: the image is open. The memory of the request, and the vectors of its tag, stay
         // valid and are used by nothing else until the completion was reaped (K2). librbd uses
-        // neither after the callback, also if a command has timed out: it copies what it has read
+        // neither after the callback, even if a command has timed out: it copies what it has read
         // before, and ends a write when its messenger has released the data.
         let started = unsafe {
             match rq.op {

@@ -43,7 +43,7 @@ pub(super) fn why_gone(result: i64) -> &'static str {
     match i32::try_from(-result) {
         Ok(libc::ENOENT) => "the image or its pool has been removed",
         Ok(libc::ESHUTDOWN) => {
-            "the cluster has blocklisted this client: another client has taken the image over, or \
+            "the cluster has blocklisted this client: another client has taken over the image, or \
              an administrator has fenced this one (`ceph osd blocklist ls`)"
         }
         _ => LOCK_LOST,

@@ -92,6 +92,7 @@ pub(super) fn open(
 ) -> Result<super::Opened, crate::error::OpenError> {
     take_queue_size(keys)?;
     take_poll(keys)?;
-    let why = String::from("build the crate forebay with its feature `vhost-user`");
+    let why =
+        String::from("no such driver in this build: build forebay with its feature `vhost-user`");
     Err(crate::error::OpenError::VhostUser { path: spec.target().into(), why, source: None })
 }
