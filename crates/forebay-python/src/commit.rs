@@ -52,8 +52,8 @@ impl GroupCommit {
         self.commit.point().to_bits()
     }
 
-    /// Returns when a sync that began after this call has succeeded. With a point, it fails exactly
-    /// for losses that concern writes after that point. Without one, it fails after any loss until
+    /// Waits until a sync that began after this call has succeeded. With a point, it fails if, and
+    /// only if, a loss concerns writes after that point. Without one, it fails after any loss until
     /// `acknowledge_loss`.
     #[pyo3(signature = (since=None))]
     fn commit(&self, py: Python<'_>, since: Option<u64>) -> PyResult<()> {

@@ -2,7 +2,7 @@
 //!
 //! The rules for all classes:
 //!
-//! - The module needs the GIL. A free-threaded build of Python enables it at the import.
+//! - The module needs the GIL. A free-threaded build of Python enables it on import.
 //! - A wait for I/O releases the GIL ([`detach`]).
 //! - A queue is used by the thread that opened it. Other threads get `RuntimeError` ([`owner`]).
 //! - A buffer is exported from the submission of its I/O until its completion is reaped. So its

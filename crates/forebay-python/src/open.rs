@@ -61,7 +61,10 @@ pub(crate) fn open_fd(
     let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     if own < 0 {
         let error = of_system(&std::io::Error::last_os_error());
-        return Err(os_error(libc::EBADF, format!("the descriptor {fd} is not open: {error}")));
+        return Err(os_error(
+            libc::EBADF,
+            format!("cannot duplicate the descriptor {fd}: {error}"),
+        ));
     }
     // SAFETY: the descriptor is new, and this is its only owner.
     let own = unsafe { OwnedFd::from_raw_fd(own) };

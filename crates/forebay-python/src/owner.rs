@@ -9,7 +9,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The number of attempts of a thread that ends to use a value.
+/// Maximum number of attempts to use a value, made by a thread that ends.
 const TRIES: u32 = 1000;
 
 /// A value that only the thread that made it may use, one call at a time.
@@ -50,7 +50,7 @@ impl<T> Owned<T> {
         if !self.is_own() {
             return Err(foreign());
         }
-        // The collector has the GIL while it uses the value, so a call of this thread is meant.
+        // The collector has the GIL while it uses the value, so only a call of this thread can.
         let Some(_using) = Using::begin(&self.is_used) else {
             return Err(misuse("the queue is in use by another call of this thread"));
         };
@@ -58,8 +58,8 @@ impl<T> Owned<T> {
         call(unsafe { &mut *self.value.get() })
     }
 
-    /// Calls a function with the value at the end of the owner, without the GIL. `None`: a call
-    /// that has not returned uses it, because the interpreter has ended the thread.
+    /// Calls a function with the value when the owner ends, without the GIL. Returns `None` if a
+    /// call that never returned still uses the value, because the interpreter has ended the thread.
     pub(crate) fn end<R>(&self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         assert!(self.is_own(), "the owner ends its values");
         for _ in 0..TRIES {
@@ -67,7 +67,7 @@ impl<T> Owned<T> {
                 // SAFETY: as in `with`.
                 return Some(call(unsafe { &mut *self.value.get() }));
             }
-            // The collector of another thread uses the value for a moment.
+            // A collector on another thread uses the value briefly.
             std::thread::sleep(Duration::from_millis(1));
         }
         None

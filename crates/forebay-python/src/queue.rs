@@ -435,8 +435,8 @@ fn not_an_io(item: &Bound<'_, PyAny>) -> PyErr {
 }
 
 impl Drop for Queue {
-    /// Waits for the I/O, which uses the memory of buffers until it ends. On another thread than
-    /// that of the queue, leaves the wait to that thread. Without an interpreter, too.
+    /// Waits for the I/O, which uses the memory of buffers until it ends. On another thread, or
+    /// without an interpreter, leaves the wait to the thread of the queue.
     fn drop(&mut self) {
         Python::try_attach(|py| {
             if self.state.is_own() {

@@ -26,13 +26,13 @@ pub(crate) trait Kept: Send + Sync {
 
 type Shared = Arc<dyn Kept>;
 
-/// The number of times that there was something to do for [`tidy`].
+/// The number of times that another thread left work for [`tidy`].
 static NR_LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// Queues whose thread has ended and closed them, with I/O that has ended.
 static ENDED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-/// The number of attempts of a thread that ends to lock the list. Other threads hold the lock only
+/// Maximum number of attempts of an ending thread to lock the list. Other threads hold it only
 /// briefly, but in a child of a fork, a thread of the parent may hold it forever.
 const LOCK_TRIES: u32 = 1000;
 
@@ -88,7 +88,7 @@ pub(crate) fn forget<T: Kept>(queue: &Arc<T>) {
     let _ = OWN.try_with(|own| own.0.borrow_mut().retain(is_other));
 }
 
-/// Records that there is something to do for [`tidy`].
+/// Records that there is work for [`tidy`].
 pub(crate) fn leave() {
     // Release: pairs with the acquire in `tidy`.
     NR_LEFT.fetch_add(1, Ordering::Release);
