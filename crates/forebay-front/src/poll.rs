@@ -19,7 +19,7 @@
 //!   thread does not poll. The time of other threads during yields does not count.
 //! - **Budget.** Polling that finds nothing costs credit, and credit grows by a fifth of the time
 //!   that passes. So polling wastes at most 20 % of a processor over any period, plus two windows.
-//! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling goes on only
+//! - **Trial.** Blocks of waits with polls alternate with blocks without. Polling continues only
 //!   while it pays off. Otherwise it is held off, each time for longer. So it ends if a sleep costs
 //!   little, or if a client needs the processor on which this thread polls. With idle processors,
 //!   polls pay off if requests take less time. With processors that polling threads share, they
@@ -29,7 +29,7 @@
 //! - **Preemption.** If other threads run in the middle of polls for more than 1 or 2 % of the
 //!   time, the processors are busy, and polling is held off for longer. A thread that polls uses up
 //!   its share of the processor. When work arrives, it must then wait for the processor. A trial is
-//!   too short to show that. A yield is no preemption, unless it is long and finds no work.
+//!   too short to show that. A yield is not a preemption, unless it is long and finds no work.
 //! - **Pauses.** On busy processors, a thread that has polled in vain and sleeps may wake up late.
 //!   The thread cannot distinguish that from a pause of its client. So if long waits take more than
 //!   half of the time while it polls, polling is held off as after preemptions. A client that
@@ -323,7 +323,7 @@ impl Polling {
     /// Handles a yield of the processor, which began after the last look and has ended. Returns
     /// whether other threads ran meanwhile.
     ///
-    /// The time of the others is no polling, so the wait may poll for as much longer. If the next
+    /// The time of the others is not polling, so the wait may poll longer by that time. If the next
     /// look after a long yield finds nothing, polling ends as after a preemption. If it finds work,
     /// the trial decides whether such yields pay off.
     #[inline]

@@ -224,8 +224,8 @@ const KINDS: [Work; 12] = [
     ("backend-merges", "an I/O on a back end, 16 merged to one", |nr| {
         Load::on_backend().merges(nr);
     }),
-    ("driver", "an I/O on a driver of one's own, one at a time", |nr| Load::on_driver().singly(nr)),
-    ("driver-batches", "an I/O on a driver of one's own, in batches of 32", |nr| {
+    ("driver", "an I/O on a custom driver, one at a time", |nr| Load::on_driver().singly(nr)),
+    ("driver-batches", "an I/O on a custom driver, in batches of 32", |nr| {
         Load::on_driver().batches(nr);
     }),
     ("tag", "a tag taken and given back", |nr| tags(1, nr)),

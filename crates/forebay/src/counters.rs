@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// A counter of a disk by name: [`disk_counters`] lists all of them.
+/// A named counter of a disk: [`disk_counters`] lists all of them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiskCounter {
@@ -39,7 +39,7 @@ pub(crate) const OP_COUNTERS: [OpCounter; 5] = [
     ("bios", "I/Os of this operation that ended.", CounterUnit::Count, |op| op.bios),
     (
         "merges",
-        "I/Os of this operation that merged into a request of others.",
+        "I/Os of this operation that merged into the request of another I/O.",
         CounterUnit::Count,
         |op| op.merges,
     ),
@@ -51,7 +51,7 @@ pub(crate) const OP_COUNTERS: [OpCounter; 5] = [
     }),
     (
         "ticks_ns",
-        "Time from tag to completion, summed over requests, ns.",
+        "Time from tag allocation to completion, summed over requests, ns.",
         CounterUnit::Nanoseconds,
         |op| op.ticks_ns,
     ),
@@ -68,7 +68,7 @@ pub(crate) const OF_DISK: [OfDisk; 3] = [
     }),
     (
         "tag_rescues",
-        "Waits for tags of a shared set that ended without a wake-up. Above 0 is a bug.",
+        "Waits for tags of a shared set that ended without a wake-up. A value above 0 is a bug.",
         |stats| stats.tag_rescues,
     ),
 ];
@@ -86,11 +86,11 @@ static ALL: LazyLock<Vec<DiskCounter>> = LazyLock::new(|| {
     });
     let disk = OF_DISK.map(|(name, help, get)| count(name.to_owned(), help, Source::Disk(get)));
     let merges = MergeKind::ALL.into_iter().map(|kind| {
-        let help = "I/Os that merged into a request of others in this way.";
+        let help = "I/Os that merged into the request of another I/O in this way.";
         count(format!("merges_{}", kind.name()), help, Source::Merges(kind))
     });
     let unplugs = UnplugCause::ALL.into_iter().map(|cause| {
-        let help = "How often requests were unplugged for this reason.";
+        let help = "Number of times that requests were unplugged for this reason.";
         count(format!("unplugs_{}", cause.name()), help, Source::Unplugs(cause))
     });
     let ops = Op::ALL.into_iter().flat_map(|op| {

@@ -46,7 +46,7 @@ const ERRNOS: [i32; 34] = [
 ];
 
 /// Returns the errno of an error that a call of this library has returned: that of the system, or
-/// that of its cause in the library, or that of its kind. `EIO` is left for errors that have none
+/// that of its cause in the library, or that of its kind. Returns `EIO` for an error that has none
 /// of them.
 ///
 /// The library's own errors have a method `errno`. This is for calls that return an

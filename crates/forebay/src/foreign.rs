@@ -21,7 +21,7 @@ pub fn thread_number() -> u64 {
 }
 
 /// Returns the segments of `len` bytes at an address: none for no bytes, and several if one cannot
-/// be as long.
+/// be that long.
 pub fn cut(addr: usize, len: usize) -> impl Iterator<Item = Segment> {
     let part = move |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
     (0..len).step_by(SEGMENT_MAX).map(part)

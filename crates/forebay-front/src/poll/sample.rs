@@ -1,25 +1,26 @@
 //! Sample of waits, with and without polls: the time and the processor time that requests take.
 //!
 //! If other threads run during the yields of polls, and soon yield or sleep themselves, polling
-//! threads share the processors: other rings, and their clients. If also several requests gather
+//! threads share the processors: other rings, and their clients. If several requests also gather
 //! between waits, the time of one thread's requests does not show whether polls pay off. A thread
-//! that sleeps is favored, because its wake-up preempts the others, but it is woken for each single
-//! request, and all threads together serve less. So the processor time of a request decides.
+//! that sleeps has an advantage, because its wake-up preempts the others. But it is woken for each
+//! single request, and all threads together serve less. So the processor time of a request decides.
 
-/// Least gain of a block with polls: the cost of a request without polls, in hundredths of that
+/// Minimum gain of a block with polls: the cost of a request without polls, in hundredths of that
 /// with polls.
 const MIN_GAIN: u64 = 110;
 /// Blocks over which the cost of requests with polls is averaged: an interrupt or a short
 /// preemption may double that of one block.
 const NR_AVERAGED: u64 = 8;
-/// Part of the waits in which other threads ran, from which on the processors are shared: one
-/// divided by this.
+/// Minimum part of the waits in which other threads ran, if the processors are shared: one divided
+/// by this.
 const SHARED_PART: u64 = 4;
-/// Most waits that a long yield may end: those with short yields, divided by this. Yields to busy
-/// threads are long. While other rings sleep, up to a fifth of the yields to them is long too.
+/// Maximum number of waits that a long yield may end: those with short yields, divided by this.
+/// Yields to busy threads are long. So are up to a fifth of the yields to other rings while these
+/// sleep.
 const LONG_PART: u64 = 2;
-/// Least requests between two waits, on average, for which processor time decides. For a client
-/// with a single request in flight, the time of the request matters.
+/// Minimum average number of requests between two waits for which processor time decides. For a
+/// client with a single request in flight, the time of the request matters.
 const GATHERED: u64 = 2;
 /// Processor time of the client to wake this thread from a sleep, ns.
 const KICK_NS: u64 = 1_000;
@@ -53,7 +54,7 @@ impl Sample {
         add(&mut self.cpu_ns, block.cpu_ns);
     }
 
-    /// Returns whether polls have paid off in comparison to waits without polls.
+    /// Returns whether polls have paid off, compared with waits without polls.
     pub(super) fn beats(&self, slept: &Sample) -> bool {
         if self.is_shared() {
             let slept_cpu_ns = slept.cpu_ns + slept.nr_waits * KICK_NS;

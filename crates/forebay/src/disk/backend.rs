@@ -34,7 +34,7 @@ impl Disk {
     }
 
     /// Opens a disk on a driver: a device of your own in unsafe code, with these settings. It is a
-    /// disk as any other. Its spec, which no call opens, is `driver:NAME`.
+    /// disk like any other. Its spec is `driver:NAME`, which no call opens.
     ///
     /// # Errors
     /// Same as [`Disk::with_backend`]. [`OpenError::Driver`] if the driver cannot open a queue.
@@ -106,7 +106,7 @@ fn check(policy: &Policy) -> Result<(), SpecError> {
 
 /// Returns the features that the limits of a device describe.
 fn features(limits: &QueueLimits, whose: &str) -> Vec<Feature> {
-    let (by, no_limit) = (format!("by {whose}"), format!("the limits of {whose} do not have it"));
+    let (by, no_limit) = (format!("by {whose}"), format!("the limits of {whose} lack it"));
     let has_discard = limits.max_discard_sectors > 0;
     vec![
         Feature::either("discard", has_discard, by.as_str(), no_limit.as_str()),

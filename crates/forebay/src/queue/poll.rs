@@ -77,8 +77,8 @@ impl PollState {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 format!(
-                    "a handle of the queue with PollMode::{:?} exists: drop it before another \
-                     mode begins",
+                    "a handle of the queue with PollMode::{:?} exists: drop it before you use \
+                     another mode",
                     self.mode
                 ),
             ));

@@ -18,7 +18,7 @@
 //! - V4 It passes the baton before it runs wakers, and afterwards leads again or follows. A waker
 //!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
 //! - V5 A disk has at most one thread that serves. If the last event loop ends before the thread
-//!   has begun to step down, it serves on: a follower would otherwise step down at any later time.
+//!   has begun to step down, it continues: a follower would otherwise step down at any later time.
 //!   If the thread has begun to step down, the next one starts beside it, and follows it until it
 //!   passes the baton (V1). So no start waits for a waker that the former thread runs. The close of
 //!   the disk joins all of them.
@@ -115,8 +115,8 @@ impl Service {
         serves_on.then(|| kicked(hctx))
     }
 
-    /// Waits until a thread that has begun to step down has ended (V5), when the disk is closed. It
-    /// does not wait in the driver any more, but may run wakers.
+    /// Waits until a thread that has begun to step down has ended (V5), when the disk is closed.
+    /// That thread no longer waits in the driver, but may run wakers.
     pub(crate) fn end_former(self) {
         if self.thread.thread().id() != thread::current().id() {
             // If it has panicked, the process has aborted.
@@ -125,7 +125,7 @@ impl Service {
         // Otherwise one of its wakers has dropped the last handle. It takes no token after that.
     }
 
-    /// Returns a service thread that has begun to step down: `thread` is what it still does.
+    /// Returns a service thread that has begun to step down: `thread` does its remaining work.
     #[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
     pub(crate) fn stepping_down(thread: thread::JoinHandle<()>) -> Service {
         Service { thread, state: Arc::new(AtomicU32::new(OVER)) }

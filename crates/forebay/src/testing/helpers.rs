@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Longest time that anything of a check may take.
+/// Longest time that one step of a check may take.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns bytes that differ from offset to offset, and by `stamp`.
+/// Returns bytes that depend on the offset and on `stamp`.
 pub(super) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
     let mut buf = Buf::new(len as usize);
     for (nth, word) in buf.chunks_mut(8).enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
 /// Checks the bytes that were read, unless the disk keeps no data.
 #[track_caller]
 pub(super) fn assert_read(disk: &Disk, read: &[u8], expected: &[u8]) {
-    assert!(!keeps_data(disk) || read == expected, "{}: other data", disk.info().spec);
+    assert!(!keeps_data(disk) || read == expected, "{}: read other data", disk.info().spec);
 }
 
 /// Returns whether a read returns the data that was written.

@@ -88,8 +88,8 @@ impl<'a> Subject<'a> {
         Subject { nr_hw_queues_max: nr, ..self }
     }
 
-    /// Permits that the device is busy with few requests in flight, so that I/O that must not wait
-    /// is refused.
+    /// Allows the device to be busy with few requests in flight, so that I/O that must not wait is
+    /// refused.
     #[must_use]
     pub fn refuses_nowait(self, refuses: bool) -> Subject<'a> {
         Subject { refuses_nowait: refuses, ..self }
@@ -109,7 +109,7 @@ impl<'a> Subject<'a> {
         Subject { failing: Some(Failing { offset, status, open: Box::new(open) }), ..self }
     }
 
-    /// Sets the longest time that one check may take. By default it is 300 s.
+    /// Sets the longest time that one check may take. The default is 300 s.
     #[must_use]
     pub fn time_limit(self, limit: Duration) -> Subject<'a> {
         Subject { limit, ..self }

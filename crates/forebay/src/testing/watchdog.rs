@@ -1,4 +1,4 @@
-//! Limit of the time that a check takes.
+//! Time limit of a check.
 
 use super::Check;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ impl Watchdog {
                 let _ = writeln!(
                     io::stderr(),
                     "forebay: contract: {} has not ended within {limit:?}: a request has not \
-                     completed, or a wait was not ended ({})",
+                     completed, or a wait has not ended ({})",
                     check.name,
                     check.rules
                 );

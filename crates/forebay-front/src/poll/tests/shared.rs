@@ -12,12 +12,12 @@ const YIELD_CPU_NS: u64 = 1_000;
 struct Machine {
     /// Time of the other threads during a yield, ns.
     yield_ns: u64,
-    /// Requests that are there after the yield.
+    /// Requests that have arrived after the yield.
     nr_polled: u64,
     /// Time and processor time of a sleep, ns.
     sleep_ns: u64,
     sleep_cpu_ns: u64,
-    /// Requests that are there after a sleep.
+    /// Requests that have arrived after a sleep.
     nr_slept: u64,
 }
 

@@ -162,8 +162,8 @@ pub trait Backend: Send + Sync + 'static {
         stall.print();
     }
 
-    /// Returns the time after which a wait is reported if no request ends. By default 10 s. Less
-    /// than 10 ms counts as 10 ms.
+    /// Returns the time after which a wait is reported if no request ends. The default is 10 s. A
+    /// time below 10 ms counts as 10 ms.
     ///
     /// After a panic of the library during I/O, the process aborts if the back end does not end its
     /// requests within this time.

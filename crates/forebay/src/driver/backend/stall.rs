@@ -2,8 +2,8 @@
 //!
 //! All waits of a queue begin here. If the back end has requests and has ended none of them outside
 //! `submit` for [`Backend::stall_time`], the wait is reported once. The next request that ends
-//! makes another report possible. A wait sleeps for at most that time before it looks again,
-//! because requests may be submitted meanwhile. It still lasts until its own end.
+//! makes another report possible. A wait sleeps for at most that time before it checks again,
+//! because requests may be submitted meanwhile. A report does not end the wait.
 
 use super::Backend;
 use super::body::Body;
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two looks of a wait. So a [`Backend::stall_time`] of 0 does not use a
-/// processor.
+/// The shortest time between two checks of a wait, so that a wait with a [`Backend::stall_time`] of
+/// 0 sleeps.
 const STALL_TIME_MIN: Duration = Duration::from_millis(10);
 
 /// A wait for requests that a back end has not ended: see
@@ -120,7 +120,7 @@ impl Waits {
         self.backend.stall_time().max(STALL_TIME_MIN)
     }
 
-    /// Reports the wait if a report is due. Returns the time until the next look is due.
+    /// Reports the wait if a report is due. Returns the time until the next check is due.
     fn look(&self) -> Duration {
         let (limit, now) = (self.stall_time(), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

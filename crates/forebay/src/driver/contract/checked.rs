@@ -1,4 +1,4 @@
-//! Check of each completion of a driver from outside of the crate.
+//! Check of each completion of a driver from outside the crate.
 //!
 //! A completion of a tag that is not in flight means that the driver may use the wrong memory. So
 //! the process ends before that memory is freed.
@@ -90,7 +90,7 @@ unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
         match answer {
             Answer::Queued => self.in_flight.add(rq.tag, rq.len),
             Answer::Busy if self.ends_at_once => {
-                end(&self.name, &"is busy, although each request ends at once")
+                end(&self.name, &"is busy, although its Wait is AtOnce")
             }
             Answer::Busy | Answer::Failed(_) => {}
         }
@@ -120,7 +120,7 @@ unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
     fn has_ready(&self) -> bool {
         let has_ready = self.inner.has_ready();
         if self.ends_at_once && !has_ready && self.in_flight.nr > 0 {
-            end(&self.name, &"has not completed a request, although each request ends at once");
+            end(&self.name, &"has not completed a request, although its Wait is AtOnce");
         }
         has_ready
     }

@@ -60,7 +60,7 @@ impl<D: Driver> Device for DriverDevice<D> {
         let (queue, wait) = self.driver.open_queue(depth, mode)?;
         let way = discriminant(&wait);
         if *self.way.get_or_init(|| way) != way {
-            return Err(io::Error::other("its queues wait in different ways"));
+            return Err(io::Error::other("all queues of a driver must have the same Wait"));
         }
         let is_shared = mode == Mode::Shared;
         let beside = Arc::new(Beside::new(wait, is_shared)?);
@@ -87,8 +87,8 @@ struct Adapted<Q> {
     beside: Arc<Beside>,
     is_shared: bool,
     makes_syscalls: bool,
-    /// The layer makes the waits of the owner. (The waiter of a shared context is counted by
-    /// itself, and the queue counts those of a blocking call.)
+    /// Counts the system calls of the owner's waits, which the layer makes. (A shared context's
+    /// waiter counts its own, and the queue counts those of a blocking call.)
     counts_waits: bool,
 }
 

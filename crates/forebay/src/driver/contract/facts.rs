@@ -18,8 +18,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the facts about a driver with these limits that keeps its data, and has nothing
-    /// special.
+    /// Returns the facts about a driver with these limits that keeps its data, and has no special
+    /// properties.
     pub fn new(name: impl Into<String>, limits: QueueLimits) -> Facts {
         Facts { name: name.into(), limits, disk: DiskFacts::default() }
     }

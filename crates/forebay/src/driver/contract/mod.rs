@@ -151,7 +151,7 @@ use std::io;
 ///
 /// Counterpart in Linux: `struct blk_mq_tag_set`.
 pub unsafe trait Driver: Send + Sync + 'static {
-    /// The queues.
+    /// The type of the queues.
     type Queue: Queue;
 
     /// Returns the facts that do not change. Called once, at open.
@@ -168,7 +168,7 @@ pub unsafe trait Driver: Send + Sync + 'static {
 
     /// Describes the contents from byte `offset` on: each [`Extents::push`] describes the next
     /// bytes, until [`Extents::left`] is 0. The rest counts as data. May wait for the device. Any
-    /// thread may call this at any time, also while queues work.
+    /// thread may call this at any time, even while queues work.
     ///
     /// # Errors
     /// The status with which the report of extents fails.
@@ -204,7 +204,7 @@ pub unsafe trait Queue: Send {
     /// gathers batches may begin. A driver may rely on `commit_rqs` alone.
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Answer;
 
-    /// Begins everything that was queued, with at most one system call for the batch if possible.
+    /// Begins everything that was queued, if possible with at most one system call for the batch.
     fn commit_rqs(&mut self);
 
     /// Appends completions to `done`, in the order of completion. With [`Reap::Full`], it appends
@@ -212,7 +212,7 @@ pub unsafe trait Queue: Send {
     /// afterwards because of them.
     fn reap(&mut self, done: &mut Completions, how: Reap);
 
-    /// Asks the device to give up the request of a tag in flight, which completes all the same:
+    /// Asks the device to give up the request of a tag in flight. The request still completes:
     /// with [`BlockStatus::Timeout`] if it was given up, or else with its own result. Begins
     /// everything that was queued. Returns false if the device cannot be asked.
     fn cancel(&mut self, tag: Tag) -> bool;
@@ -234,6 +234,6 @@ pub enum Answer {
     Queued,
     /// Not accepted: the layer tries again when a request has completed, or after 3 ms.
     Busy,
-    /// Not accepted, for good. No completion follows.
+    /// Not accepted: the request fails with this status, and no completion follows.
     Failed(BlockStatus),
 }

@@ -42,7 +42,7 @@ pub trait BlockingWait: Send + Sync {
     /// Waits until a completion can be reaped that was not reaped when the call began, a kick
     /// arrives, or `timeout` has passed. `nr_completions` is a hint: the caller needs that many, of
     /// those that were not reaped, and they are in flight or were completed. May return early on a
-    /// signal, or once for a completion or kick of before.
+    /// signal, or once for an earlier completion or kick.
     fn wait(&self, nr_completions: usize, timeout: Option<Duration>);
 
     /// Ends the wait of the thread in [`wait`](BlockingWait::wait), now or when it next waits.

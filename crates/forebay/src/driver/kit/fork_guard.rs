@@ -1,4 +1,4 @@
-//! Fork guard of a driver.
+//! Detection of a forked child, for destructors of drivers.
 
 use crate::sys::fork::Origin;
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 ///
 /// Any thread pushes a completion; [`Queue::reap`](crate::driver::Queue::reap) takes all of them.
 /// The list is the queue's [`Wait::Blocking`](crate::driver::Wait::Blocking): it wakes the thread
-/// that waits, and has a descriptor for event loops (an eventfd, created when one asks for it). A
-/// `T` is whatever the driver converts to a completion, such as a tag and a result.
+/// that waits, and has a descriptor for event loops (an eventfd, created at the first use). A `T`
+/// is any value that the driver converts to a completion, such as a tag and a result.
 ///
 /// A push never calls back into the layer. So it may come from a callback that holds locks of a
 /// library.

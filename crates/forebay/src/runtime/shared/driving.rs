@@ -125,9 +125,9 @@ impl Driving {
         Ok(())
     }
 
-    /// Starts a service thread. The previous one has been requested to step down, and serves on if
-    /// it has not begun to. Then returns the token, which the caller finishes under no lock. Does
-    /// not wait for a previous one.
+    /// Starts a service thread. If the previous one was requested to step down but has not begun
+    /// to, it continues instead, and this returns the token, which the caller finishes under no
+    /// lock. Does not wait for a previous one.
     fn start<'a>(&self, state: &mut State, seat: Seat<'a>) -> io::Result<Option<Token<'a>>> {
         // V5.
         let serves_on = |service: &Service| service.serve_on(&seat.hctxs[SHARED]);

@@ -1,4 +1,4 @@
-//! Drivers that break the contract in a way that a check finds: the process aborts with a line.
+//! Drivers that break a rule that the layer checks: the process aborts with one line.
 // Drivers are unsafe, and these deserve it.
 #![allow(unsafe_code)]
 
@@ -144,5 +144,5 @@ fn request_that_is_left_by_a_driver_without_a_wait_ends_the_process() {
 #[test]
 fn busy_driver_without_a_wait_ends_the_process() {
     let test = "busy_driver_without_a_wait_ends_the_process";
-    check(test, Breaks::IsBusyAtOnce, "is busy, although each request ends at once");
+    check(test, Breaks::IsBusyAtOnce, "is busy, although its Wait is AtOnce");
 }

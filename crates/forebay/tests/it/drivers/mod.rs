@@ -1,4 +1,4 @@
-//! Disks on drivers of the tests.
+//! Disks on drivers that the tests define.
 //!
 //! - [`misbehaving`]: drivers that break the rules that the layer checks;
 //! - [`small`]: I/O that Miri can follow from the caller to the driver and back;
