@@ -105,7 +105,7 @@ const LONG: u32 = 30;
 /// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
 /// with the sanitizer.
 const SHORT: u32 = 15;
-/// How often a target runs until it has reached its features. Each run takes twice as long as the
+/// Maximum number of runs of a target to reach its features. Each run takes twice as long as the
 /// one before, because a run that is too short for the seeds keeps no input.
 const NR_TRIES: u32 = 4;
 /// Time limit of one input in seconds. An input takes far less, but a short limit would cause false

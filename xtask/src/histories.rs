@@ -2,7 +2,7 @@
 //! with a crash at each point in time.
 //!
 //! Without an argument it runs one of three parts, selected by the hash of the commit. `--all` runs
-//! all of them, and histories of four bios with one failure each, which takes ten minutes more.
+//! all of them, and histories of four bios with one failure each, which take ten more minutes.
 
 use crate::command::Line;
 use crate::suite::{self, Suite};

@@ -25,7 +25,7 @@ const SUITES: [(&str, Suite); 2] = [
 ];
 
 /// Number of schedules of each kind with a new seed, unless the user has set [`SCHEDULES`].
-/// Recorded seeds run as many as when they failed.
+/// Recorded seeds run as many schedules as when they failed.
 const NR_SCHEDULES: u32 = 2500;
 const SCHEDULES: &str = "BLK_SHUTTLE_SCHEDULES";
 

@@ -48,7 +48,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "driver-completes-twice",
-        what: "a second completion of a driver of the user's own is not noticed",
+        what: "a second completion of a custom driver is not detected",
         edits: &[Edit {
             file: "crates/forebay/src/driver/contract/checked.rs",
             from: "Some(0) => Err(Broken::NotInFlight(tag)),",

@@ -23,7 +23,7 @@ fn no_seed_of_nbd_breaks_a_rule_and_together_they_meet_everything() {
 }
 
 #[test]
-#[ignore = "more than a minute, optimized; each CI run takes a quarter: cargo xtask sessions"]
+#[ignore = "more than a minute, optimized; each CI run executes a quarter: cargo xtask sessions"]
 fn thousands_of_seeds_of_nbd_break_no_rule() {
     run_all(selected_part(NR_SEEDS..NR_SEEDS_OF_GATE));
 }
