@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The rbd driver against fio's engine rbd, on one image of a cluster that the script starts: for each
+# The rbd driver against fio's rbd engine, on one image of a cluster that the script starts: for each
 # load, the IOPS of both in turn, and the median of the pairs' ratios, as a Markdown table.
 #
 #   bench/against-fio-rbd.sh [pairs] [seconds] [part of the name of a load]
 #
-# Both have `rbd_cache=false` and no read-ahead, but for the rows `defaults`. The cluster is that of
+# Both have `rbd_cache=false` and no read-ahead, except in the rows `defaults`. The cluster is that of
 # contrib/ceph/one-node.sh with memstore: monitor, OSD and client share this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
