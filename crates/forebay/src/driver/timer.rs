@@ -106,15 +106,15 @@ impl Timer {
         let woken = self.wake.wait_timeout(asleep, len);
         *woken.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
-}
 
-impl Waiter for Timer {
-    fn wait(&self, timeout: Option<Duration>) {
+    /// Waits until the timer is due, a kick arrives, or `timeout` has passed. Returns whether a kick
+    /// has ended the wait.
+    pub(super) fn wait_until_due(&self, timeout: Option<Duration>) -> bool {
         let end_ns = Deadline::after(timeout).at_ns();
         while !self.kicked.swap(false, Ordering::AcqRel) {
             let due_ns = self.due_ns.load(Ordering::Acquire);
             let Some(left_ns) = due_ns.min(end_ns).checked_sub(clock::now_ns()) else {
-                return;
+                return false;
             };
             // The end of a wait without a completion may be late, so no time is spent spinning.
             let spin_ns = if end_ns < due_ns { 0 } else { self.spin_ns };
@@ -123,6 +123,13 @@ impl Waiter for Timer {
                 None => std::hint::spin_loop(),
             }
         }
+        true
+    }
+}
+
+impl Waiter for Timer {
+    fn wait(&self, timeout: Option<Duration>) {
+        self.wait_until_due(timeout);
     }
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {

@@ -7,7 +7,6 @@
 
 use super::state::State;
 use super::store::Store;
-use crate::driver::Waiter;
 use crate::driver::contract::{Answer, BlockingWait, Queue};
 use crate::driver::deadline::Deadline;
 use crate::driver::timer::Timer;
@@ -78,17 +77,12 @@ pub(super) struct ModelWait {
 
 impl BlockingWait for ModelWait {
     fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
-        // The timer of the queue is due at its first completion.
-        if nr_completions == 1 {
-            return Waiter::wait(&*self.timer, timeout);
-        }
-        // Only an owner waits for several, and no thread kicks it.
+        // The timer is due at the next completion of the device, which may be that of another queue.
         let (until, nr) = (Deadline::after(timeout), nr_completions as u32);
         while !self.state.has_done(self.queue, nr) {
-            if until.is_over() {
+            if until.is_over() || self.timer.wait_until_due(until.left()) {
                 return self.state.end_wait(self.queue);
             }
-            Waiter::wait(&*self.timer, until.left());
         }
     }
 
