@@ -17,7 +17,7 @@ if [ -z "$forebay" ]; then
     forebay=${CARGO_TARGET_DIR:-target}/dist/forebay
 fi
 dir=$(mktemp -d)
-trap 'contrib/ceph/one-node.sh stop "$dir/c"; rm -rf "$dir"' EXIT
+trap 'contrib/ceph/one-node.sh stop "$dir/c" || true; rm -rf "$dir"' EXIT
 contrib/ceph/one-node.sh start "$dir/c" memstore > /dev/null 2>&1
 cp "$dir/c/ceph.conf" "$dir/defaults.conf"
 printf 'rbd_cache = false\nrbd_readahead_max_bytes = 0\n' | cat "$dir/c/ceph.conf" - \

@@ -5,7 +5,8 @@
 #   one-node.sh start DIR [memstore|bluestore]  starts a new cluster in the folder DIR
 #   one-node.sh stop DIR                        stops the programs, and keeps the data
 #   one-node.sh resume DIR                      starts a stopped cluster again (bluestore only)
-#   one-node.sh run DIR [memstore|bluestore]    starts one, and deletes it when standard input ends
+#   one-node.sh run DIR [memstore|bluestore]    starts one in a new or empty folder, and deletes the
+#                                               folder when standard input ends
 #   one-node.sh kill-osd DIR                    kills the OSD (SIGKILL)
 #   one-node.sh start-osd DIR                   starts the OSD again
 #
@@ -17,15 +18,32 @@
 set -euo pipefail
 
 usage() {
-    sed -n 's/^# \{0,1\}//p' "$0" | sed -n 2,16p >&2
+    sed -n 's/^# \{0,1\}//p' "$0" | sed -n 2,17p >&2
     exit 2
 }
 [ $# -ge 2 ] || usage
 command=$1
-mkdir -p "$2"
-dir=$(cd "$2" && pwd)
+case $command in
+start) ;;
+run)
+    # The end of `run` deletes the folder.
+    if [ -e "$2" ]; then
+        content=$(ls -A "$2")
+        [ -z "$content" ] || {
+            echo "$2 is not an empty folder, and run deletes its folder: name a new one" >&2
+            exit 1
+        }
+    fi
+    ;;
+stop | resume | kill-osd | start-osd)
+    [ -e "$2/ceph.conf" ] || {
+        echo "$2 has no cluster: $2/ceph.conf does not exist; create one with: $0 start $2" >&2
+        exit 1
+    }
+    ;;
+*) usage ;;
+esac
 store=${3:-bluestore}
-conf=$dir/ceph.conf
 
 for program in ceph ceph-mon ceph-osd ceph-authtool monmaptool rbd; do
     command -v $program > /dev/null || {
@@ -33,6 +51,9 @@ for program in ceph ceph-mon ceph-osd ceph-authtool monmaptool rbd; do
         exit 1
     }
 done
+case $command in start | run) mkdir -p "$2" ;; esac
+dir=$(cd "$2" && pwd)
+conf=$dir/ceph.conf
 
 ceph() { command ceph --conf "$conf" --connect-timeout 30 "$@"; }
 
@@ -162,5 +183,4 @@ run)
     ;;
 kill-osd) end osd KILL ;;
 start-osd) start_osd ;;
-*) usage ;;
 esac
