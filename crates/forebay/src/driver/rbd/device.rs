@@ -5,7 +5,6 @@ use super::image::Image;
 use super::lock::LockWatch;
 use super::queue::RbdDriver;
 use crate::driver::{Device, DriverQueue, Mode};
-use crate::error::OpenError;
 use crate::extent::Extents;
 use forebay_core::{BlockStatus, QueueLimits};
 use std::io;
@@ -18,7 +17,6 @@ pub(super) struct RbdDevice {
     limits: QueueLimits,
     /// The image is open for writing, so librbd watches it, and notices a resize.
     is_watched: bool,
-    name: String,
 }
 
 impl RbdDevice {
@@ -27,9 +25,8 @@ impl RbdDevice {
         lock: Option<LockWatch>,
         limits: QueueLimits,
         is_watched: bool,
-        name: String,
     ) -> RbdDevice {
-        RbdDevice { _lock: lock, image, limits, is_watched, name }
+        RbdDevice { _lock: lock, image, limits, is_watched }
     }
 }
 
@@ -58,10 +55,5 @@ impl Device for RbdDevice {
         let driver = RbdDriver::new(&self.image, depth, self.limits.max_segments, mode);
         let waiter = driver.waiter();
         Ok(DriverQueue { driver: Box::new(driver), waiter })
-    }
-
-    fn refusal(&self, source: io::Error) -> OpenError {
-        let errno = source.raw_os_error().unwrap_or(libc::EIO);
-        OpenError::Rbd { image: self.name.clone(), why: source.to_string(), errno }
     }
 }

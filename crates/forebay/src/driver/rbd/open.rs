@@ -83,8 +83,7 @@ pub(in crate::driver) fn open(
         out_of_reach_bytes,
         ..DiskFacts::default()
     };
-    let name = spec.target().to_owned();
-    let device = Arc::new(RbdDevice::new(image, lock, limits, !read_only, name));
+    let device = Arc::new(RbdDevice::new(image, lock, limits, !read_only));
     let claim = if is_locked { Claim::remote_exclusive() } else { Claim::remote() };
     Ok(Opened { device, facts, features, notice, defaults, claim })
 }
