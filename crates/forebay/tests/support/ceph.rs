@@ -74,6 +74,8 @@ impl Cluster {
         }
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ceph-{}", std::process::id()));
+        // The script refuses one that a killed process with the same id has left.
+        let _ = std::fs::remove_dir_all(&folder);
         let mut script = Command::new(SCRIPT)
             .arg("run")
             .arg(&folder)
