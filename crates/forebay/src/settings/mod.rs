@@ -209,7 +209,8 @@ impl Settings {
     /// Applies the settings that reduce limits.
     ///
     /// # Errors
-    /// A request would not hold a logical block.
+    /// A request would not hold a logical block, or the device has no FUA although the user chose
+    /// it.
     pub(crate) fn apply(&self, limits: &mut QueueLimits) -> Result<(), SpecError> {
         if let Some(kib) = self.max_sectors_kb {
             let block = u64::from(limits.logical_block_size);
@@ -225,6 +226,11 @@ impl Settings {
                 });
             }
             limits.max_sectors = limits.max_hw_sectors.min(kib as u32 * 2);
+        }
+        // Without a volatile cache, each write is durable.
+        if self.fua == Some(true) && limits.volatile_cache && !limits.fua {
+            let expected = "off: this device has no FUA, so a flush follows each durable write";
+            return Err(bad(FUA.key, "on", expected));
         }
         limits.fua &= self.fua != Some(false);
         limits.read_only |= self.read_only();

@@ -133,6 +133,13 @@ fn settings_of_flushes() {
         "io_timeout_grace_ms=50: expected io_timeout_ms above 0 beside it, which sets the time \
          limit",
     );
+    for spec in ["model:sata?fua=on", "fault:model:sata?fua=on"] {
+        check_open(
+            spec,
+            "fua=on: expected off: this device has no FUA, so a flush follows each durable write",
+        );
+    }
+    open("ram:1M?fua=on");
     check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");
     check_open("ram:1M?exclusive=maybe", "exclusive=maybe: expected on or off");
 }

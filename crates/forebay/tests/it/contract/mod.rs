@@ -90,6 +90,11 @@ impl Subject {
     }
 
     fn spec(&self, keys: &str) -> String {
+        // A device with a cache and without FUA refuses it.
+        let has_fua = !["hdd", "nvme", "sata", "vhost_user", "rbd"]
+            .iter()
+            .any(|driver| self.driver.ends_with(driver));
+        let keys = if has_fua { keys } else { &keys.replace("fua=on", "") };
         let is_read_only = keys.contains("read_only=on");
         let may_act = |rule: &&str| !is_read_only || !rule.starts_with("rule=write:");
         let rules: Vec<&str> = self.rules.split('&').filter(may_act).collect();

@@ -126,3 +126,13 @@ fn without_fua_a_flush_follows_instead() {
         }
     }
 }
+
+#[test]
+fn fua_is_refused_if_the_server_has_none() {
+    let mut without = able();
+    without.can.fua = false;
+    let server = NbdServer::new(without, &[]);
+    let refused = Disk::open(&format!("{}&fua=on", server.uri()));
+    let text = refused.expect_err("the server has no FUA").to_string();
+    assert!(text.starts_with("fua=on: expected off: this device has no FUA"), "{text}");
+}
