@@ -58,7 +58,7 @@ pub(crate) const EXCLUSIVE: Setting = Setting::of_disk(
     Fixed("off"),
     |info| switch(info.exclusive),
 )
-.when(FILES);
+.when("a file, a block device or an image of rbd");
 
 const LOCKS: [&str; 3] = {
     let [on, shared, off] = ImageLock::ALL;
