@@ -196,7 +196,8 @@ pub unsafe trait Driver: Send + Sync + 'static {
 /// # Safety
 /// The implementor keeps K5 to K7 of [`Driver`]. No method blocks, and none panics. After a panic
 /// of the layer, the queue may be dropped with requests in flight: then it waits until they are
-/// done, or aborts the process, because their memory may be freed next.
+/// done, or aborts the process, because their memory may be freed next. With a completion list,
+/// [`wait_for_all`](crate::driver::kit::CompletionList::wait_for_all) is that wait.
 ///
 /// Counterpart in Linux: `struct blk_mq_ops`.
 pub unsafe trait Queue: Send {

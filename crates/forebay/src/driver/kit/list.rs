@@ -103,10 +103,12 @@ impl<T> CompletionList<T> {
         mem::swap(&mut state.done, empty);
     }
 
-    /// Returns whether an event loop has asked for the descriptor. A reap clears it, even if
-    /// nothing is in flight.
+    /// Returns whether an event loop has asked for the descriptor. From then on, a full reap
+    /// ([`Reap::Full`](crate::driver::Reap::Full)) must call [`reap`](CompletionList::reap) even if
+    /// nothing is in flight, because it clears the descriptor. Any thread may call this at any
+    /// time. It makes no system call.
     #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
+    pub fn is_watched(&self) -> bool {
         self.event.get().is_some()
     }
 
@@ -147,8 +149,24 @@ impl<T> CompletionList<T> {
     }
 
     /// Waits until `nr` completions are in the list, or `timeout` has passed. Kicks do not end the
-    /// wait. Returns whether the completions are in the list.
-    pub(crate) fn wait_for_all(&self, nr: usize, timeout: Duration) -> bool {
+    /// wait. Returns whether the completions are in the list, so false is a timeout; there are no
+    /// other errors.
+    ///
+    /// This is for the drop of a queue after a panic, with requests in flight: they use memory that
+    /// is freed next. If they do not end in time, the drop must abort the process. Any thread may
+    /// push meanwhile. Only one thread at a time may wait for a list, in this way or by
+    /// [`BlockingWait::wait`](crate::driver::BlockingWait::wait).
+    ///
+    /// ```
+    /// # use forebay::driver::kit::CompletionList;
+    /// # use std::time::Duration;
+    /// # let (list, nr_in_flight) = (CompletionList::<u32>::new(1), 0);
+    /// if !list.wait_for_all(nr_in_flight, Duration::from_secs(60)) {
+    ///     eprintln!("requests are still in flight, so the process aborts");
+    ///     std::process::abort();
+    /// }
+    /// ```
+    pub fn wait_for_all(&self, nr: usize, timeout: Duration) -> bool {
         let until = end_of(Some(timeout));
         let mut state = lock(&self.state);
         while state.done.len() < nr && until.is_none_or(|until| Instant::now() < until) {
