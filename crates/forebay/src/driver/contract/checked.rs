@@ -11,7 +11,7 @@ use crate::extent::Extents;
 use forebay_core::{BlockStatus, Completed, Completions, IssuedRequest, Reap, Tag};
 use std::fmt;
 use std::io::{self, Write};
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
 
 /// A driver whose completions are checked.
@@ -34,7 +34,7 @@ unsafe impl<D: Driver> Driver for Checked<D> {
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<(Self::Queue, Wait)> {
         let (inner, wait) = self.driver.open_queue(depth, mode)?;
         let queue = CheckedQueue {
-            inner,
+            inner: ManuallyDrop::new(inner),
             name: self.facts.name.as_str().into(),
             done: Completions::new(depth),
             in_flight: InFlight::new(depth),
@@ -62,7 +62,7 @@ unsafe impl<D: Driver> Driver for Checked<D> {
 
 /// A queue whose completions are checked.
 pub(crate) struct CheckedQueue<Q> {
-    inner: Q,
+    inner: ManuallyDrop<Q>,
     name: Arc<str>,
     /// Completions that are not checked yet. Empty between reaps.
     done: Completions,
@@ -70,15 +70,20 @@ pub(crate) struct CheckedQueue<Q> {
     ends_at_once: bool,
 }
 
-impl<Q> CheckedQueue<Q> {
-    /// Runs a method of the inner queue. Aborts the process if it panics: the layer is in the
-    /// middle of a turn, and requests are in flight.
-    #[inline]
-    fn call<T>(&mut self, method: impl FnOnce(&mut Self) -> T) -> T {
-        let panicked = Panicked;
-        let result = method(self);
-        mem::forget(panicked);
-        result
+/// Runs a method of the inner queue of the driver `name`. Aborts the process if it panics: the
+/// layer is in the middle of a turn, and requests are in flight.
+#[inline]
+fn call<T>(name: &Arc<str>, method: impl FnOnce() -> T) -> T {
+    let panicked = Panicked(name);
+    let result = method();
+    mem::forget(panicked);
+    result
+}
+
+impl<Q> Drop for CheckedQueue<Q> {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped once, here, and not used afterwards.
+        call(&self.name, || unsafe { ManuallyDrop::drop(&mut self.inner) });
     }
 }
 
@@ -86,7 +91,7 @@ impl<Q> CheckedQueue<Q> {
 unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Answer {
-        let answer = self.call(|this| this.inner.queue_rq(rq, last));
+        let answer = call(&self.name, || self.inner.queue_rq(rq, last));
         match answer {
             Answer::Queued => self.in_flight.add(rq.tag, rq.len),
             Answer::Busy if self.ends_at_once => {
@@ -99,11 +104,11 @@ unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
 
     #[inline]
     fn commit_rqs(&mut self) {
-        self.call(|this| this.inner.commit_rqs());
+        call(&self.name, || self.inner.commit_rqs());
     }
 
     fn reap(&mut self, done: &mut Completions, how: Reap) {
-        self.call(|this| this.inner.reap(&mut this.done, how));
+        call(&self.name, || self.inner.reap(&mut self.done, how));
         for completed in self.done.drain() {
             match self.in_flight.remove(&completed) {
                 Ok(()) => done.push(completed.tag, completed.result),
@@ -113,12 +118,12 @@ unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
     }
 
     fn cancel(&mut self, tag: Tag) -> bool {
-        self.call(|this| this.inner.cancel(tag))
+        call(&self.name, || self.inner.cancel(tag))
     }
 
     #[inline]
     fn has_ready(&self) -> bool {
-        let has_ready = self.inner.has_ready();
+        let has_ready = call(&self.name, || self.inner.has_ready());
         if self.ends_at_once && !has_ready && self.in_flight.nr > 0 {
             end(&self.name, &"has not completed a request, although its Wait is AtOnce");
         }
@@ -126,7 +131,7 @@ unsafe impl<Q: Queue> Queue for CheckedQueue<Q> {
     }
 
     fn nr_syscalls(&self) -> Option<u64> {
-        self.inner.nr_syscalls()
+        call(&self.name, || self.inner.nr_syscalls())
     }
 }
 
@@ -197,13 +202,14 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Aborts the process when it is dropped: a method has panicked.
-struct Panicked;
+/// Aborts the process when it is dropped: a queue of the driver with this name has panicked. It
+/// refers to the `Arc`, so a call that does not panic loads nothing.
+struct Panicked<'a>(&'a Arc<str>);
 
-impl Drop for Panicked {
+impl Drop for Panicked<'_> {
     fn drop(&mut self) {
         // The panic itself has named the place.
-        end("", &"a queue has panicked in one of its methods");
+        end(self.0, &"has panicked in a method of a queue");
     }
 }
 

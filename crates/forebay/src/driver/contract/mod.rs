@@ -65,10 +65,10 @@ use std::io;
 ///
 /// # Checks
 /// The layer checks each completion of a driver of this kind: its tag is in flight, and its count
-/// is at most the length of the request. A driver that breaks this, or panics in a method of a
-/// queue, aborts the process with one line on the standard error stream, because its requests may
-/// still use memory that would be freed. A request that never completes keeps its memory, and every
-/// wait for it continues, unless the disk has a time limit
+/// is at most the length of the request. A driver that breaks this, or panics in a method or the
+/// destructor of a queue, aborts the process with one line on the standard error stream, because
+/// its requests may still use memory that would be freed. A request that never completes keeps its
+/// memory, and every wait for it continues, unless the disk has a time limit
 /// ([`Policy::io_timeout_ns`](crate::Policy::io_timeout_ns)).
 ///
 /// # Forks

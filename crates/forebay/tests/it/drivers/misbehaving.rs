@@ -17,6 +17,9 @@ enum Breaks {
     CompletesAnUnknownTag,
     CompletesTooManyBytes,
     Panics,
+    PanicsInHasReady,
+    PanicsInNrSyscalls,
+    PanicsInDrop,
     LeavesARequestAtOnce,
     IsBusyAtOnce,
 }
@@ -26,6 +29,21 @@ struct Bad(Breaks);
 struct BadQueue {
     breaks: Breaks,
     done: Completions,
+    /// It got a write.
+    is_written: bool,
+}
+
+impl BadQueue {
+    /// Panics after a write if that is the broken rule.
+    fn panic_if(&self, in_what: fn(Breaks) -> bool) {
+        assert!(!(self.is_written && in_what(self.breaks)), "a driver panics");
+    }
+}
+
+impl Drop for BadQueue {
+    fn drop(&mut self) {
+        self.panic_if(|breaks| matches!(breaks, Breaks::PanicsInDrop));
+    }
 }
 
 // SAFETY: none. The library's checks are tested, and no memory is used.
@@ -37,7 +55,8 @@ unsafe impl Driver for Bad {
     }
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(BadQueue, Wait)> {
-        Ok((BadQueue { breaks: self.0, done: Completions::new(depth) }, Wait::AtOnce))
+        let done = Completions::new(depth);
+        Ok((BadQueue { breaks: self.0, done, is_written: false }, Wait::AtOnce))
     }
 
     fn block_status(&self, _: u64, _: &mut Extents<'_>) -> Result<(), BlockStatus> {
@@ -57,6 +76,7 @@ unsafe impl Driver for Bad {
 unsafe impl Queue for BadQueue {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         if rq.op == Op::Write {
+            self.is_written = true;
             match self.breaks {
                 Breaks::CompletesTwice => self.done.push(rq.tag, Ok(rq.len)),
                 Breaks::CompletesAnUnknownTag => self.done.push(Tag::from_index(5000), Ok(0)),
@@ -67,6 +87,7 @@ unsafe impl Queue for BadQueue {
                 Breaks::Panics => panic!("a driver panics"),
                 Breaks::LeavesARequestAtOnce => return Answer::Queued,
                 Breaks::IsBusyAtOnce => return Answer::Busy,
+                Breaks::PanicsInHasReady | Breaks::PanicsInNrSyscalls | Breaks::PanicsInDrop => {}
             }
         }
         self.done.push(rq.tag, Ok(rq.len));
@@ -84,11 +105,13 @@ unsafe impl Queue for BadQueue {
     }
 
     fn has_ready(&self) -> bool {
+        self.panic_if(|breaks| matches!(breaks, Breaks::PanicsInHasReady));
         !self.done.is_empty()
     }
 
     fn nr_syscalls(&self) -> Option<u64> {
-        None
+        self.panic_if(|breaks| matches!(breaks, Breaks::PanicsInNrSyscalls));
+        Some(0)
     }
 }
 
@@ -102,6 +125,7 @@ fn check(test: &str, breaks: Breaks, line: &str) {
         let mut queue = disk.queue();
         let _ = queue.submit(Io::write(Buf::new(512), 0));
         queue.reap(1, 1, &mut Vec::new());
+        disk.stats();
         return;
     };
     let text = String::from_utf8_lossy(&output.stderr);
@@ -129,10 +153,31 @@ fn completion_of_too_many_bytes_ends_the_process() {
     check(test, Breaks::CompletesTooManyBytes, "more than the 512 bytes of its request (K6)");
 }
 
+/// The line for a panic, with the name of the driver.
+const PANICKED: &str = "forebay: driver:bad has panicked in a method of a queue";
+
 #[test]
 fn panic_of_a_queue_ends_the_process() {
     let test = "panic_of_a_queue_ends_the_process";
-    check(test, Breaks::Panics, "a queue has panicked in one of its methods");
+    check(test, Breaks::Panics, PANICKED);
+}
+
+#[test]
+fn panic_in_has_ready_ends_the_process() {
+    let test = "panic_in_has_ready_ends_the_process";
+    check(test, Breaks::PanicsInHasReady, PANICKED);
+}
+
+#[test]
+fn panic_in_nr_syscalls_ends_the_process() {
+    let test = "panic_in_nr_syscalls_ends_the_process";
+    check(test, Breaks::PanicsInNrSyscalls, PANICKED);
+}
+
+#[test]
+fn panic_in_the_destructor_of_a_queue_ends_the_process() {
+    let test = "panic_in_the_destructor_of_a_queue_ends_the_process";
+    check(test, Breaks::PanicsInDrop, PANICKED);
 }
 
 #[test]
