@@ -6,6 +6,7 @@ use forebay_core::{BlockStatus, Knob, Policy, QueueLimits};
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How a check opens a disk.
@@ -59,6 +60,8 @@ pub struct Subject<'a> {
     refuses_nowait: bool,
     limit: Duration,
     failing: Option<Failing<'a>>,
+    /// Why the check that runs was skipped.
+    skipped: Mutex<Option<&'static str>>,
 }
 
 /// A device with a block that cannot be read.
@@ -79,6 +82,7 @@ impl<'a> Subject<'a> {
             refuses_nowait: false,
             limit: Duration::from_secs(300),
             failing: None,
+            skipped: Mutex::new(None),
         }
     }
 
@@ -115,7 +119,7 @@ impl<'a> Subject<'a> {
         Subject { limit, ..self }
     }
 
-    /// Runs all checks, and prints one line for each.
+    /// Runs all checks, and prints one line for each: `ok`, `FAILED`, or `skipped` with the reason.
     ///
     /// # Panics
     /// Panics at the end if the device has failed a check, with the names of those checks and the
@@ -124,7 +128,11 @@ impl<'a> Subject<'a> {
         let mut failed = Vec::new();
         for check in CHECKS {
             let is_passed = catch_unwind(AssertUnwindSafe(|| check.run(self))).is_ok();
-            let verdict = if is_passed { "ok" } else { "FAILED" };
+            let verdict = match (is_passed, self.skipped().take()) {
+                (false, _) => String::from("FAILED"),
+                (true, None) => String::from("ok"),
+                (true, Some(why)) => format!("skipped: {why}"),
+            };
             let _ = writeln!(io::stdout(), "contract: {}: {verdict}", check.name);
             if !is_passed {
                 failed.push(format!("{} ({})", check.name, check.rules));
@@ -146,6 +154,10 @@ impl<'a> Subject<'a> {
         self.refuses_nowait
     }
 
+    fn skipped(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.skipped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens a disk with these keys.
     pub(super) fn open(&self, keys: &str) -> Disk {
         let disk = (self.open)(&Setup { keys: keys.to_owned() });
@@ -154,9 +166,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Opens disks with a block that cannot be read, one with a shared context and one with two
-    /// contexts. Returns the offset and the status too. `None` if the device has no such block.
+    /// contexts. Returns the offset and the status too. `None` if the device has no such block:
+    /// then the check counts as skipped.
     pub(super) fn open_failing(&self) -> Option<([Disk; 2], u64, BlockStatus)> {
-        let Failing { offset, status, open } = self.failing.as_ref()?;
+        let Some(Failing { offset, status, open }) = &self.failing else {
+            *self.skipped() = Some("the subject has no block that fails (with_failing_block)");
+            return None;
+        };
         let numbers = [1, self.nr_hw_queues_max.min(2)];
         let disks = numbers.map(|nr| open(&Setup { keys: format!("nr_hw_queues={nr}") }));
         Some((disks, *offset, *status))

@@ -121,6 +121,16 @@ fn report_names_the_checks_that_fail_and_their_rules() {
 }
 
 #[test]
+fn report_gives_the_reason_for_a_check_that_is_skipped() {
+    let test = "drivers::broken::report_gives_the_reason_for_a_check_that_is_skipped";
+    let Some(output) = run_again(test, &[]) else { return subject(Breaks::Nothing).check() };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let skipped = "contract: an_error_ends_only_its_own_io: skipped: the subject has no block";
+    assert!(text.contains(skipped), "{text}");
+    assert_eq!(text.matches(": skipped: ").count(), 1, "{text}");
+}
+
+#[test]
 fn request_that_never_completes_ends_the_process_with_the_name_of_the_check() {
     let test = "drivers::broken::\
                 request_that_never_completes_ends_the_process_with_the_name_of_the_check";
