@@ -17,6 +17,8 @@ const NR_OF_WRITER: usize = 4;
 const NR_WRITERS: usize = 2;
 const NR: usize = NR_WRITERS * NR_OF_WRITER;
 const NR_ROUNDS: u64 = 80;
+/// Reads that a thread makes even if the writers end before it begins.
+const NR_READS_MIN: usize = 100;
 
 /// The numbers that were written to a register.
 #[derive(Default)]
@@ -65,11 +67,15 @@ fn write(disk: &Disk, writer: usize, written: &[Written; NR]) {
     }
 }
 
-/// Reads registers until all writers have ended.
+/// Reads registers until all writers have ended, and at least [`NR_READS_MIN`] times.
 fn read(disk: &Disk, seed: u64, written: &[Written; NR]) {
     let mut numbers = Numbers::new(seed);
     let (mut seen, mut block) = ([0; NR], Buf::new(BLOCK));
-    while written.iter().any(|register| register.ended.load(Ordering::SeqCst) < NR_ROUNDS) {
+    let is_ended = |one: &Written| one.ended.load(Ordering::SeqCst) == NR_ROUNDS;
+    for nr_reads in 0.. {
+        if nr_reads >= NR_READS_MIN && written.iter().all(is_ended) {
+            break;
+        }
         let register = numbers.below(NR as u64) as usize;
         let least = written[register].ended.load(Ordering::SeqCst).max(seen[register]);
         assert_eq!(disk.read_at(&mut block, offset(register)), Ok(BLOCK));
