@@ -85,6 +85,7 @@ mod zeroing;
 #[cfg(all(fuzzing, feature = "vhost-user"))]
 pub(crate) use vhost_user::fuzzed;
 
+#[doc(inline)]
 pub use crate::__forward_driver as forward;
 use crate::arena::Arena;
 use crate::claim::Claim;
