@@ -111,7 +111,15 @@ impl OpenError {
             OpenError::Nbd { source, .. } | OpenError::VhostUser { source, .. } => {
                 source.as_ref().map_or(libc::ENOTCONN, errno_of)
             }
-            _ => libc::EINVAL,
+            // No last arm: each new variant needs a decision.
+            OpenError::Spec(_)
+            | OpenError::Descriptor { .. }
+            | OpenError::NoDirect { .. }
+            | OpenError::Elide { .. }
+            | OpenError::ModelFile { .. }
+            | OpenError::TooSmall { .. }
+            | OpenError::Capacity { .. }
+            | OpenError::Limits { .. } => libc::EINVAL,
         }
     }
 }
