@@ -65,8 +65,8 @@ cargo xtask <command>
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of ten files of core, each weakened, must fail a loom model
-  histories [--all]    short histories on a volatile cache, with a crash at each moment: a third,
-                       or all of them
+  histories [--all]    short histories on a volatile cache, with a crash at each moment: those of
+                       seconds and one of three of minutes, or all of them
   sessions [--all]     NBD clients and guests, good and bad ones, and a server, from a quarter of
                        many seeds, or from all of them
   differential         scripts by the library's threads and by the simulator, compared

@@ -130,7 +130,7 @@ fn split_bios_that_wait_for_tags_break_no_promise_in_any_short_history() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized; one CI run of three executes it: cargo xtask histories"]
+#[ignore = "half a minute, optimized: cargo xtask histories"]
 fn every_history_of_three_bios() {
     let report = try_all(Scope::all(3));
     assert!(report.nr_crash_points > 10_000_000, "{report}");
@@ -158,7 +158,7 @@ fn every_history_of_three_bios_on_a_file() {
 }
 
 #[test]
-#[ignore = "seconds, optimized; one CI run of three executes it: cargo xtask histories"]
+#[ignore = "seconds, optimized: cargo xtask histories"]
 fn every_history_of_four_bios_with_durable_points() {
     let report = try_all(failing_once(4, Kinds::Points));
     assert!(report.nr_crash_points > 100_000, "{report}");
@@ -167,7 +167,7 @@ fn every_history_of_four_bios_with_durable_points() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized; one CI run of three executes it: cargo xtask histories"]
+#[ignore = "half a minute, optimized: cargo xtask histories"]
 fn every_history_of_two_split_bios_and_half_of_those_of_three() {
     try_these(failing_once(2, Kinds::Splits), &Setting::scarce());
     let scope = Scope { one_of: 2, ..failing_once(3, Kinds::Splits) };
@@ -176,7 +176,7 @@ fn every_history_of_two_split_bios_and_half_of_those_of_three() {
 }
 
 #[test]
-#[ignore = "half a minute, optimized; one CI run of three executes it: cargo xtask histories"]
+#[ignore = "half a minute, optimized: cargo xtask histories"]
 fn every_history_of_three_bios_in_two_contexts() {
     let scope = Scope { nr_hctxs: 2, failures_max: 1, short_plugs: false, ..Scope::all(3) };
     let report = try_all(scope);
