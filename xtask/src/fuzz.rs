@@ -1,5 +1,6 @@
-//! `cargo xtask fuzz`: runs each fuzz target for up to a minute, and checks that it reached
-//! its features. A target that has not, for example on a busy machine, runs again for longer.
+//! `cargo xtask fuzz`: runs each fuzz target for up to a minute, and checks that it reached its
+//! features. A target that has not, for example on a busy machine, runs again for longer. With a
+//! duration on the command line, each target runs once, for that long.
 //!
 //! The targets are built with libFuzzer's instrumentation, overflow checks and assertions, with any
 //! toolchain. The targets of NBD and of vhost-user rings parse the bytes of hostile peers. With a
@@ -105,8 +106,9 @@ const LONG: u32 = 60;
 /// Duration of the other runs in seconds. Each of them reached its features in 12 seconds, and in 6
 /// with the sanitizer.
 const SHORT: u32 = 15;
-/// Maximum number of runs of a target to reach its features. Each run takes twice as long as the
-/// one before, because a run that is too short for the seeds keeps no input.
+/// Maximum number of runs of a target to reach its features, without a duration on the command
+/// line. Each run takes twice as long as the one before, because a run that is too short for the
+/// seeds keeps no input.
 const NR_TRIES: u32 = 4;
 /// Time limit of one input in seconds. An input takes far less, but a short limit would cause false
 /// alarms on a busy machine.
@@ -171,14 +173,25 @@ pub(crate) fn run(seconds: Option<u32>) -> Outcome {
     if !has_compiler()? {
         return Ok(());
     }
-    let seconds = |it: &Target| seconds.unwrap_or(it.seconds);
+    let durations = |it: &Target| durations(seconds, it.seconds);
     let build = Build::plain();
     let programs = build.programs(TARGETS.iter())?;
-    TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, seconds(it)))?;
+    TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, &durations(it)))?;
     let Some(build) = Build::address() else { return Ok(()) };
     let mut sanitized = TARGETS.iter().filter(|it| it.is_sanitized);
     let programs = build.programs(sanitized.clone())?;
-    sanitized.try_for_each(|it| fuzz(it, &build, &programs, seconds(it).div_ceil(2)))
+    sanitized.try_for_each(|it| {
+        let halves: Vec<_> = durations(it).into_iter().map(|seconds| seconds.div_ceil(2)).collect();
+        fuzz(it, &build, &programs, &halves)
+    })
+}
+
+/// Returns the durations of a target's tries in seconds: one try for a duration that was asked for.
+fn durations(asked: Option<u32>, own: u32) -> Vec<u32> {
+    match asked {
+        Some(seconds) => vec![seconds],
+        None => (0..NR_TRIES).map(|nth| own << nth).collect(),
+    }
 }
 
 /// Regenerates the corpora in the checkout from the inputs that runs have found.
@@ -216,16 +229,16 @@ fn host() -> Result<String, String> {
     host.map(str::to_owned).ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-/// Runs a target until it has reached its features, at most [`NR_TRIES`] times.
-fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
+/// Runs a target until it has reached its features, at most once for each of these durations.
+fn fuzz(it: &Target, build: &Build, programs: &Path, durations: &[u32]) -> Outcome {
     let Target { name, .. } = it;
     let place = PathBuf::from(target("fuzz-runs")).join(name);
     let failed = |error| format!("{} {name} works in {}: {error}", build.name, place.display());
     let reach = place.join(format!("{}-reach", build.name));
     fs::create_dir_all(&place).map_err(failed)?;
     fs::write(&reach, "").map_err(failed)?;
-    for nth in 0..NR_TRIES {
-        fuzz_once(it, build, programs, seconds << nth, &place)?;
+    for seconds in durations {
+        fuzz_once(it, build, programs, *seconds, &place)?;
         let notes = fs::read_to_string(&reach).map_err(failed)?;
         let (nr_wanted, missing) = missing(&notes);
         if missing.is_empty() {
@@ -235,8 +248,9 @@ fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
         println!("{} {name}: not reached yet: {}", build.name, missing.join(", "));
     }
     Err(format!(
-        "{} {name} did not reach these features in {NR_TRIES} runs; its file says what they are",
-        build.name
+        "{} {name} did not reach these features in {} runs; its file says what they are",
+        build.name,
+        durations.len()
     ))
 }
 
@@ -298,7 +312,7 @@ fn missing(notes: &str) -> (usize, Vec<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{TARGETS, figure, missing};
+    use super::{TARGETS, durations, figure, missing};
     use crate::command::root;
 
     #[test]
@@ -307,6 +321,12 @@ mod tests {
                      want a-1\nwant a-2\nwant b-1\ngot b-1\n";
         assert_eq!(missing(notes), (3, vec!["a-1"]));
         assert_eq!(missing(""), (0, vec![]));
+    }
+
+    #[test]
+    fn a_duration_on_the_command_line_is_that_of_the_only_try() {
+        assert_eq!(durations(Some(7), 60), [7]);
+        assert_eq!(durations(None, 15), [15, 30, 60, 120]);
     }
 
     #[test]
