@@ -2,7 +2,7 @@
 //!
 //! It measures the figures of [`figures::library`], and adds the counts of
 //! instructions that `cargo xtask instructions` and `cargo xtask python` print: of a back end
-//! beyond `null`, of a C program beyond one in Rust, and of an I/O from Python.
+//! or driver beyond `null`, of a C program beyond one in Rust, and of an I/O from Python.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "library";
 /// The commands that count instructions, and the start of the lines with a count of the library's
 /// interfaces.
 const COUNTS: [(&str, &[&str]); 2] = [
-    ("instructions", &["a back end in place of", "the same, ", "an I/O from C"]),
+    ("instructions", &["a back end in place of", "the same, ", "a driver", "an I/O from C"]),
     ("python", &["an I/O in lists"]),
 ];
 

@@ -54,7 +54,7 @@ const GATES: [Gate; 13] = [
     over_null("the same, 16 merged to one", "backend-merges", "merges", 84.0),
     // A driver of the public contract, whose completions are checked.
     over_null("a driver in place of null, an I/O, one at a time", "driver", "singly", 97.0),
-    over_null("the same, unplugged by 32", "driver-batches", "batches", 61.0),
+    over_null("a driver, unplugged by 32", "driver-batches", "batches", 61.0),
     gate("a tag, taken and given back", "tag", 80.0),
     gate("a tag, taken and given back, 16 at once", "tags", 48.0),
 ];
@@ -150,4 +150,16 @@ pub(crate) fn collected(line: &Line) -> Result<f64, String> {
     let text = line.errors()?;
     let count = text.lines().find_map(|line| line.split_once("Collected : ")?.1.parse().ok());
     count.ok_or_else(|| format!("callgrind counted nothing:\n{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GATES;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_limits_have_the_same_name() {
+        let names: BTreeSet<_> = GATES.iter().map(|gate| gate.name).collect();
+        assert_eq!(names.len(), GATES.len());
+    }
 }
