@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Result};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, command};
@@ -21,6 +21,9 @@ const MOST_SECTORS: u64 = 12;
 const DEPTH: usize = 8;
 /// NBD's error "the server is about to shut down".
 const ESHUTDOWN: u32 = 108;
+
+/// How long the writes that a test waits for may take, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parameters shared by all clients of a log.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +76,17 @@ struct Worker {
 /// Runs four clients until `duration` has passed, the server is gone, or `until` returns. Returns
 /// the log of all of them. The stamps of each writer begin with `sequence`.
 pub(crate) fn run(socket: &Path, shared: Shared, sequence: u64, until: impl FnOnce()) -> Vec<Op> {
-    let stop = AtomicBool::new(false);
+    run_counted(socket, shared, sequence, |_| until())
+}
+
+/// Does the same, and passes the number of acknowledged writes to `until`.
+pub(crate) fn run_counted(
+    socket: &Path,
+    shared: Shared,
+    sequence: u64,
+    until: impl FnOnce(&NrWrites),
+) -> Vec<Op> {
+    let (stop, nr_writes) = (AtomicBool::new(false), NrWrites::default());
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|writer| {
@@ -90,11 +103,11 @@ pub(crate) fn run(socket: &Path, shared: Shared, sequence: u64, until: impl FnOn
                     under_way,
                     log,
                 };
-                let stop = &stop;
-                scope.spawn(move || worker.work(stop))
+                let (stop, nr_writes) = (&stop, &nr_writes);
+                scope.spawn(move || worker.work(stop, nr_writes))
             })
             .collect();
-        until();
+        until(&nr_writes);
         stop.store(true, Ordering::Relaxed);
         clients.into_iter().flat_map(|client| client.join().expect("its log")).collect()
     })
@@ -105,8 +118,32 @@ pub(crate) fn for_ms(ms: u64) -> impl FnOnce() {
     move || std::thread::sleep(Duration::from_millis(ms))
 }
 
+/// Number of writes that the server has acknowledged to the clients of a run.
+#[derive(Debug, Default)]
+pub(crate) struct NrWrites(AtomicUsize);
+
+impl NrWrites {
+    /// Waits until there are at least `nr` of them, or [`PATIENCE`] is over. The caller checks the
+    /// log, because a panic here would leave the clients running.
+    pub(crate) fn await_at_least(&self, nr: usize) {
+        let start = Instant::now();
+        while self.0.load(Ordering::Relaxed) < nr && start.elapsed() < PATIENCE {
+            for_ms(1)();
+        }
+    }
+}
+
+/// Returns the number of writes in a log that the server has acknowledged.
+pub(crate) fn nr_acknowledged_writes(ops: &[Op]) -> usize {
+    ops.iter().filter(|op| is_acknowledged_write(op)).count()
+}
+
+fn is_acknowledged_write(op: &Op) -> bool {
+    matches!((&op.kind, &op.end), (Kind::Write { .. }, End::Ok(_)))
+}
+
 impl Worker {
-    fn work(mut self, stop: &AtomicBool) -> Vec<Op> {
+    fn work(mut self, stop: &AtomicBool, nr_writes: &NrWrites) -> Vec<Op> {
         loop {
             let is_over = self.is_over || stop.load(Ordering::Relaxed);
             if is_over && self.under_way.is_empty() {
@@ -116,6 +153,8 @@ impl Worker {
             if sent.and_then(|()| self.take_one()).is_err() {
                 break;
             }
+            let is_write = self.log.last().is_some_and(is_acknowledged_write);
+            nr_writes.0.fetch_add(usize::from(is_write), Ordering::Relaxed);
         }
         // An unanswered request may have been executed or not.
         self.log.extend(self.under_way.into_values());

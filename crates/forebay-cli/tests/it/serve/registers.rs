@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::load::{NR_SECTORS, SECTOR, Shared, for_ms, run, values_of};
+use super::load::{
+    NR_SECTORS, NrWrites, SECTOR, Shared, for_ms, nr_acknowledged_writes, run, run_counted,
+    values_of,
+};
 use super::server::Server;
 use super::tools::is_there;
 use crate::common::folder;
@@ -16,6 +19,8 @@ use tempfile::TempDir;
 
 /// Number of times that a server is killed.
 const NR_KILLS: usize = 5;
+/// Number of acknowledged writes before a server ends. With fewer, its end would test nothing.
+const NR_WRITES: usize = 32;
 
 fn image(folder: &TempDir) -> File {
     let path = folder.path().join("disk.img");
@@ -31,6 +36,19 @@ fn check(spec: &str, sectors: &Sectors, ops: &[Op]) -> Tally {
     // Otherwise the run tested nothing.
     assert!(tally.racing_reads > 50, "{spec}: {tally:?}");
     tally
+}
+
+/// Lets the clients work for at least `ms`, until [`NR_WRITES`] are acknowledged.
+fn load_for_ms(nr_writes: &NrWrites, ms: u64) {
+    for_ms(ms)();
+    nr_writes.await_at_least(NR_WRITES);
+}
+
+/// Checks that the server had acknowledged enough writes when it ended.
+#[track_caller]
+fn assert_loaded(run: &str, ops: &[Op]) {
+    let nr = nr_acknowledged_writes(ops);
+    assert!(nr >= NR_WRITES, "{run}: {nr} acknowledged writes, so its end shows nothing");
 }
 
 #[test]
@@ -79,12 +97,12 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
             let server = Server::start(&folder, spec);
             let shared = Shared { start, reads_may_tear, may_fail: false, has_ranges: true };
             let socket = server.socket().to_owned();
-            let kill = || {
-                for_ms(150 + 30 * nth as u64)();
+            let kill = |nr_writes: &NrWrites| {
+                load_for_ms(nr_writes, 150 + 30 * nth as u64);
                 server.kill();
             };
-            let ops = run(&socket, shared, nth as u64 * 1_000_000, kill);
-            assert!(!ops.is_empty(), "{spec}: no operation");
+            let ops = run_counted(&socket, shared, nth as u64 * 1_000_000, kill);
+            assert_loaded(&format!("{spec}, kill {nth}"), &ops);
             // The sync waits for I/O that the kernel still had to complete for the killed process.
             file.sync_all().expect("a sync");
             let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
@@ -132,15 +150,15 @@ fn flushed_data_survives_the_loss_of_the_cache_below() {
         // flushed, with any client.
         let (reads_may_tear, may_fail, has_ranges) = (false, true, false);
         let shared = Shared { start, reads_may_tear, may_fail, has_ranges };
-        let kill = || {
-            for_ms(100 + 13 * nth)();
+        let kill = |nr_writes: &NrWrites| {
+            load_for_ms(nr_writes, 100 + 13 * nth);
             nbdkit.kill().expect("it runs");
             nbdkit.wait().expect("a child");
             for_ms(50)();
         };
-        let ops = run(server.socket(), shared, nth * 1_000_000, kill);
+        let ops = run_counted(server.socket(), shared, nth * 1_000_000, kill);
         drop(server);
-        assert!(!ops.is_empty(), "kill {nth}: no operation");
+        assert_loaded(&format!("kill {nth}"), &ops);
         let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
         let as_server = sectors.clone().crash(&ops, Crash::Server, &found);
         nr_lost += u32::from(as_server.is_err());
@@ -172,13 +190,13 @@ fn a_server_that_is_asked_to_end_drains_flushes_and_exits_with_0() {
             has_ranges: true,
         };
         let socket = server.socket().to_owned();
-        let terminate = || {
-            for_ms(200)();
+        let terminate = |nr_writes: &NrWrites| {
+            load_for_ms(nr_writes, 200);
             server.signal("TERM");
             assert!(server.wait().success(), "{spec}: {}", server.log());
         };
-        let ops = run(&socket, shared, 0, terminate);
-        assert!(!ops.is_empty(), "{spec}: no operation");
+        let ops = run_counted(&socket, shared, 0, terminate);
+        assert_loaded(spec, &ops);
         let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
         Sectors::new(NR_SECTORS)
             .crash(&ops, Crash::Server, &found)
