@@ -5,6 +5,8 @@ use super::machine::{Machine, distribution};
 
 /// How often the server is restarted within one boot.
 const NR_RESTARTS: u64 = 3;
+/// How often the server is killed within one boot.
+const NR_KILLS: u64 = 5;
 
 #[test]
 fn guest_goes_on_after_each_restart_of_its_server() {
@@ -14,8 +16,8 @@ fn guest_goes_on_after_each_restart_of_its_server() {
 #[test]
 fn guest_loses_no_acknowledged_write_when_its_server_is_killed() {
     let test = "guest_loses_no_acknowledged_write_when_its_server_is_killed";
-    let nr = std::env::var("FOREBAY_GUEST_KILLS")
-        .map_or(NR_RESTARTS, |nr| nr.parse().expect("a number"));
+    let nr =
+        std::env::var("FOREBAY_GUEST_KILLS").map_or(NR_KILLS, |nr| nr.parse().expect("a number"));
     check(test, nr, Export::kill_and_restart);
 }
 
