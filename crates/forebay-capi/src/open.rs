@@ -6,9 +6,9 @@ use crate::args::{bytes_of, place_of, text_of};
 use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
+use forebay::foreign::duplicate;
 use forebay::{Disk, DiskOptions, errno_of};
 use std::ffi::{OsStr, c_char, c_int};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 /// Opens the disk that a spec names: "disk.img?direct=on", "/dev/vdb", "nbd://host/name",
@@ -84,17 +84,10 @@ pub unsafe extern "C" fn forebay_open_fd(
         let opened = place_of(disk)?;
         // SAFETY: the caller passes `nr` options.
         let options = unsafe { options_of(options, nr) }?;
-        // SAFETY: a call with numbers.
-        let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
-        if own < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Failure::new(
-                errno_of(&error),
-                format!("cannot duplicate the descriptor {fd}: {error}"),
-            ));
-        }
-        // SAFETY: the descriptor is new, and this is its only owner.
-        let own = unsafe { OwnedFd::from_raw_fd(own) };
+        let own = duplicate(fd).map_err(|error| {
+            let text = format!("cannot duplicate the descriptor {fd}: {error}");
+            Failure::new(errno_of(&error), text)
+        })?;
         let handle = handle::open(OpenDisk::new(options.open_fd(own)?));
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
         unsafe { opened.write(handle) };

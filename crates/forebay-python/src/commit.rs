@@ -1,14 +1,13 @@
 //! Group commit for a file of the program.
-// Duplicates a descriptor of the program.
-#![allow(unsafe_code)]
 
-use crate::error::{of_system, os_error};
+use crate::error::{of_descriptor, os_error};
+use forebay::foreign::duplicate;
 use forebay::{CommitError, CommitPoint, SyncKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fs::File;
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::RawFd;
 
 /// Threads that write to a file share its syncs: one thread syncs, and those that arrive meanwhile
 /// share the next sync. Any number of threads may use it at once. Waits release the GIL.
@@ -37,14 +36,8 @@ impl GroupCommit {
                 return Err(PyValueError::new_err(text));
             }
         };
-        // SAFETY: a call with numbers.
-        let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
-        if own < 0 {
-            return Err(of_system(&std::io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new, and this is its only owner.
-        let file = unsafe { File::from_raw_fd(own) };
-        Ok(GroupCommit { commit: forebay::GroupCommit::with_kind(file, kind) })
+        let own = duplicate(fd).map_err(|error| of_descriptor(fd, &error))?;
+        Ok(GroupCommit { commit: forebay::GroupCommit::with_kind(File::from(own), kind) })
     }
 
     /// Returns a point for `commit`. Take it before the write.

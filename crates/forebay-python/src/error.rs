@@ -32,6 +32,13 @@ pub(crate) fn of_system(error: &std::io::Error) -> PyErr {
     os_error(forebay::errno_of(error), error.to_string())
 }
 
+/// Returns the exception of a descriptor that cannot be duplicated.
+#[cold]
+pub(crate) fn of_descriptor(fd: std::os::fd::RawFd, error: &std::io::Error) -> PyErr {
+    let text = format!("cannot duplicate the descriptor {fd}: {error}");
+    os_error(forebay::errno_of(error), text)
+}
+
 /// Returns the exception of a use after `close()`, as a file object raises it.
 #[cold]
 pub(crate) fn closed(object: &str) -> PyErr {

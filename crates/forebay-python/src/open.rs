@@ -1,14 +1,13 @@
 //! Disks of paths and descriptors, with options by name.
-// Duplicates a descriptor of the program.
-#![allow(unsafe_code)]
 
-use crate::error::{of_open, of_system, os_error};
+use crate::error::{of_descriptor, of_open};
+use forebay::foreign::duplicate;
 use forebay::{Disk, DiskOptions, OpenError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString};
 use std::ffi::OsStr;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -57,16 +56,6 @@ pub(crate) fn open_fd(
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Disk> {
     let options = options_of(options)?;
-    // SAFETY: a call with numbers.
-    let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
-    if own < 0 {
-        let error = of_system(&std::io::Error::last_os_error());
-        return Err(os_error(
-            libc::EBADF,
-            format!("cannot duplicate the descriptor {fd}: {error}"),
-        ));
-    }
-    // SAFETY: the descriptor is new, and this is its only owner.
-    let own = unsafe { OwnedFd::from_raw_fd(own) };
+    let own = duplicate(fd).map_err(|error| of_descriptor(fd, &error))?;
     py.detach(|| options.open_fd(own)).map_err(|error| of_open(&error))
 }

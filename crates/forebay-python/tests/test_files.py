@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import tempfile
 import threading
 import unittest
@@ -50,6 +51,19 @@ class OpenTest(unittest.TestCase):
         with self.assertRaises(OSError) as caught:
             forebay.Disk.open_fd(fd)
         self.assertEqual(caught.exception.errno, errno.EBADF)
+
+    def test_a_descriptor_is_not_duplicated_beyond_the_limit(self):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with open(self.path, "r+b", buffering=0) as file:
+            # All numbers below that of the newest file are in use.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 1, limits[1]))
+            try:
+                for use in (forebay.Disk.open_fd, forebay.GroupCommit):
+                    with self.assertRaises(OSError) as caught:
+                        use(file.fileno())
+                    self.assertEqual(caught.exception.errno, errno.EMFILE)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def test_holes_are_reported(self):
         with forebay.Disk.open_path(self.path) as disk:

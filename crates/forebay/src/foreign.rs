@@ -1,7 +1,11 @@
 //! Parts that bindings to other languages share. Hidden from the documentation: not for programs.
+// Duplicates a descriptor that a program names by its number.
+#![allow(unsafe_code)]
 
 use forebay_core::Segment;
 use std::cell::Cell;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The largest segment that [`cut`] makes, in bytes.
@@ -27,9 +31,38 @@ pub fn cut(addr: usize, len: usize) -> impl Iterator<Item = Segment> {
     (0..len).step_by(SEGMENT_MAX).map(part)
 }
 
+/// Returns a duplicate of a descriptor, which programs that this one executes do not inherit. The
+/// caller's descriptor stays open.
+///
+/// # Errors
+/// `EBADF` if `fd` is not open, `EMFILE` if the process may open no more.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: a call with numbers.
+    let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if own < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and this is its only owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(own) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn duplicate_outlives_its_original() {
+        let (mut from, to) = io::pipe().expect("a pipe");
+        let own = duplicate(to.as_raw_fd()).expect("it is open");
+        drop(to);
+        let nr = io::Write::write(&mut io::PipeWriter::from(own), b"x");
+        assert_eq!(
+            (nr.expect("room"), io::read_to_string(&mut from).expect("it")),
+            (1, "x".into())
+        );
+        assert_eq!(duplicate(-1).expect_err("no descriptor").raw_os_error(), Some(libc::EBADF));
+    }
 
     #[test]
     fn segments_cover_the_memory() {
