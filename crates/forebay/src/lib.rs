@@ -23,7 +23,9 @@
 //!
 //! # Interfaces
 //! [`Disk::open`] opens a file, a block device, an NBD export or a simulated device by its
-//! [`Spec`]. Each of these interfaces submits I/O to it, and they can be mixed:
+//! [`Spec`]. With the features `vhost-user` and `rbd` it also opens disks of vhost-user-blk servers
+//! and images of Ceph clusters. Each of these interfaces submits I/O to a disk, and they can be
+//! mixed:
 //!
 //! - blocking calls such as [`Disk::read_at`] and [`Disk::flush`];
 //! - a completion queue: [`BioQueue::submit`] and [`BioQueue::reap`], or [`BioQueue::poll_handle`]
@@ -31,6 +33,11 @@
 //! - futures for any executor: [`Disk::start`], [`Disk::start_all`] and [`plugged`].
 //!
 //! Offsets and lengths are in bytes. Times are in nanoseconds where the name ends in `_ns`.
+//!
+//! # Devices of your own
+//! A type that implements the trait [`Backend`] is a device: its I/O is merged, split and flushed
+//! like that of any disk. A device that needs the addresses of memory implements the unsafe trait
+//! [`driver::Driver`]. [`testing`] has the checks that a device should pass.
 //!
 //! # Threads
 //! Any number of threads may use a [`Disk`]. The first `nr_hw_queues - 1` threads that create a
