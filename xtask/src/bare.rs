@@ -2,11 +2,13 @@
 //!
 //! `#![no_std]` alone proves little: a dependency or a feature may bring std back. A target without
 //! std detects that reliably.
+//!
+//! It also checks the library without optional features, and with each alone ([`features`]).
 
 use std::path::Path;
 
-use crate::Outcome;
 use crate::command::Line;
+use crate::{Outcome, features};
 
 /// A target with only `core` and `alloc`, for which rustup ships a prebuilt library.
 const TARGET: &str = "x86_64-unknown-none";
@@ -22,7 +24,7 @@ pub(crate) fn run() -> Outcome {
         Line::cargo(&format!("build --quiet --package {package} --lib --target {TARGET}")).run()?;
         println!("bare: {package} builds for {TARGET}");
     }
-    Ok(())
+    features::check()
 }
 
 /// Queries the compiler in use rather than rustup: the target may be installed in another way.

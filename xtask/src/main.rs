@@ -21,6 +21,7 @@ mod commit;
 mod deny;
 mod differential;
 mod examples;
+mod features;
 mod fuzz;
 mod histories;
 mod instructions;
@@ -55,7 +56,8 @@ cargo xtask <command>
   ci [--skip STEP]...  every gate, stopping at the first failure
   arrows               which workspace crate names which, against the allowed table
   circles              which modules of a crate use each other in a circle
-  bare                 builds forebay-core for a target without std
+  bare                 builds core, models and NBD for a target without std, and the library with
+                       each of its features alone
   tests                the tests of all crates: `cargo test --workspace`
   tidy                 checks rules on the text of the tree
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
