@@ -114,6 +114,12 @@ impl Cluster {
         self.rbd(&["config", "image", "set", &format!("rbd/{image}"), option, value]);
     }
 
+    /// Sets an option of an image of the pool `rbd`, without the checks of `rbd config`.
+    pub(crate) fn set_as_is(&self, image: &str, option: &str, value: &str) {
+        let key = format!("conf_{option}");
+        self.rbd(&["image-meta", "set", &format!("rbd/{image}"), &key, value]);
+    }
+
     /// Returns the spec of an image of the pool `rbd`.
     pub(crate) fn spec(&self, image: &str) -> String {
         format!("rbd:rbd/{image}?conf={}", self.conf().display())

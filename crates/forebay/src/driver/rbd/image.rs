@@ -4,6 +4,7 @@
 
 use super::api::{Api, ConfigOption, DiffCallback, Handle, ImageInfo, LOCK_EXCLUSIVE};
 use super::cluster::{Cluster, Refused, text_of};
+use super::option::OptionValue;
 use super::status;
 use super::target::Target;
 use crate::sys::fork::Origin;
@@ -104,15 +105,22 @@ impl Image {
         if result < 0 { Err(Refused::of_call("rbd_get_features", result)) } else { Ok(features) }
     }
 
-    /// Returns the effective value of an option: that of the image, of its pool, or of the
-    /// configuration.
-    pub(super) fn option(&self, name: &CStr) -> Option<String> {
-        self.option_of_image(name).or_else(|| self.cluster.get(name))
+    /// Returns the value of an option: that of the image, of its pool, or of the configuration. It
+    /// is effective if librbd has listed the overrides.
+    pub(super) fn option(&self, name: &CStr) -> OptionValue {
+        let (found, is_effective) = match self.listed_option(name) {
+            Ok(found) => (found, true),
+            Err(_) => (None, false),
+        };
+        OptionValue::new(found.or_else(|| self.cluster.get(name)), is_effective)
     }
 
-    fn option_of_image(&self, name: &CStr) -> Option<String> {
-        let list = self.api.rbd_config_image_list?;
-        let cleanup = self.api.rbd_config_image_list_cleanup?;
+    /// Returns an option of the list of librbd, which has all that the image may override.
+    fn listed_option(&self, name: &CStr) -> std::io::Result<Option<String>> {
+        let functions = (self.api.rbd_config_image_list, self.api.rbd_config_image_list_cleanup);
+        let (Some(list), Some(cleanup)) = functions else {
+            return Err(text_of(-libc::ENOSYS));
+        };
         let mut options = vec![ConfigOption::EMPTY; 512];
         let mut nr = options.len() as c_int;
         // SAFETY: the image is open, and the number is that of the places.
@@ -123,7 +131,7 @@ impl Image {
             result = unsafe { list(self.handle, options.as_mut_ptr(), &raw mut nr) };
         }
         if result < 0 {
-            return None;
+            return Err(text_of(result));
         }
         let found = options[..nr as usize].iter().find_map(|option| {
             // SAFETY: a successful call has filled in this many options, and their texts are C
@@ -134,7 +142,7 @@ impl Image {
         });
         // SAFETY: the options are those of the call above, and their texts are not used any more.
         unsafe { cleanup(options.as_mut_ptr(), nr) };
-        found
+        Ok(found)
     }
 
     /// Acquires the exclusive lock, and keeps it.

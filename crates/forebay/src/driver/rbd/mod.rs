@@ -2,7 +2,7 @@
 //!
 //! - [`mod@open`]: keys, limits and features; [`target`]: the parts of a target;
 //! - [`api`]: the functions of librbd, loaded at run time; [`cluster`]: a connection to a cluster;
-//!   [`image`]: an open image; [`lock`]: its exclusive lock;
+//!   [`image`]: an open image; [`option`]: its options; [`lock`]: its exclusive lock;
 //! - [`status`]: librbd's errors as statuses; [`extents`]: the data and holes of an image;
 //! - [`device`], [`queue`]: the interface to the layer.
 //!
@@ -37,6 +37,8 @@ mod image;
 mod lock;
 #[cfg(feature = "rbd")]
 mod open;
+#[cfg(feature = "rbd")]
+mod option;
 #[cfg(feature = "rbd")]
 mod queue;
 #[cfg(feature = "rbd")]

@@ -101,6 +101,24 @@ fn check_process() -> Result<(), Refused> {
     }
 }
 
+/// Returns why written data may be lost before a flush, unless it certainly is not: librbd has
+/// reported that no cache is on.
+fn cache_of(image: &Image) -> Option<String> {
+    let cache = image.option(c"rbd_cache");
+    // A persistent cache on this machine is one of them.
+    let plugins = image.option(c"rbd_plugins");
+    if !(cache.is_effective() && plugins.is_effective()) {
+        return Some(String::from(
+            "assumed to be on, because librbd does not list the options of the image",
+        ));
+    }
+    if !cache.is_false() {
+        let policy = image.option(c"rbd_cache_policy");
+        return Some(format!("rbd_cache={}, rbd_cache_policy={}", cache.text(), policy.text()));
+    }
+    (!plugins.is_empty()).then(|| format!("rbd_plugins={}", plugins.text()))
+}
+
 /// The properties of an open image.
 struct Described {
     limits: QueueLimits,
@@ -118,22 +136,12 @@ impl Described {
         let info = image.stat()?;
         let has_lock = image.features()? & FEATURE_EXCLUSIVE_LOCK != 0;
         let out_of_reach_bytes = info.size % u64::from(BLOCK);
-        let is_on = |name| image.option(name).is_some_and(|value| value == "true" || value == "1");
-        let plugins = image.option(c"rbd_plugins").unwrap_or_default();
-        let cache = if is_on(c"rbd_cache") {
-            let policy = image.option(c"rbd_cache_policy").unwrap_or_default();
-            Some(format!("rbd_cache=true, rbd_cache_policy={policy}"))
-        } else if !plugins.is_empty() {
-            // A persistent cache on this machine is one of them.
-            Some(format!("rbd_plugins={plugins}"))
-        } else {
-            None
-        };
         let unit = image.option(c"rbd_discard_granularity_bytes");
-        let unit = unit.and_then(|text| parse_size(&text)).unwrap_or(0);
-        let discards_all = !is_on(c"rbd_skip_partial_discard");
+        let unit = parse_size(unit.text()).unwrap_or(0);
+        let discards_all = image.option(c"rbd_skip_partial_discard").is_false();
         let unit = if discards_all { 0 } else { unit };
         let unit = (unit as u32).next_power_of_two().clamp(BLOCK, RANGE_MAX_SECTORS);
+        let cache = cache_of(image);
         let zeroes = image.api.rbd_aio_write_zeroes.is_some();
         let limits = QueueLimits::default()
             .capacity_bytes(Some(info.size - out_of_reach_bytes))

@@ -64,6 +64,20 @@ fn properties_are_those_of_the_image() {
     disk.write_at(&[1; 4096], 0).expect("a write");
     disk.flush().expect("a flush");
     assert_eq!(disk.stats().queue.flushes_issued, 0, "a write is durable when it ends");
+    // An override may have any form that Ceph accepts.
+    for text in ["True", "2", "01"] {
+        cluster.set_as_is(&image, "rbd_cache", text);
+        let disk = open(&cluster.spec(&image));
+        assert!(disk.limits().volatile_cache && is_present(&disk, "flush"), "{text}");
+    }
+    cluster.set_as_is(&image, "rbd_cache", "False");
+    cluster.set_as_is(&image, "rbd_skip_partial_discard", "FALSE");
+    let disk = open(&cluster.spec(&image));
+    assert!(!disk.limits().volatile_cache && disk.info().facts.discards_to_zeroes);
+    cluster.set_as_is(&image, "rbd_skip_partial_discard", "TRUE");
+    let disk = open(&cluster.spec(&image));
+    assert!(!disk.info().facts.discards_to_zeroes);
+    assert_eq!(disk.limits().discard_granularity, 64 << 10);
 }
 
 #[test]
