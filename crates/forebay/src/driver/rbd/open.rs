@@ -33,6 +33,9 @@ const SEGMENTS_MAX: u32 = 256;
 /// The longest discard or write-zeroes, sectors: 1 GiB. It takes an operation for each object.
 const RANGE_MAX_SECTORS: u32 = 1 << 21;
 
+/// The same in bytes.
+const RANGE_MAX: u32 = RANGE_MAX_SECTORS << 9;
+
 pub(in crate::driver) fn open(
     spec: &Spec,
     keys: &mut Keys,
@@ -119,6 +122,12 @@ fn cache_of(image: &Image) -> Option<String> {
     (!plugins.is_empty()).then(|| format!("rbd_plugins={}", plugins.text()))
 }
 
+/// Returns the unit of discards for librbd's own, in bytes.
+fn discard_unit(bytes: u64) -> u32 {
+    let unit = bytes.clamp(BLOCK.into(), RANGE_MAX.into()) as u32;
+    unit.next_power_of_two()
+}
+
 /// The properties of an open image.
 struct Described {
     limits: QueueLimits,
@@ -139,8 +148,7 @@ impl Described {
         let unit = image.option(c"rbd_discard_granularity_bytes");
         let unit = parse_size(unit.text()).unwrap_or(0);
         let discards_all = image.option(c"rbd_skip_partial_discard").is_false();
-        let unit = if discards_all { 0 } else { unit };
-        let unit = (unit as u32).next_power_of_two().clamp(BLOCK, RANGE_MAX_SECTORS);
+        let unit = discard_unit(if discards_all { 0 } else { unit });
         let cache = cache_of(image);
         let zeroes = image.api.rbd_aio_write_zeroes.is_some();
         let limits = QueueLimits::default()
@@ -235,5 +243,24 @@ impl Described {
             lock,
             timeout,
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_of_discards_is_a_power_of_two_up_to_the_longest_discard() {
+        for (bytes, unit) in [
+            (0, 512),
+            (513, 1024),
+            (64 << 10, 64 << 10),
+            (4 << 20, 4 << 20),
+            (1 << 30, 1 << 30),
+            (1 << 32, 1 << 30),
+        ] {
+            assert_eq!(discard_unit(bytes), unit, "{bytes}");
+        }
     }
 }
