@@ -171,21 +171,31 @@ impl Image {
         Ok(())
     }
 
-    /// Checks that the image still has its exclusive lock. If not, the image is gone. May wait for
-    /// the cluster.
-    pub(super) fn check_lock(&self) {
+    /// Returns whether this client has the exclusive lock of the image, or may have it because the
+    /// cluster does not answer. Sets the image as gone if the client is fenced. May wait for the
+    /// cluster.
+    pub(super) fn is_owner(&self) -> bool {
+        if self.is_gone() {
+            return false;
+        }
         let mut is_owner = 0;
         // SAFETY: the image is open.
         let result =
             unsafe { (self.api.rbd_is_exclusive_lock_owner)(self.handle, &raw mut is_owner) };
         match -result {
-            0 if is_owner == 0 => self.set_gone(status::LOCK_LOST),
+            0 => is_owner != 0,
             libc::ESHUTDOWN | libc::ENOENT | libc::EROFS => {
                 self.set_gone(status::why_gone(result.into()));
+                false
             }
-            // It is the owner, or the cluster does not answer at the moment.
-            _ => {}
+            // The cluster does not answer at the moment.
+            _ => true,
         }
+    }
+
+    /// Sets the image as gone because its exclusive lock is lost.
+    pub(super) fn set_lock_lost(&self) {
+        self.set_gone(status::LOCK_LOST);
     }
 
     /// Returns whether the image is gone.
