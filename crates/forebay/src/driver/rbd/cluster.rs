@@ -97,21 +97,8 @@ impl Cluster {
         let read = unsafe {
             (self.api.rados_conf_read_file)(self.handle, conf.map_or(ptr::null(), CStr::as_ptr))
         };
-        match (read, conf) {
-            (0.., _) => {}
-            (result, Some(path)) => {
-                let why = format!(
-                    "the configuration {} cannot be read: {}",
-                    path.to_string_lossy(),
-                    text_of(result)
-                );
-                return Err(Refused::new(result, why));
-            }
-            (result, None) => {
-                let why = "no Ceph configuration file exists at the default paths, such as \
-                           /etc/ceph/ceph.conf: name one with conf=PATH";
-                return Err(Refused::new(result, why));
-            }
+        if read < 0 {
+            return Err(not_read(read, conf));
         }
         // SAFETY: the handle is valid. A null pointer stands for CEPH_ARGS.
         let parsed = unsafe { (self.api.rados_conf_parse_env)(self.handle, ptr::null()) };
@@ -240,6 +227,25 @@ impl Cluster {
     }
 }
 
+/// Returns the reason why a configuration, or that at the default paths, is not used.
+fn not_read(result: c_int, conf: Option<&CStr>) -> Refused {
+    let error = text_of(result);
+    let why = match conf {
+        Some(path) => {
+            format!("the configuration {} cannot be read: {error}", path.to_string_lossy())
+        }
+        None if result == -libc::ENOENT => String::from(
+            "no Ceph configuration file exists at the default paths, such as /etc/ceph/ceph.conf: \
+             name one with conf=PATH",
+        ),
+        None => format!(
+            "the Ceph configuration file at the default paths, such as /etc/ceph/ceph.conf, cannot \
+             be read: {error}"
+        ),
+    };
+    Refused::new(result, why)
+}
+
 impl Drop for Cluster {
     /// Ends the connection. No image may be open.
     fn drop(&mut self) {
@@ -256,5 +262,20 @@ impl Drop for Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_that_cannot_be_read_is_not_reported_as_missing() {
+        let why = |errno: c_int, conf| not_read(-errno, conf).why;
+        assert!(why(libc::ENOENT, None).starts_with("no Ceph configuration file exists"));
+        let text = why(libc::EACCES, None);
+        assert!(text.ends_with("cannot be read: Permission denied (os error 13)"), "{text}");
+        let text = why(libc::EINVAL, Some(c"/x"));
+        assert!(text.starts_with("the configuration /x cannot be read: Invalid"), "{text}");
     }
 }
