@@ -20,6 +20,9 @@ const TIMEOUTS: [&CStr; 2] = [c"rados_osd_op_timeout", c"rados_mon_op_timeout"];
 const MOUNT_TIMEOUT: &CStr = c"client_mount_timeout";
 const MOUNT_TIMEOUT_DEFAULT_S: f64 = 300.0;
 
+/// The longest value of an option that is read, bytes.
+const VALUE_MAX: usize = 1 << 20;
+
 /// The reason why something cannot be opened, with an errno.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -144,16 +147,22 @@ impl Cluster {
 
     /// Returns the value of an option of the configuration.
     pub(super) fn get(&self, option: &CStr) -> Option<String> {
-        let mut value = [0 as c_char; 256];
-        // SAFETY: the handle is valid, and the length is that of the array.
-        let result = unsafe {
-            (self.api.rados_conf_get)(self.handle, option.as_ptr(), value.as_mut_ptr(), value.len())
-        };
-        if result < 0 {
-            return None;
+        let mut value = vec![0_u8; 256];
+        loop {
+            let place = value.as_mut_ptr().cast::<c_char>();
+            // SAFETY: the handle is valid, and the length is that of the vector.
+            let result = unsafe {
+                (self.api.rados_conf_get)(self.handle, option.as_ptr(), place, value.len())
+            };
+            match -result {
+                libc::ENAMETOOLONG | libc::ERANGE if value.len() < VALUE_MAX => {
+                    value.resize(value.len() * 4, 0);
+                }
+                ..=0 => break,
+                _ => return None,
+            }
         }
-        let bytes = value.map(|byte| byte as u8);
-        let text = CStr::from_bytes_until_nul(&bytes).ok()?;
+        let text = CStr::from_bytes_until_nul(&value).ok()?;
         Some(text.to_string_lossy().into_owned())
     }
 
