@@ -218,8 +218,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns whether the pool exists, by the newest map that the cluster has sent. An OSD refuses
-    /// all operations on a removed pool with `EPERM`, and gives no better reason.
+    /// Returns whether the pool exists. Waits for a monitor if the newest map that the cluster has
+    /// sent lacks the pool.
     pub(super) fn has_pool(&self) -> bool {
         let mut name = [0 as c_char; 256];
         // SAFETY: the cluster is connected, the pool is open, and the length is that of the array.

@@ -1,10 +1,12 @@
-//! Open image of a cluster, with the reason why it is gone.
+//! Open image of a cluster.
 // It calls librbd.
 #![allow(unsafe_code)]
 
 use super::api::{Api, ConfigOption, DiffCallback, Handle, ImageInfo, LOCK_EXCLUSIVE};
 use super::cluster::{Cluster, Refused, text_of};
+use super::gone::Gone;
 use super::option::OptionValue;
+use super::pool::PoolCheck;
 use super::status;
 use super::target::Target;
 use crate::sys::fork::Origin;
@@ -13,8 +15,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
@@ -24,14 +25,12 @@ pub(super) struct Image {
     pub(super) api: &'static Api,
     handle: Handle,
     /// Dropped after the image is closed.
-    cluster: ManuallyDrop<Cluster>,
+    cluster: ManuallyDrop<Arc<Cluster>>,
     origin: Origin,
     /// The disk needs the exclusive lock, and has acquired it.
     is_locked: bool,
-    /// The image is gone. Relaxed: a command that is issued because an old value was loaded fails
-    /// in the cluster, as it would have before.
-    is_gone: AtomicBool,
-    why_gone: OnceLock<&'static str>,
+    gone: Arc<Gone>,
+    pool_check: PoolCheck,
 }
 
 // SAFETY: librbd serializes the use of an image by several threads.
@@ -62,11 +61,11 @@ impl Image {
         Ok(Image {
             api,
             handle,
-            cluster: ManuallyDrop::new(cluster),
+            cluster: ManuallyDrop::new(Arc::new(cluster)),
             origin: Origin::here(),
             is_locked: false,
-            is_gone: AtomicBool::new(false),
-            why_gone: OnceLock::new(),
+            gone: Arc::default(),
+            pool_check: PoolCheck::default(),
         })
     }
 
@@ -185,7 +184,7 @@ impl Image {
         match -result {
             0 => is_owner != 0,
             libc::ESHUTDOWN | libc::ENOENT | libc::EROFS => {
-                self.set_gone(status::why_gone(result.into()));
+                self.gone.set(status::why_gone(result.into()));
                 false
             }
             // The cluster does not answer at the moment.
@@ -195,35 +194,33 @@ impl Image {
 
     /// Sets the image as gone because its exclusive lock is lost.
     pub(super) fn set_lock_lost(&self) {
-        self.set_gone(status::LOCK_LOST);
+        self.gone.set(status::LOCK_LOST);
     }
 
     /// Returns whether the image is gone.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Relaxed)
+        self.gone.is_set()
     }
 
     /// Returns why the image is gone, if it is.
     pub(super) fn why_gone(&self) -> Option<&'static str> {
-        self.why_gone.get().copied()
-    }
-
-    fn set_gone(&self, why: &'static str) {
-        let _ = self.why_gone.set(why);
-        self.is_gone.store(true, Ordering::Relaxed);
+        self.gone.why()
     }
 
     /// Converts the negative result of an operation to a status. Some errors mean that the image is
-    /// gone.
+    /// gone. After a refusal, a thread looks whether it is. Does not wait.
     pub(super) fn status_of(&self, result: i64, op: Op) -> BlockStatus {
         let is_refused = matches!(i32::try_from(-result), Ok(libc::EPERM | libc::EACCES));
-        if is_refused && !self.cluster.has_pool() {
-            return self.status_of(-i64::from(libc::ENOENT), op);
+        if is_refused {
+            if self.is_gone() {
+                return BlockStatus::Offline;
+            }
+            self.pool_check.start(&self.cluster, &self.gone);
         }
         let status = status::of_error(result, op, self.is_locked);
         if status == BlockStatus::Offline {
-            self.set_gone(status::why_gone(result));
+            self.gone.set(status::why_gone(result));
         }
         status
     }
@@ -296,11 +293,14 @@ impl Drop for Image {
     fn drop(&mut self) {
         // The threads that would close it are those of the parent, and so is the connection.
         if self.origin.is_elsewhere() {
+            self.pool_check.forget();
             return;
         }
+        self.pool_check.join();
         // SAFETY: no command is in flight, and no other code uses the image any more. An error of
         // the last flush was reported by a flush of the layer, or nothing was to be flushed.
         unsafe { (self.api.rbd_close)(self.handle) };
+        // This ends the connection: no other code has a reference, after the join.
         // SAFETY: it is used no more after this.
         unsafe { ManuallyDrop::drop(&mut self.cluster) };
     }
@@ -308,6 +308,6 @@ impl Drop for Image {
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("why_gone", &self.why_gone).finish_non_exhaustive()
+        f.debug_struct("Image").field("gone", &self.gone).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - [`mod@open`]: keys, limits and features; [`target`]: the parts of a target;
 //! - [`api`]: the functions of librbd, loaded at run time; [`cluster`]: a connection to a cluster;
-//!   [`image`]: an open image; [`option`]: its options; [`lock`]: its exclusive lock;
+//!   [`image`]: an open image; [`option`]: its options; [`lock`]: its exclusive lock; [`pool`]: its
+//!   pool; [`gone`]: why it is gone;
 //! - [`status`]: librbd's errors as statuses; [`extents`]: the data and holes of an image;
 //! - [`device`], [`queue`]: the interface to the layer.
 //!
@@ -32,6 +33,8 @@ mod device;
 #[cfg(feature = "rbd")]
 mod extents;
 #[cfg(feature = "rbd")]
+mod gone;
+#[cfg(feature = "rbd")]
 mod image;
 #[cfg(feature = "rbd")]
 mod lock;
@@ -39,6 +42,8 @@ mod lock;
 mod open;
 #[cfg(feature = "rbd")]
 mod option;
+#[cfg(feature = "rbd")]
+mod pool;
 #[cfg(feature = "rbd")]
 mod queue;
 #[cfg(feature = "rbd")]
