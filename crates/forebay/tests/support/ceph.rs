@@ -154,17 +154,38 @@ impl Cluster {
         self.script("start-osd");
     }
 
-    /// Stops the OSD, so that it does not answer, or lets it go on.
-    pub(crate) fn pause_osd(&self, is_paused: bool) {
+    /// Stops the OSD, so that it does not answer, until the guard is dropped.
+    pub(crate) fn pause_osd(&self) -> PausedOsd {
         let pid = std::fs::read_to_string(self.folder.join("osd.pid")).expect("an OSD runs");
-        let signal = if is_paused { "-STOP" } else { "-CONT" };
-        let status = Command::new("kill").args([signal, pid.trim()]).status();
-        assert!(status.is_ok_and(|status| status.success()));
+        let osd = PausedOsd { pid: pid.trim().to_owned() };
+        assert!(osd.signal("-STOP"), "the OSD runs");
+        osd
     }
 
     fn script(&self, command: &str) {
         let output = Command::new(SCRIPT).arg(command).arg(&self.folder).output();
         succeeded(SCRIPT, &[command], output.expect("a script that can be run"));
+    }
+}
+
+/// A stopped OSD. Dropping it lets the OSD go on, also after a failed assertion: the other tests
+/// use the same OSD.
+#[derive(Debug)]
+pub(crate) struct PausedOsd {
+    pid: String,
+}
+
+impl PausedOsd {
+    fn signal(&self, signal: &str) -> bool {
+        let status = Command::new("kill").args([signal, &self.pid]).status();
+        status.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for PausedOsd {
+    fn drop(&mut self) {
+        let goes_on = self.signal("-CONT");
+        assert!(goes_on || std::thread::panicking(), "the OSD runs again");
     }
 }
 

@@ -14,11 +14,38 @@ fn cluster_alone() -> Option<Used<RwLockWriteGuard<'static, ()>>> {
     has_feature().then(ceph::cluster_alone)?.map_err(|why| skip(&name(), &why)).ok()
 }
 
-/// Opens an image without a write cache, so that each write reaches the OSD before it ends.
-fn open_uncached(cluster: &Cluster, keys: &str) -> Disk {
+/// Returns the spec of a new image without a write cache, so that each write reaches the OSD before
+/// it ends.
+fn uncached(cluster: &Cluster) -> String {
     let image = cluster.create(16 << 20, "layering");
     cluster.set(&image, "rbd_cache", "false");
-    open(&format!("{}&{keys}", cluster.spec(&image)))
+    cluster.spec(&image)
+}
+
+/// A cluster that is full. Dropping it makes room again, also after a failed assertion: the other
+/// tests use the same cluster.
+struct Full<'a>(&'a Cluster);
+
+impl Full<'_> {
+    const KINDS: [&'static str; 3] =
+        ["set-nearfull-ratio", "set-backfillfull-ratio", "set-full-ratio"];
+
+    fn new(cluster: &Cluster) -> Full<'_> {
+        let full = Full(cluster);
+        for kind in Full::KINDS {
+            cluster.ceph(&["osd", kind, "0.000001"]);
+        }
+        full
+    }
+}
+
+impl Drop for Full<'_> {
+    fn drop(&mut self) {
+        for (kind, ratio) in Full::KINDS.into_iter().zip(["0.85", "0.9", "0.95"]).rev() {
+            let output = self.0.command("ceph", &["osd", kind, ratio]);
+            assert!(output.status.success() || std::thread::panicking(), "{kind} {ratio}");
+        }
+    }
 }
 
 fn ended(status: BlockStatus) -> Result<usize, IoError> {
@@ -95,28 +122,31 @@ fn killed_osd_loses_nothing_that_was_acknowledged() {
 #[test]
 fn osd_that_does_not_answer_makes_writes_time_out_and_closes() {
     let Some(cluster) = cluster_alone() else { return };
-    let disk = open_uncached(&cluster, "io_timeout_ms=1000");
-    disk.write_at(&[1; 4096], 0).expect("a write");
+    let spec = uncached(&cluster);
     // A delay within the time limit is only a delay.
-    cluster.pause_osd(true);
+    let disk = open(&format!("{spec}&io_timeout_ms=20000"));
+    disk.write_at(&[1; 4096], 0).expect("a write");
+    let paused = cluster.pause_osd();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| disk.write_at(&[2; 4096], 0));
         std::thread::sleep(Duration::from_millis(300));
-        cluster.pause_osd(false);
+        drop(paused);
         assert_eq!(write.join().expect("a thread"), Ok(4096));
     });
-    cluster.pause_osd(true);
+    drop(disk);
+    let disk = open(&format!("{spec}&io_timeout_ms=1000"));
+    let paused = cluster.pause_osd();
     let since = Instant::now();
     assert_eq!(disk.write_at(&[3; 4096], 0), ended(BlockStatus::Timeout));
     assert_eq!(disk.read_at(&mut [0; 4096], 0), ended(BlockStatus::Timeout));
     assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    cluster.pause_osd(false);
+    drop(paused);
     // The write that has timed out may have been performed; a later one is not overtaken by it.
     assert_eq!(disk.write_at(&[4; 4096], 0), Ok(4096));
     let mut block = [0; 4096];
     assert_eq!(disk.read_at(&mut block, 0), Ok(4096));
     assert_eq!(stamp(&block), u64::from_le_bytes([4; 8]));
-    cluster.pause_osd(true);
+    let paused = cluster.pause_osd();
     let mut queue = disk.queue();
     for nth in 0..8 {
         queue.submit(Io::write(Buf::from(&[5; 4096][..]), nth * 4096)).expect("a write");
@@ -125,18 +155,26 @@ fn osd_that_does_not_answer_makes_writes_time_out_and_closes() {
     drop(queue);
     drop(disk);
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
-    cluster.pause_osd(false);
+    drop(paused);
+    // Another client reads what the OSD has kept. The last writes may have been performed.
+    let disk = open(&spec);
+    let stamps: Vec<u64> = (0..8)
+        .map(|nth| {
+            disk.read_exact_at(&mut block, nth * 4096).expect("a read");
+            stamp(&block)
+        })
+        .collect();
+    let [acknowledged, last] = [4, 5].map(|byte| u64::from_le_bytes([byte; 8]));
+    assert!([acknowledged, last].contains(&stamps[0]), "{stamps:x?}");
+    assert!(stamps[1..].iter().all(|stamp| [0, last].contains(stamp)), "{stamps:x?}");
 }
 
 #[test]
 fn full_cluster_fails_writes_in_time_and_recovers() {
     let Some(cluster) = cluster_alone() else { return };
-    let disk = open_uncached(&cluster, "io_timeout_ms=1000");
+    let disk = open(&format!("{}&io_timeout_ms=1000", uncached(&cluster)));
     disk.write_at(&[1; 4096], 0).expect("a write");
-    let kinds = ["set-nearfull-ratio", "set-backfillfull-ratio", "set-full-ratio"];
-    for kind in kinds {
-        cluster.ceph(&["osd", kind, "0.000001"]);
-    }
+    let is_full = Full::new(&cluster);
     let since = Instant::now();
     // The OSD reports soon that it is full.
     let full = loop {
@@ -148,9 +186,7 @@ fn full_cluster_fails_writes_in_time_and_recovers() {
         }
     };
     let read = disk.read_at(&mut [0; 4096], 0);
-    for (kind, ratio) in kinds.into_iter().zip(["0.85", "0.9", "0.95"]).rev() {
-        cluster.ceph(&["osd", kind, ratio]);
-    }
+    drop(is_full);
     // librados holds writes back until there is room, up to its time limit.
     let is_known = full == ended(BlockStatus::Timeout) || full == ended(BlockStatus::NoSpace);
     assert!(is_known, "{full:?}");
