@@ -5,6 +5,7 @@ use crate::runtime::toy::{AT_ONCE, Caller, Toy};
 use crate::sys::primitive::lock;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 /// V5: the former thread has begun to step down, and runs a waker until the test ends it.
 #[test]
@@ -19,6 +20,9 @@ fn a_service_thread_starts_beside_one_that_runs_a_waker() {
     // The new thread serves.
     Caller::new(&shared).read(&shared);
     let closer = thread::spawn(move || drop(shared));
+    // The close waits for the former thread, however long its waker takes.
+    thread::sleep(Duration::from_millis(50));
+    assert!(!closer.is_finished(), "the former thread still runs");
     end.send(()).expect("the former thread waits");
     closer.join().expect("the close joins both threads");
 }
