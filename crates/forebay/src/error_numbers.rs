@@ -1,6 +1,7 @@
 //! The errno of each error of the library, for programs and languages that report numbers.
 
 use crate::commit::CommitError;
+use crate::driver::refusal::Refusal;
 use crate::errno::of_submit_error;
 use crate::error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};
 use forebay_core::SubmitErrorKind;
@@ -68,6 +69,9 @@ pub fn errno_of(error: &io::Error) -> i32 {
     }
     if let Some(failed) = source.and_then(|source| source.downcast_ref::<CommitError>()) {
         return failed.errno();
+    }
+    if let Some(refusal) = source.and_then(|source| source.downcast_ref::<Refusal>()) {
+        return refusal.system_error().map_or(libc::ENOTCONN, errno_of);
     }
     match error.kind() {
         // The peer ended its stream early, or violated the protocol.
@@ -184,6 +188,8 @@ mod tests {
             (IoError::from(BlockStatus::NoSpace).into(), libc::ENOSPC),
             (io::Error::from_raw_os_error(libc::EMFILE), libc::EMFILE),
             (CommitError::new(io::Error::from_raw_os_error(libc::EDQUOT)).into(), libc::EDQUOT),
+            (Refusal::by(io::Error::from_raw_os_error(libc::EMFILE), "x").into(), libc::EMFILE),
+            (Refusal::from("no server").into(), libc::ENOTCONN),
             (io::Error::other("no number"), libc::EIO),
         ] {
             assert_eq!(errno_of(&error), errno, "{error}");

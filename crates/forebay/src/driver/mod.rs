@@ -63,7 +63,7 @@ mod own_file;
 mod psync;
 mod ram;
 mod rbd;
-mod refusal;
+pub(crate) mod refusal;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
 pub(crate) mod skip;

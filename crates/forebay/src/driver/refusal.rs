@@ -5,14 +5,14 @@ use std::io;
 
 /// The failure and a remedy as text, with the system's error if that is the cause.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     why: String,
     source: Option<io::Error>,
 }
 
 impl Refusal {
     /// Returns the reason for an error of the system. A receive that has timed out is no `EAGAIN`.
-    pub(super) fn by(source: io::Error, why: impl Into<String>) -> Refusal {
+    pub(crate) fn by(source: io::Error, why: impl Into<String>) -> Refusal {
         let source = match source.kind() {
             io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
             _ => source,
@@ -20,8 +20,13 @@ impl Refusal {
         Refusal { why: why.into(), source: Some(source) }
     }
 
+    /// Returns the system's error, if that is the cause.
+    pub(crate) fn system_error(&self) -> Option<&io::Error> {
+        self.source.as_ref()
+    }
+
     /// Returns the reason and the system's error.
-    pub(super) fn into_parts(self) -> (String, Option<io::Error>) {
+    pub(in crate::driver) fn into_parts(self) -> (String, Option<io::Error>) {
         (self.why, self.source)
     }
 }
@@ -46,12 +51,14 @@ impl From<io::Error> for Refusal {
 }
 
 impl From<Refusal> for io::Error {
-    /// Converts to an error with the text, and the kind of the system's error.
+    /// Converts to an error with the text, and the kind and the errno of the system's error.
     fn from(refusal: Refusal) -> io::Error {
         let kind = refusal.source.as_ref().map_or(io::ErrorKind::Other, io::Error::kind);
-        io::Error::new(kind, refusal.why)
+        io::Error::new(kind, refusal)
     }
 }
+
+impl std::error::Error for Refusal {}
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

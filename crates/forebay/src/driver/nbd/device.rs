@@ -48,7 +48,7 @@ impl NbdDevice {
     /// Opens another connection to the same export and checks that its parameters are the same.
     fn connect(&self) -> io::Result<Stream> {
         if self.is_full.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the server refused another connection"));
+            return Err(Refusal::from("the server refused another connection").into());
         }
         let connected =
             connect::connect(&self.uri, self.credentials.as_ref(), connect::MORE_TIMEOUT);
