@@ -77,8 +77,11 @@ fn lock_ended() -> Option<MutexGuard<'static, Vec<Shared>>> {
 
 /// Keeps a new queue of this thread.
 pub(crate) fn keep(queue: Shared) {
-    // If the thread is ending, the queue leaks unless it is closed.
-    let _ = OWN.try_with(|own| own.0.borrow_mut().push(queue));
+    let kept = Arc::clone(&queue);
+    if OWN.try_with(|own| own.0.borrow_mut().push(queue)).is_err() {
+        // The thread is ending. No other thread may drop the queue, so it leaks.
+        mem::forget(kept);
+    }
 }
 
 /// Forgets a queue of this thread that is closed.
