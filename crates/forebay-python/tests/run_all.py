@@ -9,6 +9,8 @@ REASONS = {
     "buffers in Python are there from 3.12 on",
     "this Python has no module for subinterpreters",
     "this file system has no direct I/O",
+    "this file system reports no holes",
+    "this file system syncs at once",
 }
 
 

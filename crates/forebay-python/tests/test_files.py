@@ -5,6 +5,7 @@ import os
 import resource
 import tempfile
 import threading
+import time
 import unittest
 
 import forebay
@@ -66,8 +67,15 @@ class OpenTest(unittest.TestCase):
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def test_holes_are_reported(self):
+        with open(self.path, "r+b", buffering=0) as file:
+            file.truncate(1 << 20)
+            file.write(b"x" * (1 << 16))
+            os.fsync(file.fileno())
+            if os.lseek(file.fileno(), 0, os.SEEK_HOLE) != 1 << 16:
+                self.skipTest("this file system reports no holes")
         with forebay.Disk.open_path(self.path) as disk:
-            self.assertEqual(sum(length for length, _ in disk.block_status(0, 1 << 16)), 1 << 16)
+            data, hole = 1 << 16, (1 << 20) - (1 << 16)
+            self.assertEqual(disk.block_status(0, 1 << 20), [(data, "data"), (hole, "hole")])
         with forebay.Disk("ram:1M") as disk:
             self.assertEqual(disk.block_status(4096, 8192, max=1), [(8192, "data")])
             disk.close()
@@ -98,14 +106,23 @@ class VectoredTest(unittest.TestCase):
 
 
 class CommitTest(unittest.TestCase):
+    def sync_time(self, file):
+        os.write(file.fileno(), bytes(1 << 16))
+        began = time.monotonic()
+        os.fsync(file.fileno())
+        return time.monotonic() - began
+
     def test_threads_share_syncs(self):
         with tempfile.TemporaryFile() as file:
             commit = forebay.GroupCommit(file.fileno(), sync="all")
 
+            start = threading.Barrier(4)
+
             def append():
+                start.wait()
                 for _ in range(20):
                     point = commit.point()
-                    os.write(file.fileno(), b"record")
+                    os.write(file.fileno(), bytes(1 << 16))
                     commit.commit(point)
 
             threads = [threading.Thread(target=append) for _ in range(4)]
@@ -115,9 +132,11 @@ class CommitTest(unittest.TestCase):
                 thread.join()
             stats = commit.stats()
             self.assertEqual((stats["commits"], stats["losses"]), (80, 0))
-            self.assertLessEqual(stats["syncs"], 80)
             commit.commit()
             self.assertFalse(commit.acknowledge_loss())
+            if min(self.sync_time(file) for _ in range(5)) < 100e-6:
+                self.skipTest("this file system syncs at once")
+            self.assertLess(stats["syncs"], 80, "threads that arrive during a sync share the next one")
 
     def test_a_failed_sync_is_reported_until_it_is_acknowledged(self):
         reader, writer = os.pipe()
