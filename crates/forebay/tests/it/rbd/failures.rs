@@ -45,7 +45,25 @@ impl Drop for Full<'_> {
             let output = self.0.command("ceph", &["osd", kind, ratio]);
             assert!(output.status.success() || std::thread::panicking(), "{kind} {ratio}");
         }
+        if std::thread::panicking() {
+            wait_for_room(self.0);
+        }
     }
+}
+
+/// Waits until the monitor no longer has the OSD as full. An OSD that is killed before then does
+/// not join again: it waits for the monitor, which ignores it as long as its predecessor is not
+/// reported as down. Returns false if that takes too long.
+fn wait_for_room(cluster: &Cluster) -> bool {
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(60) {
+        let health = cluster.command("ceph", &["health"]);
+        if health.status.success() && !String::from_utf8_lossy(&health.stdout).contains("full") {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
 }
 
 fn ended(status: BlockStatus) -> Result<usize, IoError> {
@@ -195,12 +213,7 @@ fn full_cluster_fails_writes_in_time_and_recovers() {
     while disk.write_at(&[3; 4096], 0) != Ok(4096) {
         assert!(since.elapsed() < Duration::from_secs(20), "there is room again");
     }
-    // An OSD that is killed while the monitor has it as full does not join again: it waits for the
-    // monitor, which ignores it as long as its predecessor is not reported as down.
-    while cluster.ceph(&["health"]).contains("full") {
-        assert!(since.elapsed() < Duration::from_secs(60), "the OSD reports that it has room");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    assert!(wait_for_room(&cluster), "the OSD reports that it has room");
 }
 
 #[test]
