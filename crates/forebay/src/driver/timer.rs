@@ -107,8 +107,8 @@ impl Timer {
         *woken.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 
-    /// Waits until the timer is due, a kick arrives, or `timeout` has passed. Returns whether a kick
-    /// has ended the wait.
+    /// Waits until the timer is due, a kick arrives, or `timeout` has passed. Returns whether a
+    /// kick has ended the wait.
     pub(super) fn wait_until_due(&self, timeout: Option<Duration>) -> bool {
         let end_ns = Deadline::after(timeout).at_ns();
         while !self.kicked.swap(false, Ordering::AcqRel) {

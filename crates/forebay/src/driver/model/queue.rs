@@ -77,7 +77,7 @@ pub(super) struct ModelWait {
 
 impl BlockingWait for ModelWait {
     fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
-        // The timer is due at the next completion of the device, which may be that of another queue.
+        // The timer is due at the next completion of the device, maybe that of another queue.
         let (until, nr) = (Deadline::after(timeout), nr_completions as u32);
         while !self.state.has_done(self.queue, nr) {
             if until.is_over() || self.timer.wait_until_due(until.left()) {
