@@ -25,6 +25,7 @@ mod features;
 mod fuzz;
 mod histories;
 mod instructions;
+mod long;
 mod loom;
 mod miri;
 mod mutants;
@@ -86,6 +87,7 @@ cargo xtask <command>
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
   semver               breaking changes of the API since the last release (cargo-semver-checks)
+  long [NAME]          a test of minutes that no CI run executes, or the list of their names
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
@@ -150,6 +152,11 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["python"] => python::run(),
         ["capi", prefix] => capi::install(prefix),
         ["semver"] => semver::run(),
+        ["long"] => {
+            print!("{}", long::list());
+            Ok(())
+        }
+        ["long", name] => long::run(name),
         ["nightly"] => nightly::install(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}{}", ci::step_names().join(", "));

@@ -1,0 +1,85 @@
+//! `cargo xtask long NAME`: tests that take minutes, which no CI run executes.
+//!
+//! They run before a release. Each name has its command lines here, so that none has to be found in
+//! CONTRIBUTING.md. The output of a run is a part of the notes of the release.
+
+use std::fmt::Write;
+
+use crate::command::Line;
+use crate::suite::{self, Suite};
+use crate::{Outcome, fuzz, histories, planted, sessions};
+
+/// A long test with a name.
+struct Long {
+    name: &'static str,
+    /// How long it takes on two processors, and what it tests.
+    what: &'static str,
+    run: fn() -> Outcome,
+}
+
+const ALL: &[Long] = &[
+    Long { name: "soak", what: "9 min: random calls of many threads, 2 minutes a test", run: soak },
+    Long {
+        name: "guests",
+        what: "4 min: 50 kills of a guest's server, 5 of QEMU (qemu-system-x86_64)",
+        run: guests,
+    },
+    Long {
+        name: "histories",
+        what: "20 min: `cargo xtask histories --all`",
+        run: histories::run_all,
+    },
+    Long { name: "sessions", what: "8 min: `cargo xtask sessions --all`", run: sessions::run_all },
+    Long { name: "planted", what: "2 hours: `cargo xtask planted --all`", run: planted::run_all },
+    Long { name: "fuzz", what: "3 hours: `cargo xtask fuzz 600`", run: || fuzz::run(Some(600)) },
+];
+
+/// Runs the long test with this name.
+pub(crate) fn run(name: &str) -> Outcome {
+    let long = ALL.iter().find(|long| long.name == name);
+    let long =
+        long.ok_or_else(|| format!("long: there is no test `{name}`; it has\n{}", list()))?;
+    println!("long: {name}: {}", long.what);
+    (long.run)()
+}
+
+/// Returns one line for each name.
+pub(crate) fn list() -> String {
+    ALL.iter().fold(String::new(), |mut text, long| {
+        writeln!(text, "  {:<10} {}", long.name, long.what).expect("a string");
+        text
+    })
+}
+
+fn soak() -> Outcome {
+    let suites = [Suite {
+        target: "--package forebay --test it --all-features",
+        names: &["--nocapture", "soak::", "crowd::"],
+        skips: &[],
+    }];
+    suite::run("long", &suites, &Line::cargo("test").variable("FOREBAY_SOAK_SECONDS", "120"))
+}
+
+fn guests() -> Outcome {
+    let suites = [Suite {
+        target: "--package forebay-cli --test it",
+        names: &["--nocapture", "guest::restarts", "guest::kills", "ring_registers::"],
+        skips: &[],
+    }];
+    let line = Line::cargo("test").variable("FOREBAY_GUEST_KILLS", "50");
+    let line = line.variable("FOREBAY_MACHINE_KILLS", "5").variable("FOREBAY_REQUIRE_TOOLS", "1");
+    suite::run("long", &suites, &line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, list, run};
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_list() {
+        let message = run("frobnicate").unwrap_err();
+        assert!(message.contains("`frobnicate`"), "{message}");
+        assert!(ALL.iter().all(|long| message.contains(long.what)), "{message}");
+        assert_eq!(list().lines().count(), ALL.len());
+    }
+}
