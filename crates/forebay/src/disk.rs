@@ -6,10 +6,12 @@ mod backend;
 #[cfg(feature = "tokio")]
 mod drive;
 mod exact;
+mod guest;
 mod options;
 mod tasks;
 mod vectored;
 
+pub use guest::GuestSlice;
 pub use options::DiskOptions;
 
 use crate::buf::Buf;

@@ -101,7 +101,7 @@ pub use commit::{
     SyncKind, Ticket,
 };
 pub use counters::{DiskCounter, disk_counters};
-pub use disk::{Disk, DiskOptions};
+pub use disk::{Disk, DiskOptions, GuestSlice};
 pub use driver::backend::{AsyncBackend, Backend, Batch, Request, Stall};
 pub use durable::{Durable, DurableFuture};
 pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, SubmitError};

@@ -79,9 +79,8 @@ impl Disk {
 
     /// Submits a bio with these segments, and waits until it has ended. Returns the number of bytes
     /// moved. Same as [`run_raw`](Disk::run_raw), but it borrows the list. After its first call, a
-    /// thread allocates nothing for up to 1024 segments. Intended for virtual machine monitors: the
-    /// segments are the guest's memory, to which no slice may refer, because the guest may change
-    /// it meanwhile.
+    /// thread allocates nothing for up to 1024 segments. [`read_guest_at`](Disk::read_guest_at) and
+    /// [`write_guest_at`](Disk::write_guest_at) are its safe forms.
     ///
     /// # Errors
     /// Fails if the bio is refused, or if it ends with a failure.
@@ -128,7 +127,7 @@ impl Disk {
     ///
     /// # Safety
     /// Same as [`run`](Disk::run).
-    unsafe fn run_with_list(&self, bio: Bio) -> Result<u64, IoError> {
+    pub(super) unsafe fn run_with_list(&self, bio: Bio) -> Result<u64, IoError> {
         let mut segments = Segments::None;
         // SAFETY: the caller's obligations are passed on.
         let result = unsafe { self.shared.run_and_return_list(bio, Some(&mut segments)) }?;
@@ -140,7 +139,7 @@ impl Disk {
 }
 
 /// Returns the segments of pieces of memory, each an address and a length, and their total length.
-fn list(parts: impl Iterator<Item = (usize, usize)>) -> (Segments, u64) {
+pub(super) fn list(parts: impl Iterator<Item = (usize, usize)>) -> (Segments, u64) {
     let mut list = SPARE.try_with(Cell::take).unwrap_or_default();
     let mut total = 0_u64;
     for (addr, len) in parts {

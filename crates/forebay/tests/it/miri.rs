@@ -1,7 +1,7 @@
 //! Complete I/Os from several threads, small enough for Miri. Over `ram:` and `null:`, Miri can
 //! follow memory and requests from the caller to the device and back.
 
-use forebay::{Buf, Completion, Disk, Io};
+use forebay::{Buf, Completion, Disk, GuestSlice, Io};
 use std::io::{IoSlice, IoSliceMut};
 
 const PAGE: usize = 512;
@@ -40,6 +40,22 @@ fn write_and_read(disk: &Disk, thread: u64) {
         assert!(!keeps_data || page == [stamp; PAGE]);
     }
     disk.flush().expect("a flush");
+}
+
+#[test]
+#[allow(unsafe_code)] // it vouches for an address
+fn blocking_calls_on_parts_of_guest_memory() {
+    in_threads("ram:16k?nr_hw_queues=2", 2, |disk, thread| {
+        let mut mapping = vec![1; 2 * PAGE];
+        // SAFETY: the vector outlives the calls, and nothing refers to it meanwhile.
+        let memory = unsafe { GuestSlice::new(mapping.as_mut_ptr(), 2 * PAGE) };
+        let parts = [(100, PAGE - 100), (PAGE, 100)].map(|(at, len)| memory.part(at, len));
+        let parts = parts.map(|part| part.expect("within the memory"));
+        let at = thread * PAGE as u64;
+        assert_eq!(disk.write_guest_at(parts, at).expect("a write"), PAGE);
+        assert_eq!(disk.read_guest_at(parts, at).expect("a read"), PAGE);
+        assert!(mapping[..] == [1; 2 * PAGE]);
+    });
 }
 
 #[test]
