@@ -10,6 +10,7 @@
     reason = "a command-line tool talks through its standard streams"
 )]
 
+mod alternate;
 mod arrows;
 mod bare;
 mod beside;
@@ -63,7 +64,9 @@ cargo xtask <command>
   tidy                 checks rules on the text of the tree
   tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
+  deny-or-semver       one of the next two, selected by the commit
   deny                 licences, bans and sources of the dependencies (cargo-deny)
+  semver               breaking changes of the API since the last release (cargo-semver-checks)
   outside              a program outside the workspace, with only the published API
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
@@ -86,7 +89,6 @@ cargo xtask <command>
   tsan                 tests under ThreadSanitizer
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
-  semver               breaking changes of the API since the last release (cargo-semver-checks)
   long [NAME]          a test of minutes that no CI run executes, or the list of their names
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
@@ -97,7 +99,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = dispatch(&words);
-    if words.first().is_some_and(|command| ci::step_names().contains(command)) {
+    // A question for a script has no further lines in its answer.
+    let is_question = words.get(1) == Some(&"--missing");
+    if words.first().is_some_and(|word| ci::step_names().contains(word)) && !is_question {
         usage::print();
     }
     match outcome {
@@ -120,6 +124,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["tidy", "--lower"] => tidy::lower(),
         ["examples"] => examples::run(),
         ["outside"] => outside::run(),
+        ["deny-or-semver"] => alternate::run(),
+        ["deny-or-semver", "--missing"] => alternate::print_missing(),
         ["deny"] => deny::run(),
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),

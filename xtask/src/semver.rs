@@ -3,28 +3,27 @@
 //!
 //! It compares the API with that of the last tag, and takes the kind of release from the versions.
 //! Before the first tag it compares with the last commit that changed [`BREAKS`]: a commit that
-//! breaks the API on purpose records that in this file. Not a gate: building the tool takes
-//! minutes.
+//! breaks the API on purpose records that in this file.
 
 use crate::Outcome;
 use crate::command::{Line, root};
+use crate::tools::CargoTool;
+
+pub(crate) const TOOL: CargoTool = CargoTool { command: "semver-checks", version: "0.51.0" };
 
 /// The list of deliberate breaks.
 const BREAKS: &str = "xtask/accepted-breaks.txt";
-
-/// Installs with opt-level 0: building the tool takes longer than its run.
-const INSTALL: &str =
-    "CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install --locked cargo-semver-checks@0.51.0";
 
 /// The crates of the public API: the library, and the core, whose types it exports.
 const CRATES: &str = "--package forebay --package forebay-core";
 
 pub(crate) fn run() -> Outcome {
-    if !Line::cargo("semver-checks --version").succeeds() {
-        return Err(format!(
-            "semver: cargo-semver-checks is missing; install it with\n      {INSTALL}"
-        ));
+    if git("rev-parse --is-shallow-repository")?.trim() == "true" {
+        println!("semver: SKIPPED, this clone is shallow, and the comparison needs the history;");
+        println!("      get it with `git fetch --unshallow`");
+        return Ok(());
     }
+    TOOL.require("semver")?;
     let tag = git("describe --tags --abbrev=0").unwrap_or_default();
     let last_break = git(&format!("log -1 --format=%H -- {BREAKS}"))?;
     let (baseline, kind) = baseline(tag.trim(), last_break.trim())?;
