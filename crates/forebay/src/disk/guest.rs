@@ -61,8 +61,8 @@ impl<'m> GuestSlice<'m> {
     ///   meanwhile at most as it may access memory that another program changes. Such a program,
     ///   and a guest's processor, may access it at any time.
     ///
-    /// Two calls on overlapping parts at the same time are allowed. The device then moves whatever
-    /// bytes are there.
+    /// Two calls on overlapping parts at the same time are allowed. The device then moves the
+    /// bytes that are there.
     pub unsafe fn new(address: *mut u8, len: usize) -> Self {
         GuestSlice { address: address.expose_provenance(), len, memory: PhantomData }
     }
