@@ -49,9 +49,9 @@ const GATES: [Gate; 13] = [
     gate("an I/O on null, one at a time, with a descriptor", "watched", 2580.0),
     // The aim for back ends is 80. One at a time, an I/O pays for a call of `submit` and a reap of
     // its own.
-    over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 182.0),
-    over_null("the same, unplugged by 32", "backend-batches", "batches", 80.0),
-    over_null("the same, 16 merged to one", "backend-merges", "merges", 84.0),
+    over_null("a back end in place of null, an I/O, one at a time", "backend", "singly", 80.0),
+    over_null("the same, unplugged by 32", "backend-batches", "batches", 44.0),
+    over_null("the same, 16 merged to one", "backend-merges", "merges", 73.0),
     // A driver of the public contract, whose completions are checked.
     over_null("a driver in place of null, an I/O, one at a time", "driver", "singly", 97.0),
     over_null("a driver, unplugged by 32", "driver-batches", "batches", 61.0),

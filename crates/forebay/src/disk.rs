@@ -469,6 +469,7 @@ impl Disk {
     /// waits behind such a request and nothing reaches the device for both time limits, the device
     /// counts as gone again.
     pub fn revive(&self) {
+        self.shared.device().revived();
         self.shared.device_state().revive();
     }
 

@@ -37,8 +37,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a request that a thread of a back end drops in a panic does not fail the disk",
         edits: &[Edit {
             file: "crates/forebay/src/driver/backend/request.rs",
-            from: "    if !std::thread::panicking() || ended::began_unwinding() {",
-            to: "    if true || ended::began_unwinding() {",
+            from: "    if !std::thread::panicking() || body.home",
+            to: "    if true || body.home",
         }],
         test: Test::it(
             "forebay",

@@ -28,9 +28,10 @@ impl Disk {
         limits: QueueLimits,
         policy: Policy,
     ) -> Result<Disk, OpenError> {
-        // One copy of the rest for all back ends.
-        let driver = BackendDriver::new(Arc::new(backend), limits);
-        open(DriverDevice::new(driver), "backend", "the back end", policy)
+        let driver = BackendDriver::new(backend, limits);
+        let forget_failure = driver.forget_failure();
+        let device = DriverDevice::new(driver).on_revive(forget_failure);
+        open(device, "backend", "the back end", policy)
     }
 
     /// Opens a disk on a driver: a device of your own in unsafe code, with these settings. It is a

@@ -129,6 +129,10 @@ impl Device for FaultDevice {
         self.inner.failure()
     }
 
+    fn revived(&self) {
+        self.inner.revived();
+    }
+
     fn reread_len(&self) -> io::Result<Option<u64>> {
         self.inner.reread_len()
     }

@@ -154,6 +154,9 @@ pub(crate) trait Device: Send + Sync {
         None
     }
 
+    /// Forgets why the device was gone, because the disk is used again.
+    fn revived(&self) {}
+
     /// Reads the size of a device without a file again, in bytes. May wait for the device. `None`:
     /// the device keeps its size.
     ///
@@ -249,6 +252,12 @@ pub(crate) trait Waiter: Send + Sync {
 
     /// Returns the number of system calls made since open, without those of the driver.
     fn nr_syscalls(&self) -> u64 {
+        0
+    }
+
+    /// Returns the number of system calls made for this queue that neither the driver nor
+    /// [`nr_syscalls`](Waiter::nr_syscalls) counts.
+    fn nr_uncounted_syscalls(&self) -> u64 {
         0
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Hctx {
     /// System calls until the last turn: those of earlier drivers, and the total.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
+    /// The waiter of the present driver, for the system calls that only it counts.
+    waiter: Mutex<Option<Arc<dyn Waiter>>>,
     tags: TagCalls,
     /// Mailboxes of threads that wait for bios of this context and can become leader.
     followers: Mutex<Vec<Arc<Mailbox>>>,
@@ -141,6 +143,7 @@ impl Hctx {
             left: AtomicU64::new(Turned::NOTHING.state()),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
+            waiter: Mutex::new(None),
             tags: TagCalls::default(),
             followers: Mutex::new(Vec::with_capacity(NR_FOLLOWERS_USUAL)),
             inner: UnsafeCell::new(None),
@@ -156,8 +159,13 @@ impl Hctx {
         let is_ours = !self.origin.is_elsewhere() && self.run.try_take();
         assert!(is_ours, "no other thread uses a context whose inner part changes");
         self.counters.count_run();
+        let waiter = inner.as_ref().map(|inner| Arc::clone(&inner.waiter));
+        let waiter_before = std::mem::replace(&mut *lock(&self.waiter), waiter);
+        let nr = self.nr_syscalls.load(Ordering::Relaxed)
+            + waiter_before.map_or(0, |waiter| waiter.nr_uncounted_syscalls());
         // Relaxed, here and in the readers: a count.
-        self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
+        self.nr_old_syscalls.store(nr, Ordering::Relaxed);
+        self.nr_syscalls.store(nr, Ordering::Relaxed);
         // SAFETY: we hold the token.
         let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
         assert!(self.run.release(), "no other thread uses a context whose inner part changes");
@@ -283,7 +291,9 @@ impl Hctx {
 
     /// Returns the number of system calls made by the context's drivers until the last turn.
     pub(crate) fn nr_syscalls(&self) -> u64 {
-        self.nr_syscalls.load(Ordering::Relaxed)
+        let nr_of_waiter =
+            lock(&self.waiter).as_ref().map_or(0, |waiter| waiter.nr_uncounted_syscalls());
+        self.nr_syscalls.load(Ordering::Relaxed) + nr_of_waiter
     }
 
     /// Adds a mailbox, which is marked as listed, to the followers.

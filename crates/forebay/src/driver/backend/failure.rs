@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The latest reason, if the back end has ever failed.
+/// The latest reason, if the back end has failed since the disk was last revived.
 #[derive(Debug, Default)]
 pub(super) struct Failure(Mutex<Option<String>>);
 
@@ -13,6 +13,11 @@ impl Failure {
 
     pub(super) fn get(&self) -> Option<String> {
         self.lock().clone()
+    }
+
+    /// Forgets the reason, because the disk is used again.
+    pub(super) fn clear(&self) {
+        *self.lock() = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {

@@ -6,21 +6,22 @@
 //! most one end (K5), counts are checked (K6), and ends outside `submit` only reach a list (K7).
 //!
 //! - [`request`]: a request and its end, and a batch of requests;
-//! - [`body`]: the box that carries a request; [`stack`]: several of them;
+//! - [`body`]: operation, range and memory of a request; [`lent`]: the bodies of a queue, and the
+//!   only handle of each;
 //! - [`memory`]: access to the memory of a request;
-//! - [`ended`]: ends inside `submit`;
+//! - [`home`]: where ended requests go;
 //! - [`driver`]: the device and its queues; [`failure`]: why a back end has failed;
 //! - [`stall`]: waits for requests that never end, and their report;
 //! - [`future`]: back ends made of futures.
 
 mod body;
 mod driver;
-mod ended;
 mod failure;
 mod future;
+mod home;
+mod lent;
 mod memory;
 mod request;
-mod stack;
 mod stall;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -57,8 +58,8 @@ pub(crate) fn spec(backend: &dyn Backend) -> String {
 /// # Failures
 /// If `submit` panics, or a thread panics while it has a request, these requests end with
 /// [`BlockStatus::Offline`]. The disk fails, and [`Disk::failure`](crate::Disk::failure) gives the
-/// reason. Other disks continue. After [`Disk::revive`](crate::Disk::revive) the back end gets
-/// requests again.
+/// reason. Other disks continue. If `submit` panics after it has ended all of its requests, one of
+/// them fails. After [`Disk::revive`](crate::Disk::revive) the back end gets requests again.
 ///
 /// # Closing
 /// The last handle of the disk waits until each request has ended, as it does for every device, and

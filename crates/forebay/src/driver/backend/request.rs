@@ -1,15 +1,15 @@
 //! Requests of a back end: owned, and each ends exactly once.
 //!
-//! A request is a box that belongs to its queue. It moves to the back end, and comes back with its
-//! result. The types make sure that it comes back at most once: ending it consumes it. A request
-//! that is forgotten never comes back. Then the layer keeps the memory that it names (K2).
+//! A request is the only handle of a body that belongs to its queue. It moves to the back end, and
+//! its end consumes it. So the types make sure that it ends at most once. A request that is
+//! forgotten never ends. Then the layer keeps the memory that it names (K2).
 
 use super::body::Body;
-use super::ended;
+use super::home::here;
+use super::lent::{Lent, Taken};
 use forebay_core::{BlockStatus, Op};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 
 /// A request of a disk to its [`Backend`](super::Backend): an operation, a range of the disk, and
 /// memory.
@@ -36,15 +36,12 @@ use std::sync::Arc;
 /// [`Policy::io_timeout_ns`]: crate::Policy::io_timeout_ns
 pub struct Request {
     /// `None` once it has ended.
-    body: Option<Box<Body>>,
+    body: Option<Lent>,
 }
 
 impl Request {
-    /// The value of a place without a request.
-    pub(super) const NONE: Request = Request { body: None };
-
     #[inline]
-    pub(super) fn new(body: Box<Body>) -> Request {
+    fn new(body: Lent) -> Request {
         Request { body: Some(body) }
     }
 
@@ -135,7 +132,7 @@ impl Request {
             body.len
         );
         if let Some(body) = self.body.take() {
-            let part_of_block = len % body.block_size;
+            let part_of_block = len % body.home.block_size;
             let result = match body.op {
                 _ if len == body.len || part_of_block == 0 => Ok(len),
                 Op::Read => Ok(len - part_of_block),
@@ -162,49 +159,31 @@ impl Drop for Request {
     }
 }
 
+/// Ends a request that was dropped. If the thread panics inside `submit`, the driver makes an
+/// `Offline` of the error when it catches the panic. (The thread may have panicked before, and
+/// submit in a destructor. Then no panic is caught.)
 #[cold]
-fn end_dropped(body: Box<Body>) {
-    if !std::thread::panicking() || ended::began_unwinding() {
+fn end_dropped(body: Lent) {
+    if !std::thread::panicking() || body.home.is_submitting(here()) {
         return body.end(Err(BlockStatus::Io));
     }
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");
-    body.failure.set(format!("thread {name} of the back end panicked with a request"));
+    body.home.failure.set(format!("thread {name} of the back end panicked with a request"));
     body.end(Err(BlockStatus::Offline));
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Request");
-        if let Some(body) = &self.body {
-            shown.field("op", &body.op).field("offset", &body.offset).field("len", &body.len);
-        }
-        shown.finish_non_exhaustive()
+        self.body().fmt(f)
     }
 }
 
-/// The way of a box back to its queue.
-impl Body {
-    /// Returns the box to its queue.
-    #[inline]
-    fn end(mut self: Box<Body>, result: Result<u64, BlockStatus>) {
-        self.result = result;
-        if let Err(body) = ended::push(self.key(), self) {
-            body.push_to_list();
-        }
-    }
-
-    /// Adds the box to the list of its queue. A call of its own, so that an end inside `submit`
-    /// stays short.
-    #[inline(never)]
-    fn push_to_list(self: Box<Body>) {
-        // The list outlives the push, even if the queue is closed meanwhile.
-        let list = Arc::clone(&self.list);
-        list.push(self);
-    }
-
-    fn key(&self) -> *const () {
-        Arc::as_ptr(&self.list).cast()
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Request");
+        shown.field("op", &self.op).field("offset", &self.offset).field("len", &self.len);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -212,15 +191,14 @@ impl Body {
 ///
 /// Requests that are still in it when `submit` returns end with an I/O error.
 pub struct Batch<'a> {
-    /// Requests in the order of their issue. Those before `at` are empty.
-    requests: &'a mut [Request],
-    at: usize,
+    /// Those that are left, in the order of their issue.
+    rest: Taken<'a>,
 }
 
 impl<'a> Batch<'a> {
     #[inline]
-    pub(super) fn new(requests: &'a mut [Request]) -> Batch<'a> {
-        Batch { requests, at: 0 }
+    pub(super) fn new(requests: Taken<'a>) -> Batch<'a> {
+        Batch { rest: requests }
     }
 
     /// Ends the remaining requests with an I/O error. Same as a drop, for callers that do not
@@ -228,7 +206,7 @@ impl<'a> Batch<'a> {
     #[inline]
     pub(super) fn end(self) {
         let mut rest = ManuallyDrop::new(self);
-        if rest.at < rest.requests.len() {
+        if rest.rest.len() > 0 {
             rest.end_rest();
         }
     }
@@ -250,14 +228,12 @@ impl Iterator for Batch<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Request> {
-        let body = self.requests.get_mut(self.at)?.body.take();
-        self.at += 1;
-        Some(Request { body })
+        self.rest.next().map(Request::new)
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let nr = self.requests.len() - self.at;
+        let nr = self.rest.len();
         (nr, Some(nr))
     }
 }
@@ -267,7 +243,7 @@ impl ExactSizeIterator for Batch<'_> {}
 impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.at < self.requests.len() {
+        if self.rest.len() > 0 {
             self.end_rest();
         }
     }
@@ -275,6 +251,6 @@ impl Drop for Batch<'_> {
 
 impl fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.requests[self.at..]).finish()
+        f.debug_list().entries(self.rest.bodies()).finish()
     }
 }

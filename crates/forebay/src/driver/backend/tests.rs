@@ -51,7 +51,7 @@ impl Backend for Forgetful {
 
 fn queue_of(backend: impl Backend, mode: Mode) -> DriverQueue {
     let limits = QueueLimits::default().capacity_bytes(Some(1 << 20));
-    let driver = BackendDriver::new(Arc::new(backend), limits);
+    let driver = BackendDriver::new(backend, limits);
     DriverDevice::new(driver).open_queue(DEPTH, mode).expect("a queue")
 }
 

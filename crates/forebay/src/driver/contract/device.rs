@@ -22,12 +22,19 @@ pub(crate) struct DriverDevice<D> {
     facts: Facts,
     /// How the first queue waits, and hence all others.
     way: OnceLock<Discriminant<Wait>>,
+    /// Called when the disk is revived.
+    on_revive: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl<D: Driver> DriverDevice<D> {
     pub(crate) fn new(driver: D) -> DriverDevice<D> {
         let facts = driver.facts();
-        DriverDevice { driver, facts, way: OnceLock::new() }
+        DriverDevice { driver, facts, way: OnceLock::new(), on_revive: None }
+    }
+
+    /// Calls `on_revive` whenever the disk is revived.
+    pub(crate) fn on_revive(self, on_revive: impl Fn() + Send + Sync + 'static) -> Self {
+        DriverDevice { on_revive: Some(Box::new(on_revive)), ..self }
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -50,6 +57,12 @@ impl<D: Driver> Device for DriverDevice<D> {
 
     fn failure(&self) -> Option<String> {
         self.driver.failure()
+    }
+
+    fn revived(&self) {
+        if let Some(on_revive) = &self.on_revive {
+            on_revive();
+        }
     }
 
     fn reread_len(&self) -> io::Result<Option<u64>> {

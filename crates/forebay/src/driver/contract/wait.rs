@@ -56,6 +56,15 @@ pub trait BlockingWait: Send + Sync {
     /// The system's error if it has no resources, or [`io::ErrorKind::Unsupported`] if the queue
     /// cannot have one. Then only threads and futures wait for the disk.
     fn poll_fd(&self) -> io::Result<BorrowedFd<'_>>;
+
+    /// Returns the number of system calls made for the queue that
+    /// [`Queue::nr_syscalls`](super::Queue::nr_syscalls) does not count, for reports. By default 0.
+    ///
+    /// A queue whose turns make no system calls returns `None` there and counts those of its wait
+    /// here. Then no turn asks for the number.
+    fn nr_syscalls(&self) -> u64 {
+        0
+    }
 }
 
 impl<T: Send> BlockingWait for CompletionList<T> {
@@ -133,8 +142,15 @@ impl Waiter for Beside {
     fn nr_syscalls(&self) -> u64 {
         match self {
             Beside::Descriptor(descriptor) => descriptor.nr_syscalls.load(Ordering::Relaxed),
-            // The queue counts those of its call.
+            // The queue counts those of its call, or `nr_uncounted_syscalls` does.
             Beside::AtOnce(_) | Beside::Blocking(_) => 0,
+        }
+    }
+
+    fn nr_uncounted_syscalls(&self) -> u64 {
+        match self {
+            Beside::Blocking(wait) => wait.nr_syscalls(),
+            Beside::AtOnce(_) | Beside::Descriptor(_) => 0,
         }
     }
 }

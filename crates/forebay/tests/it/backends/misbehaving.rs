@@ -2,8 +2,9 @@
 
 use super::{OnThread, limits, policy, read_error};
 use forebay::{Backend, Batch, BlockStatus, Buf, Completion, Disk, Io, Op, Request, leaked_bufs};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 const LEN: u64 = 1 << 20;
@@ -99,15 +100,43 @@ fn panic_in_submit_fails_the_disk_and_leaves_others_alone() {
 }
 
 #[test]
-fn panic_after_the_last_request_fails_the_next_one() {
+fn panic_after_the_last_request_fails_that_request() {
     let disk = open(|batch| {
         batch.for_each(|request| request.complete(Ok(())));
         std::panic::panic_any(7);
     });
-    disk.write_at(&[1; 512], 0).expect("it ended before the panic");
     assert_eq!(read_error(&disk), BlockStatus::Offline);
     assert!(disk.is_failed());
     assert!(disk.failure().is_some_and(|why| why.contains("without a text")));
+}
+
+#[test]
+fn panic_after_all_requests_went_to_a_thread_fails_the_next_one_that_ends() {
+    let (sender, requests) = channel::<Request>();
+    let sender = Mutex::new(sender);
+    let disk = open(move |batch| {
+        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+        batch.for_each(|request| sender.send(request).expect("the thread lives"));
+        panic!("after the last one");
+    });
+    let server = thread::spawn(move || {
+        requests.into_iter().for_each(|request| request.complete(Ok(())));
+    });
+    assert_eq!(read_error(&disk), BlockStatus::Offline);
+    assert!(disk.is_failed());
+    drop(disk);
+    server.join().expect("it ends with the disk");
+}
+
+#[test]
+fn reason_of_a_failure_is_forgotten_when_the_disk_is_revived() {
+    let disk = open(|_| panic!("the index is broken"));
+    assert_eq!(read_error(&disk), BlockStatus::Offline);
+    assert!(disk.failure().is_some());
+    disk.revive();
+    assert_eq!((disk.is_failed(), disk.failure()), (false, None));
+    assert_eq!(read_error(&disk), BlockStatus::Offline);
+    assert!(disk.failure().is_some_and(|why| why.contains("the index is broken")));
 }
 
 #[test]
