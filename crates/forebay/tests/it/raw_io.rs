@@ -6,7 +6,7 @@ use crate::common::{Scratch, open};
 use crate::early_ends::slow;
 use crate::event_loop::is_readable;
 use crate::hung_disks::{SLOW, limits};
-use forebay::{Bio, Buf, Op, PollMode, Segment};
+use forebay::{Bio, BioFlags, Buf, Op, PollMode, Segment};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -68,4 +68,22 @@ fn blocking_raw_call_moves_a_borrowed_list_of_segments() {
     disk.read_exact_at(&mut read, 8192).expect("a read");
     assert!(read[..512] == [1; 512] && read[512..] == [2; 1024]);
     run(Op::Read, 0, 512).expect_err("the list has another length");
+}
+
+/// librbd has no vectored write with flags, so the driver copies such a write.
+#[test]
+fn durable_write_of_several_segments_is_stored_in_order() {
+    let Some(cluster) = crate::rbd::cluster() else { return };
+    let disk = open(&cluster.spec(&cluster.create(1 << 20, "layering")));
+    let (mut data, mut read) = (vec![0; 8192], vec![0; 8192]);
+    data.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 512) as u8 + 1);
+    let addr = data.as_mut_ptr().expose_provenance();
+    let parts = [(4096, 4096), (0, 512), (1024, 512)];
+    let parts = parts.map(|(at, len)| Segment { addr: addr + at, len });
+    let bio = Bio { flags: BioFlags::FUA, ..Bio::range(Op::Write, 512, 5120) };
+    // SAFETY: the memory lives, and no other code uses it meanwhile.
+    assert_eq!(unsafe { disk.run_raw_vectored(bio, &parts) }, Ok(5120));
+    assert_eq!(disk.stats().queue.flushes_issued, 0, "the write is durable by itself");
+    disk.read_at(&mut read, 512).expect("a read");
+    assert_eq!(read[..5120], [&data[4096..], &data[..512], &data[1024..1536]].concat());
 }

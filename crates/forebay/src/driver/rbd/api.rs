@@ -26,6 +26,10 @@ pub(super) type Callback = extern "C" fn(Handle, *mut c_void);
 /// The callback of `rbd_diff_iterate2`: offset, length, whether there is data, and the argument.
 pub(super) type DiffCallback = extern "C" fn(u64, usize, c_int, *mut c_void) -> c_int;
 
+/// `LIBRADOS_OP_FLAG_FADVISE_FUA`: a cache that regards it ends the write when the OSD has
+/// answered.
+pub(super) const FADVISE_FUA: c_int = 0x80;
+
 /// `RBD_LOCK_MODE_EXCLUSIVE`.
 pub(super) const LOCK_EXCLUSIVE: c_int = 0;
 
@@ -130,6 +134,7 @@ functions! {
         rbd_aio_release(Handle) -> ();
         rbd_aio_readv(Handle, *const libc::iovec, c_int, u64, Handle) -> c_int;
         rbd_aio_writev(Handle, *const libc::iovec, c_int, u64, Handle) -> c_int;
+        rbd_aio_write2(Handle, u64, usize, *const c_char, Handle, c_int) -> c_int;
         rbd_aio_flush(Handle, Handle) -> c_int;
         rbd_aio_discard(Handle, u64, u64, Handle) -> c_int;
         rbd_diff_iterate2(

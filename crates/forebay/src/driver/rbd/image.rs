@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::api::{Api, ConfigOption, DiffCallback, Handle, ImageInfo, LOCK_EXCLUSIVE};
+use super::cache::CacheOptions;
 use super::cluster::{Cluster, Refused, text_of};
 use super::gone::Gone;
 use super::option::OptionValue;
@@ -19,6 +20,9 @@ use std::sync::Arc;
 
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
+
+/// `RBD_FEATURE_JOURNALING`.
+pub(super) const FEATURE_JOURNALING: u64 = 1 << 6;
 
 /// An open image. Dropping it closes it, and ends the connection.
 pub(super) struct Image {
@@ -112,6 +116,15 @@ impl Image {
             Err(_) => (None, false),
         };
         OptionValue::new(found.or_else(|| self.cluster.get(name)), is_effective)
+    }
+
+    /// Returns the options for its caches.
+    pub(super) fn cache_options(&self) -> CacheOptions {
+        CacheOptions {
+            cache: self.option(c"rbd_cache"),
+            policy: self.option(c"rbd_cache_policy"),
+            plugins: self.option(c"rbd_plugins"),
+        }
     }
 
     /// Returns an option of the list of librbd, which has all that the image may override.

@@ -2,8 +2,8 @@
 //!
 //! - [`mod@open`]: keys, limits and features; [`target`]: the parts of a target;
 //! - [`api`]: the functions of librbd, loaded at run time; [`cluster`]: a connection to a cluster;
-//!   [`image`]: an open image; [`option`]: its options; [`lock`]: its exclusive lock; [`pool`]: its
-//!   pool; [`gone`]: why it is gone;
+//!   [`image`]: an open image; [`option`]: its options; [`cache`]: its write cache; [`lock`]: its
+//!   exclusive lock; [`pool`]: its pool; [`gone`]: why it is gone;
 //! - [`status`]: librbd's errors as statuses; [`extents`]: the data and holes of an image;
 //! - [`device`], [`queue`]: the interface to the layer.
 //!
@@ -26,6 +26,8 @@
 
 #[cfg(feature = "rbd")]
 mod api;
+#[cfg(feature = "rbd")]
+mod cache;
 #[cfg(feature = "rbd")]
 mod cluster;
 #[cfg(feature = "rbd")]

@@ -4,7 +4,7 @@ use super::Access;
 use super::api::Api;
 use super::cluster::{Cluster, Refused};
 use super::device::RbdDevice;
-use super::image::{FEATURE_EXCLUSIVE_LOCK, Image};
+use super::image::{FEATURE_EXCLUSIVE_LOCK, FEATURE_JOURNALING, Image};
 use super::lock::LockWatch;
 use super::target::Target;
 use crate::claim::Claim;
@@ -104,24 +104,6 @@ fn check_process() -> Result<(), Refused> {
     }
 }
 
-/// Returns why written data may be lost before a flush, unless it certainly is not: librbd has
-/// reported that no cache is on.
-fn cache_of(image: &Image) -> Option<String> {
-    let cache = image.option(c"rbd_cache");
-    // A persistent cache on this machine is one of them.
-    let plugins = image.option(c"rbd_plugins");
-    if !(cache.is_effective() && plugins.is_effective()) {
-        return Some(String::from(
-            "assumed to be on, because librbd does not list the options of the image",
-        ));
-    }
-    if !cache.is_false() {
-        let policy = image.option(c"rbd_cache_policy");
-        return Some(format!("rbd_cache={}, rbd_cache_policy={}", cache.text(), policy.text()));
-    }
-    (!plugins.is_empty()).then(|| format!("rbd_plugins={}", plugins.text()))
-}
-
 /// Returns the unit of discards for librbd's own, in bytes.
 fn discard_unit(bytes: u64) -> u32 {
     let unit = bytes.clamp(BLOCK.into(), RANGE_MAX.into()) as u32;
@@ -134,6 +116,8 @@ struct Described {
     object_bytes: u64,
     /// Why written data may be lost before a flush, if it may.
     cache: Option<String>,
+    /// Whether a single write can be durable in spite of the cache, or why not.
+    fua: Result<(), String>,
     has_lock: bool,
     out_of_reach_bytes: u64,
     /// A discard has no unit.
@@ -143,13 +127,16 @@ struct Described {
 impl Described {
     fn of(image: &Image, read_only: bool) -> Result<Described, Refused> {
         let info = image.stat()?;
-        let has_lock = image.features()? & FEATURE_EXCLUSIVE_LOCK != 0;
+        let features = image.features()?;
+        let has_lock = features & FEATURE_EXCLUSIVE_LOCK != 0;
         let out_of_reach_bytes = info.size % u64::from(BLOCK);
         let unit = image.option(c"rbd_discard_granularity_bytes");
         let unit = parse_size(unit.text()).unwrap_or(0);
         let discards_all = image.option(c"rbd_skip_partial_discard").is_false();
         let unit = discard_unit(if discards_all { 0 } else { unit });
-        let cache = cache_of(image);
+        let options = image.cache_options();
+        let cache = options.volatile();
+        let fua = options.durable_writes(features & FEATURE_JOURNALING != 0);
         let zeroes = image.api.rbd_aio_write_zeroes.is_some();
         let limits = QueueLimits::default()
             .capacity_bytes(Some(info.size - out_of_reach_bytes))
@@ -163,15 +150,27 @@ impl Described {
             .max_discard_sectors(RANGE_MAX_SECTORS)
             .max_write_zeroes_sectors(if zeroes { RANGE_MAX_SECTORS } else { 0 })
             .volatile_cache(cache.is_some() && !read_only)
+            .fua(fua.is_ok())
             .read_only(read_only);
         Ok(Described {
             limits,
             object_bytes: info.obj_size,
             cache,
+            fua,
             has_lock,
             out_of_reach_bytes,
             discards_all,
         })
+    }
+
+    fn fua(&self) -> Feature {
+        match (&self.cache, &self.fua) {
+            (None, _) => Feature::missing("fua", "rbd_cache=false: each write is durable"),
+            (Some(_), Ok(())) => {
+                Feature::present("fua", "a flag of the write (rbd_cache_policy=writearound)")
+            }
+            (Some(_), Err(why)) => Feature::missing("fua", why.clone()),
+        }
     }
 
     fn features(&self, api: &Api, image: &Image, target: &Target, is_locked: bool) -> Vec<Feature> {
@@ -214,7 +213,7 @@ impl Described {
                 format!("{}, objects of {} bytes", api.version(), self.object_bytes),
             ),
             unless_read_only("flush", flush),
-            Feature::missing("fua", "librbd has none: a flush follows the write"),
+            unless_read_only("fua", self.fua()),
             unless_read_only(
                 "discard",
                 Feature::present(

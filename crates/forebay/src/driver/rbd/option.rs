@@ -31,6 +31,11 @@ impl OptionValue {
         self.is_effective && self.text.as_deref().is_some_and(is_false)
     }
 
+    /// Returns whether the option certainly has this value, exactly as written here.
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.is_effective && self.text.as_deref() == Some(text)
+    }
+
     /// Returns whether the option is certainly empty.
     pub(super) fn is_empty(&self) -> bool {
         self.is_effective && self.text().is_empty()

@@ -7,10 +7,10 @@
 // It passes memory of requests to librbd.
 #![allow(unsafe_code)]
 
-use super::api::{Api, Handle};
+use super::api::{Api, FADVISE_FUA, Handle};
 use super::image::Image;
 use crate::driver::kit::CompletionList;
-use crate::driver::vectors::{self, Vectors};
+use crate::driver::vectors::{self, Vector, Vectors};
 use crate::driver::{Mode, Waiter};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
 use std::ffi::{c_int, c_void};
@@ -52,6 +52,9 @@ pub(super) struct RbdDriver {
     slots: Box<[Slot]>,
     /// For each tag. librbd uses the vectors of those in flight.
     vectors: Box<[Vectors]>,
+    /// For each tag: the data of a durable write of several segments in flight, otherwise empty.
+    /// librbd has its address.
+    copies: Box<[Vec<u8>]>,
     /// For each tag; meaningless unless in flight.
     commands: Box<[Command]>,
     nr_in_flight: usize,
@@ -69,6 +72,7 @@ impl RbdDriver {
             mode,
             slots: (0..depth as usize).map(slot).collect(),
             vectors: (0..depth).map(|_| Vectors::new(max_segments)).collect(),
+            copies: (0..depth).map(|_| Vec::new()).collect(),
             commands: vec![Command { op: Op::Flush, len: 0 }; depth as usize].into(),
             nr_in_flight: 0,
             finished: Vec::with_capacity(depth as usize),
@@ -95,16 +99,31 @@ impl RbdDriver {
         }
         let vectors = &mut self.vectors[index];
         vectors.fill(rq.segments());
+        let durable = match rq.fua {
+            true => contiguous(vectors.as_slice(), &mut self.copies[index]),
+            false => None,
+        };
         let nr_vectors = vectors.as_slice().len() as c_int;
         let vectors = vectors::as_ptr(vectors.as_slice());
         let image = self.image.handle();
-        // SAFETY: the image is open. The memory of the request, and the vectors of its tag, stay
-        // valid and are used by nothing else until the completion was reaped (K2). librbd uses
-        // neither after the callback, even if a command has timed out: it copies what it has read
-        // before, and ends a write when its messenger has released the data.
+        // SAFETY: the image is open. The memory of the request, and the vectors and the copy of its
+        // tag, stay valid and are used by nothing else until the completion was reaped (K2). librbd
+        // uses none of them after the callback, even if a command has timed out: it copies what it
+        // has read before, and ends a write when its messenger has released the data.
         let started = unsafe {
             match rq.op {
                 Op::Read => (api.rbd_aio_readv)(image, vectors, nr_vectors, rq.start, completion),
+                Op::Write if rq.fua => match durable {
+                    Some(data) => (api.rbd_aio_write2)(
+                        image,
+                        rq.start,
+                        data.len(),
+                        data.addr().cast_const().cast(),
+                        completion,
+                        FADVISE_FUA,
+                    ),
+                    None => -libc::ENOMEM,
+                },
                 Op::Write => (api.rbd_aio_writev)(image, vectors, nr_vectors, rq.start, completion),
                 Op::Flush => (api.rbd_aio_flush)(image, completion),
                 Op::Discard => (api.rbd_aio_discard)(image, rq.start, rq.len, completion),
@@ -117,6 +136,7 @@ impl RbdDriver {
         if started < 0 {
             // SAFETY: the command has not started, so librbd does not use the completion.
             unsafe { (api.rbd_aio_release)(completion) };
+            self.copies[index] = Vec::new();
         }
         started
     }
@@ -131,6 +151,28 @@ impl RbdDriver {
             error => Err(self.image.status_of(error, op)),
         }
     }
+}
+
+/// Returns the data of a request as one vector: that of its only segment, or a copy. librbd has no
+/// vectored write with flags. Returns `None` if there is no memory for the copy.
+fn contiguous(vectors: &[Vector], copy: &mut Vec<u8>) -> Option<Vector> {
+    if let [one] = vectors {
+        return Some(*one);
+    }
+    let len = vectors.iter().map(Vector::len).sum();
+    copy.clear();
+    copy.try_reserve_exact(len).ok()?;
+    for vector in vectors {
+        let nr = copy.len();
+        // SAFETY: the segments of a request are valid for reads (K2), and the copy has room for all
+        // of them. It is memory of its own.
+        unsafe {
+            let data = vector.addr().cast_const().cast::<u8>();
+            ptr::copy_nonoverlapping(data, copy.as_mut_ptr().add(nr), vector.len());
+            copy.set_len(nr + vector.len());
+        }
+    }
+    Some(Vector::of(copy))
 }
 
 /// The callback of all commands.
@@ -176,6 +218,7 @@ impl Driver for RbdDriver {
         self.nr_in_flight -= finished.len();
         for one in finished.drain(..) {
             done.push(one.tag, self.result(one));
+            self.copies[one.tag.index()] = Vec::new();
         }
         self.finished = finished;
     }

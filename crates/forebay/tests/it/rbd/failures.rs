@@ -84,12 +84,14 @@ fn killed_osd_loses_nothing_that_was_acknowledged() {
     let Some(cluster) = cluster_alone() else { return };
     let image = cluster.create(16 << 20, "layering");
     let spec = cluster.spec(&image);
-    let disk = open(&spec);
+    // A durable write is one command on the first disk, and has a flush after it on the second.
+    let disks = [open(&spec), open(&format!("{spec}&fua=off"))];
+    assert_eq!([disks[0].limits().fua, disks[1].limits().fua], [true, false]);
     let is_over = AtomicBool::new(false);
     let acknowledged: Vec<Vec<u64>> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..NR_THREADS)
             .map(|thread| {
-                let (disk, is_over) = (&disk, &is_over);
+                let (disk, is_over) = (&disks[thread as usize % 2], &is_over);
                 scope.spawn(move || {
                     let mut last = vec![0; NR_BLOCKS as usize];
                     let mut queue = disk.queue();
@@ -121,9 +123,12 @@ fn killed_osd_loses_nothing_that_was_acknowledged() {
         is_over.store(true, Ordering::Relaxed);
         writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
     });
-    assert!(acknowledged.iter().flatten().any(|number| *number > 0), "some writes have ended");
+    for last in &acknowledged {
+        assert!(last.iter().any(|number| *number > 0), "some writes have ended");
+    }
+    assert_eq!(disks[0].stats().queue.flushes_issued, 0);
     let since = Instant::now();
-    drop(disk);
+    drop(disks);
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     // Another client reads what the OSD has kept.
     let disk = open(&spec);
@@ -185,6 +190,20 @@ fn osd_that_does_not_answer_makes_writes_time_out_and_closes() {
     let [acknowledged, last] = [4, 5].map(|byte| u64::from_le_bytes([byte; 8]));
     assert!([acknowledged, last].contains(&stamps[0]), "{stamps:x?}");
     assert!(stamps[1..].iter().all(|stamp| [0, last].contains(stamp)), "{stamps:x?}");
+}
+
+#[test]
+fn durable_write_ends_only_when_the_osd_has_answered() {
+    let Some(cluster) = cluster_alone() else { return };
+    let image = cluster.create(16 << 20, "layering");
+    let spec = cluster.spec(&image);
+    let disk = open(&format!("{spec}&io_timeout_ms=1000"));
+    disk.write_at(&[1; 4096], 0).expect("a write");
+    disk.flush().expect("a flush, after which librbd uses its cache");
+    let paused = cluster.pause_osd();
+    assert_eq!(disk.write_at(&[2; 4096], 4096), Ok(4096), "a write in the cache has ended");
+    assert_eq!(disk.write_durable_at(&[3; 4096], 8192), ended(BlockStatus::Timeout));
+    drop(paused);
 }
 
 #[test]

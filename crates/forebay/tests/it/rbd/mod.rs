@@ -48,8 +48,8 @@ fn properties_are_those_of_the_image() {
     assert_eq!((limits.discard_granularity, limits.max_segments), (64 << 10, 256));
     assert_eq!(info.facts.out_of_reach_bytes, 188);
     assert!(info.notice.as_deref().is_some_and(|text| text.contains("the last 188 bytes")));
-    assert!(limits.volatile_cache && !limits.fua && !limits.read_only);
-    for name in ["librbd", "flush", "discard", "write_zeroes", "block_status", "timeout"] {
+    assert!(limits.volatile_cache && limits.fua && !limits.read_only);
+    for name in ["librbd", "flush", "fua", "discard", "write_zeroes", "block_status", "timeout"] {
         assert!(is_present(&disk, name), "{name}");
     }
     let FeatureState::Present(timeout) = feature(info, "timeout") else { panic!("there is one") };
@@ -57,6 +57,14 @@ fn properties_are_those_of_the_image() {
     let disk = open(&format!("{}&io_timeout_ms=1500", cluster.spec(&image)));
     let FeatureState::Present(timeout) = feature(disk.info(), "timeout") else { panic!("again") };
     assert!(timeout.starts_with("rados_osd_op_timeout=2: "), "{timeout}");
+    for policy in ["writeback", "writethrough"] {
+        cluster.set(&image, "rbd_cache_policy", policy);
+        let disk = open(&cluster.spec(&image));
+        assert!(disk.limits().volatile_cache && !disk.limits().fua, "{policy}");
+        let FeatureState::Missing(why) = feature(disk.info(), "fua") else { panic!("{policy}") };
+        assert!(why.contains(&format!("rbd_cache_policy={policy}")), "{why}");
+    }
+    cluster.set(&image, "rbd_cache_policy", "writearound");
     // The option of the image counts, not only that of the configuration.
     cluster.set(&image, "rbd_cache", "false");
     let disk = open(&cluster.spec(&image));
