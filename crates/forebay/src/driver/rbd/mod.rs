@@ -5,7 +5,8 @@
 //!   [`image`]: an open image; [`option`]: its options; [`cache`]: its write cache; [`lock`]: its
 //!   exclusive lock; [`pool`]: its pool; [`gone`]: why it is gone;
 //! - [`status`]: librbd's errors as statuses; [`extents`]: the data and holes of an image;
-//! - [`device`], [`queue`]: the interface to the layer.
+//! - [`driver`], [`queue`]: the driver and its queues, of the public contract
+//!   ([`Driver`](super::Driver)).
 //!
 //! librbd does the I/O in threads of its own. Its callback only adds a completion to the list of
 //! the queue ([`CompletionList`](super::kit::CompletionList)); the thread that reaps converts it.
@@ -31,7 +32,7 @@ mod cache;
 #[cfg(feature = "rbd")]
 mod cluster;
 #[cfg(feature = "rbd")]
-mod device;
+mod driver;
 #[cfg(feature = "rbd")]
 mod extents;
 #[cfg(feature = "rbd")]

@@ -3,12 +3,12 @@
 use super::Access;
 use super::api::Api;
 use super::cluster::{Cluster, Refused};
-use super::device::RbdDevice;
+use super::driver::RbdDriver;
 use super::image::{FEATURE_EXCLUSIVE_LOCK, FEATURE_JOURNALING, Image};
 use super::lock::LockWatch;
 use super::target::Target;
 use crate::claim::Claim;
-use crate::driver::Opened;
+use crate::driver::{DriverDevice, Facts, Opened};
 use crate::error::OpenError;
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
@@ -77,7 +77,7 @@ pub(in crate::driver) fn open(
              bytes, and are not part of the disk"
         )
     });
-    let facts = DiskFacts {
+    let disk = DiskFacts {
         // Without a unit, each byte of a discard is zeroed.
         discards_to_zeroes: described.discards_all,
         zeroes_fast: limits.max_write_zeroes_sectors > 0,
@@ -86,9 +86,11 @@ pub(in crate::driver) fn open(
         out_of_reach_bytes,
         ..DiskFacts::default()
     };
-    let device = Arc::new(RbdDevice::new(image, lock, limits, !read_only));
+    let facts = Facts { disk, ..Facts::new("rbd", limits) };
+    let driver = RbdDriver::new(image, lock, facts, !read_only);
+    let device = Arc::new(DriverDevice::new(driver));
     let claim = if is_locked { Claim::remote_exclusive() } else { Claim::remote() };
-    Ok(Opened { device, facts, features, notice, defaults, claim })
+    Ok(Opened { device, facts: disk, features, notice, defaults, claim })
 }
 
 /// Refuses to use librbd in a child of a fork of a process that has used it.

@@ -1,18 +1,18 @@
-//! Driver of one queue: commands in flight at librbd, and their completions.
+//! Queue: commands in flight at librbd, and their completions.
 //!
 //! The callback of a command runs in a thread of librbd. It pushes the tag and the result to the
 //! list of the queue, and does nothing else. It gets the address of the tag's [`Slot`]. A slot
-//! lives as long as the driver, and the driver outlives its commands: their completions have been
+//! lives as long as the queue, and the queue outlives its commands: their completions have been
 //! reaped.
-// It passes memory of requests to librbd.
+// It passes memory of requests to librbd, and the traits of drivers are unsafe.
 #![allow(unsafe_code)]
 
 use super::api::{Api, FADVISE_FUA, Handle};
 use super::image::Image;
 use crate::driver::kit::CompletionList;
 use crate::driver::vectors::{self, Vector, Vectors};
-use crate::driver::{Mode, Waiter};
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap, Tag};
+use crate::driver::{Answer, BlockingWait, Queue, Wait};
+use forebay_core::{BlockStatus, Completions, IssuedRequest, Op, Reap, Tag};
 use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::ptr;
@@ -44,10 +44,9 @@ struct Command {
     len: u64,
 }
 
-pub(super) struct RbdDriver {
+pub(super) struct RbdQueue {
     image: Arc<Image>,
     list: Arc<CompletionList<Done>>,
-    mode: Mode,
     /// For each tag. librbd has the addresses of those in flight.
     slots: Box<[Slot]>,
     /// For each tag. librbd uses the vectors of those in flight.
@@ -62,14 +61,13 @@ pub(super) struct RbdDriver {
     finished: Vec<Done>,
 }
 
-impl RbdDriver {
-    pub(super) fn new(image: &Arc<Image>, depth: u32, max_segments: u32, mode: Mode) -> RbdDriver {
+impl RbdQueue {
+    pub(super) fn new(image: &Arc<Image>, depth: u32, max_segments: u32) -> RbdQueue {
         let list = Arc::new(CompletionList::new(depth));
         let slot =
             |index| Slot { api: image.api, list: Arc::clone(&list), tag: Tag::from_index(index) };
-        RbdDriver {
+        RbdQueue {
             image: Arc::clone(image),
-            mode,
             slots: (0..depth as usize).map(slot).collect(),
             vectors: (0..depth).map(|_| Vectors::new(max_segments)).collect(),
             copies: (0..depth).map(|_| Vec::new()).collect(),
@@ -80,8 +78,9 @@ impl RbdDriver {
         }
     }
 
-    pub(super) fn waiter(&self) -> Arc<dyn Waiter> {
-        Arc::clone(&self.list) as Arc<dyn Waiter>
+    /// Returns how a thread waits for its completions.
+    pub(super) fn wait(&self) -> Wait {
+        Wait::Blocking(Arc::clone(&self.list) as Arc<dyn BlockingWait>)
     }
 
     /// Starts the command of a request. Returns librbd's result: negative if it did not start.
@@ -187,23 +186,24 @@ extern "C" fn ended(completion: Handle, slot: *mut c_void) {
         (slot.api.rbd_aio_release)(completion);
         result
     };
-    // With the push the driver may be dropped, so the list must not depend on it.
+    // With the push the queue may be dropped, so the list must not depend on it.
     let list = Arc::clone(&slot.list);
     list.push(Done { tag, result: result as i64 });
 }
 
-impl Driver for RbdDriver {
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+// SAFETY: as that of the driver. A command that does not start has no completion.
+unsafe impl Queue for RbdQueue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         if self.image.is_gone() {
-            return Issue::Failed(BlockStatus::Offline);
+            return Answer::Failed(BlockStatus::Offline);
         }
         let started = self.start(rq);
         if started < 0 {
-            return Issue::Failed(self.image.status_of(started.into(), rq.op));
+            return Answer::Failed(self.image.status_of(started.into(), rq.op));
         }
         self.commands[rq.tag.index()] = Command { op: rq.op, len: rq.len };
         self.nr_in_flight += 1;
-        Issue::Queued
+        Answer::Queued
     }
 
     /// librbd has begun each command already.
@@ -223,29 +223,28 @@ impl Driver for RbdDriver {
         self.finished = finished;
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        self.list.wait_for(nr_completions as usize, timeout);
+    /// librbd cannot give up a command.
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
-    fn kick(&mut self) {
-        if self.mode == Mode::Shared {
-            self.list.kick();
-        }
+    fn has_ready(&self) -> bool {
+        false
     }
 
-    fn nr_syscalls(&self) -> u64 {
-        self.list.nr_syscalls()
+    fn nr_syscalls(&self) -> Option<u64> {
+        Some(self.list.nr_syscalls())
     }
 }
 
-impl Drop for RbdDriver {
-    /// The layer drains a driver before it drops it. After a panic, commands may still be in
+impl Drop for RbdQueue {
+    /// The layer drains a queue before it drops it. After a panic, commands may still be in
     /// flight. Then this waits for them, because their memory may be freed next. librbd ends each
     /// after its time limit; if it does not, this aborts the process.
     fn drop(&mut self) {
         assert!(
             self.nr_in_flight == 0 || std::thread::panicking(),
-            "a driver is drained before it is dropped"
+            "a queue is drained before it is dropped"
         );
         if self.nr_in_flight > 0 && !self.list.wait_for_all(self.nr_in_flight, AFTER_PANIC) {
             let _ = writeln!(
