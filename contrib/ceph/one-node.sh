@@ -57,16 +57,20 @@ conf=$dir/ceph.conf
 
 ceph() { command ceph --conf "$conf" --connect-timeout 30 "$@"; }
 
+# Whether a process is a program of Ceph. The id in a file may have become that of another program.
+is_program() { [ "$(cat "/proc/$1/comm" 2> /dev/null)" = "ceph-$2" ]; }
+
 # Ends a program: with TERM, and after 10 s with KILL.
 end() {
     local pid
     pid=$(cat "$dir/$1.pid" 2> /dev/null) || return 0
+    is_program "$pid" "$1" || { rm -f "$dir/$1.pid"; return 0; }
     kill "-${2:-TERM}" "$pid" 2> /dev/null || { rm -f "$dir/$1.pid"; return 0; }
     for _ in $(seq 100); do
-        kill -0 "$pid" 2> /dev/null || break
+        is_program "$pid" "$1" || break
         sleep 0.1
     done
-    kill -KILL "$pid" 2> /dev/null || true
+    if is_program "$pid" "$1"; then kill -KILL "$pid" 2> /dev/null || true; fi
     rm -f "$dir/$1.pid"
 }
 
