@@ -313,6 +313,27 @@ fn exclusive_disk_keeps_others_out_and_fails_when_its_lock_is_broken() {
     assert_eq!(block, [1; 4096]);
 }
 
+/// Three operations time out, one after the other: the last check of the owner, the release of the
+/// lock, and the end of the watch.
+#[test]
+fn exclusive_disk_closes_in_time_without_the_osd() {
+    let Some(cluster) = cluster_alone() else { return };
+    let image = cluster.create(16 << 20, "layering,exclusive-lock");
+    let spec = cluster.spec(&image);
+    let disk = open(&format!("{spec}&exclusive=on&io_timeout_ms=1000"));
+    assert_eq!(disk.write_durable_at(&[1; 4096], 0), Ok(4096));
+    cluster.kill_osd();
+    let since = Instant::now();
+    drop(disk);
+    let closed = since.elapsed();
+    cluster.start_osd();
+    assert!(closed < Duration::from_secs(10), "{closed:?}");
+    let disk = open(&spec);
+    let mut block = [0; 4096];
+    disk.read_exact_at(&mut block, 0).expect("a read");
+    assert_eq!(block, [1; 4096]);
+}
+
 #[test]
 fn image_without_the_feature_has_no_lock() {
     let Some(cluster) = cluster() else { return };
