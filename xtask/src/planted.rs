@@ -93,6 +93,11 @@ impl Test {
         Test { package: "forebay", target, name, is_model: false }
     }
 
+    /// Returns a unit test of the `rbd` driver, which is a feature.
+    const fn rbd(name: &'static str) -> Test {
+        Test { package: "forebay", target: "--features rbd --lib", name, is_model: false }
+    }
+
     /// Returns a model in the runtime of the `forebay` crate.
     const fn model(name: &'static str) -> Test {
         Test { package: "forebay", target: "--lib", name, is_model: true }

@@ -47,6 +47,20 @@ pub(super) const BUGS: &[Bug] = &[
         says: "",
     },
     Bug {
+        name: "rbd-fua-under-every-policy",
+        what: "a durable write of rbd has no flush, although librbd's cache ignores FUA",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/rbd/cache.rs",
+            from: "if !self.policy.is(\"writearound\") {",
+            to: "if self.policy.text().is_empty() {",
+        }],
+        test: Test::rbd(
+            "driver::rbd::cache::tests::\
+             only_writes_under_the_write_around_policy_are_durable_by_themselves",
+        ),
+        says: "writeback",
+    },
+    Bug {
         name: "driver-completes-twice",
         what: "a second completion of a custom driver is not detected",
         edits: &[Edit {
