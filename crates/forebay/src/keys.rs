@@ -87,20 +87,21 @@ impl Keys {
         self.take(key, expected, |value| parse_size(value).filter(|number| range.contains(number)))
     }
 
-    /// Refuses keys that were not taken.
+    /// Refuses keys that were not taken. A driver whose open takes long calls this before.
     ///
     /// # Errors
     /// Names the first unknown key and the nearest known one.
-    pub(crate) fn finish(mut self) -> Result<(), SpecError> {
-        let Some((key, _)) = self.left.into_iter().next() else {
+    pub(crate) fn finish(&self) -> Result<(), SpecError> {
+        let Some((key, _)) = self.left.first() else {
             return Ok(());
         };
-        self.known.sort_unstable();
-        let hint = match nearest(&key, &self.known) {
+        let mut known = self.known.clone();
+        known.sort_unstable();
+        let hint = match nearest(key, &known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("valid keys: {}", self.known.join(", ")),
+            None => format!("valid keys: {}", known.join(", ")),
         };
-        Err(SpecError::UnknownKey { key, driver: self.driver, hint })
+        Err(SpecError::UnknownKey { key: key.clone(), driver: self.driver, hint })
     }
 }
 

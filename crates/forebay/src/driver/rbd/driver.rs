@@ -17,8 +17,18 @@ pub(super) struct RbdDriver {
     _lock: Option<LockWatch>,
     image: Arc<Image>,
     facts: Facts,
+    size: Size,
+}
+
+/// How the size of an image is read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
     /// The image is open for writing, so librbd watches it, and notices a resize.
-    is_watched: bool,
+    Watched,
+    /// The image is open read-only.
+    Reopened,
+    /// That of a snapshot does not change.
+    Fixed,
 }
 
 impl RbdDriver {
@@ -26,9 +36,9 @@ impl RbdDriver {
         image: Arc<Image>,
         lock: Option<LockWatch>,
         facts: Facts,
-        is_watched: bool,
+        size: Size,
     ) -> RbdDriver {
-        RbdDriver { _lock: lock, image, facts, is_watched }
+        RbdDriver { _lock: lock, image, facts, size }
     }
 }
 
@@ -56,7 +66,11 @@ unsafe impl Driver for RbdDriver {
     }
 
     fn size_bytes(&self) -> io::Result<Option<u64>> {
-        self.is_watched.then(|| self.image.size_bytes()).transpose()
+        match self.size {
+            Size::Watched => self.image.size_bytes().map(Some),
+            Size::Reopened => self.image.reread_size().map(Some),
+            Size::Fixed => Ok(None),
+        }
     }
 
     fn failure(&self) -> Option<String> {

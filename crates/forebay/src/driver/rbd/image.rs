@@ -6,14 +6,16 @@ use super::api::{Api, ConfigOption, DiffCallback, Handle, ImageInfo, LOCK_EXCLUS
 use super::cache::CacheOptions;
 use super::cluster::{Cluster, Refused, text_of};
 use super::gone::Gone;
+use super::handles::Handles;
 use super::option::OptionValue;
 use super::pool::PoolCheck;
 use super::status;
 use super::target::Target;
 use crate::sys::fork::Origin;
 use forebay_core::{BlockStatus, Op};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
@@ -27,7 +29,9 @@ pub(super) const FEATURE_JOURNALING: u64 = 1 << 6;
 /// An open image. Dropping it closes it, and ends the connection.
 pub(super) struct Image {
     pub(super) api: &'static Api,
-    handle: Handle,
+    handles: Handles,
+    /// The name of the image.
+    name: CString,
     /// Dropped after the image is closed.
     cluster: ManuallyDrop<Arc<Cluster>>,
     origin: Origin,
@@ -64,7 +68,8 @@ impl Image {
         }
         Ok(Image {
             api,
-            handle,
+            handles: Handles::new(handle),
+            name: target.image.clone(),
             cluster: ManuallyDrop::new(Arc::new(cluster)),
             origin: Origin::here(),
             is_locked: false,
@@ -73,10 +78,10 @@ impl Image {
         })
     }
 
-    /// Returns the image for librbd. It is open as long as this value exists.
+    /// Returns the image for librbd, in its newest size. It is open as long as this value exists.
     #[inline]
     pub(super) fn handle(&self) -> Handle {
-        self.handle
+        self.handles.present()
     }
 
     pub(super) fn cluster(&self) -> &Cluster {
@@ -88,23 +93,55 @@ impl Image {
         let mut info = ImageInfo::EMPTY;
         // SAFETY: the image is open, and the size is that of the structure.
         let result =
-            unsafe { (self.api.rbd_stat)(self.handle, &raw mut info, size_of::<ImageInfo>()) };
+            unsafe { (self.api.rbd_stat)(self.handle(), &raw mut info, size_of::<ImageInfo>()) };
         if result < 0 { Err(Refused::of_call("rbd_stat", result)) } else { Ok(info) }
     }
 
-    /// Returns the size of the image in bytes. Waits for the cluster if the image has changed.
-    pub(super) fn size_bytes(&self) -> std::io::Result<u64> {
+    /// Returns the size of the image in bytes. Waits for the cluster if librbd watches the image,
+    /// and it has changed.
+    pub(super) fn size_bytes(&self) -> io::Result<u64> {
+        self.size_of(self.handle())
+    }
+
+    fn size_of(&self, handle: Handle) -> io::Result<u64> {
         let mut size = 0;
         // SAFETY: the image is open.
-        let result = unsafe { (self.api.rbd_get_size)(self.handle, &raw mut size) };
+        let result = unsafe { (self.api.rbd_get_size)(handle, &raw mut size) };
         if result < 0 { Err(text_of(result)) } else { Ok(size) }
+    }
+
+    /// Returns the present size of an image that is open read-only, in bytes. librbd does not watch
+    /// such an image, so this opens it again. If the size has changed, later commands use the new
+    /// handle.
+    pub(super) fn reread_size(&self) -> io::Result<u64> {
+        let mut handle = ptr::null_mut();
+        let pool = self.cluster.pool();
+        // SAFETY: the pool is open, and the name ends with a null byte.
+        let result = unsafe {
+            let open = self.api.rbd_open_read_only;
+            open(pool, self.name.as_ptr(), &raw mut handle, ptr::null())
+        };
+        if result < 0 {
+            return Err(text_of(result));
+        }
+        match (self.size_bytes(), self.size_of(handle)) {
+            (Ok(before), Ok(now)) if before != now => {
+                self.handles.replace(handle);
+                Ok(now)
+            }
+            (_, now) => {
+                // SAFETY: no other code has this handle.
+                unsafe { (self.api.rbd_close)(handle) };
+                now
+            }
+        }
     }
 
     /// Returns the features of the image, as bits.
     pub(super) fn features(&self) -> Result<u64, Refused> {
         let mut features = 0;
         // SAFETY: the image is open.
-        let result = unsafe { (self.api.rbd_get_features)(self.handle, &raw mut features) };
+        let result = unsafe { (self.api.rbd_get_features)(self.handle(), &raw mut features) };
         if result < 0 { Err(Refused::of_call("rbd_get_features", result)) } else { Ok(features) }
     }
 
@@ -128,7 +165,7 @@ impl Image {
     }
 
     /// Returns an option of the list of librbd, which has all that the image may override.
-    fn listed_option(&self, name: &CStr) -> std::io::Result<Option<String>> {
+    fn listed_option(&self, name: &CStr) -> io::Result<Option<String>> {
         let functions = (self.api.rbd_config_image_list, self.api.rbd_config_image_list_cleanup);
         let (Some(list), Some(cleanup)) = functions else {
             return Err(text_of(-libc::ENOSYS));
@@ -136,11 +173,11 @@ impl Image {
         let mut options = vec![ConfigOption::EMPTY; 512];
         let mut nr = options.len() as c_int;
         // SAFETY: the image is open, and the number is that of the places.
-        let mut result = unsafe { list(self.handle, options.as_mut_ptr(), &raw mut nr) };
+        let mut result = unsafe { list(self.handle(), options.as_mut_ptr(), &raw mut nr) };
         if result == -libc::ERANGE {
             options.resize(nr.max(0) as usize, ConfigOption::EMPTY);
             // SAFETY: as above, with the number of places that the call has demanded.
-            result = unsafe { list(self.handle, options.as_mut_ptr(), &raw mut nr) };
+            result = unsafe { list(self.handle(), options.as_mut_ptr(), &raw mut nr) };
         }
         if result < 0 {
             return Err(text_of(result));
@@ -168,7 +205,7 @@ impl Image {
             return Err(Refused::new(-libc::EOPNOTSUPP, why));
         }
         // SAFETY: the image is open.
-        let result = unsafe { (self.api.rbd_lock_acquire)(self.handle, LOCK_EXCLUSIVE) };
+        let result = unsafe { (self.api.rbd_lock_acquire)(self.handle(), LOCK_EXCLUSIVE) };
         if result < 0 {
             let why = match -result {
                 libc::EBUSY | libc::EROFS | libc::EAGAIN | libc::EPERM => String::from(
@@ -193,7 +230,7 @@ impl Image {
         let mut is_owner = 0;
         // SAFETY: the image is open.
         let result =
-            unsafe { (self.api.rbd_is_exclusive_lock_owner)(self.handle, &raw mut is_owner) };
+            unsafe { (self.api.rbd_is_exclusive_lock_owner)(self.handle(), &raw mut is_owner) };
         match -result {
             0 => is_owner != 0,
             libc::ESHUTDOWN | libc::ENOENT | libc::EROFS => {
@@ -259,7 +296,7 @@ impl Image {
         // caller vouches for the rest.
         let result = unsafe {
             (self.api.rbd_diff_iterate2)(
-                self.handle,
+                self.handle(),
                 ptr::null(),
                 offset,
                 len,
@@ -310,9 +347,11 @@ impl Drop for Image {
             return;
         }
         self.pool_check.join();
-        // SAFETY: no command is in flight, and no other code uses the image any more. An error of
-        // the last flush was reported by a flush of the layer, or nothing was to be flushed.
-        unsafe { (self.api.rbd_close)(self.handle) };
+        for handle in self.handles.take() {
+            // SAFETY: no command is in flight, and no other code uses the image any more. An error
+            // of the last flush was reported by a flush of the layer, or nothing was to be flushed.
+            unsafe { (self.api.rbd_close)(handle) };
+        }
         // This ends the connection: no other code has a reference, after the join.
         // SAFETY: it is used no more after this.
         unsafe { ManuallyDrop::drop(&mut self.cluster) };

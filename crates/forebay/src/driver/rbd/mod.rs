@@ -2,8 +2,8 @@
 //!
 //! - [`mod@open`]: keys, limits and features; [`target`]: the parts of a target;
 //! - [`api`]: the functions of librbd, loaded at run time; [`cluster`]: a connection to a cluster;
-//!   [`image`]: an open image; [`option`]: its options; [`cache`]: its write cache; [`lock`]: its
-//!   exclusive lock; [`pool`]: its pool; [`gone`]: why it is gone;
+//!   [`image`]: an open image; [`handles`]: its handles; [`option`]: its options; [`cache`]: its
+//!   write cache; [`lock`]: its exclusive lock; [`pool`]: its pool; [`gone`]: why it is gone;
 //! - [`status`]: librbd's errors as statuses; [`extents`]: the data and holes of an image;
 //! - [`driver`], [`queue`]: the driver and its queues, of the public contract
 //!   ([`Driver`](super::Driver)).
@@ -37,6 +37,8 @@ mod driver;
 mod extents;
 #[cfg(feature = "rbd")]
 mod gone;
+#[cfg(feature = "rbd")]
+mod handles;
 #[cfg(feature = "rbd")]
 mod image;
 #[cfg(feature = "rbd")]

@@ -3,7 +3,7 @@
 use super::Access;
 use super::api::Api;
 use super::cluster::{Cluster, Refused};
-use super::driver::RbdDriver;
+use super::driver::{RbdDriver, Size};
 use super::image::{FEATURE_EXCLUSIVE_LOCK, FEATURE_JOURNALING, Image};
 use super::lock::LockWatch;
 use super::target::Target;
@@ -43,6 +43,8 @@ pub(in crate::driver) fn open(
 ) -> Result<Opened, OpenError> {
     let access = Access::take(keys)?;
     let target = Target::parse(spec.target())?;
+    // A connection may take 30 s.
+    keys.finish()?;
     let defaults = Defaults::default();
     let io_timeout_ns = settings.policy(defaults)?.io_timeout_ns;
     // librados takes whole seconds.
@@ -86,8 +88,13 @@ pub(in crate::driver) fn open(
         out_of_reach_bytes,
         ..DiskFacts::default()
     };
+    let size = match (read_only, &target.snapshot) {
+        (false, _) => Size::Watched,
+        (true, None) => Size::Reopened,
+        (true, Some(_)) => Size::Fixed,
+    };
     let facts = Facts { disk, ..Facts::new("rbd", limits) };
-    let driver = RbdDriver::new(image, lock, facts, !read_only);
+    let driver = RbdDriver::new(image, lock, facts, size);
     let device = Arc::new(DriverDevice::new(driver));
     let claim = if is_locked { Claim::remote_exclusive() } else { Claim::remote() };
     Ok(Opened { device, facts: disk, features, notice, defaults, claim })

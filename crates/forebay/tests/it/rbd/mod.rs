@@ -151,13 +151,13 @@ fn snapshots_and_read_only_disks_are_not_written() {
     let mut read = [0; 4096];
     assert_eq!(snapshot.read_at(&mut read, 0), Ok(4096));
     assert_eq!(read, [1; 4096]);
+    assert_eq!(snapshot.reread_size().expect("no error"), None, "it keeps its size");
     assert!(snapshot.limits().read_only && !is_present(&snapshot, "discard"));
     assert!(matches!(snapshot.write_at(&read, 0), Err(IoError::Refused(_))));
     let disk = open(&format!("{}&read_only=on", cluster.spec(&image)));
     assert_eq!(disk.read_at(&mut read, 0), Ok(4096));
     assert_eq!(read, [2; 4096]);
     assert!(matches!(disk.write_at(&read, 0), Err(IoError::Refused(_))));
-    assert_eq!(disk.reread_size().expect("no error"), None, "librbd does not watch it");
 }
 
 #[test]
@@ -198,12 +198,26 @@ fn image_that_grows_is_a_disk_that_grows() {
     let Some(cluster) = cluster() else { return };
     let image = cluster.create(16 << 20, "layering,exclusive-lock");
     let disk = open(&cluster.spec(&image));
-    assert_eq!(disk.reread_size().expect("a size"), Some(16 << 20));
+    let reader = open(&format!("{}&read_only=on", cluster.spec(&image)));
+    for disk in [&disk, &reader] {
+        assert_eq!(disk.reread_size().expect("a size"), Some(16 << 20));
+    }
     assert!(matches!(disk.write_at(&[1; 512], 16 << 20), Err(IoError::Refused(_))));
     cluster.rbd(&["resize", "--no-progress", &format!("rbd/{image}"), "--size", "24M"]);
     assert_eq!(disk.reread_size().expect("a size"), Some(24 << 20));
     disk.grow(24 << 20).expect("it has grown");
     disk.write_at(&[1; 512], (24 << 20) - 512).expect("a write behind the old end");
+    disk.flush().expect("a flush");
+    let mut block = [0; 512];
+    for _ in 0..2 {
+        assert_eq!(reader.reread_size().expect("a size"), Some(24 << 20));
+    }
+    reader.grow(24 << 20).expect("it has grown");
+    reader.read_exact_at(&mut block, (24 << 20) - 512).expect("a read behind the old end");
+    assert_eq!(block, [1; 512]);
+    let mut list = Vec::new();
+    reader.block_status(20 << 20, 4 << 20, 100, &mut list).expect("extents");
+    assert_eq!(list[..], [Extent { len: 4 << 20, kind: ExtentKind::Data }]);
     // A smaller size is not announced, and the range behind the new end fails.
     let smaller = ["resize", "--no-progress", "--allow-shrink"];
     cluster.rbd(&[&smaller[..], &[&format!("rbd/{image}"), "--size", "8M"]].concat());
@@ -243,6 +257,9 @@ fn wrong_specs_and_configurations_are_refused() {
     refused("rbd:vm", "rbd:vm: expected pool[/namespace]/image[@snapshot]");
     refused("rbd:rbd/vm?id=", "id=: expected the name of a client, such as admin");
     refused("rbd:rbd/vm@s?exclusive=on", "a read-only disk does not take the lock");
+    // Before the cluster, and even its configuration, is needed.
+    refused("rbd:rbd/vm?conf=/nowhere&keyrin=/k", "did you mean `keyring`?");
+    refused("fault:rbd:rbd/vm?conf=/nowhere&rules=x", "did you mean `rule`?");
     refused("rbd:rbd/vm?conf=/nowhere", "the configuration /nowhere cannot be read: No such file");
 }
 
