@@ -25,7 +25,7 @@ use core::time::Duration;
 ///
 /// The driver promises:
 /// - K5 each request for which it returned [`Issue::Queued`] or [`Issue::Begun`] completes exactly
-///   once, in any order;
+///   once, in any order, and the driver does not access its memory after the completion;
 /// - K6 a completion of `n` bytes means that the first `n` bytes of the request were moved. For a
 ///   write it also means that no others were, if the limits say
 ///   [`exact_counts`](crate::QueueLimits::exact_counts);

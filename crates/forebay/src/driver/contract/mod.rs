@@ -1,5 +1,7 @@
 //! Contract of drivers: the public traits, and their connection with the layer.
 //!
+//! The rules K1-K8 below are those of `forebay_core::Driver`, in words for authors of unsafe code.
+//!
 //! - [`facts`]: the facts about a driver that do not change;
 //! - [`wait`]: how threads wait for the completions of a queue;
 //! - [`forward`]: wrappers of drivers;
@@ -229,6 +231,8 @@ pub unsafe trait Queue: Send {
 }
 
 /// The answer of [`Queue::queue_rq`]. Counterpart in Linux: `blk_status_t`.
+//
+// The core's `Issue` without `Begun`: no driver of this contract leaves a request to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Accepted. A completion will follow.
