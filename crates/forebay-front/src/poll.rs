@@ -6,10 +6,10 @@
 //! It has no clock: the caller passes times, and makes each wait in this order.
 //!
 //! 1. [`Polling::begin`] returns whether to poll.
-//! 2. The caller polls: it looks for work again and again. After a look that finds some, it calls
-//!    [`Polling::found`], and the wait is over. After any other look, it calls
+//! 2. The caller polls: it checks for work repeatedly. After a poll that finds some, it calls
+//!    [`Polling::found`], and the wait is over. After any other poll, it calls
 //!    [`Polling::goes_on`], and sleeps if that returns false. It may yield the processor between
-//!    two looks; then it calls [`Polling::yielded`].
+//!    two polls; then it calls [`Polling::yielded`].
 //! 3. After a sleep, it calls [`Polling::woke`].
 //!
 //! Six rules bound the adaptive mode.
@@ -63,7 +63,7 @@ const BLOCK_MAX_NS: u64 = 8_000_000;
 /// Shortest and longest time without polls after polls that were not worth it, ns. A block that
 /// fails wastes at most one ms: 32 windows.
 const HOLD_NS: (u64, u64) = (1_000_000, 1_024_000_000);
-/// Time between two looks that shows a preemption, ns. A look takes less than a microsecond; an
+/// Time between two polls that shows a preemption, ns. A poll takes less than a microsecond; an
 /// interrupt takes a few; a slice of another thread takes milliseconds.
 const PREEMPTED_NS: u64 = 200_000;
 /// Time of a yield that shows that another thread ran, ns. Otherwise a yield takes less than half a
@@ -136,16 +136,16 @@ pub struct Polling {
     nr_few: u64,
     /// Time that a wait may poll, ns.
     window_ns: u64,
-    /// Time that polling may still waste, ns. Negative after a look that took too long.
+    /// Time that polling may still waste, ns. Negative after a poll that took too long.
     credit_ns: i64,
-    /// Begin of the wait, end of its polling, and last look, ns.
+    /// Begin of the wait, end of its polling, and last poll, ns.
     began_ns: u64,
     until_ns: u64,
-    looked_ns: u64,
+    last_poll_ns: u64,
     /// Time of other threads in the yields of this wait, ns, and whether there was some.
     yielded_ns: u64,
     is_shared: bool,
-    /// Whether the thread has yielded for a long time since the last look.
+    /// Whether the thread has yielded for a long time since the last poll.
     is_long_yield: bool,
     /// Whether the last wait was short.
     was_short: bool,
@@ -184,7 +184,7 @@ impl Polling {
             credit_ns: CREDIT_MAX_NS,
             began_ns: 0,
             until_ns: 0,
-            looked_ns: 0,
+            last_poll_ns: 0,
             yielded_ns: 0,
             is_shared: false,
             is_long_yield: false,
@@ -229,7 +229,7 @@ impl Polling {
             PollMode::Adaptive => self.adapt(now_ns, nr_requests, cpu_ns),
             PollMode::Fixed(window_ns) => window_ns,
         };
-        (self.began_ns, self.looked_ns) = (now_ns, now_ns);
+        (self.began_ns, self.last_poll_ns) = (now_ns, now_ns);
         (self.yielded_ns, self.is_shared, self.is_long_yield) = (0, false, false);
         self.until_ns = now_ns + window_ns;
         window_ns > 0
@@ -302,10 +302,10 @@ impl Polling {
         (self.sample, self.cpu_began_ns) = (Sample::default(), None);
     }
 
-    /// Handles a look that found nothing. Returns whether to look again.
+    /// Handles a poll that found nothing. Returns whether to poll again.
     #[inline]
     pub fn goes_on(&mut self, now_ns: u64) -> bool {
-        let last_ns = mem::replace(&mut self.looked_ns, now_ns);
+        let last_ns = mem::replace(&mut self.last_poll_ns, now_ns);
         let is_preempted = self.is_preempted(last_ns, now_ns);
         if now_ns < self.until_ns && !is_preempted {
             return true;
@@ -320,51 +320,51 @@ impl Polling {
         false
     }
 
-    /// Handles a yield of the processor, which began after the last look and has ended. Returns
+    /// Handles a yield of the processor, which began after the last poll and has ended. Returns
     /// whether other threads ran meanwhile.
     ///
     /// The time of the others is not polling, so the wait may poll longer by that time. If the next
-    /// look after a long yield finds nothing, polling ends as after a preemption. If it finds work,
+    /// poll after a long yield finds nothing, polling ends as after a preemption. If it finds work,
     /// the trial decides whether such yields pay off.
     #[inline]
     pub fn yielded(&mut self, now_ns: u64) -> bool {
-        let ns = now_ns.saturating_sub(self.looked_ns);
+        let ns = now_ns.saturating_sub(self.last_poll_ns);
         if ns < SHARED_NS {
             return false;
         }
         self.is_long_yield = ns >= PREEMPTED_NS;
         if !self.is_long_yield {
             self.is_shared = true;
-            self.looked_ns = now_ns;
+            self.last_poll_ns = now_ns;
             self.yielded_ns += ns - SWITCH_NS;
             self.until_ns += ns - SWITCH_NS;
         }
         true
     }
 
-    /// Handles a look that found work: the wait is over.
+    /// Handles a poll that found work: the wait is over.
     #[inline]
     pub fn found(&mut self, now_ns: u64) {
-        let is_preempted = !self.is_long_yield && self.is_preempted(self.looked_ns, now_ns);
+        let is_preempted = !self.is_long_yield && self.is_preempted(self.last_poll_ns, now_ns);
         let is_long = is_preempted || self.is_long_yield;
-        self.count_time(if is_long { self.looked_ns } else { now_ns });
+        self.count_time(if is_long { self.last_poll_ns } else { now_ns });
         self.sums.nr_found += 1;
         self.was_short = !is_preempted;
         if is_preempted {
-            self.hold_after_preemption(self.looked_ns, now_ns);
+            self.hold_after_preemption(self.last_poll_ns, now_ns);
         }
     }
 
-    /// Returns whether another thread ran between two looks.
+    /// Returns whether another thread ran between two polls.
     #[inline]
-    fn is_preempted(&self, looked_ns: u64, now_ns: u64) -> bool {
-        self.mode == PollMode::Adaptive && now_ns.saturating_sub(looked_ns) >= PREEMPTED_NS
+    fn is_preempted(&self, last_poll_ns: u64, now_ns: u64) -> bool {
+        self.mode == PollMode::Adaptive && now_ns.saturating_sub(last_poll_ns) >= PREEMPTED_NS
     }
 
     /// Takes the time of a preemption from the credit, and holds polling off if that is used up.
     #[cold]
-    fn hold_after_preemption(&mut self, looked_ns: u64, now_ns: u64) {
-        self.preempted_credit_ns -= (now_ns - looked_ns) as i64;
+    fn hold_after_preemption(&mut self, last_poll_ns: u64, now_ns: u64) {
+        self.preempted_credit_ns -= (now_ns - last_poll_ns) as i64;
         if self.preempted_credit_ns >= 0 {
             return;
         }

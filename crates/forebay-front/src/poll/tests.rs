@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// A limit of requests between two waits.
 const FEW: u64 = 4;
 
-/// Cost of a look, and of the work for a request, ns.
+/// Cost of a poll, and of the work for a request, ns.
 const LOOK_NS: u64 = 400;
 const WORK_NS: u64 = 4_000;
 
@@ -282,7 +282,7 @@ fn off_never_polls() {
     assert_eq!(server.polling.sums(), PollSums::default());
 }
 
-/// A wait: the time to the next request, the cost of a look and of the wake-up, ns.
+/// A wait: the time to the next request, the cost of a poll and of the wake-up, ns.
 fn any_wait() -> impl Strategy<Value = (u64, u64, u64)> {
     let think_ns =
         prop_oneof![0..20_000_u64, 20_000..70_000_u64, 30_000..34_000_u64, 0..1_000_000_u64];
@@ -300,12 +300,12 @@ proptest! {
         let (mut wasted_ns, mut least_ns) = (0, i64::MAX);
         let slack_ns = CREDIT_MAX_NS + waits.iter().map(|wait| wait.1 as i64).max().unwrap_or(0);
         let nr = waits.len() * nr_rounds;
-        for (think_ns, look_ns, wake_ns) in waits.into_iter().cycle().take(nr) {
+        for (think_ns, poll_ns, wake_ns) in waits.into_iter().cycle().take(nr) {
             let (began_ns, arrives_ns) = (now_ns, now_ns + think_ns);
             least_ns = least_ns.min(wasted_ns - began_ns as i64 / 5);
             let is_polled = polling.begin(now_ns, nr_requests, || 0);
             let is_found = is_polled && loop {
-                now_ns += look_ns;
+                now_ns += poll_ns;
                 if now_ns >= arrives_ns {
                     polling.found(now_ns);
                     break true;

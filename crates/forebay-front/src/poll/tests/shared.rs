@@ -154,7 +154,7 @@ fn yields_to_other_threads_shorten_no_poll() {
         assert!(polling.yielded(now_ns));
         nr_yields += 1;
     }
-    // Each look and each yield costs some time.
+    // Each poll and each yield costs some time.
     assert_eq!(nr_yields, 20_000 / (LOOK_NS + SWITCH_NS));
     let polled_ns = nr_yields * (LOOK_NS + SWITCH_NS) + LOOK_NS;
     assert_eq!(polling.sums().polled_ns, polled_ns);

@@ -1,21 +1,21 @@
-//! Polling before a sleep (the key `poll_us`): a wait looks at the used ring for a limited time.
+//! Polling before a sleep (the key `poll_us`): a wait polls the used ring for a limited time.
 //!
 //! Meanwhile interrupts stay suppressed. So if the server completes a request within that time,
 //! neither side makes a system call. A wait that finds nothing asks for an interrupt, and sleeps.
 //!
-//! After a while the thread yields the processor between two looks. With more polling threads than
-//! processors, the thread that it waits for could otherwise not run until the scheduler preempts
-//! the polls, some milliseconds later. If another thread ran during the last yield, the next poll
-//! yields after its first looks, unless the server had to be woken.
+//! After a while the thread yields the processor between two polls of the ring. With more polling
+//! threads than processors, the thread that it waits for could otherwise not run until the
+//! scheduler preempts the polling thread, some milliseconds later. If another thread ran during the
+//! last yield, the next wait yields after its first polls, unless the server had to be woken.
 
 use crate::sys::clock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The number of looks at the ring between two readings of the clock.
-const NR_LOOKS: u32 = 8;
+/// The number of polls of the ring between two readings of the clock.
+const NR_POLLS: u32 = 8;
 
-/// The time after which a poll yields the processor between looks, ns. A server that has a
+/// The time after which a wait yields the processor between polls, ns. A server that has a
 /// processor completes requests in memory within a few microseconds.
 const YIELD_AFTER_NS: u64 = 4_000;
 
@@ -27,8 +27,8 @@ const OTHERS_RAN_NS: u64 = 2_000;
 #[derive(Debug)]
 pub(super) struct Spin {
     limit_ns: u64,
-    /// Whether the next poll yields at once: other threads ran during the last yield. Relaxed: an
-    /// outdated value costs one yield, or a few looks.
+    /// Whether the next wait yields at once: other threads ran during the last yield. Relaxed: an
+    /// outdated value costs one yield, or a few polls.
     yields_at_once: AtomicBool,
 }
 
@@ -45,7 +45,7 @@ impl Spin {
         self.limit_ns > 0
     }
 
-    /// Lets the next poll look for a while before it yields: the server was asleep, so it runs now,
+    /// Lets the next wait poll for a while before it yields: the server was asleep, so it runs now,
     /// which a yield would delay.
     #[inline]
     pub(super) fn has_kicked(&self) {
@@ -60,7 +60,7 @@ impl Spin {
             .map_or(u64::MAX, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let begin_ns = clock::now_ns();
         loop {
-            for _ in 0..NR_LOOKS {
+            for _ in 0..NR_POLLS {
                 if is_over() {
                     return true;
                 }
