@@ -2,7 +2,7 @@
 // A check submits its own memory, in several segments.
 #![allow(unsafe_code)]
 
-use super::helpers::{assert_read, pattern, reap_all, submit};
+use super::helpers::{assert_read, assert_result, pattern, reap_all, submit};
 use super::{LEN, Subject};
 use crate::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Segment, Segments, SubmitErrorKind};
 
@@ -11,7 +11,7 @@ fn read(disk: &Disk, start: u64, len: u64) -> Buf {
     let mut queue = disk.queue();
     submit(&mut queue, Io::read(Buf::new(len as usize), start));
     let done = reap_all(&mut queue).pop().expect("an end");
-    assert_eq!(done.result, Ok(len));
+    assert_result("a read", &done.result, &Ok(len));
     done.buf.expect("a read has its buffer")
 }
 
@@ -21,7 +21,9 @@ pub(super) fn written_data_is_read(subject: &Subject<'_>) {
         for start in (0..LEN).step_by(1 << 16) {
             submit(&mut queue, Io::write(pattern(stamp as u64, start, 1 << 16), start));
         }
-        assert!(reap_all(&mut queue).iter().all(|done| done.result == Ok(1 << 16)));
+        for done in reap_all(&mut queue) {
+            assert_result("a write", &done.result, &Ok(1 << 16));
+        }
         assert_read(disk, &read(disk, 0, LEN), &pattern(stamp as u64, 0, LEN));
         let mut back = Buf::new(8192);
         assert_eq!(disk.read_at(&mut back, 4096), Ok(8192));
@@ -43,7 +45,7 @@ pub(super) fn several_segments_are_one_range(subject: &Subject<'_>) {
             // SAFETY: `memory` outlives the reap, and no other code accesses it until then.
             let submitted = unsafe { queue.submit_raw(bio) };
             assert!(submitted.is_ok(), "{submitted:?}");
-            assert_eq!(reap_all(&mut queue)[0].result, Ok(1 << 16));
+            assert_result("I/O of 16 segments", &reap_all(&mut queue)[0].result, &Ok(1 << 16));
         }
         assert_read(&disk, &memory, &pattern(3, 0, 1 << 16));
         let image = read(&disk, 8192, 1 << 16);
@@ -63,7 +65,7 @@ pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject<'_>) {
             submit(&mut queue, Io::flush());
             submit(&mut queue, Io::fsync());
             for done in reap_all(&mut queue) {
-                assert_eq!(done.result, Ok(done.user_data), "{keys}");
+                assert_result("a durable write or a flush", &done.result, &Ok(done.user_data));
             }
             disk.flush().expect("a flush");
             disk.fsync().expect("a stronger one");
@@ -84,7 +86,7 @@ pub(super) fn ranges_are_zeroed(subject: &Subject<'_>) {
         submit(&mut queue, Io::write_zeroes(4096, 1 << 16).user_data(1 << 16));
         submit(&mut queue, Io::discard(1 << 18, 1 << 18).user_data(1 << 18));
         for done in reap_all(&mut queue) {
-            assert_eq!(done.result, Ok(done.user_data));
+            assert_result("zeroing a range", &done.result, &Ok(done.user_data));
         }
         disk.write_zeroes(LEN - 4096, 4096).expect("zeroes");
         disk.discard(1 << 19, 8192).expect("a discard");
@@ -112,7 +114,9 @@ pub(super) fn unaligned_or_out_of_range_io_is_refused(subject: &Subject<'_>) {
         let refused = disk.read_at(&mut buf, LEN);
         assert!(matches!(refused, Err(IoError::Refused(SubmitErrorKind::OutOfRange { .. }))));
         assert!(disk.write_zeroes(LEN, unit).is_err());
-        assert_eq!((queue.len(), disk.stats().queue.issued), (0, 0), "nothing of it was done");
+        assert_eq!(queue.len(), 0, "refused I/O is in flight");
+        let issued = disk.stats().queue.issued;
+        assert!(issued == 0, "the device got {issued} requests, although all I/O was refused");
     }
 }
 
@@ -132,13 +136,14 @@ pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject<'_>) {
             }
             drop(plug);
             for done in reap_all(&mut queue) {
-                assert_eq!(done.result, Ok(4096));
+                assert_result("I/O under a plug", &done.result, &Ok(4096));
                 if op == Op::Read {
                     let read = done.buf.expect("a read has its buffer");
                     assert_read(&disk, &read, &pattern(5, done.user_data * 4096, 4096));
                 }
             }
-            assert_eq!(disk.stats().queue.op(op).requests, before + 1);
+            let requests = disk.stats().queue.op(op).requests - before;
+            assert!(requests == 1, "16 neighbours under a plug became {requests} requests");
         }
     }
 }
@@ -147,16 +152,19 @@ pub(super) fn a_large_bio_is_split(subject: &Subject<'_>) {
     for keys in ["max_sectors_kb=8", "max_sectors_kb=4&queue_depth=3"] {
         for disk in subject.each(keys) {
             let before = disk.stats().queue.splits;
+            let max = u64::from(disk.limits().max_sectors) * 512;
+            assert!(max <= 8192, "requests have up to {max} bytes: use `Setup::limits`");
             let mut queue = disk.queue();
             submit(&mut queue, Io::write(pattern(8, 0, LEN / 2), 0));
-            assert_eq!(reap_all(&mut queue)[0].result, Ok(LEN / 2));
+            assert_result("a large write", &reap_all(&mut queue)[0].result, &Ok(LEN / 2));
             assert_eq!(
                 disk.write_at(&pattern(8, LEN / 2, LEN / 2), LEN / 2),
                 Ok((LEN / 2) as usize)
             );
             assert_read(&disk, &read(&disk, 0, LEN), &pattern(8, 0, LEN));
-            let max = u64::from(disk.limits().max_sectors) * 512;
-            assert_eq!(disk.stats().queue.splits - before, 2 * LEN / max - 3);
+            let splits = disk.stats().queue.splits - before;
+            let expected = 2 * LEN / max - 3;
+            assert!(splits == expected, "{splits} splits, and not {expected}");
         }
     }
 }
@@ -166,14 +174,18 @@ pub(super) fn nowait_io_ends_at_once(subject: &Subject<'_>) {
         let mut queue = disk.queue();
         // The read needs more requests than there are tags.
         submit(&mut queue, Io::read(Buf::new(5 * 4096), 0).nowait());
-        assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::NotSupported));
+        let result = reap_all(&mut queue)[0].result;
+        let what = "a nowait read of more requests than tags (use `Setup::policy` and `limits`)";
+        assert_result(what, &result, &Err(BlockStatus::NotSupported));
         let held = disk.quiesce();
         submit(&mut queue, Io::read(Buf::new(4096), 0).nowait());
-        assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::Again));
+        let result = reap_all(&mut queue)[0].result;
+        assert_result("a nowait read during a hold", &result, &Err(BlockStatus::Again));
         drop(held);
         if !subject.may_refuse_nowait() {
             submit(&mut queue, Io::write(pattern(2, 0, 4 * 4096), 0).nowait());
-            assert_eq!(reap_all(&mut queue)[0].result, Ok(4 * 4096));
+            let what = "a nowait write of as many requests as there are tags";
+            assert_result(what, &reap_all(&mut queue)[0].result, &Ok(4 * 4096));
         }
     }
 }

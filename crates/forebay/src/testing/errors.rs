@@ -1,7 +1,7 @@
 //! Check of errors: merging does not spread them.
 
 use super::Subject;
-use super::helpers::{assert_read, pattern, reap_all, submit};
+use super::helpers::{assert_read, assert_result, pattern, reap_all, submit};
 use crate::{Buf, Disk, Io, IoError};
 
 const BLOCK: u64 = 4096;
@@ -27,7 +27,8 @@ pub(super) fn an_error_ends_only_its_own_io(subject: &Subject<'_>) {
             drop(plug);
             for done in reap_all(&mut queue) {
                 let expected = if done.user_data == 1 { Err(status) } else { Ok(BLOCK) };
-                assert_eq!(done.result, expected, "block {} of 3", done.user_data);
+                let what = format!("the read of block {} of 3", done.user_data + 1);
+                assert_result(&what, &done.result, &expected);
                 if done.result.is_ok() {
                     let at = first + done.user_data * BLOCK;
                     assert_read(&disk, &done.buf.expect("its buffer"), &pattern(6, at, BLOCK));

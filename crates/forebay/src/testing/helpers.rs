@@ -4,11 +4,13 @@
 
 use crate::{BioQueue, Buf, Completion, Disk, Io};
 use forebay_model::Random;
+use std::fmt::Debug;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, ScopedJoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// Longest time that one step of a check may take.
@@ -49,6 +51,25 @@ pub(super) fn reap_all(queue: &mut BioQueue) -> Vec<Completion> {
     }
     assert_eq!(done.len(), nr, "each I/O ends once");
     done
+}
+
+/// Checks the result of an I/O. `what` names the I/O.
+#[track_caller]
+pub(super) fn assert_result<E: PartialEq + Debug>(
+    what: &str,
+    result: &Result<u64, E>,
+    expected: &Result<u64, E>,
+) {
+    assert!(result == expected, "{what} has ended with {result:?}, and not with {expected:?}");
+}
+
+/// Waits for the threads of a scope. Panics as the first one that has panicked, so that a check
+/// fails with the sentence of that thread.
+pub(super) fn join_all<'a>(threads: impl IntoIterator<Item = ScopedJoinHandle<'a, ()>>) {
+    let results: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+    for result in results {
+        result.unwrap_or_else(|panic| resume_unwind(panic));
+    }
 }
 
 /// Waits until `fd` is readable.

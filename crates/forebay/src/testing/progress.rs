@@ -1,7 +1,7 @@
 //! Checks of waits, drops, wake-ups and holds.
 
 use super::helpers::{
-    assert_read, await_readable, block_on, keeps_data, pattern, reap_all, submit,
+    assert_read, assert_result, await_readable, block_on, join_all, pattern, reap_all, submit,
 };
 use super::{LEN, Subject};
 use crate::{BlockStatus, Buf, Disk, Io};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const BLOCK: u64 = 4096;
 const NR: u64 = LEN / BLOCK;
 
-pub(super) fn many_are_in_flight_at_once(subject: &Subject<'_>) {
+pub(super) fn many_requests_in_flight_all_complete(subject: &Subject<'_>) {
     for keys in ["", "queue_depth=3", "nomerges=2&kick=per-request"] {
         for disk in subject.each(keys) {
             let mut queue = disk.queue();
@@ -28,7 +28,7 @@ pub(super) fn many_are_in_flight_at_once(subject: &Subject<'_>) {
                 queue.reap(queue.len().min(7), 64, &mut done);
             }
             for done in done {
-                assert_eq!(done.result, Ok(BLOCK));
+                assert_result("one of many reads", &done.result, &Ok(BLOCK));
                 let read = done.buf.expect("a read has its buffer");
                 assert_read(&disk, &read, &pattern(done.user_data, 0, BLOCK));
             }
@@ -41,7 +41,7 @@ pub(super) fn many_are_in_flight_at_once(subject: &Subject<'_>) {
 pub(super) fn threads_share_a_context(subject: &Subject<'_>) {
     let disk = subject.open("nr_hw_queues=1&queue_depth=8");
     thread::scope(|scope| {
-        for number in 0..6u64 {
+        let run = |number: u64| {
             let disk = &disk;
             scope.spawn(move || {
                 let mut queue = disk.queue();
@@ -49,7 +49,7 @@ pub(super) fn threads_share_a_context(subject: &Subject<'_>) {
                 for round in 0..100 {
                     let at = (number * 20 + round % 20) * BLOCK;
                     let data = pattern(round, at, BLOCK);
-                    if number % 2 == 0 {
+                    if number.is_multiple_of(2) {
                         assert_eq!(disk.write_at(&data, at), Ok(BLOCK as usize));
                         assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
                         assert_read(disk, &back, &data);
@@ -58,17 +58,19 @@ pub(super) fn threads_share_a_context(subject: &Subject<'_>) {
                         submit(&mut queue, Io::discard((200 + number) * BLOCK, BLOCK));
                         submit(&mut queue, Io::flush());
                         let ended = reap_all(&mut queue);
-                        assert!(ended.iter().all(|done| done.result.is_ok()), "{ended:?}");
+                        let is_ok = ended.iter().all(|done| done.result.is_ok());
+                        assert!(is_ok, "a write, a discard or a flush has failed: {ended:?}");
                         assert_eq!(disk.read_at(&mut back, at), Ok(BLOCK as usize));
                         assert_read(disk, &back, &pattern(round, at, BLOCK));
                     }
                 }
-            });
-        }
+            })
+        };
+        join_all((0..6).map(run).collect::<Vec<_>>());
     });
 }
 
-pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject<'_>) {
+pub(super) fn dropping_a_queue_completes_its_writes(subject: &Subject<'_>) {
     for disk in subject.each("") {
         for round in 0..20 {
             let mut queue = disk.queue();
@@ -87,7 +89,7 @@ pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject<'_>) {
 }
 
 /// A dropped future leaves its I/O to the disk, whose close waits for it.
-pub(super) fn a_disk_that_is_dropped_has_ended_its_io(subject: &Subject<'_>) {
+pub(super) fn dropping_a_disk_completes_its_io(subject: &Subject<'_>) {
     for disk in subject.each("") {
         for n in 0..64 {
             let mut future =
@@ -100,7 +102,7 @@ pub(super) fn a_disk_that_is_dropped_has_ended_its_io(subject: &Subject<'_>) {
     }
 }
 
-/// No I/O is in flight, so only a kick ends the wait of the leader.
+/// No I/O is in flight when the hold ends, so no completion wakes the two threads.
 pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject<'_>) {
     let disk = subject.open("nr_hw_queues=1");
     for round in 0..10u64 {
@@ -109,13 +111,15 @@ pub(super) fn waiters_continue_after_the_end_of_a_hold(subject: &Subject<'_>) {
             let wait = || {
                 let mut queue = disk.queue();
                 submit(&mut queue, Io::read(Buf::new(BLOCK as usize), 0));
-                assert_eq!(reap_all(&mut queue)[0].result, Ok(BLOCK));
+                assert_result("a read after a hold", &reap_all(&mut queue)[0].result, &Ok(BLOCK));
                 disk.flush().expect("a flush");
             };
             let threads = [scope.spawn(wait), scope.spawn(wait)];
             thread::sleep(Duration::from_micros(round * 300));
-            assert!(threads.iter().all(|thread| !thread.is_finished()));
+            let is_held = threads.iter().all(|thread| !thread.is_finished());
             drop(held);
+            join_all(threads);
+            assert!(is_held, "I/O has completed during a hold");
         });
     }
 }
@@ -133,8 +137,8 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject<'_>)
                 queue.reap(0, 8, &mut done);
             }
         }
-        assert!(done.iter().all(|done| done.result.is_ok()));
-        assert_eq!(done.len(), 100);
+        assert!(done.iter().all(|done| done.result.is_ok()), "I/O has failed: {done:?}");
+        assert_eq!(done.len(), 100, "each I/O ends once");
     }
 }
 
@@ -145,7 +149,8 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
             let work = || {
                 let mut buf = Buf::new(BLOCK as usize);
                 while !is_over.load(Ordering::Relaxed) {
-                    assert_eq!(disk.read_at(&mut buf, 0), Ok(BLOCK as usize));
+                    let result = disk.read_at(&mut buf, 0).map(|nr| nr as u64);
+                    assert_result("a read beside freezes", &result, &Ok(BLOCK));
                 }
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
@@ -154,24 +159,26 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
                 let issued = disk.stats().queue.issued;
                 let mut queue = disk.queue();
                 submit(&mut queue, Io::read(Buf::new(512), 0).nowait());
-                assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::Again));
+                let result = reap_all(&mut queue)[0].result;
+                assert_result("a nowait read during a freeze", &result, &Err(BlockStatus::Again));
                 thread::yield_now();
                 assert_eq!(disk.stats().queue.issued, issued, "nothing goes while it is frozen");
                 drop(frozen);
             }
             is_over.store(true, Ordering::Relaxed);
-            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            join_all(threads);
         });
     }
 }
 
-pub(super) fn futures_end_on_a_disk_without_another_driver(subject: &Subject<'_>) {
+pub(super) fn futures_complete_when_no_other_code_drives_the_disk(subject: &Subject<'_>) {
     for disk in subject.each("") {
         thread::scope(|scope| {
-            for number in 0..3u64 {
+            let run = |number: u64| {
                 let disk = &disk;
-                scope.spawn(move || block_on(use_disk(disk, number << 16)));
-            }
+                scope.spawn(move || block_on(use_disk(disk, number << 16)))
+            };
+            join_all((0..3).map(run).collect::<Vec<_>>());
         });
     }
 }
@@ -183,8 +190,8 @@ async fn use_disk(disk: &Disk, first: u64) {
         let write = disk.start(Io::write(Buf::from(&[round; BLOCK as usize][..]), at)).await;
         let point = write.expect("a good I/O").durable_point;
         let read = disk.start(Io::read(Buf::new(BLOCK as usize), at)).await.expect("a good I/O");
-        assert_eq!(read.result, Ok(BLOCK));
-        assert!(!keeps_data(disk) || *read.buf.expect("its buffer") == [round; BLOCK as usize]);
+        assert_result("an awaited read", &read.result, &Ok(BLOCK));
+        assert_read(disk, &read.buf.expect("its buffer"), &[round; BLOCK as usize]);
         if round % 8 == 0 {
             disk.durable(point).await.expect("a flush");
             assert_eq!(disk.start(Io::flush()).await.expect("a good I/O").result, Ok(0));

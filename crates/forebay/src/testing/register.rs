@@ -5,7 +5,7 @@
 //! write had begun before the read ended. A later read of the same thread never returns less.
 
 use super::Subject;
-use super::helpers::{Numbers, keeps_data, reap_all, submit};
+use super::helpers::{Numbers, join_all, keeps_data, reap_all, submit};
 use crate::{Buf, Disk, Io};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -33,12 +33,11 @@ pub(super) fn blocks_are_registers(subject: &Subject<'_>) {
         let written: [Written; NR] = Default::default();
         thread::scope(|scope| {
             let (disk, written) = (&disk, &written);
-            for writer in 0..NR_WRITERS {
-                scope.spawn(move || write(disk, writer, written));
-            }
-            for reader in 0..2 {
-                scope.spawn(move || read(disk, reader, written));
-            }
+            let writer = |nth| scope.spawn(move || write(disk, nth, written));
+            let writers = (0..NR_WRITERS).map(writer).collect::<Vec<_>>();
+            let reader = |seed| scope.spawn(move || read(disk, seed, written));
+            let readers = (0..2).map(reader).collect::<Vec<_>>();
+            join_all(readers.into_iter().chain(writers));
         });
     }
 }

@@ -255,14 +255,14 @@ tests! {
     blocks_are_registers
     a_random_trace_ends_as_on_a_ram_disk
     an_error_ends_only_its_own_io
-    many_are_in_flight_at_once
+    many_requests_in_flight_all_complete
     threads_share_a_context
-    a_queue_that_is_dropped_has_written
-    a_disk_that_is_dropped_has_ended_its_io
+    dropping_a_queue_completes_its_writes
+    dropping_a_disk_completes_its_io
     waiters_continue_after_the_end_of_a_hold
     a_descriptor_is_readable_when_a_reap_is_due
     a_freeze_waits_for_entered_bios
-    futures_end_on_a_disk_without_another_driver
+    futures_complete_when_no_other_code_drives_the_disk
     a_child_of_a_fork_uses_no_device;
     a_growing_disk_ends_where_it_ends
     a_future_that_is_dropped_has_written
