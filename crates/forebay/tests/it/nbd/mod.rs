@@ -154,7 +154,7 @@ fn unavailable_export_or_feature_is_refused_by_name() {
             format!("nbds+unix:///disk?socket={socket}"),
             match cfg!(feature = "tls") {
                 true => "the server does not support TLS, which nbds:// requires",
-                false => "build the crate forebay with its feature `tls`",
+                false => "build forebay with its feature `tls`",
             },
         ),
         (format!("nbd:unix:{socket}:exportname=no"), "the server has no export `no`"),
