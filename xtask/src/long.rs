@@ -25,6 +25,11 @@ const ALL: &[Long] = &[
         run: guests,
     },
     Long {
+        name: "opens",
+        what: "4 min: 1,000 disks opened and closed, by each kind of driver (ceph, qemu)",
+        run: opens,
+    },
+    Long {
         name: "histories",
         what: "20 min: `cargo xtask histories --all`",
         run: histories::run_all,
@@ -58,6 +63,15 @@ fn soak() -> Outcome {
         skips: &[],
     }];
     suite::run("long", &suites, &Line::cargo("test").variable("FOREBAY_SOAK_SECONDS", "120"))
+}
+
+fn opens() -> Outcome {
+    let suites = [Suite {
+        target: "--package forebay --test it --all-features",
+        names: &["--ignored", "--show-output", "leaks::"],
+        skips: &[],
+    }];
+    suite::run("long", &suites, &Line::cargo("test").variable("FOREBAY_REQUIRE_TOOLS", "1"))
 }
 
 fn guests() -> Outcome {

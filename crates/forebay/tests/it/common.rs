@@ -82,7 +82,8 @@ pub(crate) fn run_again(test: &str, variables: &[(&str, &str)]) -> Option<Output
         return None;
     }
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([test, "--exact", "--test-threads=1"]).env(CHILD, "1");
+    let options = ["--exact", "--include-ignored", "--show-output", "--test-threads=1"];
+    command.arg(test).args(options).env(CHILD, "1");
     command.envs(variables.iter().copied());
     Some(command.output().expect("a process"))
 }

@@ -27,6 +27,7 @@ mod group_commit;
 mod held_calls;
 mod holds;
 mod hung_disks;
+mod leaks;
 mod limit_calls;
 mod miri;
 mod nbd;
