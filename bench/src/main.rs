@@ -14,6 +14,7 @@ mod pread;
 mod process;
 #[cfg(test)]
 mod quoted;
+mod rbd;
 mod servers;
 mod table;
 mod vhost;
@@ -42,6 +43,10 @@ beyond the build. Run it from the root of the checkout, on a machine with nothin
 The figure library measures the interfaces of the library, and counts their instructions (valgrind,
 python3 with venv). It is not one of all figures: name it alone. With --seconds 2 and
 --out bench/LIBRARY.md it writes the published table, in about 3 minutes beyond the builds.
+
+The figure rbd compares the driver rbd with fio's rbd engine, on a cluster of one node that it
+starts (packages ceph-mon, ceph-osd, ceph-common). Name it alone, too. With --pairs 7 --seconds 1
+and --out bench/RBD.md it writes the published table, in about 5 minutes.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
@@ -107,6 +112,9 @@ fn main() -> Result<()> {
     if options.names == [library::NAME] {
         measure::lay_out(&forebay, &options.file, options.size_mib)?;
         return write(&library::render(&forebay, &options)?, &options);
+    }
+    if options.names == [rbd::NAME] {
+        return write(&rbd::render(&forebay, &options)?, &options);
     }
     write_table(&forebay, &options)
 }

@@ -101,14 +101,18 @@ fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{} {}: {stderr}", program.display(), arguments.join(" "));
     }
-    let report: Value = serde_json::from_slice(&output.stdout)
+    // An engine of fio may print notes first.
+    let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let report: Value = serde_json::from_slice(&output.stdout[start..])
         .with_context(|| format!("{}: not JSON", program.display()))?;
-    sample(&report).context("a report without the keys of a read job")
+    sample(&report).context("a report without the keys of a job that reads or writes")
 }
 
 fn sample(report: &Value) -> Option<(Sample, f64)> {
     let job = report.get("jobs")?.get(0)?;
-    let read = job.get("read").or_else(|| job.get("write"))?;
+    // fio reports both, and zeroes for the one that the job lacks.
+    let has_ios = |part: &&Value| part["total_ios"].as_u64().is_some_and(|nr| nr > 0);
+    let read = ["read", "write"].into_iter().filter_map(|key| job.get(key)).find(has_ios)?;
     let total = read.get("total_ios")?.as_f64()?;
     let runtime_us = read.get("runtime")?.as_f64()? * 1000.0;
     let busy = job.get("usr_cpu")?.as_f64()? + job.get("sys_cpu")?.as_f64()?;
