@@ -3,6 +3,7 @@
 //!
 //! Each test runs in a process of its own, since other tests open descriptors and start threads.
 //! Back ends are covered by `backends/opening.rs`, C and Python by tests of their own.
+#![allow(clippy::print_stdout, reason = "the counts are a part of the output of `xtask long`")]
 
 use crate::common::{Scratch, open, run_again};
 use crate::nbd_server::{NbdServer, export};
@@ -87,7 +88,7 @@ fn thousand_disks_of_memory_and_files_leave_nothing_behind() {
         let scratch = Scratch::new(1 << 20);
         let file = scratch.spec("");
         check(|| String::from("ram:1M?service=on"));
-        check(|| format!("fault:ram:1M?rule=any:short=1k:nth=3"));
+        check(|| String::from("fault:ram:1M?rule=any:short=1k:nth=3"));
         for driver in ["file:", "aio:", "psync:"] {
             check(|| format!("{driver}{file}"));
         }

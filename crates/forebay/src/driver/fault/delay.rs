@@ -165,6 +165,10 @@ impl Waiter for FaultWaiter {
         self.inner.make_own_call(call);
     }
 
+    fn misses_kicks(&self) -> bool {
+        self.inner.misses_kicks()
+    }
+
     // `begins` and `take_back` keep their defaults: the driver leaves nothing to a wait.
 
     fn poll_fd(&self) -> io::Result<Option<BorrowedFd<'_>>> {
@@ -187,5 +191,9 @@ impl Waiter for FaultWaiter {
 
     fn nr_syscalls(&self) -> u64 {
         self.inner.nr_syscalls() + self.due.fd.nr_syscalls()
+    }
+
+    fn nr_uncounted_syscalls(&self) -> u64 {
+        self.inner.nr_uncounted_syscalls()
     }
 }

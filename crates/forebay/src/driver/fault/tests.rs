@@ -1,9 +1,10 @@
 //! Tests of the fault driver.
 
 use super::*;
+use crate::driver::Waiter;
 use crate::driver::testing::{data, device, issue, queue, reap};
 use forebay_core::{Bio, BioFlags, Op};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn all_queues_count_together() {
@@ -41,6 +42,28 @@ fn injected_failure_is_ready_at_once() {
     driver.kick();
     waiter.wait(None);
     assert_eq!(reap(&mut *driver), []);
+}
+
+/// A waiter whose kicks get lost, and that counts a system call.
+struct Forbidden;
+
+impl Waiter for Forbidden {
+    fn wait(&self, _: Option<Duration>) {}
+
+    fn misses_kicks(&self) -> bool {
+        true
+    }
+
+    fn nr_uncounted_syscalls(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn waiter_beside_delays_reports_what_the_inner_one_reports() {
+    let waiter = FaultWaiter::new(Arc::new(Forbidden), &Delays::new(1));
+    assert!(waiter.misses_kicks());
+    assert_eq!(waiter.nr_uncounted_syscalls(), 1);
 }
 
 fn failed(tag: usize) -> forebay_core::Completed {
