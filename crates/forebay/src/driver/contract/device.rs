@@ -24,17 +24,27 @@ pub(crate) struct DriverDevice<D> {
     way: OnceLock<Discriminant<Wait>>,
     /// Called when the disk is revived.
     on_revive: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Converts an error of `open_queue`.
+    refusal: Option<Box<dyn Fn(io::Error) -> OpenError + Send + Sync>>,
 }
 
 impl<D: Driver> DriverDevice<D> {
     pub(crate) fn new(driver: D) -> DriverDevice<D> {
         let facts = driver.facts();
-        DriverDevice { driver, facts, way: OnceLock::new(), on_revive: None }
+        DriverDevice { driver, facts, way: OnceLock::new(), on_revive: None, refusal: None }
     }
 
     /// Calls `on_revive` whenever the disk is revived.
     pub(crate) fn on_revive(self, on_revive: impl Fn() + Send + Sync + 'static) -> Self {
         DriverDevice { on_revive: Some(Box::new(on_revive)), ..self }
+    }
+
+    /// Reports a queue that cannot be opened by the error that `refusal` returns.
+    pub(crate) fn refused_by(
+        self,
+        refusal: impl Fn(io::Error) -> OpenError + Send + Sync + 'static,
+    ) -> Self {
+        DriverDevice { refusal: Some(Box::new(refusal)), ..self }
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -90,7 +100,10 @@ impl<D: Driver> Device for DriverDevice<D> {
     }
 
     fn refusal(&self, source: io::Error) -> OpenError {
-        OpenError::Driver { name: self.facts.name.clone(), source }
+        match &self.refusal {
+            Some(refusal) => refusal(source),
+            None => OpenError::Driver { name: self.facts.name.clone(), source },
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 //! - [`stream`]: bytes to and from a peer, under TLS or not;
 //! - [`link`]: a connection in use: requests, memory, replies; [`outgoing`] and [`incoming`]: data
 //!   not sent yet, and data not parsed yet;
-//! - [`device`], [`queue`], [`waiter`]: the interface to the layer;
+//! - [`driver`], [`queue`], [`waiter`]: the driver, its queues and their waits, of the public
+//!   contract ([`Driver`](super::Driver));
 //! - [`status`]: block-status queries, which bypass the layer.
 //!
 //! The protocol itself is in the crate `forebay-nbd`, which does no I/O and trusts no server. A
@@ -13,7 +14,7 @@
 //! with [`Offline`](forebay_core::BlockStatus::Offline), and the first reason is kept.
 
 mod connect;
-mod device;
+mod driver;
 mod incoming;
 mod link;
 mod open;

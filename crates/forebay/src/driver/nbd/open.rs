@@ -4,12 +4,13 @@
 //! are `socket` and those that begin with `tls-`, and no key of the layer has such a name.
 
 use super::connect;
-use super::device::NbdDevice;
+use super::driver::NbdDriver;
 use super::link::MAX_SEGMENTS;
 use super::stream::Credentials;
 use crate::claim::Claim;
-use crate::driver::Opened;
+use crate::driver::contract::DriverDevice;
 use crate::driver::refusal::Refusal;
+use crate::driver::{Facts, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
@@ -67,7 +68,7 @@ pub(in crate::driver) fn open(
             limits.logical_block_size
         )
     });
-    let facts = DiskFacts {
+    let disk = DiskFacts {
         // The server may zero fast, but the driver does not request FAST_ZERO, which a server must
         // refuse if it zeroes slowly.
         zeroes_fast: false,
@@ -77,9 +78,17 @@ pub(in crate::driver) fn open(
         ..DiskFacts::default()
     };
     let features = features(&uri, &export, &limits);
-    let device = Arc::new(NbdDevice::new((uri, credentials), stream, export, limits));
+    let facts = Facts { disk, ..Facts::new("nbd", limits) };
+    let shown_uri = uri.to_string();
+    let driver = NbdDriver::new((uri, credentials), stream, export, facts);
+    let device = DriverDevice::new(driver).refused_by(move |source| OpenError::Nbd {
+        uri: shown_uri.clone(),
+        why: source.to_string(),
+        source: Some(source),
+    });
+    let device = Arc::new(device);
     let defaults = Defaults { one_hw_queue, ..Defaults::default() };
-    Ok(Opened { device, facts, features, notice, defaults, claim: Claim::remote() })
+    Ok(Opened { device, facts: disk, features, notice, defaults, claim: Claim::remote() })
 }
 
 /// Returns the limits that the server reports.

@@ -1,22 +1,21 @@
-//! Driver of one queue: a connection, under a lock that is hardly ever contended.
+//! Queue: a connection, under a lock that is hardly ever contended.
 //!
 //! The thread that holds the token uses the connection. Beside it there are only block-status
 //! queries, which use the connection of the shared context ([`super::status`]). A thread that
 //! receives takes the data for all.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
-use super::link::{Blocked, Link};
-use crate::driver::Mode;
-use crate::driver::deadline::Deadline;
-use crate::driver::socket::Socket;
+use super::link::Link;
+use crate::driver::{Answer, Queue};
 use crate::sys::event::{AnyOf, Event};
 use crate::sys::fork::Origin;
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, Reap};
+use forebay_core::{BlockStatus, Completions, IssuedRequest, Op, Reap, Tag};
 use forebay_nbd::client::{Command, Request};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// The role of the thread that received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,15 +156,14 @@ impl Watched {
     }
 }
 
-pub(super) struct NbdDriver {
+pub(super) struct NbdQueue {
     shared: Arc<Shared>,
-    mode: Mode,
     origin: Origin,
 }
 
-impl NbdDriver {
-    pub(super) fn new(shared: Arc<Shared>, mode: Mode) -> NbdDriver {
-        NbdDriver { shared, mode, origin: Origin::here() }
+impl NbdQueue {
+    pub(super) fn new(shared: Arc<Shared>) -> NbdQueue {
+        NbdQueue { shared, origin: Origin::here() }
     }
 }
 
@@ -181,14 +179,15 @@ fn request_of(rq: &IssuedRequest<'_>) -> Request {
     Request { command, offset: rq.start, len: rq.len }
 }
 
-impl Driver for NbdDriver {
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+// SAFETY: as [`NbdDriver`](super::driver::NbdDriver) says. No method unwinds after a request began.
+unsafe impl Queue for NbdQueue {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
         let mut link = self.shared.lock();
         if link.is_lost() {
-            return Issue::Failed(BlockStatus::Offline);
+            return Answer::Failed(BlockStatus::Offline);
         }
         link.begin(rq.tag, request_of(rq), rq.segments());
-        Issue::Queued
+        Answer::Queued
     }
 
     fn commit_rqs(&mut self) {
@@ -212,61 +211,20 @@ impl Driver for NbdDriver {
         self.shared.wake_others(&link, Role::Reaper);
     }
 
-    fn wait(&mut self, nr_completions: u32, timeout: Option<Duration>) {
-        let until = Deadline::after(timeout);
-        let nr = (nr_completions as usize).max(1);
-        let mut may_block = true;
-        let mut has_polled = false;
-        let mut link = self.shared.lock();
-        loop {
-            link.send();
-            // An owner has the connection to itself.
-            let is_alone = self.mode == Mode::Owned
-                && link.nr_done() < nr
-                && link.stream.can_wait()
-                && !link.holds_back();
-            if is_alone && may_block && link.may_block_until(until) {
-                match link.receive_blocking() {
-                    _ if link.nr_done() >= nr || link.is_lost() => break,
-                    Blocked::Received => {}
-                    Blocked::TimedOut => may_block = false,
-                    Blocked::Interrupted => break,
-                }
-                continue;
-            }
-            // Without other users of the connection, mostly nothing is there before the poll.
-            if !is_alone || has_polled {
-                link.receive(false);
-            }
-            if link.nr_done() >= nr || link.is_lost() || has_polled && until.is_over() {
-                break;
-            }
-            let for_room = link.holds_back();
-            link.nr_syscalls += 1;
-            drop(link);
-            Socket::poll(Some((self.shared.fd.as_fd(), for_room)), None, until.left());
-            has_polled = true;
-            link = self.shared.lock();
-        }
-        self.shared.wake_others(&link, Role::Reaper);
-    }
-
-    fn kick(&mut self) {
-        if self.mode == Mode::Shared {
-            self.shared.event.signal();
-        }
+    fn cancel(&mut self, _tag: Tag) -> bool {
+        false
     }
 
     fn has_ready(&self) -> bool {
         self.shared.lock().has_done()
     }
 
-    fn nr_syscalls(&self) -> u64 {
-        self.shared.lock().nr_syscalls
+    fn nr_syscalls(&self) -> Option<u64> {
+        Some(self.shared.lock().nr_syscalls)
     }
 }
 
-impl Drop for NbdDriver {
+impl Drop for NbdQueue {
     /// The layer drains a driver before it drops it. After a panic, requests in flight are
     /// abandoned: only calls of this driver use their memory.
     fn drop(&mut self) {

@@ -1,28 +1,29 @@
-//! Device for an open export, which creates a connection for each queue.
+//! Driver of an open export, which creates a connection for each queue.
+// The traits of drivers are unsafe.
+#![allow(unsafe_code)]
 
 use super::connect;
 use super::link::{Failure, Link};
-use super::queue::{NbdDriver, Shared};
+use super::queue::{NbdQueue, Shared};
 use super::status;
 use super::stream::{Credentials, Stream};
-use super::waiter::NbdWaiter;
+use super::waiter::NbdWait;
 use crate::driver::refusal::Refusal;
-use crate::driver::{Device, DriverQueue, Mode};
-use crate::error::OpenError;
+use crate::driver::{Driver, Facts, Mode, Wait};
 use crate::extent::Extents;
-use forebay_core::{BlockStatus, QueueLimits};
+use forebay_core::BlockStatus;
 use forebay_nbd::client::Negotiated;
 use forebay_nbd::uri::Uri;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub(super) struct NbdDevice {
+pub(super) struct NbdDriver {
     uri: Uri,
     /// For `nbds://`.
     credentials: Option<Credentials>,
     export: Negotiated,
-    limits: QueueLimits,
+    facts: Facts,
     /// The connection that opened the device, until a queue takes it.
     first: Mutex<Option<Stream>>,
     /// The connection of the shared context, once there is one.
@@ -33,16 +34,16 @@ pub(super) struct NbdDevice {
     is_full: AtomicBool,
 }
 
-impl NbdDevice {
+impl NbdDriver {
     pub(super) fn new(
         (uri, credentials): (Uri, Option<Credentials>),
         stream: Stream,
         export: Negotiated,
-        limits: QueueLimits,
-    ) -> NbdDevice {
+        facts: Facts,
+    ) -> NbdDriver {
         let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
         let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
-        NbdDevice { uri, credentials, export, limits, first, shared, failure, is_full }
+        NbdDriver { uri, credentials, export, facts, first, shared, failure, is_full }
     }
 
     /// Opens another connection to the same export and checks that its parameters are the same.
@@ -65,24 +66,35 @@ impl NbdDevice {
     }
 }
 
-impl Device for NbdDevice {
-    fn limits(&self) -> QueueLimits {
-        self.limits
+// SAFETY: a connection ends each request once, after it has used its memory for the last time: all
+// of it is sent, and nothing more is received for it (K5). A read is filled, or fails (K6). No
+// method calls back (K7).
+unsafe impl Driver for NbdDriver {
+    type Queue = NbdQueue;
+
+    fn facts(&self) -> Facts {
+        self.facts.clone()
     }
 
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         let (Some(shared), Some(_)) = (self.shared.get(), self.export.allocation) else {
             return Ok(());
         };
-        let capacity = self.limits.capacity_bytes.unwrap_or(self.export.size_bytes);
-        status::ask(shared, offset, u64::from(self.limits.logical_block_size), capacity, extents)
+        let limits = &self.facts.limits;
+        let capacity = limits.capacity_bytes.unwrap_or(self.export.size_bytes);
+        status::ask(shared, offset, u64::from(limits.logical_block_size), capacity, extents)
     }
 
     fn failure(&self) -> Option<String> {
         self.failure.get().cloned()
     }
 
-    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+    /// An export keeps its size as long as its connections.
+    fn size_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<(NbdQueue, Wait)> {
         let first = match mode {
             Mode::Shared => self.first.lock().unwrap_or_else(PoisonError::into_inner).take(),
             Mode::Owned => None,
@@ -96,13 +108,7 @@ impl Device for NbdDevice {
         if mode == Mode::Shared {
             let _ = self.shared.set(Arc::clone(&shared));
         }
-        let waiter = Arc::new(NbdWaiter::new(Arc::clone(&shared)));
-        let driver = NbdDriver::new(shared, mode);
-        Ok(DriverQueue { driver: Box::new(driver), waiter })
-    }
-
-    fn refusal(&self, source: io::Error) -> OpenError {
-        let (uri, why) = (self.uri.to_string(), source.to_string());
-        OpenError::Nbd { uri, why, source: Some(source) }
+        let wait = Wait::Blocking(Arc::new(NbdWait::new(Arc::clone(&shared), mode)));
+        Ok((NbdQueue::new(shared), wait))
     }
 }
