@@ -31,9 +31,9 @@
 //
 // A `Device` opens one queue per hardware context. A queue is a driver of the core, which one
 // thread uses at a time, and a `Waiter`, with which another thread waits meanwhile. `null`, `ram`,
-// `model`, `rbd` and `backend` implement the public contract, and `contract::DriverDevice` connects
-// it with these traits. `nbd` could implement it too, but has not been moved. The others use more:
-// registered memory, requests that a waiting thread makes, commits that a wait makes.
+// `model`, `nbd`, `rbd` and `backend` implement the public contract, and `contract::DriverDevice`
+// connects it with these traits. The others use more: registered memory, requests that a waiting
+// thread makes, commits that a wait makes, a poll descriptor that is acknowledged (decision 0092).
 
 mod aio;
 pub(crate) mod backend;
