@@ -406,6 +406,12 @@ int forebay_stop(struct forebay_disk *disk, struct forebay_hold **hold);
 // Returns 0, or a negative errno: -EBADF if it is already released.
 int forebay_release(struct forebay_hold *hold);
 
+// Returns the number of properties, which every disk has. Properties are numbered from 0.
+uint32_t forebay_info_count(void);
+
+// Returns the name of a property, such as "capacity", or NULL if there is no such number.
+const char *forebay_info_name(uint32_t index);
+
 // Stores a property of a disk as text in buf, which has size bytes, with a zero byte at the end.
 // A longer text is truncated. Numbers are decimal, and a flag is 1 or 0. The text is empty if the
 // disk has no such value.

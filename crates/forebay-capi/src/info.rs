@@ -7,7 +7,8 @@ use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
 use forebay::{Disk, PropertyValue};
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
+use std::sync::LazyLock;
 
 /// Returns one line for each feature: its name, `yes` or `no`, and how or why.
 fn features(disk: &Disk) -> String {
@@ -18,14 +19,44 @@ fn features(disk: &Disk) -> String {
     disk.info().features.iter().map(line).collect()
 }
 
+/// The name of the list of features.
+const FEATURES: &str = "features";
+
+/// The names of all properties, in the order of their numbers.
+static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
+    let name = |name: &str| CString::new(name).expect("names have no zero bytes");
+    forebay::property_names().chain([FEATURES]).map(name).collect()
+});
+
+/// Returns the number of properties, which every disk has. Properties are numbered from 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_info_count() -> u32 {
+    u32::try_from(guard(|| Ok(NAMES.len() as i64))).unwrap_or(0)
+}
+
+/// Returns the name of a property, such as "capacity", or NULL if there is no such number.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_info_name(index: u32) -> *const c_char {
+    let mut text = std::ptr::null();
+    guard(|| {
+        let name = NAMES.get(index as usize).ok_or_else(|| {
+            Failure::invalid(format!("there is no property {index}: there are {}", NAMES.len()))
+        })?;
+        text = name.as_ptr();
+        Ok(0)
+    });
+    text
+}
+
 /// Returns a property: one of the library's table, or the list of features.
 fn property(disk: &Disk, name: &str) -> Result<PropertyValue, Failure> {
     let value = match name {
-        "features" => Some(PropertyValue::Text(features(disk))),
+        FEATURES => Some(PropertyValue::Text(features(disk))),
         name => disk.property(name),
     };
     value.ok_or_else(|| {
-        Failure::new(libc::ENOENT, format!("no property is named `{name}`: see forebay_info(3)"))
+        let text = format!("no property is named `{name}`; forebay_info_name() lists them");
+        Failure::new(libc::ENOENT, text)
     })
 }
 

@@ -118,7 +118,7 @@ pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};
 pub use io::{Completion, Io};
 pub use poll_handle::{DiskPoll, QueuePoll};
-pub use properties::{Property, PropertyGroup, PropertyValue};
+pub use properties::{Property, PropertyGroup, PropertyValue, property_names};
 pub use queue::{BioQueue, PollMode, RegisteredMemory};
 pub use runtime::gates::Hold;
 pub use runtime::leak::leaked_bufs;

@@ -168,6 +168,19 @@ impl DiskInfo {
     }
 }
 
+/// Returns the names of all properties, each once: those of [`Disk::property`]. They are the same
+/// for every disk. A later version may add names.
+///
+/// ```
+/// assert!(forebay::property_names().any(|name| name == "capacity"));
+/// ```
+pub fn property_names() -> impl Iterator<Item = &'static str> {
+    let is_fixed = |key: &str| FIXED.iter().any(|(name, ..)| *name == key);
+    let fixed = FIXED.iter().map(|&(name, ..)| name);
+    let settings = SETTINGS.iter().map(|setting| setting.key).filter(move |key| !is_fixed(key));
+    fixed.chain(settings).chain(CURRENT.iter().map(|&(name, _)| name))
+}
+
 impl Disk {
     /// Returns all properties of the disk by name: its kind, its state, its limits, and the
     /// settings in force. A later version may add properties. The features are in
@@ -218,6 +231,18 @@ mod tests {
             }
             assert_eq!(disk.property("no_such_name"), None);
         }
+    }
+
+    #[test]
+    fn each_property_has_its_name_in_the_list_once() {
+        let disk = Disk::open("ram:1M").expect("it opens");
+        let mut of_disk: Vec<_> = disk.properties().map(|property| property.name).collect();
+        let mut listed: Vec<_> = property_names().collect();
+        of_disk.sort_unstable();
+        // A setting may have the name of another property.
+        of_disk.dedup();
+        listed.sort_unstable();
+        assert_eq!(listed, of_disk);
     }
 
     #[test]

@@ -26,6 +26,14 @@ int main(void)
     CHECK_FAILS(forebay_stats_get(disk, "isued", &number), ENOENT, "`isued`");
     free(values);
 
+    nr = forebay_info_count();
+    CHECK(nr > 50);
+    for (uint32_t n = 0, has_capacity = 0; n < nr; n++) {
+        CHECK(forebay_info(disk, forebay_info_name(n), text, sizeof text) >= 0);
+        has_capacity += strcmp(forebay_info_name(n), "capacity") == 0;
+        CHECK(n + 1 < nr || has_capacity == 1);
+    }
+    CHECK(forebay_info_name(nr) == NULL && strstr(forebay_last_error(), "no property") != NULL);
     CHECK(forebay_info(disk, "driver", text, sizeof text) == 3 && strcmp(text, "ram") == 0);
     CHECK(forebay_info(disk, "driver", text, 3) == 3 && strcmp(text, "ra") == 0);
     CHECK(forebay_info(disk, "driver", NULL, 0) == 3);

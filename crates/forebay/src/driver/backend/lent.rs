@@ -12,6 +12,7 @@ use super::home::{Home, here};
 use forebay_core::{BlockStatus, Completed, Tag};
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -58,6 +59,11 @@ pub(super) struct Lent(NonNull<Body>);
 unsafe impl Send for Lent {}
 // SAFETY: as above.
 unsafe impl Sync for Lent {}
+
+// A panic leaves nothing half done that a handle could show: a body changes only before its request
+// begins, and each list takes a completion at once.
+impl UnwindSafe for Lent {}
+impl RefUnwindSafe for Lent {}
 
 impl Deref for Lent {
     type Target = Body;
