@@ -123,9 +123,10 @@ impl Disk {
         self.shared.capacity_bytes()
     }
 
-    /// Reads the size of the file, the block device, the disk of a vhost-user server, or the back
-    /// end ([`Backend::size_bytes`](crate::Backend::size_bytes)) again, and returns it in bytes.
-    /// `None`: the disk is in memory or on an NBD server, and keeps its size while it is open.
+    /// Reads the size of the file, the block device, the disk of a vhost-user server, the image of a
+    /// cluster, or the back end ([`Backend::size_bytes`](crate::Backend::size_bytes)) again, and
+    /// returns it in bytes. `None`: the disk is in memory, on an NBD server, or a snapshot of an
+    /// image, and keeps its size while it is open.
     ///
     /// The disk accepts the same I/O as before. If it has grown, [`Disk::grow`] makes the new range
     /// accessible. If a file has become shorter, reads behind its end are short, and writes there
@@ -138,8 +139,8 @@ impl Disk {
         self.shared.reread_size()
     }
 
-    /// Accepts I/O up to `size_bytes`, in whole blocks, after the file, the block device, or the
-    /// disk of a vhost-user server has grown. All threads may use the new range when this returns.
+    /// Accepts I/O up to `size_bytes`, in whole blocks, after the file, the block device, the disk of
+    /// a vhost-user server, the image of a cluster, or the back end has grown. All threads may use the new range when this returns.
     /// A disk never shrinks, so a smaller size changes nothing.
     ///
     /// # Errors

@@ -56,6 +56,11 @@ impl ImageInfo {
         parent_pool: 0,
         parent_name: [0; 96],
     };
+
+    /// Returns whether both are of one image: the names of its objects contain the image's id.
+    pub(super) fn has_data_of(&self, other: &ImageInfo) -> bool {
+        self.block_name_prefix == other.block_name_prefix
+    }
 }
 
 /// `rbd_config_option_t`.

@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
@@ -39,6 +39,8 @@ pub(super) struct Image {
     is_locked: bool,
     gone: Arc<Gone>,
     pool_check: PoolCheck,
+    /// Held while the size is read by a new handle.
+    rereading: Mutex<()>,
 }
 
 // SAFETY: librbd serializes the use of an image by several threads.
@@ -75,6 +77,7 @@ impl Image {
             is_locked: false,
             gone: Arc::default(),
             pool_check: PoolCheck::default(),
+            rereading: Mutex::new(()),
         })
     }
 
@@ -90,30 +93,33 @@ impl Image {
 
     /// Returns the size of the image and of its objects, in bytes.
     pub(super) fn stat(&self) -> Result<ImageInfo, Refused> {
+        self.stat_of(self.handle()).map_err(|result| Refused::of_call("rbd_stat", result))
+    }
+
+    fn stat_of(&self, handle: Handle) -> Result<ImageInfo, c_int> {
         let mut info = ImageInfo::EMPTY;
         // SAFETY: the image is open, and the size is that of the structure.
-        let result =
-            unsafe { (self.api.rbd_stat)(self.handle(), &raw mut info, size_of::<ImageInfo>()) };
-        if result < 0 { Err(Refused::of_call("rbd_stat", result)) } else { Ok(info) }
+        let result = unsafe { (self.api.rbd_stat)(handle, &raw mut info, size_of::<ImageInfo>()) };
+        if result < 0 { Err(result) } else { Ok(info) }
     }
 
     /// Returns the size of the image in bytes. Waits for the cluster if librbd watches the image,
     /// and it has changed.
     pub(super) fn size_bytes(&self) -> io::Result<u64> {
-        self.size_of(self.handle())
-    }
-
-    fn size_of(&self, handle: Handle) -> io::Result<u64> {
         let mut size = 0;
         // SAFETY: the image is open.
-        let result = unsafe { (self.api.rbd_get_size)(handle, &raw mut size) };
+        let result = unsafe { (self.api.rbd_get_size)(self.handle(), &raw mut size) };
         if result < 0 { Err(text_of(result)) } else { Ok(size) }
     }
 
     /// Returns the present size of an image that is open read-only, in bytes. librbd does not watch
-    /// such an image, so this opens it again. If the size has changed, later commands use the new
-    /// handle.
+    /// such an image, so this opens it again. If it has grown, later commands use the new handle.
+    ///
+    /// # Errors
+    /// Fails if the image cannot be opened, or if another image has its name now.
     pub(super) fn reread_size(&self) -> io::Result<u64> {
+        // Otherwise a slower thread could make an older handle the present one.
+        let _only_one = self.rereading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut handle = ptr::null_mut();
         let pool = self.cluster.pool();
         // SAFETY: the pool is open, and the name ends with a null byte.
@@ -124,17 +130,31 @@ impl Image {
         if result < 0 {
             return Err(text_of(result));
         }
-        match (self.size_bytes(), self.size_of(handle)) {
-            (Ok(before), Ok(now)) if before != now => {
+        match self.compare_with(handle) {
+            Ok((before, now)) if before < now => {
                 self.handles.replace(handle);
                 Ok(now)
             }
-            (_, now) => {
+            compared => {
                 // SAFETY: no other code has this handle.
                 unsafe { (self.api.rbd_close)(handle) };
-                now
+                compared.map(|(_, now)| now)
             }
         }
+    }
+
+    /// Returns the sizes of the image by the present handle and by a newer one.
+    fn compare_with(&self, newer: Handle) -> io::Result<(u64, u64)> {
+        let before = self.stat_of(self.handle()).map_err(text_of)?;
+        let now = self.stat_of(newer).map_err(text_of)?;
+        if !now.has_data_of(&before) {
+            let name = self.name.to_string_lossy();
+            return Err(io::Error::other(format!(
+                "{name} is the name of another image now: this disk keeps its image and its size; \
+                 open a new disk for the other one"
+            )));
+        }
+        Ok((before.size, now.size))
     }
 
     /// Returns the features of the image, as bits.

@@ -218,6 +218,15 @@ fn image_that_grows_is_a_disk_that_grows() {
     let mut list = Vec::new();
     reader.block_status(20 << 20, 4 << 20, 100, &mut list).expect("extents");
     assert_eq!(list[..], [Extent { len: 4 << 20, kind: ExtentKind::Data }]);
+    // Another image with the name of this one has other data.
+    let name = format!("rbd/{image}");
+    cluster.rbd(&["rename", &name, &format!("{name}-old")]);
+    cluster.rbd(&["create", &name, "--size", "32M"]);
+    let error = reader.reread_size().expect_err("another image").to_string();
+    assert!(error.contains("is the name of another image now"), "{error}");
+    reader.read_exact_at(&mut block, (24 << 20) - 512).expect("the disk keeps its image");
+    assert_eq!(block, [1; 512]);
+    let image = format!("{image}-old");
     // A smaller size is not announced, and the range behind the new end fails.
     let smaller = ["resize", "--no-progress", "--allow-shrink"];
     cluster.rbd(&[&smaller[..], &[&format!("rbd/{image}"), "--size", "8M"]].concat());
