@@ -18,10 +18,9 @@ const BREAKS: &str = "xtask/accepted-breaks.txt";
 const CRATES: &str = "--package forebay --package forebay-core";
 
 pub(crate) fn run() -> Outcome {
-    if git("rev-parse --is-shallow-repository")?.trim() == "true" {
-        println!("semver: SKIPPED, this clone is shallow, and the comparison needs the history;");
-        println!("      get it with `git fetch --unshallow`");
-        return Ok(());
+    if !has_history() {
+        let why = "this clone is shallow, and the comparison needs the history";
+        return Err(format!("semver: {why}; get it with `git fetch --unshallow`"));
     }
     TOOL.require("semver")?;
     let tag = git("describe --tags --abbrev=0").unwrap_or_default();
@@ -35,6 +34,11 @@ pub(crate) fn run() -> Outcome {
              CHANGELOG.md in the same commit"
         )
     })
+}
+
+/// Returns whether the commits before the present one are there.
+pub(crate) fn has_history() -> bool {
+    git("rev-parse --is-shallow-repository").is_ok_and(|answer| answer.trim() == "false")
 }
 
 /// Returns the revision to compare with, and an option: without a tag no version records the kind

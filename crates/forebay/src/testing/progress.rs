@@ -142,6 +142,15 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject<'_>)
     }
 }
 
+/// Ends the loops of other threads when it is dropped, also by a failed assertion.
+struct EndsLoops<'a>(&'a AtomicBool);
+
+impl Drop for EndsLoops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
     for disk in subject.each("") {
         let is_over = AtomicBool::new(false);
@@ -153,6 +162,7 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
                     assert_result("a read beside freezes", &result, &Ok(BLOCK));
                 }
             };
+            let ends_loops = EndsLoops(&is_over);
             let threads = [scope.spawn(work), scope.spawn(work)];
             for _ in 0..20 {
                 let frozen = disk.freeze().expect("no other hold");
@@ -165,7 +175,7 @@ pub(super) fn a_freeze_waits_for_entered_bios(subject: &Subject<'_>) {
                 assert_eq!(disk.stats().queue.issued, issued, "nothing goes while it is frozen");
                 drop(frozen);
             }
-            is_over.store(true, Ordering::Relaxed);
+            drop(ends_loops);
             join_all(threads);
         });
     }
