@@ -123,8 +123,8 @@ impl Disk {
         self.shared.capacity_bytes()
     }
 
-    /// Reads the size of the file, the block device, the disk of a vhost-user server, the image of a
-    /// cluster, or the back end ([`Backend::size_bytes`](crate::Backend::size_bytes)) again, and
+    /// Reads the size of the file, the block device, the disk of a vhost-user server, the image of
+    /// a cluster, or the back end ([`Backend::size_bytes`](crate::Backend::size_bytes)) again, and
     /// returns it in bytes. `None`: the disk is in memory, on an NBD server, or a snapshot of an
     /// image, and keeps its size while it is open.
     ///
@@ -139,9 +139,10 @@ impl Disk {
         self.shared.reread_size()
     }
 
-    /// Accepts I/O up to `size_bytes`, in whole blocks, after the file, the block device, the disk of
-    /// a vhost-user server, the image of a cluster, or the back end has grown. All threads may use the new range when this returns.
-    /// A disk never shrinks, so a smaller size changes nothing.
+    /// Accepts I/O up to `size_bytes`, in whole blocks, after the file, the block device, the disk
+    /// of a vhost-user server, the image of a cluster, or the back end has grown. All threads may
+    /// use the new range when this returns. A disk never shrinks, so a smaller size changes
+    /// nothing.
     ///
     /// # Errors
     /// Fails if the file or device is shorter than `size_bytes`, or if the size of the disk is
