@@ -149,8 +149,7 @@ impl<B: Backend> BackendQueue<B> {
     /// Queues a request whose memory is not one segment. A call of its own, because the usual case
     /// is short.
     #[inline(never)]
-    fn queue_any(&mut self, rq: &IssuedRequest<'_>) {
-        let mut lent = self.lend(rq);
+    fn queue_any(&mut self, mut lent: Lent, rq: &IssuedRequest<'_>) {
         lent.body().set_memory(rq);
         self.queue(lent);
     }
@@ -260,7 +259,7 @@ unsafe impl<B: Backend> Queue for BackendQueue<B> {
                 lent.body().set_segment(segment);
                 self.queue(lent);
             }
-            None => self.queue_any(rq),
+            None => self.queue_any(lent, rq),
         }
         Answer::Queued
     }
