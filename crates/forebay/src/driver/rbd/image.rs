@@ -26,6 +26,22 @@ pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 /// `RBD_FEATURE_JOURNALING`.
 pub(super) const FEATURE_JOURNALING: u64 = 1 << 6;
 
+/// Opens an image, or one of its snapshots. Returns librbd's result if it fails.
+fn open_handle(
+    api: &Api,
+    cluster: &Cluster,
+    image: &CStr,
+    snapshot: Option<&CStr>,
+    read_only: bool,
+) -> Result<Handle, c_int> {
+    let snapshot = snapshot.map_or(ptr::null(), CStr::as_ptr);
+    let open = if read_only { api.rbd_open_read_only } else { api.rbd_open };
+    let mut handle = ptr::null_mut();
+    // SAFETY: the pool is open, and the names end with a null byte.
+    let result = unsafe { open(cluster.pool(), image.as_ptr(), &raw mut handle, snapshot) };
+    if result < 0 { Err(result) } else { Ok(handle) }
+}
+
 /// An open image. Dropping it closes it, and ends the connection.
 pub(super) struct Image {
     pub(super) api: &'static Api,
@@ -59,15 +75,9 @@ impl Image {
         target: &Target,
         read_only: bool,
     ) -> Result<Image, Refused> {
-        let snapshot = target.snapshot.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        let open = if read_only { api.rbd_open_read_only } else { api.rbd_open };
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pool is open, and the names end with a null byte.
-        let result =
-            unsafe { open(cluster.pool(), target.image.as_ptr(), &raw mut handle, snapshot) };
-        if result < 0 {
-            return Err(not_opened(result, target, read_only));
-        }
+        let snapshot = target.snapshot.as_deref();
+        let handle = open_handle(api, &cluster, &target.image, snapshot, read_only)
+            .map_err(|result| not_opened(result, target, read_only))?;
         Ok(Image {
             api,
             handles: Handles::new(handle),
@@ -120,16 +130,8 @@ impl Image {
     pub(super) fn reread_size(&self) -> io::Result<u64> {
         // Otherwise a slower thread could make an older handle the present one.
         let _only_one = self.rereading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut handle = ptr::null_mut();
-        let pool = self.cluster.pool();
-        // SAFETY: the pool is open, and the name ends with a null byte.
-        let result = unsafe {
-            let open = self.api.rbd_open_read_only;
-            open(pool, self.name.as_ptr(), &raw mut handle, ptr::null())
-        };
-        if result < 0 {
-            return Err(text_of(result));
-        }
+        let handle =
+            open_handle(self.api, &self.cluster, &self.name, None, true).map_err(text_of)?;
         match self.compare_with(handle) {
             Ok((before, now)) if before < now => {
                 self.handles.replace(handle);
