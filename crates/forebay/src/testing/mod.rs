@@ -97,7 +97,7 @@ macro_rules! checks {
 checks! {
     data::written_data_is_read: "K2, K6",
     data::several_segments_are_one_range: "K2, K6",
-    data::durable_writes_and_flushes_succeed: "K5, K6, and the durability of writes",
+    data::durable_writes_and_flushes_succeed: "K5, K6",
     data::ranges_are_zeroed: "K6",
     data::unaligned_or_out_of_range_io_is_refused: "K3",
     data::a_plug_makes_one_request_of_neighbours: "K5, K6",

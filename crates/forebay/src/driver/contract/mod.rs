@@ -224,9 +224,10 @@ pub unsafe trait Queue: Send {
     /// it has issued requests, and reaps until there are none.
     fn has_ready(&self) -> bool;
 
-    /// Returns the number of system calls that the queue and its [`BlockingWait`] have made since
-    /// the queue was opened, for reports. `None`, from the first call on: they make none, or the
-    /// number is not reported.
+    /// Returns the number of system calls made for this queue since it was opened, for reports. It
+    /// includes the calls of the [`BlockingWait`] that [`BlockingWait::nr_syscalls`] does not
+    /// count. A queue that returns `None` does so from the first call on: it makes no system calls,
+    /// does not report them, or leaves the count to its wait.
     fn nr_syscalls(&self) -> Option<u64>;
 }
 
