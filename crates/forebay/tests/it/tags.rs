@@ -11,7 +11,7 @@ const POLICIES: [&str; 4] = ["fair", "batch", "stash", "single"];
 /// Opens a slow disk with few tags, on which each I/O of 64 KiB takes four of them.
 fn scarce(wake: &str, more: &str) -> Disk {
     open(&format!(
-        "ram:64M?wake={wake}&queue_depth=8&nr_hw_queues=1&max_sectors_kb=16&req_ns=2000{more}"
+        "ram:64M?wake={wake}&queue_depth=8&nr_hw_queues=1&max_sectors_kb=16&req_ns=20000{more}"
     ))
 }
 
@@ -118,7 +118,7 @@ fn the_number_of_tags_changes_under_load() {
 
 #[test]
 fn no_more_requests_than_allowed_are_at_the_driver() {
-    let disk = open("ram:1M?queue_depth=64&nr_requests=3&nr_hw_queues=1&req_ns=100000");
+    let disk = open("ram:1M?queue_depth=64&nr_requests=3&nr_hw_queues=1&req_ns=5000000");
     let mut queue = disk.queue();
     let plug = forebay::plug();
     for at in 0..20 {
@@ -133,12 +133,14 @@ fn no_more_requests_than_allowed_are_at_the_driver() {
 
 #[test]
 fn a_new_number_of_tags_holds_for_later_owners_of_a_context() {
-    let disk = open("ram:1M?queue_depth=64&nr_hw_queues=2&req_ns=100000");
+    let disk = open("ram:1M?queue_depth=64&nr_hw_queues=2&req_ns=20000000");
     let nr_waiting = || {
         let mut queue = disk.queue();
+        let plug = forebay::plug();
         for at in 0..3 {
             submit(&mut queue, Io::read(Buf::new(4096), at * 8192));
         }
+        drop(plug);
         let mut done = Vec::new();
         queue.reap(3, 3, &mut done);
         done.iter().filter(|done| done.tag_wait_ns.is_some()).count()
@@ -180,7 +182,7 @@ fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, Bl
 
 #[test]
 fn reserved_tags_are_for_reserved_io_only() {
-    let spec = "ram:1M?queue_depth=4&reserved_tags=1&nr_hw_queues=1&req_ns=5000000";
+    let spec = "ram:1M?queue_depth=4&reserved_tags=1&nr_hw_queues=1&req_ns=20000000";
     assert_eq!(beside(spec, |io| io, Io::reserved), Ok(4096));
     assert_eq!(beside(spec, |io| io, |io| io), Err(BlockStatus::Again));
     assert_eq!(beside(spec, Io::reserved, Io::reserved), Err(BlockStatus::Again));
@@ -188,7 +190,7 @@ fn reserved_tags_are_for_reserved_io_only() {
 
 #[test]
 fn background_io_leaves_tags_to_others() {
-    let spec = "ram:1M?queue_depth=4&async_depth=2&nr_hw_queues=1&req_ns=5000000";
+    let spec = "ram:1M?queue_depth=4&async_depth=2&nr_hw_queues=1&req_ns=20000000";
     assert_eq!(beside(spec, Io::background, |io| io), Ok(4096));
     assert_eq!(beside(spec, Io::background, Io::background), Err(BlockStatus::Again));
     assert_eq!(beside(spec, |io| io, |io| io), Err(BlockStatus::Again));

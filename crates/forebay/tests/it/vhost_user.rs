@@ -158,7 +158,9 @@ fn child_of_a_fork_leaves_the_connection_to_its_parent() {
 #[cfg(feature = "vhost-user")]
 fn peer_that_is_no_vhost_user_server_is_refused() {
     use std::io::Read;
-    use std::os::unix::net::UnixListener;
+    use std::net::Shutdown;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
     let folder = tempfile::tempdir().expect("a scratch folder");
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).expect("a socket");
@@ -168,11 +170,16 @@ fn peer_that_is_no_vhost_user_server_is_refused() {
             let (mut client, _) = listener.accept().expect("a client");
             let mut message = [0; 12];
             client.read_exact(&mut message).expect("the first message");
+            // The child of a fork, in another test, may have a copy of each socket for a while.
+            // This call ends the copies too; a drop does not.
+            client.shutdown(Shutdown::Both).expect("connected");
         });
         let error = Disk::open(&spec).expect_err("it hangs up").to_string();
         assert!(error.starts_with(&format!("{spec}: GET_FEATURES failed: ")), "{error}");
     });
-    drop(listener);
+    // The type is only for its method; a listener has none.
+    let listener = UnixStream::from(OwnedFd::from(listener));
+    listener.shutdown(Shutdown::Both).expect("a socket that listens");
     let error = Disk::open(&spec).expect_err("no program listens").to_string();
     assert!(
         error.ends_with("no program listens there: start the server, or check the path"),
