@@ -37,12 +37,26 @@ pub(super) const BUGS: &[Bug] = &[
         what: "a request that a thread of a back end drops in a panic does not fail the disk",
         edits: &[Edit {
             file: "crates/forebay/src/driver/backend/request.rs",
-            from: "    if !std::thread::panicking() || body.home",
-            to: "    if true || body.home",
+            from: "    if !std::thread::panicking() {",
+            to: "    if true {",
         }],
         test: Test::it(
             "forebay",
             "backends::misbehaving::request_on_a_dying_thread_fails_the_disk",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "backend-caught-panic-forgotten",
+        what: "a panic that a back end catches in submit does not fail the disk",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/backend/driver.rs",
+            from: "self.fail_dropped(!thread::panicking())",
+            to: "self.fail_dropped(false)",
+        }],
+        test: Test::it(
+            "forebay",
+            "backends::misbehaving::caught_panic_that_drops_a_request_fails_the_disk",
         ),
         says: "",
     },

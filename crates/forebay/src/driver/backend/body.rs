@@ -1,9 +1,9 @@
 //! Body of a request: its operation, its range and its memory.
 //!
-//! A queue has one body for each tag ([`Bodies`](super::lent::Bodies)). So a request allocates
+//! A queue has one body for each tag ([`Bodies`](super::handle::Bodies)). So a request allocates
 //! nothing, except for lists of segments or ranges that grow.
 
-use super::home::Home;
+use super::queue_state::QueueState;
 use forebay_core::{IssuedRequest, Op, Segment, Tag};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const NO_MEMORY: Segment = Segment { addr: 0, len: 0 };
 
 /// The body of the requests of one tag, one at a time.
 pub(super) struct Body {
-    pub(super) home: Arc<Home>,
+    pub(super) state: Arc<QueueState>,
     pub(super) offset: u64,
     pub(super) len: u64,
     /// The memory of a read or write: one segment, and more if that is not all of it. The list
@@ -29,9 +29,9 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(home: &Arc<Home>, tag: Tag) -> Body {
+    pub(super) fn new(state: &Arc<QueueState>, tag: Tag) -> Body {
         Body {
-            home: Arc::clone(home),
+            state: Arc::clone(state),
             offset: 0,
             len: 0,
             first: NO_MEMORY,

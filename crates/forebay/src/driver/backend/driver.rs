@@ -4,8 +4,8 @@
 
 use super::Backend;
 use super::failure::Failure;
-use super::home::{Home, here};
-use super::lent::{Bodies, Lent, Queued};
+use super::handle::{Bodies, Handle, HandleList};
+use super::queue_state::{QueueState, here};
 use super::request::Batch;
 use super::stall::Waits;
 use crate::driver::Mode;
@@ -17,6 +17,7 @@ use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 
 /// A back end, as a driver.
 pub(crate) struct BackendDriver<B> {
@@ -61,17 +62,17 @@ unsafe impl<B: Backend> Driver for BackendDriver<B> {
     }
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<(BackendQueue<B>, Wait)> {
-        let home = Arc::new(Home::new(depth, &self.failure, self.limits.logical_block_size));
-        let waits = Arc::new(Waits::new(&home, Arc::clone(&self.backend) as Arc<dyn Backend>));
+        let state = Arc::new(QueueState::new(depth, &self.failure, self.limits.logical_block_size));
+        let waits = Arc::new(Waits::new(&state, Arc::clone(&self.backend) as Arc<dyn Backend>));
         let queue = BackendQueue {
             backend: Arc::clone(&self.backend),
-            bodies: Bodies::new(&home, depth),
-            queued: Queued::new(depth),
-            home,
+            bodies: Bodies::new(&state, depth),
+            queued: HandleList::new(depth),
+            state,
             waits: Arc::clone(&waits),
             finished: Vec::with_capacity(depth as usize),
             nr_out: 0,
-            fails_next: false,
+            fails: None,
         };
         Ok((queue, Wait::Blocking(waits)))
     }
@@ -81,19 +82,19 @@ unsafe impl<B: Backend> Driver for BackendDriver<B> {
 /// requests costs no more calls than a driver.
 pub(crate) struct BackendQueue<B> {
     backend: Arc<B>,
-    home: Arc<Home>,
+    state: Arc<QueueState>,
     waits: Arc<Waits>,
     bodies: Bodies,
     /// The requests that the next commit submits.
-    queued: Queued,
+    queued: HandleList,
     /// Empty between reaps.
     finished: Vec<Completed>,
     /// The number of requests that were submitted, have not ended inside `submit`, and were not
     /// reaped.
     nr_out: usize,
-    /// The back end has panicked, and no request shows it. So the next one that ends does. Only if
-    /// `nr_out` is not 0.
-    fails_next: bool,
+    /// The back end has panicked, and no request of that batch shows it yet. So this one does when
+    /// it ends. It is one of `nr_out`.
+    fails: Option<Tag>,
 }
 
 impl<B: Backend> BackendQueue<B> {
@@ -101,127 +102,138 @@ impl<B: Backend> BackendQueue<B> {
     #[inline]
     fn reap_ended(&mut self, done: &mut Completions) {
         // SAFETY: this thread uses the driver, outside `submit`.
-        unsafe { self.home.with_at_once(|ended| done.append(ended)) };
+        unsafe { self.state.with_at_once(|at_once| done.append(&mut at_once.ended)) };
     }
 
     #[inline(never)]
     fn reap_several(&mut self, done: &mut Completions, how: Reap) {
         if self.nr_ended() > 0 {
-            if mem::take(&mut self.fails_next) {
-                self.fail_ended();
-            }
+            self.fail_ended();
             self.reap_ended(done);
         }
         // Without a request elsewhere the list is empty, and only a descriptor is to be cleared.
-        if self.nr_out > 0 || how == Reap::Full && self.home.list.is_watched() {
+        if self.nr_out > 0 || how == Reap::Full && self.state.list.is_watched() {
             self.reap_list(done);
         }
     }
 
     /// Reaps the requests that have ended outside `submit`.
     fn reap_list(&mut self, done: &mut Completions) {
-        self.home.list.reap(&mut self.finished);
+        self.state.list.reap(&mut self.finished);
         let nr = self.finished.len();
         self.nr_out -= nr;
         self.waits.reaped(nr, self.nr_out);
         for Completed { tag, result } in self.finished.drain(..) {
-            let fails = mem::take(&mut self.fails_next);
+            let fails = self.fails.take_if(|fails| *fails == tag).is_some();
             done.push(tag, if fails { Err(BlockStatus::Offline) } else { result });
         }
     }
 
     /// Returns the body for a request.
     #[inline]
-    fn lend(&mut self, rq: &IssuedRequest<'_>) -> Lent {
+    fn lend(&mut self, rq: &IssuedRequest<'_>) -> Handle {
         // SAFETY: the tag is one of the queue's, and the layer issues it again only after its
         // completion was reaped (K1).
-        let mut lent = unsafe { self.bodies.lend(rq.tag) };
-        lent.body().fill(rq);
-        lent
+        let mut handle = unsafe { self.bodies.lend(rq.tag) };
+        handle.body().fill(rq);
+        handle
     }
 
     #[inline]
-    fn queue(&mut self, lent: Lent) {
+    fn queue(&mut self, handle: Handle) {
         // SAFETY: the requests of a batch have different tags (K1).
-        unsafe { self.queued.push(lent) };
+        unsafe { self.queued.push(handle) };
     }
 
     /// Queues a request whose memory is not one segment. A call of its own, because the usual case
     /// is short.
     #[inline(never)]
-    fn queue_any(&mut self, mut lent: Lent, rq: &IssuedRequest<'_>) {
-        lent.body().set_memory(rq);
-        self.queue(lent);
+    fn queue_any(&mut self, mut handle: Handle, rq: &IssuedRequest<'_>) {
+        handle.body().set_memory(rq);
+        self.queue(handle);
     }
 
     /// Submits the requests that are queued. Inlined, so that the usual commit is one function.
     #[inline(always)]
     fn submit(&mut self) {
-        // The number of ended requests when all of these have ended inside `submit`.
-        let nr_if_all = self.nr_ended() + self.queued.len();
+        let nr = self.queued.len();
+        // SAFETY: this thread uses the driver, outside `submit`.
+        unsafe { self.state.with_at_once(|at_once| at_once.begin(nr)) };
         let mut batch = Batch::new(self.queued.take());
-        self.home.enter(here());
+        self.state.enter(here());
         // The layer is in the middle of a turn, so a panic ends here. The back end may be in any
         // state. If that makes a later call panic, the disk fails again.
         let called = catch_unwind(AssertUnwindSafe(|| self.backend.submit(&mut batch)));
         match called {
             Ok(()) => {
                 batch.end();
-                self.home.leave();
+                self.state.leave();
             }
             Err(payload) => {
-                batch.go_offline();
+                let is_shown = batch.go_offline();
                 batch.end();
-                self.panicked(payload);
+                self.panicked(payload, is_shown, nr);
             }
         }
-        if self.nr_ended() != nr_if_all {
-            self.keep_count(nr_if_all);
+        // SAFETY: as above; it has ended.
+        if !unsafe { self.state.with_at_once(|at_once| at_once.is_all()) } {
+            self.keep_count();
         }
     }
 
     /// Counts the requests that have not ended inside `submit`, and earlier ones that have.
     #[inline(never)]
-    fn keep_count(&mut self, nr_if_all: usize) {
-        self.nr_out = self.nr_out + nr_if_all - self.nr_ended();
+    fn keep_count(&mut self) {
+        // SAFETY: this thread uses the driver, outside `submit`.
+        if unsafe { self.state.with_at_once(|at_once| at_once.has_dropped()) } {
+            // The back end has caught a panic of its own, unless this thread unwinds as before.
+            if self.fail_dropped(!thread::panicking()) {
+                let text = "submit of the back end caught a panic that dropped a request";
+                self.state.failure.set(String::from(text));
+            }
+        }
+        // SAFETY: as above.
+        let nr = unsafe { self.state.with_at_once(|at_once| at_once.nr_more_out()) };
+        self.nr_out = self.nr_out.strict_add_signed(nr);
         self.waits.submitted(self.nr_out);
-        if self.nr_out == 0 && mem::take(&mut self.fails_next) {
+        if self.nr_out == 0 {
             self.fail_ended();
         }
     }
 
     /// Ends a `submit` that has panicked. Requests that it has not ended, or that the panic has
-    /// dropped, end with `Offline`, so that the disk fails. If there are none, the last that it has
-    /// ended does, or the next one that ends.
+    /// dropped, end with `Offline`, so that the disk fails. If there are none (`is_shown`: there
+    /// are), the last one of the `nr` of the batch does, now or when it ends.
     #[cold]
-    fn panicked(&mut self, payload: Box<dyn Any + Send>) {
-        self.home.leave();
-        self.home.failure.set(format!("submit of the back end panicked: {}", text_of(payload)));
-        match self.nr_ended() {
-            0 => self.fails_next = true,
-            _ => self.fail_ended(),
+    fn panicked(&mut self, payload: Box<dyn Any + Send>, is_shown: bool, nr: usize) {
+        self.state.leave();
+        self.state.failure.set(format!("submit of the back end panicked: {}", text_of(payload)));
+        if !(self.fail_dropped(true) | is_shown) {
+            // SAFETY: the batch had `nr` requests, and at least one.
+            self.fails = Some(unsafe { self.queued.taken_tag(nr - 1) });
+            self.fail_ended();
         }
     }
 
-    /// Makes requests that have ended inside `submit` end with `Offline`: all that have ended with
-    /// an I/O error, as a drop does, or else the last one.
+    /// Changes the results of requests that the thread has dropped inside `submit` while it unwinds
+    /// to `Offline`, if the disk `fails` for that. Returns whether there are any.
     #[cold]
-    fn fail_ended(&mut self) {
-        let offline = Err(BlockStatus::Offline);
+    fn fail_dropped(&mut self, fails: bool) -> bool {
         // SAFETY: this thread uses the driver, outside `submit`.
         unsafe {
-            self.home.with_at_once(|ended| {
-                let mut all: Vec<Completed> = ended.drain().collect();
-                for one in all.iter_mut().filter(|one| one.result == Err(BlockStatus::Io)) {
-                    one.result = offline;
-                }
-                if !all.iter().any(|one| one.result == offline)
-                    && let Some(last) = all.last_mut()
-                {
-                    last.result = offline;
-                }
-                all.iter().for_each(|one| ended.push(one.tag, one.result));
-            });
+            self.state.with_at_once(|at_once| {
+                let dropped = at_once.take_dropped();
+                fails && !dropped.is_empty() && at_once.go_offline(&dropped)
+            })
+        }
+    }
+
+    /// Changes the result of the request that shows a panic, if it has ended inside `submit`.
+    fn fail_ended(&mut self) {
+        if let Some(tag) = self.fails {
+            // SAFETY: this thread uses the driver, outside `submit`.
+            let is_ended = unsafe { self.state.with_at_once(|list| list.go_offline(&[tag])) };
+            self.fails.take_if(|_| is_ended);
         }
     }
 
@@ -229,7 +241,7 @@ impl<B: Backend> BackendQueue<B> {
     #[inline]
     fn nr_ended(&self) -> usize {
         // SAFETY: this thread uses the driver, outside `submit`.
-        unsafe { self.home.with_at_once(|ended| ended.len()) }
+        unsafe { self.state.with_at_once(|at_once| at_once.ended.len()) }
     }
 }
 
@@ -253,13 +265,13 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
 unsafe impl<B: Backend> Queue for BackendQueue<B> {
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Answer {
-        let mut lent = self.lend(rq);
+        let mut handle = self.lend(rq);
         match rq.only_segment() {
             Some(segment) => {
-                lent.body().set_segment(segment);
-                self.queue(lent);
+                handle.body().set_segment(segment);
+                self.queue(handle);
             }
-            None => self.queue_any(lent, rq),
+            None => self.queue_any(handle, rq),
         }
         Answer::Queued
     }
@@ -275,7 +287,7 @@ unsafe impl<B: Backend> Queue for BackendQueue<B> {
     fn reap(&mut self, done: &mut Completions, how: Reap) {
         // The usual case: one request, which has ended inside `submit`.
         if self.nr_out == 0
-            && (how == Reap::NoSyscall || !self.home.list.is_watched())
+            && (how == Reap::NoSyscall || !self.state.list.is_watched())
             && self.nr_ended() == 1
         {
             self.reap_ended(done);

@@ -6,21 +6,23 @@
 //! most one end (K5), counts are checked (K6), and ends outside `submit` only reach a list (K7).
 //!
 //! - [`request`]: a request and its end, and a batch of requests;
-//! - [`body`]: operation, range and memory of a request; [`lent`]: the bodies of a queue, and the
+//! - [`body`]: operation, range and memory of a request; [`handle`]: the bodies of a queue, and the
 //!   only handle of each;
 //! - [`memory`]: access to the memory of a request;
-//! - [`home`]: where ended requests go;
+//! - [`queue_state`]: state that the requests of a queue share, and where they go when they end;
+//!   [`at_once`]: those that end inside `submit`;
 //! - [`driver`]: the device and its queues; [`failure`]: why a back end has failed;
 //! - [`stall`]: waits for requests that never end, and their report;
 //! - [`future`]: back ends made of futures.
 
+mod at_once;
 mod body;
 mod driver;
 mod failure;
 mod future;
-mod home;
-mod lent;
+mod handle;
 mod memory;
+mod queue_state;
 mod request;
 mod stall;
 #[cfg(test)]
@@ -153,8 +155,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Reports a wait for requests that the back end does not end: a thread closes the disk, drops
     /// a queue, or waits in a blocking call or for completions, and for
-    /// [`stall_time`](Backend::stall_time) no request of the hardware context has ended. By default
-    /// this writes one line to the standard error stream.
+    /// [`stall_time`](Backend::stall_time) no request of the hardware context has ended, except
+    /// inside of [`submit`](Backend::submit). By default this writes one line to the standard error
+    /// stream.
     ///
     /// Called once for each such period, on the thread that waits. It must not use the disk. A
     /// panic is ignored. The wait continues, because the requests may still use memory of the

@@ -5,8 +5,7 @@
 //! forgotten never ends. Then the layer keeps the memory that it names (K2).
 
 use super::body::Body;
-use super::home::here;
-use super::lent::{Lent, Taken};
+use super::handle::{Handle, HandleIter};
 use forebay_core::{BlockStatus, Op};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -20,7 +19,8 @@ use std::mem::ManuallyDrop;
 /// - [`complete`](Request::complete) ends it with its result, and
 ///   [`complete_short`](Request::complete_short) a read or write that moved fewer bytes;
 /// - dropping it ends it with an I/O error ([`BlockStatus::Io`]), or with
-///   [`BlockStatus::Offline`] if the thread panics: then the disk fails ([`Disk::is_failed`]);
+///   [`BlockStatus::Offline`] if the thread panics: then the disk fails ([`Disk::is_failed`]), also
+///   if the back end catches the panic;
 /// - forgetting it ([`std::mem::forget`]) never ends it. The layer then keeps its memory forever,
 ///   and everything that waits for it waits too, unless the disk has a time limit
 ///   ([`Policy::io_timeout_ns`]).
@@ -36,12 +36,12 @@ use std::mem::ManuallyDrop;
 /// [`Policy::io_timeout_ns`]: crate::Policy::io_timeout_ns
 pub struct Request {
     /// `None` once it has ended.
-    body: Option<Lent>,
+    body: Option<Handle>,
 }
 
 impl Request {
     #[inline]
-    fn new(body: Lent) -> Request {
+    fn new(body: Handle) -> Request {
         Request { body: Some(body) }
     }
 
@@ -132,7 +132,7 @@ impl Request {
             body.len
         );
         if let Some(body) = self.body.take() {
-            let part_of_block = len % body.home.block_size;
+            let part_of_block = len % body.state.block_size;
             let result = match body.op {
                 _ if len == body.len || part_of_block == 0 => Ok(len),
                 Op::Read => Ok(len - part_of_block),
@@ -159,17 +159,18 @@ impl Drop for Request {
     }
 }
 
-/// Ends a request that was dropped. If the thread panics inside `submit`, the driver makes an
-/// `Offline` of the error when it catches the panic. (The thread may have panicked before, and
-/// submit in a destructor. Then no panic is caught.)
+/// Ends a request that was dropped. If the thread unwinds inside `submit`, the driver decides
+/// afterwards whether the disk fails: the thread may have panicked before, and submit in a
+/// destructor.
 #[cold]
-fn end_dropped(body: Lent) {
-    if !std::thread::panicking() || body.home.is_submitting(here()) {
+fn end_dropped(body: Handle) {
+    if !std::thread::panicking() {
         return body.end(Err(BlockStatus::Io));
     }
+    let Some(body) = body.drop_at_once() else { return };
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");
-    body.home.failure.set(format!("thread {name} of the back end panicked with a request"));
+    body.state.failure.set(format!("thread {name} of the back end panicked with a request"));
     body.end(Err(BlockStatus::Offline));
 }
 
@@ -192,12 +193,12 @@ impl fmt::Debug for Body {
 /// Requests that are still in it when `submit` returns end with an I/O error.
 pub struct Batch<'a> {
     /// Those that are left, in the order of their issue.
-    rest: Taken<'a>,
+    rest: HandleIter<'a>,
 }
 
 impl<'a> Batch<'a> {
     #[inline]
-    pub(super) fn new(requests: Taken<'a>) -> Batch<'a> {
+    pub(super) fn new(requests: HandleIter<'a>) -> Batch<'a> {
         Batch { rest: requests }
     }
 
@@ -216,10 +217,12 @@ impl<'a> Batch<'a> {
         self.for_each(drop);
     }
 
-    /// Ends all requests that are left because the disk is gone.
+    /// Ends all requests that are left because the disk is gone. Returns whether there are any.
     #[cold]
-    pub(super) fn go_offline(&mut self) {
+    pub(super) fn go_offline(&mut self) -> bool {
+        let is_any = self.len() > 0;
         self.by_ref().for_each(Request::go_offline);
+        is_any
     }
 }
 

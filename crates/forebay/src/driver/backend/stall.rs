@@ -6,7 +6,7 @@
 //! because requests may be submitted meanwhile. A report does not end the wait.
 
 use super::Backend;
-use super::home::Home;
+use super::queue_state::QueueState;
 use crate::driver::contract::BlockingWait;
 use crate::driver::kit::end_of;
 use std::fmt;
@@ -56,7 +56,7 @@ impl fmt::Display for Stall {
 
 /// The waits of one queue.
 pub(super) struct Waits {
-    home: Arc<Home>,
+    state: Arc<QueueState>,
     backend: Arc<dyn Backend>,
     /// The number of requests that were submitted and not reaped, and of those that were reaped. If
     /// all requests end inside `submit`, they are not counted. Relaxed: a waiter that sees old
@@ -76,9 +76,9 @@ struct Seen {
 }
 
 impl Waits {
-    pub(super) fn new(home: &Arc<Home>, backend: Arc<dyn Backend>) -> Waits {
+    pub(super) fn new(state: &Arc<QueueState>, backend: Arc<dyn Backend>) -> Waits {
         Waits {
-            home: Arc::clone(home),
+            state: Arc::clone(state),
             backend,
             nr_out: AtomicUsize::new(0),
             nr_reaped: AtomicU64::new(0),
@@ -134,7 +134,7 @@ impl Waits {
         if time < limit {
             return limit - time;
         }
-        let nr_requests = nr_out.saturating_sub(self.home.list.len());
+        let nr_requests = nr_out.saturating_sub(self.state.list.len());
         let is_due = nr_requests > 0 && !mem::replace(&mut seen.is_reported, true);
         drop(seen);
         if is_due {
@@ -159,9 +159,9 @@ impl Waits {
     /// they do not end in time: their memory may be freed next, and the back end may still use it.
     pub(super) fn await_after_panic(&self, nr: usize) {
         let time = self.stall_time();
-        if !self.home.list.wait_for_all(nr, time) {
+        if !self.state.list.wait_for_all(nr, time) {
             let disk = self.spec();
-            let nr_requests = nr.saturating_sub(self.home.list.len());
+            let nr_requests = nr.saturating_sub(self.state.list.len());
             let _ = writeln!(
                 io::stderr(),
                 "forebay: {disk}: after a panic, the back end has not ended {nr_requests} requests \
@@ -175,19 +175,19 @@ impl Waits {
 impl BlockingWait for Waits {
     /// Returns early if one request has ended, or for a kick.
     fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
-        self.watch(timeout, |until| self.home.list.wait_until(nr_completions, until));
+        self.watch(timeout, |until| self.state.list.wait_until(nr_completions, until));
     }
 
     fn kick(&self) {
-        self.home.list.kick();
+        self.state.list.kick();
     }
 
     fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.home.list.event_fd()
+        self.state.list.event_fd()
     }
 
     fn nr_syscalls(&self) -> u64 {
-        self.home.list.nr_syscalls()
+        self.state.list.nr_syscalls()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{OnThread, limits, policy, read_error};
 use forebay::{Backend, Batch, BlockStatus, Buf, Completion, Disk, Io, Op, Request, leaked_bufs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
@@ -126,6 +127,61 @@ fn panic_after_all_requests_went_to_a_thread_fails_the_next_one_that_ends() {
     assert!(disk.is_failed());
     drop(disk);
     server.join().expect("it ends with the disk");
+}
+
+#[test]
+fn caught_panic_that_drops_a_request_fails_the_disk() {
+    let kept = Mutex::new(Vec::<Request>::new());
+    let disk = open(move |batch| {
+        let mut kept = kept.lock().expect("the panic is caught outside of the lock");
+        // An earlier request ends inside this call, in the place of the dropped one.
+        let is_second = !kept.is_empty();
+        kept.drain(..).for_each(|request| request.complete(Ok(())));
+        if !is_second {
+            return kept.extend(batch);
+        }
+        let request = batch.next().expect("one request");
+        let caught = catch_unwind(AssertUnwindSafe(move || panic!("with {request:?}")));
+        assert!(caught.is_err());
+    });
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    for n in 0..2 {
+        queue.submit(Io::write(Buf::new(4096), n * 8192).user_data(n)).expect("a good write");
+        queue.reap(0, 0, &mut done);
+    }
+    queue.reap(2, 2, &mut done);
+    done.sort_by_key(|done| done.user_data);
+    let results: Vec<_> = done.iter().map(|done| done.result).collect();
+    assert_eq!(results, [Ok(4096), Err(BlockStatus::Offline)]);
+    assert!(disk.is_failed());
+    assert!(disk.failure().is_some_and(|why| why.contains("caught a panic")));
+}
+
+#[test]
+fn panic_changes_no_result_of_a_request_that_ended_before() {
+    let nth = AtomicU32::new(0);
+    let disk = open(move |batch| {
+        if nth.fetch_add(1, Ordering::Relaxed) == 0 {
+            return batch.for_each(|request| request.complete(Err(BlockStatus::Io)));
+        }
+        batch.for_each(|request| request.complete(Ok(())));
+        panic!("after the last one");
+    });
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    // The first two have ended, and no reap has taken them, when the others are submitted.
+    for n in 0..2 {
+        let plug = forebay::plug();
+        for n in [2 * n, 2 * n + 1] {
+            queue.submit(Io::write(Buf::new(4096), n * 8192).user_data(n)).expect("a good write");
+        }
+        drop(plug);
+    }
+    queue.reap(4, 4, &mut done);
+    done.sort_by_key(|done| done.user_data);
+    let results: Vec<_> = done.iter().map(|done| done.result).collect();
+    let (io, offline) = (Err(BlockStatus::Io), Err(BlockStatus::Offline));
+    assert_eq!(results, [io, io, Ok(4096), offline]);
+    assert!(disk.is_failed());
 }
 
 #[test]

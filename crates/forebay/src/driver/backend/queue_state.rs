@@ -4,22 +4,25 @@
 //! that thread, needs neither a lock nor a wake-up: its completion goes to a list of the driver,
 //! which the next reap takes. All others go to the completion list.
 //!
-//! A request finds out by one load. [`Home::submitter`] is the thread inside `submit`, and only
-//! that thread writes its own number there, and clears it before it leaves. The load is relaxed:
-//! a thread that finds its own number has read its own last write, because a thread never reads a
-//! value older than one that it wrote itself. With any other value, the completion goes to the
-//! completion list.
+//! A request finds out by one load. [`QueueState::submitter`] is the thread inside `submit`, and
+//! only that thread writes its own number there, and clears it before it leaves. The load is
+//! relaxed: a thread that finds its own number has read its own last write, because it never reads
+//! a value older than one that it wrote itself. With any other value, the completion goes to the
+//! completion list. A thread may get the number of one that has exited. It cannot find that number
+//! here: the other thread has cleared it before its exit, and its exit precedes the reuse of its
+//! thread-local memory.
 // Access to the list of the driver.
 #![allow(unsafe_code)]
 
+use super::at_once::AtOnce;
 use super::failure::Failure;
 use crate::driver::kit::CompletionList;
 use crate::sys::primitive::{AtomicU64, Ordering, UnsafeCell};
-use forebay_core::{BlockStatus, Completed, Completions, Tag};
+use forebay_core::{BlockStatus, Completed, Tag};
 use std::sync::Arc;
 
 /// State that the requests of one queue share.
-pub(super) struct Home {
+pub(super) struct QueueState {
     /// Requests that the back end has ended outside `submit`.
     pub(super) list: CompletionList<Completed>,
     pub(super) failure: Arc<Failure>,
@@ -29,20 +32,20 @@ pub(super) struct Home {
     submitter: AtomicU64,
     /// Requests that the back end has ended inside `submit`. Only the thread that uses the driver
     /// accesses it: the driver outside the back end's `submit`, and ends inside it.
-    at_once: UnsafeCell<Completions>,
+    at_once: UnsafeCell<AtOnce>,
 }
 
 // SAFETY: one thread at a time uses `at_once`, as its rule above says. The rest is `Sync`.
-unsafe impl Sync for Home {}
+unsafe impl Sync for QueueState {}
 
-impl Home {
-    pub(super) fn new(depth: u32, failure: &Arc<Failure>, block_size: u32) -> Home {
-        Home {
+impl QueueState {
+    pub(super) fn new(depth: u32, failure: &Arc<Failure>, block_size: u32) -> QueueState {
+        QueueState {
             list: CompletionList::new(depth),
             failure: Arc::clone(failure),
             block_size: block_size.into(),
             submitter: AtomicU64::new(0),
-            at_once: UnsafeCell::new(Completions::new(depth)),
+            at_once: UnsafeCell::new(AtOnce::new(depth)),
         }
     }
 
@@ -60,7 +63,7 @@ impl Home {
 
     /// Returns whether the thread of this number, which calls this, is inside `submit`.
     #[inline]
-    pub(super) fn is_submitting(&self, here: u64) -> bool {
+    fn is_submitting(&self, here: u64) -> bool {
         self.submitter.load(Ordering::Relaxed) == here
     }
 
@@ -76,7 +79,18 @@ impl Home {
         let is_inside = self.is_submitting(here);
         if is_inside {
             // SAFETY: this thread is inside `submit`, where the driver does not use the list.
-            self.at_once.with_mut(|list| unsafe { &mut *list }.push(tag, result));
+            self.at_once.with_mut(|list| unsafe { &mut *list }.ended.push(tag, result));
+        }
+        is_inside
+    }
+
+    /// Ends a request that the thread of this number drops while it unwinds, if that thread is
+    /// inside `submit`. Returns whether it is.
+    pub(super) fn drop_at_once(&self, here: u64, tag: Tag) -> bool {
+        let is_inside = self.is_submitting(here);
+        if is_inside {
+            // SAFETY: this thread is inside `submit`, where the driver does not use the list.
+            self.at_once.with_mut(|list| unsafe { &mut *list }.drop_one(tag));
         }
         is_inside
     }
@@ -87,7 +101,7 @@ impl Home {
     /// The calling thread uses the driver, and is not inside the back end's `submit`. `work` ends
     /// no request.
     #[inline]
-    pub(super) unsafe fn with_at_once<T>(&self, work: impl FnOnce(&mut Completions) -> T) -> T {
+    pub(super) unsafe fn with_at_once<T>(&self, work: impl FnOnce(&mut AtOnce) -> T) -> T {
         // SAFETY: the caller's promise.
         self.at_once.with_mut(|list| work(unsafe { &mut *list }))
     }

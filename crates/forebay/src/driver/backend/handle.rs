@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::body::Body;
-use super::home::{Home, here};
+use super::queue_state::{QueueState, here};
 use forebay_core::{BlockStatus, Completed, Tag};
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -23,8 +23,8 @@ pub(super) struct Bodies(Box<[NonNull<Body>]>);
 unsafe impl Send for Bodies {}
 
 impl Bodies {
-    pub(super) fn new(home: &Arc<Home>, depth: u32) -> Bodies {
-        let body = |nth| NonNull::from(Box::leak(Box::new(Body::new(home, Tag::from_index(nth)))));
+    pub(super) fn new(state: &Arc<QueueState>, depth: u32) -> Bodies {
+        let body = |nth| NonNull::from(Box::leak(Box::new(Body::new(state, Tag::from_index(nth)))));
         Bodies((0..depth as usize).map(body).collect())
     }
 
@@ -32,12 +32,12 @@ impl Bodies {
     ///
     /// # Safety
     /// The tag is below the depth. There is no handle of its body: none was made, it was dropped
-    /// here, or its [`end`](Lent::end) was reaped.
+    /// here, or its [`end`](Handle::end) was reaped.
     #[inline]
-    pub(super) unsafe fn lend(&mut self, tag: Tag) -> Lent {
+    pub(super) unsafe fn lend(&mut self, tag: Tag) -> Handle {
         debug_assert!(tag.index() < self.0.len());
         // SAFETY: there is a body for each tag.
-        Lent(unsafe { *self.0.get_unchecked(tag.index()) })
+        Handle(unsafe { *self.0.get_unchecked(tag.index()) })
     }
 
     /// Frees the bodies.
@@ -52,20 +52,20 @@ impl Bodies {
     }
 }
 
-/// The only handle of the body of a request, until [`end`](Lent::end) consumes it.
-pub(super) struct Lent(NonNull<Body>);
+/// The only handle of the body of a request, until [`end`](Handle::end) consumes it.
+pub(super) struct Handle(NonNull<Body>);
 
 // SAFETY: the only handle gives shared access to its body, which is `Send` and `Sync`.
-unsafe impl Send for Lent {}
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for Handle {}
 
 // A panic leaves nothing half done that a handle could show: a body changes only before its request
 // begins, and each list takes a completion at once.
-impl UnwindSafe for Lent {}
-impl RefUnwindSafe for Lent {}
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
-impl Deref for Lent {
+impl Deref for Handle {
     type Target = Body;
 
     #[inline]
@@ -75,7 +75,7 @@ impl Deref for Lent {
     }
 }
 
-impl Lent {
+impl Handle {
     /// Returns the body, to fill it before the request begins.
     #[inline]
     pub(super) fn body(&mut self) -> &mut Body {
@@ -96,30 +96,37 @@ impl Lent {
     #[inline]
     fn end_with(self, len: u64, status: Option<BlockStatus>) {
         let result = status.map_or(Ok(len), Err);
-        if !self.home.push_at_once(here(), self.tag, result) {
+        if !self.state.push_at_once(here(), self.tag, result) {
             self.end_outside(len, status);
         }
+    }
+
+    /// Ends the request that a thread drops while it unwinds, if that thread is inside `submit`.
+    /// Otherwise returns the handle.
+    pub(super) fn drop_at_once(self) -> Option<Handle> {
+        let is_inside = self.state.drop_at_once(here(), self.tag);
+        (!is_inside).then_some(self)
     }
 
     /// Ends the request outside `submit`. A call of its own, so that an end inside stays short.
     #[inline(never)]
     fn end_outside(self, len: u64, status: Option<BlockStatus>) {
-        let (home, tag) = (Arc::clone(&self.home), self.tag);
+        let (state, tag) = (Arc::clone(&self.state), self.tag);
         // From here on, the body may be in use again or be freed. The list outlives the push.
-        home.list.push(Completed { tag, result: status.map_or(Ok(len), Err) });
+        state.list.push(Completed { tag, result: status.map_or(Ok(len), Err) });
     }
 }
 
 /// Handles that the next commit submits. There is a place for each tag.
-pub(super) struct Queued {
+pub(super) struct HandleList {
     /// The first `nr` are set, and `nr` is at most their number.
-    places: Box<[MaybeUninit<Lent>]>,
+    places: Box<[MaybeUninit<Handle>]>,
     nr: usize,
 }
 
-impl Queued {
-    pub(super) fn new(depth: u32) -> Queued {
-        Queued { places: (0..depth).map(|_| MaybeUninit::uninit()).collect(), nr: 0 }
+impl HandleList {
+    pub(super) fn new(depth: u32) -> HandleList {
+        HandleList { places: (0..depth).map(|_| MaybeUninit::uninit()).collect(), nr: 0 }
     }
 
     /// Adds a handle.
@@ -127,10 +134,10 @@ impl Queued {
     /// # Safety
     /// There are fewer than places: each is of a tag of its own.
     #[inline]
-    pub(super) unsafe fn push(&mut self, lent: Lent) {
+    pub(super) unsafe fn push(&mut self, handle: Handle) {
         debug_assert!(self.nr < self.places.len());
         // SAFETY: the caller's promise.
-        unsafe { self.places.get_unchecked_mut(self.nr) }.write(lent);
+        unsafe { self.places.get_unchecked_mut(self.nr) }.write(handle);
         self.nr += 1;
     }
 
@@ -139,20 +146,31 @@ impl Queued {
         self.nr
     }
 
+    /// Returns the tag of the handle at a place of the list that was taken last.
+    ///
+    /// # Safety
+    /// `nth` is below the number of handles that were taken last, and the bodies of the queue were
+    /// not freed.
+    pub(super) unsafe fn taken_tag(&self, nth: usize) -> Tag {
+        // SAFETY: the place was set, and was not set again since. The handle was moved out, but its
+        // bits are still there. The owner of the handle has only shared access to the body.
+        unsafe { (*self.places[nth].as_ptr()).0.as_ref() }.tag
+    }
+
     /// Takes all of them. Those that are left in the iterator are forgotten.
     #[inline]
-    pub(super) fn take(&mut self) -> Taken<'_> {
+    pub(super) fn take(&mut self) -> HandleIter<'_> {
         let nr = std::mem::take(&mut self.nr);
         debug_assert!(nr <= self.places.len());
         // SAFETY: `push` checks it.
-        Taken(unsafe { self.places.get_unchecked(..nr) }.iter())
+        HandleIter(unsafe { self.places.get_unchecked(..nr) }.iter())
     }
 }
 
 /// An iterator over handles, oldest first.
-pub(super) struct Taken<'a>(std::slice::Iter<'a, MaybeUninit<Lent>>);
+pub(super) struct HandleIter<'a>(std::slice::Iter<'a, MaybeUninit<Handle>>);
 
-impl Taken<'_> {
+impl HandleIter<'_> {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.0.len()
@@ -165,11 +183,11 @@ impl Taken<'_> {
     }
 }
 
-impl Iterator for Taken<'_> {
-    type Item = Lent;
+impl Iterator for HandleIter<'_> {
+    type Item = Handle;
 
     #[inline]
-    fn next(&mut self) -> Option<Lent> {
+    fn next(&mut self) -> Option<Handle> {
         // SAFETY: the places are set. Each is read once, because its list is empty since `take`.
         self.0.next().map(|place| unsafe { place.assume_init_read() })
     }
