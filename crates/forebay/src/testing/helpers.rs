@@ -60,7 +60,7 @@ pub(super) fn assert_result<E: PartialEq + Debug>(
     result: &Result<u64, E>,
     expected: &Result<u64, E>,
 ) {
-    assert!(result == expected, "{what} has ended with {result:?}, and not with {expected:?}");
+    assert!(result == expected, "{what} ended with {result:?}; expected {expected:?}");
 }
 
 /// Waits for the threads of a scope. Panics as the first one that has panicked, so that a check

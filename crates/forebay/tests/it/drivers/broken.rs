@@ -1,6 +1,6 @@
 //! Devices that break a rule which no check of a completion finds: `forebay::testing` finds it.
 
-use super::misbehaving::{Deaf, DeafTo};
+use super::missed_events::{Missed, MissesEvents};
 use crate::backends::limits_of;
 use crate::common::run_again;
 use crate::own_driver::{OwnDriver, Way};
@@ -169,10 +169,10 @@ fn failing_subject(breaks: Breaks) -> Subject<'static> {
 }
 
 /// A driver whose waiting thread misses a kick or a completion.
-fn deaf_subject(deaf_to: DeafTo) -> Subject<'static> {
+fn subject_that_misses(missed: Missed) -> Subject<'static> {
     Subject::new(move |setup| {
         let inner = OwnDriver::new(setup.limits(limits_of(LEN, "")), Way::List);
-        Disk::with_driver(Deaf::new(inner, deaf_to), setup.policy()).expect("a disk")
+        Disk::with_driver(MissesEvents::new(inner, missed), setup.policy()).expect("a disk")
     })
 }
 
@@ -184,7 +184,11 @@ fn named(name: &str) -> Check {
 const PANICS: [(Breaks, &str, &str); 15] = [
     (Breaks::LosesEachSeventhWrite, "written_data_is_read", "read other data"),
     (Breaks::MovesOnlyTheFirstPage, "several_segments_are_one_range", "read other data"),
-    (Breaks::FailsFlushes, "durable_writes_and_flushes_succeed", "a durable write or a flush has"),
+    (
+        Breaks::FailsFlushes,
+        "durable_writes_and_flushes_succeed",
+        "a durable write or a flush ended",
+    ),
     (Breaks::IgnoresZeroes, "ranges_are_zeroed", "read other data"),
     (
         Breaks::ReadsWhenItOpens,
@@ -207,15 +211,15 @@ const PANICS: [(Breaks, &str, &str); 15] = [
     (
         Breaks::FailsAfterTheBadBlock,
         "an_error_ends_only_its_own_io",
-        "the read of block 1 of 3 has ended with Err(Medium), and not with Ok(4096)",
+        "the read of block 1 of 3 ended with Err(Medium); expected Ok(4096)",
     ),
     (Breaks::LosesEachSeventhWrite, "threads_share_a_context", "read other data"),
     (Breaks::AppliesWritesLate, "dropping_a_queue_completes_its_writes", "read other data"),
-    (Breaks::FailsReads, "a_freeze_waits_for_entered_bios", "a read beside freezes has ended with"),
+    (Breaks::FailsReads, "a_freeze_waits_for_entered_bios", "a read beside freezes ended with"),
     (
         Breaks::FailsWrites,
         "a_child_of_a_fork_uses_no_device",
-        "a write during a fork has ended with Err(Io)",
+        "a write during a fork ended with Err(Io)",
     ),
 ];
 
@@ -226,8 +230,8 @@ const HANGS: [(&str, OpenSubject); 5] = [
     ("many_requests_in_flight_all_complete", || subject(Breaks::ForgetsEachNinth)),
     ("dropping_a_disk_completes_its_io", || subject(Breaks::ForgetsEachNinth)),
     ("waiters_continue_after_the_end_of_a_hold", || subject(Breaks::ForgetsEachNinth)),
-    ("a_descriptor_is_readable_when_a_reap_is_due", || deaf_subject(DeafTo::Descriptors)),
-    ("futures_complete_when_no_other_code_drives_the_disk", || deaf_subject(DeafTo::Kicks)),
+    ("a_descriptor_is_readable_when_a_reap_is_due", || subject_that_misses(Missed::Descriptors)),
+    ("futures_complete_when_no_other_code_drives_the_disk", || subject_that_misses(Missed::Kicks)),
 ];
 
 #[test]
@@ -288,10 +292,10 @@ fn check_that_never_ends_ends_the_process_with_its_name() {
 }
 
 #[test]
-fn driver_that_is_not_deaf_passes_the_checks_of_waits() {
+fn driver_that_misses_no_event_passes_the_checks_of_waits() {
     for name in
         ["waiters_continue_after_the_end_of_a_hold", "a_descriptor_is_readable_when_a_reap_is_due"]
     {
-        named(name).run(&deaf_subject(DeafTo::Nothing));
+        named(name).run(&subject_that_misses(Missed::Nothing));
     }
 }

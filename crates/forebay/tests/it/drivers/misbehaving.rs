@@ -4,15 +4,11 @@
 
 use crate::common::run_again;
 use forebay::driver::{
-    Answer, BlockingWait, Completions, Driver, Facts, IssuedRequest, Mode, Queue, Reap, Tag, Wait,
-    forward,
+    Answer, Completions, Driver, Facts, IssuedRequest, Mode, Queue, Reap, Tag, Wait,
 };
 use forebay::{BlockStatus, Buf, Disk, Extents, Io, Op, Policy, QueueLimits};
-use std::io::{self, PipeReader, PipeWriter};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// A rule that a driver breaks when it gets a write. Reads complete as they should.
 #[derive(Clone, Copy, Debug)]
@@ -194,67 +190,4 @@ fn request_that_is_left_by_a_driver_without_a_wait_ends_the_process() {
 fn busy_driver_without_a_wait_ends_the_process() {
     let test = "busy_driver_without_a_wait_ends_the_process";
     check(test, Breaks::IsBusyAtOnce, "is busy, although its Wait is AtOnce");
-}
-
-/// An event that a wait of [`Deaf`] misses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeafTo {
-    Nothing,
-    Kicks,
-    /// The descriptor never becomes readable.
-    Descriptors,
-}
-
-/// A wrapper of a driver with blocking waits, which miss an event.
-pub(super) struct Deaf<D> {
-    inner: D,
-    deaf_to: DeafTo,
-}
-
-impl<D> Deaf<D> {
-    pub(super) fn new(inner: D, deaf_to: DeafTo) -> Deaf<D> {
-        Deaf { inner, deaf_to }
-    }
-}
-
-struct DeafWait {
-    inner: Arc<dyn BlockingWait>,
-    deaf_to: DeafTo,
-    reader: PipeReader,
-    /// Open, so that the reader is not readable.
-    _writer: PipeWriter,
-}
-
-impl BlockingWait for DeafWait {
-    fn wait(&self, nr_completions: usize, timeout: Option<Duration>) {
-        self.inner.wait(nr_completions, timeout);
-    }
-
-    fn kick(&self) {
-        if self.deaf_to != DeafTo::Kicks {
-            self.inner.kick();
-        }
-    }
-
-    fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        match self.deaf_to {
-            DeafTo::Descriptors => Ok(self.reader.as_fd()),
-            _ => self.inner.poll_fd(),
-        }
-    }
-}
-
-// SAFETY: it passes on each request and each completion.
-unsafe impl<D: Driver> Driver for Deaf<D> {
-    type Queue = D::Queue;
-
-    forward!(inner => facts, block_status, size_bytes, failure);
-
-    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<(D::Queue, Wait)> {
-        let (queue, wait) = self.inner.open_queue(depth, mode)?;
-        let Wait::Blocking(inner) = wait else { panic!("it wraps blocking waits") };
-        let (reader, writer) = io::pipe()?;
-        let wait = DeafWait { inner, deaf_to: self.deaf_to, reader, _writer: writer };
-        Ok((queue, Wait::Blocking(Arc::new(wait))))
-    }
 }

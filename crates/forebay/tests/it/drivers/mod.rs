@@ -6,6 +6,7 @@
 
 mod broken;
 mod misbehaving;
+mod missed_events;
 mod small;
 
 use crate::backends::{limits_of, policy_of};
