@@ -1,7 +1,6 @@
-//! `cargo xtask long NAME`: tests that take minutes, which no CI run executes.
+//! `cargo xtask long NAME`: tests that take minutes or hours, and are not part of CI.
 //!
-//! They run before a release. Each name has its command lines here, so that none has to be found in
-//! CONTRIBUTING.md. The output of a run is a part of the notes of the release.
+//! They run before a release, whose notes contain their output.
 
 use std::fmt::Write;
 
@@ -12,31 +11,56 @@ use crate::{Outcome, fuzz, histories, planted, sessions};
 /// A long test with a name.
 struct Long {
     name: &'static str,
-    /// How long it takes on two processors, and what it tests.
+    /// The time that it takes on two processors.
+    time: &'static str,
+    /// The tests that it runs.
     what: &'static str,
     run: fn() -> Outcome,
 }
 
 const ALL: &[Long] = &[
-    Long { name: "soak", what: "9 min: random calls of many threads, 2 minutes a test", run: soak },
+    Long {
+        name: "soak",
+        time: "9 min",
+        what: "random calls of many threads, 2 minutes a test",
+        run: soak,
+    },
     Long {
         name: "guests",
-        what: "4 min: 50 kills of a guest's server, 5 of QEMU (qemu-system-x86_64)",
+        time: "4 min",
+        what: "50 kills of a guest's server, 5 of QEMU (qemu-system-x86_64)",
         run: guests,
     },
     Long {
         name: "opens",
-        what: "4 min: 1,000 disks opened and closed, by each kind of driver (ceph, qemu)",
+        time: "4 min",
+        what: "1,000 disks opened and closed, by each kind of driver (ceph, qemu)",
         run: opens,
     },
     Long {
         name: "histories",
-        what: "20 min: `cargo xtask histories --all`",
+        time: "20 min",
+        what: "`cargo xtask histories --all`",
         run: histories::run_all,
     },
-    Long { name: "sessions", what: "8 min: `cargo xtask sessions --all`", run: sessions::run_all },
-    Long { name: "planted", what: "2 hours: `cargo xtask planted --all`", run: planted::run_all },
-    Long { name: "fuzz", what: "3 hours: `cargo xtask fuzz 600`", run: || fuzz::run(Some(600)) },
+    Long {
+        name: "sessions",
+        time: "8 min",
+        what: "`cargo xtask sessions --all`",
+        run: sessions::run_all,
+    },
+    Long {
+        name: "planted",
+        time: "2 hours",
+        what: "`cargo xtask planted --all`",
+        run: planted::run_all,
+    },
+    Long {
+        name: "fuzz",
+        time: "3 hours",
+        what: "`cargo xtask fuzz 600`",
+        run: || fuzz::run(Some(600)),
+    },
 ];
 
 /// Runs the long test with this name.
@@ -44,14 +68,14 @@ pub(crate) fn run(name: &str) -> Outcome {
     let long = ALL.iter().find(|long| long.name == name);
     let long =
         long.ok_or_else(|| format!("long: there is no test `{name}`; it has\n{}", list()))?;
-    println!("long: {name}: {}", long.what);
+    println!("long: {name}, about {}: {}", long.time, long.what);
     (long.run)()
 }
 
 /// Returns one line for each name.
 pub(crate) fn list() -> String {
     ALL.iter().fold(String::new(), |mut text, long| {
-        writeln!(text, "  {:<10} {}", long.name, long.what).expect("a string");
+        writeln!(text, "  {:<10} {:<8} {}", long.name, long.time, long.what).expect("a string");
         text
     })
 }

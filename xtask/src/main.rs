@@ -89,11 +89,11 @@ cargo xtask <command>
   tsan                 tests under ThreadSanitizer
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
-  long [NAME]          a test of minutes that no CI run executes, or the list of their names
+  long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; those from `tests` on beside each other: ";
+Steps of ci, in order; those from `tests` on run at the same time: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
