@@ -105,17 +105,22 @@ fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample
     let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let report: Value = serde_json::from_slice(&output.stdout[start..])
         .with_context(|| format!("{}: not JSON", program.display()))?;
-    sample(&report).context("a report without the keys of a job that reads or writes")
+    let numjobs = arguments.iter().find_map(|argument| argument.strip_prefix("--numjobs="));
+    let nr_threads: u32 = numjobs.map_or(Ok(1), str::parse)?;
+    sample(&report, nr_threads.into())
+        .context("a report without the keys of a job that reads or writes")
 }
 
-fn sample(report: &Value) -> Option<(Sample, f64)> {
+/// Reads the report of a job with so many threads, which are reported as one.
+fn sample(report: &Value, nr_threads: f64) -> Option<(Sample, f64)> {
     let job = report.get("jobs")?.get(0)?;
     // fio reports both, and zeroes for the one that the job lacks.
     let has_ios = |part: &&Value| part["total_ios"].as_u64().is_some_and(|nr| nr > 0);
     let read = ["read", "write"].into_iter().filter_map(|key| job.get(key)).find(has_ios)?;
     let total = read.get("total_ios")?.as_f64()?;
     let runtime_us = read.get("runtime")?.as_f64()? * 1000.0;
-    let busy = job.get("usr_cpu")?.as_f64()? + job.get("sys_cpu")?.as_f64()?;
+    // Percentages of the run time of one thread: the mean of all.
+    let busy = nr_threads * (job.get("usr_cpu")?.as_f64()? + job.get("sys_cpu")?.as_f64()?);
     let percentile = |key| {
         let ns = read.get("clat_ns")?.get("percentile")?.get(key)?.as_f64()?;
         Some(ns / 1000.0)

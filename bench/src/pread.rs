@@ -19,6 +19,8 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::OFlags;
 use serde_json::json;
 
+use crate::process;
+
 /// The first argument that selects this program.
 pub(crate) const COMMAND: &str = "pread";
 
@@ -65,6 +67,8 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     ensure!(nr_blocks > 0, "{path} is shorter than a read; make it longer");
     let load = Load { file, nr_blocks, runtime, start: RwLock::new(None) };
     let all = run(&load, nr_threads)?;
+    let cpu = process::cpu_time(std::process::id())?;
+    let cpu_of_thread = cpu.as_secs_f64() / all.runtime.as_secs_f64() / f64::from(nr_threads);
     let (total, switches) = (all.latencies.total(), all.voluntary_switches);
     let percentile = |percent| all.latencies.percentile(percent);
     let report = json!({
@@ -77,7 +81,8 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> Result<()> {
                     "50.000000": percentile(50), "99.000000": percentile(99),
                 } },
             },
-            "usr_cpu": 0.0,
+            // User and system time together.
+            "usr_cpu": 100.0 * cpu_of_thread,
             "sys_cpu": 0.0,
         }],
         "forebay": [{ "jobs": [{ "voluntary_switches": switches }] }],

@@ -37,6 +37,8 @@ struct Load {
 enum Conf {
     /// Without a cache and read-ahead.
     Uncached,
+    /// The same, and librbd's scheduler off, which merges writes by itself.
+    Unscheduled,
     /// Without a setting of its own.
     Defaults,
 }
@@ -59,10 +61,10 @@ const fn load(title: &'static str, options: &'static str, conf: Conf, aim: Aim) 
     Load { title, options, conf, aim }
 }
 
-const EQUAL: Aim = Aim::AtLeast(1.0);
+const EQUAL: Aim = Aim::Reaches(1.0);
 const THREE: Aim = Aim::AtLeast(3.0);
 
-const LOADS: [Load; 11] = [
+const LOADS: [Load; 13] = [
     load("random reads, depth 1", "--rw=randread --iodepth=1", Conf::Uncached, EQUAL),
     load("random reads, depth 32", "--rw=randread --iodepth=32", Conf::Uncached, EQUAL),
     load("random writes, depth 1", "--rw=randwrite --iodepth=1", Conf::Uncached, EQUAL),
@@ -80,6 +82,18 @@ const LOADS: [Load; 11] = [
         batches!("write", "64"),
         Conf::Uncached,
         THREE,
+    ),
+    load(
+        "sequential writes, batches of 16, without librbd's scheduler",
+        batches!("write", "16"),
+        Conf::Unscheduled,
+        Aim::None,
+    ),
+    load(
+        "sequential writes, batches of 16, depth 64, without librbd's scheduler",
+        batches!("write", "64"),
+        Conf::Unscheduled,
+        Aim::None,
     ),
     load("durable random writes, 16 threads", DURABLE, Conf::Uncached, THREE),
     load(
@@ -137,7 +151,9 @@ impl Cluster {
         ensure!(line.starts_with("started: "), "{SCRIPT} could not start a cluster");
         let text = std::fs::read_to_string(cluster.conf(Conf::Defaults))?;
         let text = format!("{text}\nrbd_cache = false\nrbd_readahead_max_bytes = 0\n");
-        std::fs::write(cluster.conf(Conf::Uncached), text)?;
+        std::fs::write(cluster.conf(Conf::Uncached), &text)?;
+        let text = format!("{text}rbd_io_scheduler = none\n");
+        std::fs::write(cluster.conf(Conf::Unscheduled), text)?;
         cluster.rbd(&["create", "rbd/bench", "--size", SIZE, "--image-feature", "layering"])?;
         // A read of a part that was never written would not reach the device.
         let fill = ["bench", "--io-type", "write", "--io-size", "1M", "--io-total", SIZE];
@@ -148,6 +164,7 @@ impl Cluster {
     fn conf(&self, conf: Conf) -> PathBuf {
         self.folder.join(match conf {
             Conf::Uncached => "uncached.conf",
+            Conf::Unscheduled => "unscheduled.conf",
             Conf::Defaults => "ceph.conf",
         })
     }

@@ -27,6 +27,8 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
     AtLeast(f64),
+    /// The highest ratio is at least this: the range includes or exceeds it.
+    Reaches(f64),
     AtMost(f64),
     Equal(f64),
     None,
@@ -114,12 +116,14 @@ fn line(row: &Row) -> String {
     let a = spread(row.pairs.iter().map(|pair| pair.0).collect());
     let b = spread(row.pairs.iter().map(|pair| pair.1).collect());
     let ratio = spread(row.pairs.iter().map(|pair| pair.0 / pair.1).collect());
+    let highest = ratio.2;
     let (shown, judged) = match row.what {
         What::Merged => (String::from("-"), a.0),
         _ => (format!("{:.2} ({:.2}-{:.2})", ratio.0, ratio.1, ratio.2), ratio.0),
     };
     let (aim, met) = match row.aim {
         Aim::AtLeast(bound) => (format!("at least {bound:.2}"), Some(judged >= bound)),
+        Aim::Reaches(bound) => (format!("range reaches {bound:.2}"), Some(highest >= bound)),
         Aim::AtMost(bound) => (format!("at most {bound:.2}"), Some(judged <= bound)),
         // Only a last batch cut short by the end of the run may differ.
         Aim::Equal(value) => (format!("{value:.4}"), Some((judged - value).abs() < 1e-4)),
