@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const FEW: u64 = 4;
 
 /// Cost of a poll, and of the work for a request, ns.
-const LOOK_NS: u64 = 400;
+const POLL_NS: u64 = 400;
 const WORK_NS: u64 = 4_000;
 
 /// A machine with one client, which has one request in flight.
@@ -95,7 +95,7 @@ impl Server {
     /// Polls. Returns whether it finds a request.
     fn polls(&mut self, arrives_ns: u64, machine: &Machine) -> bool {
         loop {
-            self.run(LOOK_NS, machine);
+            self.run(POLL_NS, machine);
             if !machine.shares_processor && self.now_ns >= arrives_ns {
                 self.polling.found(self.now_ns);
                 return true;

@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Waits for events. `at_once`: looks at them and does not wait.
+    /// Waits for events. `at_once`: takes those that are there and does not wait.
     fn wait(&mut self, at_once: bool) {
         let wants_tick = self.front.wants_tick();
         let host = self.front.host_mut();
@@ -116,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// Looks for events until there are some, or polling ends. Returns whether there are some.
+    /// Polls for events until there are some, or polling ends. Returns whether there are some.
     fn poll(&mut self) -> bool {
         loop {
             self.take_events(true);

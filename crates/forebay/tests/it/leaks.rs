@@ -82,7 +82,7 @@ fn in_child(test: &str, work: impl FnOnce()) {
 }
 
 #[test]
-#[ignore = "two minutes with the others: cargo xtask long opens"]
+#[ignore = "takes minutes: run `cargo xtask long opens`"]
 fn thousand_disks_of_memory_and_files_leave_nothing_behind() {
     in_child("thousand_disks_of_memory_and_files_leave_nothing_behind", || {
         let scratch = Scratch::new(1 << 20);
@@ -96,7 +96,7 @@ fn thousand_disks_of_memory_and_files_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "two minutes with the others: cargo xtask long opens"]
+#[ignore = "takes minutes: run `cargo xtask long opens`"]
 fn thousand_disks_of_an_nbd_server_leave_nothing_behind() {
     in_child("thousand_disks_of_an_nbd_server_leave_nothing_behind", || {
         let server = NbdServer::new(export(1 << 20), &[]);
@@ -105,7 +105,7 @@ fn thousand_disks_of_an_nbd_server_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "two minutes with the others: cargo xtask long opens"]
+#[ignore = "takes minutes: run `cargo xtask long opens`"]
 fn thousand_disks_of_a_vhost_user_server_leave_nothing_behind() {
     let test = "thousand_disks_of_a_vhost_user_server_leave_nothing_behind";
     if !cfg!(feature = "vhost-user") {
@@ -121,7 +121,7 @@ fn thousand_disks_of_a_vhost_user_server_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "two minutes with the others: cargo xtask long opens"]
+#[ignore = "takes minutes: run `cargo xtask long opens`"]
 fn thousand_disks_of_a_cluster_leave_nothing_behind() {
     // The cluster ends with the process that has started it.
     in_child("thousand_disks_of_a_cluster_leave_nothing_behind", || {

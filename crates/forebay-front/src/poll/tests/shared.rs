@@ -1,7 +1,7 @@
 //! Polls that yield the processor, in virtual time: other rings, and busy threads.
 
 use super::super::*;
-use super::{LOOK_NS, SECOND};
+use super::{POLL_NS, SECOND};
 
 /// Processor time of a request and of a yield to another thread, ns.
 const REQUEST_NS: u64 = 500;
@@ -58,12 +58,12 @@ impl Thread {
     /// Waits once, and serves the requests that end the wait.
     fn serve(&mut self, machine: &Machine) {
         let nr = if self.polling.begin(self.now_ns, self.nr_requests, || self.cpu_ns) {
-            self.run(LOOK_NS);
+            self.run(POLL_NS);
             assert!(self.polling.goes_on(self.now_ns));
             self.run(YIELD_CPU_NS);
             self.now_ns += machine.yield_ns;
             assert!(self.polling.yielded(self.now_ns));
-            self.run(LOOK_NS);
+            self.run(POLL_NS);
             self.polling.found(self.now_ns);
             machine.nr_polled
         } else {
@@ -90,7 +90,7 @@ impl Thread {
         self.serve_for(ns, machine);
         let nr = self.polling.sums().nr_found - nr_before;
         let wait_ns =
-            2 * LOOK_NS + YIELD_CPU_NS + machine.yield_ns + machine.nr_polled * REQUEST_NS;
+            2 * POLL_NS + YIELD_CPU_NS + machine.yield_ns + machine.nr_polled * REQUEST_NS;
         (nr * wait_ns) as f64 / (self.now_ns - began_ns) as f64
     }
 }
@@ -146,7 +146,7 @@ fn yields_to_other_threads_shorten_no_poll() {
     assert!(polling.begin(now_ns, 0, || 0));
     let mut nr_yields = 0;
     loop {
-        now_ns += LOOK_NS;
+        now_ns += POLL_NS;
         if !polling.goes_on(now_ns) {
             break;
         }
@@ -155,8 +155,8 @@ fn yields_to_other_threads_shorten_no_poll() {
         nr_yields += 1;
     }
     // Each poll and each yield costs some time.
-    assert_eq!(nr_yields, 20_000 / (LOOK_NS + SWITCH_NS));
-    let polled_ns = nr_yields * (LOOK_NS + SWITCH_NS) + LOOK_NS;
+    assert_eq!(nr_yields, 20_000 / (POLL_NS + SWITCH_NS));
+    let polled_ns = nr_yields * (POLL_NS + SWITCH_NS) + POLL_NS;
     assert_eq!(polling.sums().polled_ns, polled_ns);
 }
 

@@ -27,7 +27,9 @@ impl Credentials {
     /// # Errors
     /// Always fails.
     pub(super) fn of(_: &Uri) -> Result<Credentials, String> {
-        Err(String::from("no TLS in this build for nbds://: build forebay with its feature `tls`"))
+        Err(String::from(
+            "nbds:// needs TLS, which this build lacks: build forebay with its feature `tls`",
+        ))
     }
 }
 

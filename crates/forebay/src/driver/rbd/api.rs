@@ -26,7 +26,7 @@ pub(super) type Callback = extern "C" fn(Handle, *mut c_void);
 /// The callback of `rbd_diff_iterate2`: offset, length, whether there is data, and the argument.
 pub(super) type DiffCallback = extern "C" fn(u64, usize, c_int, *mut c_void) -> c_int;
 
-/// `LIBRADOS_OP_FLAG_FADVISE_FUA`: a cache that regards it ends the write when the OSD has
+/// `LIBRADOS_OP_FLAG_FADVISE_FUA`: a cache that honours it ends the write when the OSD has
 /// answered.
 pub(super) const FADVISE_FUA: c_int = 0x80;
 

@@ -1,7 +1,7 @@
 //! Write cache of librbd, by the options of an image.
 //!
 //! The cache decides whether a write needs a flush, and whether a write can be durable by itself.
-//! Only the policy `writearound` regards the flag for that
+//! Only the policy `writearound` honours the flag for that
 //! ([`FADVISE_FUA`](super::api::FADVISE_FUA)): it does not end such a write before the OSD has
 //! answered. The other policies ignore the flag, and so may a cache of a plug-in. A journal ends
 //! writes in an order of its own. With any of these, a flush follows each durable write.
@@ -42,15 +42,20 @@ impl CacheOptions {
     /// Returns why not.
     pub(super) fn durable_writes(&self, has_journal: bool) -> Result<(), String> {
         if has_journal {
-            return Err(String::from("the image has a journal: a flush follows the write"));
+            return Err(String::from(
+                "the image has a journal, so a flush follows each durable write",
+            ));
         }
         if !self.plugins.is_empty() {
-            return Err(String::from("a plug-in may be a cache: a flush follows the write"));
+            return Err(String::from(
+                "rbd_plugins may add a cache, so a flush follows each durable \
+                              write",
+            ));
         }
         if !self.policy.is("writearound") {
             return Err(format!(
-                "only the policy writearound has it (rbd_cache_policy={}): a flush follows the \
-                 write",
+                "rbd_cache_policy={} does not honour FUA, so a flush follows each durable write; \
+                 writearound does",
                 self.policy.text()
             ));
         }
