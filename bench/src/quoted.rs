@@ -1,10 +1,12 @@
 //! Checks that the figures in README.md and docs/ are those of the tables in bench/.
 
-const TABLES: [(&str, &str); 5] = [
+const TABLES: [(&str, &str); 7] = [
     ("RESULTS.md", include_str!("../RESULTS.md")),
     ("DURABLE.md", include_str!("../DURABLE.md")),
     ("FIO.md", include_str!("../FIO.md")),
+    ("LIBRARY.md", include_str!("../LIBRARY.md")),
     ("NBD.md", include_str!("../NBD.md")),
+    ("RBD.md", include_str!("../RBD.md")),
     ("VHOST.md", include_str!("../VHOST.md")),
 ];
 
