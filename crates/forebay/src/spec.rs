@@ -165,6 +165,11 @@ impl Spec {
         Spec { driver: "file", target, path, keys: Vec::new() }
     }
 
+    /// Returns the spec of a device of the caller's own: its kind and its name. No call opens it.
+    pub(crate) fn of_device(kind: &'static str, name: &str) -> Spec {
+        Spec { driver: kind, target: name.to_owned(), path: None, keys: Vec::new() }
+    }
+
     /// Changes the driver to another one of files. Returns whether both drivers are of files; if
     /// not, the spec is unchanged.
     pub(crate) fn set_driver_of_files(&mut self, driver: &str) -> bool {

@@ -1,18 +1,22 @@
-//! Opening a disk on a device of the caller's own.
+//! Opening a disk on a device of the caller's own, with a policy or with options.
 
-use super::Disk;
+use super::{Disk, DiskOptions};
 use crate::claim::Claim;
 use crate::driver::backend::{Backend, BackendDriver};
 use crate::driver::{Checked, Driver, DriverDevice};
 use crate::error::{OpenError, SpecError};
 use crate::info::{DiskInfo, Feature};
+use crate::keys::Keys;
 use crate::runtime::shared::Shared;
+use crate::settings::{Defaults, Settings};
+use crate::spec::Spec;
 use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits};
 use std::sync::Arc;
 
 impl Disk {
     /// Opens a disk on a back end: a device of your own, with these limits and settings. It is a
     /// disk as any other. Its spec, which no call opens, is `backend:NAME`.
+    /// [`DiskOptions::open_backend`] accepts the other settings of a disk too.
     ///
     /// The limits describe the back end: its size, its blocks, and what it can do. Operations that
     /// they do not mention are refused or emulated, and never reach it. Requests never exceed them.
@@ -28,10 +32,9 @@ impl Disk {
         limits: QueueLimits,
         policy: Policy,
     ) -> Result<Disk, OpenError> {
-        let driver = BackendDriver::new(backend, limits);
-        let forget_failure = driver.forget_failure();
-        let device = DriverDevice::new(driver).on_revive(forget_failure);
-        open(device, "backend", "the back end", policy)
+        check(&policy)?;
+        let device = device_of(backend, limits);
+        open(&BACKEND.spec(&device), device, BACKEND, &Settings::of_policy(policy))
     }
 
     /// Opens a disk on a driver: a device of your own in unsafe code, with these settings. It is a
@@ -42,37 +45,142 @@ impl Disk {
     ///
     /// See [`Driver`] for an example.
     pub fn with_driver(driver: impl Driver, policy: Policy) -> Result<Disk, OpenError> {
-        open(DriverDevice::new(Checked::new(driver)), "driver", "the driver", policy)
+        check(&policy)?;
+        let device = DriverDevice::new(Checked::new(driver));
+        open(&DRIVER.spec(&device), device, DRIVER, &Settings::of_policy(policy))
     }
 }
 
-/// Opens a disk on a device whose specs begin with `kind`. `whose` names it in the features.
+impl DiskOptions {
+    /// Opens a disk on a back end with these limits. Same as [`Disk::with_backend`], with these
+    /// options: also a service thread, tags that disks share, or smaller requests. The spec of the
+    /// disk, which no call opens, is `backend:NAME?KEYS`.
+    ///
+    /// # Errors
+    /// Fails as [`Disk::with_backend`] does, or if an option is not valid for a back end: one of a
+    /// driver, or `exclusive=on`, because the library cannot keep other programs out.
+    ///
+    /// ```
+    /// use forebay::{Backend, Batch, Disk, QueueLimits};
+    ///
+    /// struct Nothing;
+    ///
+    /// impl Backend for Nothing {
+    ///     fn name(&self) -> &str {
+    ///         "nothing"
+    ///     }
+    ///
+    ///     fn submit(&self, batch: &mut Batch<'_>) {
+    ///         batch.for_each(|request| request.complete(Ok(())));
+    ///     }
+    /// }
+    ///
+    /// let limits = QueueLimits::default().capacity_bytes(Some(1 << 20));
+    /// let disk = Disk::options().service(true).nr_requests(8).open_backend(Nothing, limits)?;
+    /// assert_eq!(disk.info().spec, "backend:nothing?service=on&nr_requests=8");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_backend(
+        &self,
+        backend: impl Backend,
+        limits: QueueLimits,
+    ) -> Result<Disk, OpenError> {
+        self.open_device(device_of(backend, limits), BACKEND)
+    }
+
+    /// Opens a disk on a driver. Same as [`Disk::with_driver`], with these options.
+    ///
+    /// # Errors
+    /// Fails as [`Disk::with_driver`] does, or if an option is not valid for a driver from outside
+    /// the library: one of another driver, or `exclusive=on`, because the library cannot keep other
+    /// programs out.
+    pub fn open_driver(&self, driver: impl Driver) -> Result<Disk, OpenError> {
+        self.open_device(DriverDevice::new(Checked::new(driver)), DRIVER)
+    }
+
+    fn open_device<D: Driver>(
+        &self,
+        device: DriverDevice<D>,
+        kind: Kind,
+    ) -> Result<Disk, OpenError> {
+        let refuse = |key: &str, value: &str, expected: String| SpecError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected: expected.into(),
+        };
+        if let Some(driver) = self.chosen_driver() {
+            let expected = format!("no driver, because {} is the device", kind.whose);
+            return Err(refuse("driver", driver, expected).into());
+        }
+        let mut spec = kind.spec(&device);
+        self.add_keys(&mut spec)?;
+        let mut keys = Keys::of(&spec);
+        let settings = Settings::take(&mut keys)?;
+        keys.finish()?;
+        if settings.exclusive() {
+            let expected = format!("off: {} decides which programs use its device", kind.whose);
+            return Err(refuse("exclusive", "on", expected).into());
+        }
+        open(&spec, device, kind, &settings)
+    }
+}
+
+/// The kind of a device of the caller's own.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// The start of its specs.
+    name: &'static str,
+    /// The device in texts.
+    whose: &'static str,
+}
+
+impl Kind {
+    fn spec<D: Driver>(self, device: &DriverDevice<D>) -> Spec {
+        Spec::of_device(self.name, &device.facts().name)
+    }
+}
+
+const BACKEND: Kind = Kind { name: "backend", whose: "the back end" };
+const DRIVER: Kind = Kind { name: "driver", whose: "the driver" };
+
+fn device_of<B: Backend>(backend: B, limits: QueueLimits) -> DriverDevice<BackendDriver<B>> {
+    let driver = BackendDriver::new(backend, limits);
+    let forget_failure = driver.forget_failure();
+    DriverDevice::new(driver).on_revive(forget_failure)
+}
+
+/// Opens a disk on a device with these settings, which `spec` shows.
 fn open<D: Driver>(
+    spec: &Spec,
     device: DriverDevice<D>,
-    kind: &'static str,
-    whose: &str,
-    policy: Policy,
+    kind: Kind,
+    settings: &Settings,
 ) -> Result<Disk, OpenError> {
-    let facts = device.facts();
-    let (spec, limits) = (format!("{kind}:{}", facts.name), facts.limits);
-    limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
+    let (facts, spec) = (device.facts(), spec.to_string());
+    let mut limits = facts.limits;
     check_capacity(&spec, &limits)?;
-    check(&policy)?;
+    let mut features = features(&limits, kind.whose);
+    settings.apply(&mut limits)?;
+    limits.validate().map_err(|source| OpenError::Limits { spec: spec.clone(), source })?;
+    let policy = settings.policy(Defaults::default())?;
+    let tags = settings.tag_set(&policy)?;
+    settings.amend(&mut features);
+    let service = settings.service(Defaults::default());
     let info = DiskInfo {
         spec,
-        driver: kind,
+        driver: kind.name,
         limits,
         policy,
         facts: facts.disk.within(&limits),
-        features: features(&limits, whose),
+        features,
         exclusive: false,
         lock: None,
         takeover_wait_ms: None,
-        service: false,
-        tag_set: None,
+        service,
+        tag_set: settings.tag_set_name().map(str::to_owned),
         notice: None,
     };
-    Ok(Disk { shared: Shared::new(info, Arc::new(device), false, None, Claim::memory())? })
+    Ok(Disk { shared: Shared::new(info, Arc::new(device), service, tags, Claim::memory())? })
 }
 
 /// Checks the size of a disk, if it has one.

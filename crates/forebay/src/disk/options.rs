@@ -270,9 +270,14 @@ impl DiskOptions {
         Disk::open_spec(&spec)
     }
 
+    /// Returns the driver that was set for a path or a descriptor.
+    pub(super) fn chosen_driver(&self) -> Option<&str> {
+        self.driver.as_deref()
+    }
+
     /// Adds the keys to a spec. Refuses a key or value that would change the meaning of the spec as
     /// text.
-    fn add_keys(&self, spec: &mut Spec) -> Result<(), SpecError> {
+    pub(super) fn add_keys(&self, spec: &mut Spec) -> Result<(), SpecError> {
         for (key, value) in &self.keys {
             if key.is_empty() || key.contains(['=', '&', '?']) || value.contains('&') {
                 return Err(SpecError::BadValue {

@@ -95,6 +95,20 @@ const ONLY_SIMULATED: &str =
     "; stash-v1 can hang, so only the simulator has it: use forebay sim --wake=stash-v1";
 
 impl Settings {
+    /// Returns the settings of a disk whose policy is given as a value.
+    pub(crate) fn of_policy(policy: Policy) -> Settings {
+        Settings {
+            policy,
+            given: KNOBS.iter().map(|knob| knob.key).collect(),
+            service: None,
+            max_sectors_kb: None,
+            fua: None,
+            exclusive: None,
+            read_only: None,
+            tag_set: None,
+        }
+    }
+
     /// Takes the keys that every disk has.
     pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
         let is_on = |number| number == 1;

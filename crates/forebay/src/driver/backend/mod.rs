@@ -45,8 +45,10 @@ pub(crate) fn spec(backend: &dyn Backend) -> String {
 
 /// A device of your own: the layer plugs, merges and batches above it, and it moves the data.
 ///
-/// [`Disk::with_backend`](crate::Disk::with_backend) opens a disk on it. All interfaces of the
-/// library then work on that disk, and so does the server.
+/// [`Disk::with_backend`](crate::Disk::with_backend) opens a disk on it, and
+/// [`DiskOptions::open_backend`](crate::DiskOptions::open_backend) does so with the options of a
+/// disk, such as a service thread. All interfaces of the library then work on that disk, and so
+/// does the server.
 ///
 /// # Threads
 /// Any thread that uses the disk may call [`submit`](Backend::submit), several at once if the disk

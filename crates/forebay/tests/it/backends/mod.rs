@@ -6,6 +6,7 @@
 
 mod misbehaving;
 mod opening;
+pub(crate) mod options;
 mod stalls;
 
 use forebay::{

@@ -1,6 +1,7 @@
 //! Disks on drivers that the tests define.
 //!
 //! - [`misbehaving`]: drivers that break the rules that the layer checks;
+//! - [`missed_events`]: a driver whose waits miss an event;
 //! - [`small`]: I/O that Miri can follow from the caller to the driver and back;
 //! - [`broken`]: devices that break the other rules, which the checks of the library find.
 
@@ -9,9 +10,11 @@ mod misbehaving;
 mod missed_events;
 mod small;
 
+use crate::backends::options::options_of;
 use crate::backends::{limits_of, policy_of};
 use crate::own_driver::{Counted, OwnDriver, Way};
 use forebay::driver::{Driver, Facts};
+use forebay::testing::Subject;
 use forebay::{Disk, FeatureState, OpenError, Policy, QueueLimits};
 
 /// Key of disks whose 4 KiB from 8 KiB on cannot be read.
@@ -51,6 +54,17 @@ fn disk_of_a_driver_has_its_limits_and_its_name() {
     assert_eq!(read, [7; 4096]);
     assert_eq!(*nr.lock().expect("no panic"), 2);
     assert!(disk.reread_size().is_ok_and(|size| size.is_none()));
+}
+
+#[test]
+fn drivers_with_a_service_thread_pass_the_checks_of_disks() {
+    for way in [Way::AtOnce, Way::List, Way::Pipe] {
+        let subject = Subject::new(move |setup| {
+            let driver = OwnDriver::new(setup.limits(limits_of(1 << 20, "")), way);
+            options_of(setup).service(true).open_driver(driver).expect("a disk")
+        });
+        subject.check();
+    }
 }
 
 #[test]
