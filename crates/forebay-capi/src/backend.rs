@@ -9,7 +9,7 @@ use crate::disk::{OpenDisk, forebay_disk};
 use crate::error::{Failure, guard};
 use crate::handle;
 use crate::request::{self, forebay_request};
-use forebay::{Backend, Batch, Disk, Knob, Policy, QueueLimits};
+use forebay::{Backend, Batch, Disk, DiskOptions, QueueLimits};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -143,11 +143,11 @@ pub unsafe extern "C" fn forebay_backend_open(
             .ok_or_else(|| Failure::invalid("the function `submit` of the back end is NULL"))?;
         let limits = limits_of(&table)?;
         // SAFETY: the settings are a C string or null.
-        let policy = unsafe { policy_of(table.settings) }?;
+        let options = unsafe { options_of(table.settings) }?;
         let is_open = Arc::new(AtomicBool::new(false));
         let (context, close) = (table.context, table.close);
         let backend = Table { name, context, submit, close, is_open: Arc::clone(&is_open) };
-        let disk = Disk::with_backend(backend, limits, policy)?;
+        let disk = options.open_backend(backend, limits)?;
         is_open.store(true, Ordering::Relaxed);
         let handle = handle::open(OpenDisk::new(disk));
         // SAFETY: the caller passes a pointer to a pointer; null was refused.
@@ -156,31 +156,25 @@ pub unsafe extern "C" fn forebay_backend_open(
     })
 }
 
-/// Returns the policy with these settings.
+/// Returns the options with these settings. Those that a back end cannot have are refused when the
+/// disk is opened.
 ///
 /// # Safety
 /// `settings` is null or a C string.
-unsafe fn policy_of(settings: *const c_char) -> Result<Policy, Failure> {
-    let mut policy = Policy::default();
+unsafe fn options_of(settings: *const c_char) -> Result<DiskOptions, Failure> {
+    let mut options = Disk::options();
     if settings.is_null() {
-        return Ok(policy);
+        return Ok(options);
     }
     // SAFETY: the caller keeps the condition.
     let text = unsafe { text_of(settings, "field `settings` of the back end") }?;
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let Some(knob) = Knob::named(key) else {
-            let text = format!("the field `settings` of the back end: `{key}` is not a setting");
-            return Err(Failure::invalid(text));
-        };
-        if !knob.set(&mut policy, value) {
-            return Err(Failure::invalid(format!(
-                "the field `settings` of the back end: {key}={value}: expected {}",
-                knob.values.expected()
-            )));
-        }
+        options = options.set(key, value).map_err(|error| {
+            Failure::invalid(format!("the field `settings` of the back end: {error}"))
+        })?;
     }
-    Ok(policy)
+    Ok(options)
 }
 
 fn limits_of(table: &forebay_backend) -> Result<QueueLimits, Failure> {

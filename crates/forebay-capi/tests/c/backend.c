@@ -152,7 +152,9 @@ int main(void)
     wrong.settings = "queue_depth=none";
     CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "queue_depth=none: expected");
     wrong.settings = "direct=on";
-    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "`direct` is not a setting");
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "unknown key `direct`");
+    wrong.settings = "exclusive=on";
+    CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "exclusive=on: expected off");
     wrong.settings = "queue_depth=4&nr_requests=5";
     CHECK_FAILS(forebay_backend_open(&wrong, &disk), EINVAL, "nr_requests");
     wrong = table;
@@ -201,10 +203,13 @@ int main(void)
 
     /* A durable write reaches a back end with FUA as one request. */
     table.fua = 1;
-    table.settings = "queue_depth=16";
+    table.settings = "queue_depth=16&service=on";
     uint64_t depth = 0;
+    char service[8];
     CHECK(forebay_backend_open(&table, &disk) == 0);
     CHECK(forebay_info_number(disk, "queue_depth", &depth) == 0 && depth == 16);
+    CHECK(forebay_info(disk, "service", service, sizeof service) >= 0);
+    CHECK(strcmp(service, "1") == 0);
     int nr_flushes = device.nr_flushes;
     CHECK(forebay_write_durable(disk, block, 512, 0) == 512);
     CHECK(device.nr_flushes == nr_flushes && device.nr_fua == 1);
