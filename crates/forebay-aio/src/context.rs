@@ -1,0 +1,431 @@
+//! A context of the program: it submits iocbs, and hands out their events.
+//!
+//! One thread at a time reaps: it waits in the kernel without the lock, and then posts events with
+//! it. A thread in `io_getevents` reaps if no other does. Otherwise the service thread of the
+//! context does ([`service`](crate::service)), for programs that wait for an eventfd or read the
+//! ring.
+
+use crate::abi::{FLAG_RESFD, IoEvent, Iocb, opcode};
+use crate::counters;
+use crate::file::{Ended, File};
+use crate::kernel::{Errno, Kernel};
+use crate::program;
+use crate::records::{Record, Records};
+use crate::ring::Ring;
+use forebay_core::{Op, Policy, QueueStats, Tag};
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Marks the data of a kernel's event as that of a request of the layer.
+const OF_LAYER: u64 = 1 << 63;
+
+/// The most requests of a file at the kernel.
+const DEPTH_MAX: u32 = 1024;
+
+/// The longest wait in the kernel.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// The most files that a context keeps without I/O.
+const IDLE_FILES_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    ring: Ring,
+    kernel: Kernel,
+    nr: u32,
+    policy: Policy,
+    state: Mutex<State>,
+    /// An event was posted, no thread reaps any more, or the context is gone.
+    changed: Condvar,
+    /// The service thread may have work.
+    pub(crate) wake_service: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    records: Records,
+    files: HashMap<u32, File>,
+    /// The number of iocbs that were submitted and have not ended.
+    pub(crate) nr_out: u32,
+    /// The number of events posted so far.
+    pub(crate) nr_posted: u64,
+    /// A thread waits in the kernel for events, or will.
+    pub(crate) is_reaping: bool,
+    /// The number of threads in `io_getevents` that wait.
+    pub(crate) nr_waiting: u32,
+    pub(crate) is_gone: bool,
+    /// An iocb has had an eventfd.
+    pub(crate) has_eventfd: bool,
+    pub(crate) has_service: bool,
+    /// The service thread sleeps until it is woken.
+    pub(crate) service_sleeps: bool,
+}
+
+impl Context {
+    pub(crate) fn new(nr: u32, id: u32, policy: Policy) -> Result<Context, Errno> {
+        let kernel = Kernel::new(nr)?;
+        Ok(Context {
+            ring: Ring::new(nr, id)?,
+            kernel,
+            nr,
+            policy,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wake_service: Condvar::new(),
+        })
+    }
+
+    /// Returns the program's handle.
+    pub(crate) fn address(&self) -> usize {
+        self.ring.address()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits iocbs, in order. Returns how many were accepted.
+    ///
+    /// # Errors
+    /// The errno for the first iocb.
+    pub(crate) fn submit(&self, iocbs: &[usize]) -> Result<usize, Errno> {
+        let mut state = self.lock();
+        if state.is_gone {
+            return Err(libc::EINVAL);
+        }
+        let room = self.nr.saturating_sub(state.nr_out + self.ring.len()) as usize;
+        let wanted = iocbs.len().min(room);
+        if wanted == 0 {
+            return if iocbs.is_empty() { Ok(0) } else { Err(libc::EAGAIN) };
+        }
+        let (copies, fault) = program::copy_iocbs(&iocbs[..wanted]);
+        if copies.is_empty() {
+            return Err(fault.unwrap_or(libc::EFAULT));
+        }
+        let plan = Plan::of(&copies);
+        let (accepted, error) = self.submit_raw(&mut state, iocbs, &copies, &plan);
+        if let (0, Some(errno)) = (accepted, error) {
+            return Err(errno);
+        }
+        self.submit_layered(&mut state, iocbs, &copies[..accepted], &plan);
+        counters::add(|counters| &counters.iocbs, accepted as u64);
+        if state.has_eventfd || state.service_sleeps {
+            self.wake_service.notify_one();
+        }
+        Ok(accepted)
+    }
+
+    /// Submits the iocbs that do not merge. Returns how many of all iocbs are accepted if those of
+    /// the layer before the first refused one are, and the errno of that one.
+    fn submit_raw(
+        &self,
+        state: &mut State,
+        iocbs: &[usize],
+        copies: &[Iocb],
+        plan: &Plan,
+    ) -> (usize, Option<Errno>) {
+        for (nth, copy) in copies.iter().enumerate().filter(|(_, copy)| !plan.is_layered(copy)) {
+            let record = record_of(iocbs[nth], copy);
+            let has_eventfd = record.resfd.is_some();
+            if has_eventfd && !program::is_open(copy.resfd) {
+                return (nth, Some(libc::EBADF));
+            }
+            let number = state.records.insert(record);
+            let mut own = Box::new(Iocb { data: number.into(), ..*copy });
+            own.flags &= !FLAG_RESFD;
+            own.resfd = 0;
+            if let Err(errno) = self.kernel.submit_one(&mut own) {
+                state.records.remove(number);
+                return (nth, Some(errno));
+            }
+            state.records.keep(number, own);
+            state.nr_out += 1;
+            state.has_eventfd |= has_eventfd;
+            counters::add(|counters| &counters.requests, 1);
+        }
+        (copies.len(), None)
+    }
+
+    /// Submits the others through the layer.
+    fn submit_layered(&self, state: &mut State, iocbs: &[usize], copies: &[Iocb], plan: &Plan) {
+        let mut plugged: Vec<u32> = Vec::new();
+        let depth = self.nr.min(DEPTH_MAX);
+        for (nth, copy) in copies.iter().enumerate().filter(|(_, copy)| plan.is_layered(copy)) {
+            let record = record_of(iocbs[nth], copy);
+            state.has_eventfd |= record.resfd.is_some();
+            let number = state.records.insert(record);
+            state.nr_out += 1;
+            let fd = copy.fildes;
+            let file = state.files.entry(fd).or_insert_with(|| File::new(fd, depth, self.policy));
+            let segments = program::segments_of(copy);
+            let op = if is_read(copy.opcode) { Op::Read } else { Op::Write };
+            let is_plugged = file.room() > 0
+                && segments
+                    .as_ref()
+                    .is_some_and(|segments| file.plug(op, copy.offset as u64, segments, number));
+            if is_plugged {
+                if !plugged.contains(&fd) {
+                    plugged.push(fd);
+                }
+            } else {
+                self.submit_refused(state, number, copy);
+            }
+        }
+        for fd in plugged {
+            let mut ended = Vec::new();
+            if let Some(file) = state.files.get_mut(&fd) {
+                let before = file.stats();
+                file.unplug(&mut ended);
+                count(&before, &file.stats());
+            }
+            self.issue(state, fd, &mut ended);
+            self.post_all(state, ended);
+        }
+        if state.files.len() > IDLE_FILES_MAX {
+            state.files.retain(|_, file| !file.is_idle());
+        }
+    }
+
+    /// Submits an iocb that the layer does not take, after it was accepted: its end has the errno.
+    fn submit_refused(&self, state: &mut State, number: u32, copy: &Iocb) {
+        let mut own = Box::new(Iocb { data: number.into(), ..*copy });
+        own.flags &= !FLAG_RESFD;
+        own.resfd = 0;
+        counters::add(|counters| &counters.requests, 1);
+        match self.kernel.submit_one(&mut own) {
+            Ok(()) => state.records.keep(number, own),
+            Err(errno) => self.post(state, number, -i64::from(errno), 0),
+        }
+    }
+
+    /// Passes the requests of a file to the kernel, until none is left.
+    fn issue(&self, state: &mut State, fd: u32, ended: &mut Vec<Ended>) {
+        while let Some(file) = state.files.get_mut(&fd) {
+            let outgoing = file.take_outgoing();
+            if outgoing.is_empty() {
+                return;
+            }
+            let mut is_any_refused = false;
+            for mut rq in outgoing {
+                rq.iocb.data = OF_LAYER | u64::from(fd) << 32 | rq.tag.index() as u64;
+                if rq.vectors.len() > 1 {
+                    rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
+                }
+                if let Err(errno) = self.kernel.submit_one(&mut rq.iocb) {
+                    file.complete(rq.tag, -i64::from(errno));
+                    is_any_refused = true;
+                }
+                counters::add(|counters| &counters.requests, 1);
+            }
+            if is_any_refused {
+                file.turn(ended);
+            }
+        }
+    }
+
+    /// Processes events of the kernel.
+    pub(crate) fn process(&self, state: &mut State, events: &[IoEvent]) {
+        let mut touched: Vec<u32> = Vec::new();
+        for event in events {
+            if event.data & OF_LAYER == 0 {
+                self.post(state, event.data as u32, event.res, event.res2);
+                continue;
+            }
+            let (fd, tag) = ((event.data >> 32) as u32 & !(1 << 31), event.data as u32 as usize);
+            if let Some(file) = state.files.get_mut(&fd) {
+                file.complete(Tag::from_index(tag), event.res);
+                if !touched.contains(&fd) {
+                    touched.push(fd);
+                }
+            }
+        }
+        for fd in touched {
+            let mut ended = Vec::new();
+            if let Some(file) = state.files.get_mut(&fd) {
+                file.turn(&mut ended);
+            }
+            self.issue(state, fd, &mut ended);
+            self.post_all(state, ended);
+        }
+    }
+
+    fn post_all(&self, state: &mut State, ended: Vec<Ended>) {
+        for (number, result) in ended {
+            let res = match result {
+                Ok(len) => len as i64,
+                Err(errno) => -i64::from(errno),
+            };
+            self.post(state, number, res, 0);
+        }
+    }
+
+    /// Posts the event of an iocb, and then signals its eventfd.
+    fn post(&self, state: &mut State, number: u32, res: i64, res2: i64) {
+        let Some(record) = state.records.remove(number) else { return };
+        self.ring.push(IoEvent { data: record.data, obj: record.obj, res, res2 });
+        state.nr_out -= 1;
+        state.nr_posted += 1;
+        if let Some(resfd) = record.resfd {
+            program::signal(resfd);
+        }
+    }
+
+    /// Waits in the kernel for at most `timeout`, and posts what has ended. The caller has seen that
+    /// no thread reaps.
+    pub(crate) fn reap<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        min: usize,
+        timeout: Option<Duration>,
+    ) -> (MutexGuard<'a, State>, Result<(), Errno>) {
+        state.is_reaping = true;
+        drop(state);
+        let mut events = Vec::new();
+        let room = self.nr as usize;
+        // The context cannot end while a thread is in the kernel.
+        let limit = timeout.map_or(WAIT_MAX, |timeout| timeout.min(WAIT_MAX));
+        let waited = self.kernel.events(min, room, Some(limit), &mut events);
+        let mut state = self.lock();
+        state.is_reaping = false;
+        self.process(&mut state, &events);
+        if state.nr_waiting > 0 || state.is_gone {
+            self.changed.notify_all();
+        }
+        (state, waited)
+    }
+
+    /// Takes up to `max` events, and waits until there are `min` or `timeout` has passed.
+    ///
+    /// # Errors
+    /// `EINTR` if a signal ends the wait and there is no event; `EINVAL` if the context is gone.
+    pub(crate) fn events(
+        &self,
+        min: usize,
+        max: usize,
+        timeout: Option<Duration>,
+        mut take: impl FnMut(IoEvent),
+    ) -> Result<usize, Errno> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut nr = 0;
+        let mut state = self.lock();
+        let mut has_looked = false;
+        loop {
+            if state.is_gone {
+                return Err(libc::EINVAL);
+            }
+            while nr < max
+                && let Some(event) = self.ring.pop()
+            {
+                take(event);
+                nr += 1;
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let is_over = left.is_some_and(|left| left.is_zero());
+            if nr >= min.max(usize::from(!has_looked && max > 0)) || has_looked && is_over {
+                return Ok(nr);
+            }
+            let is_last = is_over || nr >= min;
+            if state.is_reaping {
+                if is_last {
+                    return Ok(nr);
+                }
+                state.nr_waiting += 1;
+                let pause = left.unwrap_or(Duration::from_secs(3600));
+                let waited = self.changed.wait_timeout(state, pause);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.nr_waiting -= 1;
+                continue;
+            }
+            let (wanted, limit) =
+                if is_last { (0, Some(Duration::ZERO)) } else { (min - nr, left) };
+            // Several iocbs may be one request.
+            let waited;
+            (state, waited) = self.reap(state, wanted.min(1), limit);
+            has_looked = true;
+            match waited {
+                Err(libc::EINTR) if nr == 0 && self.ring.len() == 0 => return Err(libc::EINTR),
+                Err(errno) if errno != libc::EINTR && !state.is_gone => return Err(errno),
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks the kernel to cancel an iocb. Returns its errno, as `io_cancel` does.
+    pub(crate) fn cancel(&self, obj: u64) -> Errno {
+        let state = self.lock();
+        let at_kernel = state.records.of(obj).and_then(|record| record.at_kernel.as_deref());
+        match at_kernel.map(|iocb| self.kernel.cancel(iocb)) {
+            Some(Ok(_)) => libc::EINPROGRESS,
+            Some(Err(errno)) => errno,
+            None => libc::EINVAL,
+        }
+    }
+
+    /// Ends the context. Waits until the kernel uses no memory of its iocbs.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.is_gone = true;
+        self.changed.notify_all();
+        self.wake_service.notify_all();
+        while state.is_reaping {
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        self.kernel.destroy();
+    }
+}
+
+/// Adds what a file has merged between two counts.
+fn count(before: &QueueStats, after: &QueueStats) {
+    let merges = |stats: &QueueStats| Op::ALL.iter().map(|&op| stats.op(op).merges).sum::<u64>();
+    counters::add(|counters| &counters.merges, merges(after) - merges(before));
+}
+
+fn record_of(obj: usize, copy: &Iocb) -> Record {
+    let resfd = (copy.flags & FLAG_RESFD != 0).then_some(copy.resfd);
+    Record { obj: obj as u64, data: copy.data, resfd, at_kernel: None }
+}
+
+fn is_read(code: u16) -> bool {
+    matches!(code, opcode::PREAD | opcode::PREADV)
+}
+
+/// The descriptors of a batch whose iocbs go through the layer.
+#[derive(Debug)]
+struct Plan {
+    layered: Vec<u32>,
+}
+
+impl Plan {
+    /// Chooses the descriptors that have two neighbours in the batch, and are open for direct I/O.
+    fn of(copies: &[Iocb]) -> Plan {
+        let mut seen: Vec<u32> = Vec::new();
+        let mut layered = Vec::new();
+        for copy in copies.iter().filter(|copy| can_merge(copy)) {
+            let fd = copy.fildes;
+            match seen.contains(&fd) {
+                false => seen.push(fd),
+                true if !layered.contains(&fd) && program::is_direct_file(fd) => layered.push(fd),
+                true => {}
+            }
+        }
+        Plan { layered }
+    }
+
+    fn is_layered(&self, copy: &Iocb) -> bool {
+        can_merge(copy) && self.layered.contains(&copy.fildes)
+    }
+}
+
+/// Returns whether an iocb is a read or write that may merge with others.
+fn can_merge(copy: &Iocb) -> bool {
+    let moves_data =
+        matches!(copy.opcode, opcode::PREAD | opcode::PWRITE | opcode::PREADV | opcode::PWRITEV);
+    moves_data
+        && copy.rw_flags == 0
+        && copy.flags & !FLAG_RESFD == 0
+        && copy.reserved2 == 0
+        && copy.offset >= 0
+        && (copy.flags & FLAG_RESFD == 0 || program::is_open(copy.resfd))
+}

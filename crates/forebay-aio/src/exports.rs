@@ -1,0 +1,222 @@
+//! libaio's functions. Each returns a negative errno for a failure.
+//!
+//! Source: io_setup(2), io_destroy(2), io_submit(2), io_getevents(2), io_cancel(2), and libaio's
+//! io_queue_init(3), io_queue_run(3), io_queue_wait(3).
+// Functions that C programs call.
+#![allow(unsafe_code)]
+
+use crate::abi::IoEvent;
+use crate::context::Context;
+use crate::kernel::Errno;
+use crate::{service, table};
+use std::ffi::{c_int, c_long, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The callback of an iocb (`io_callback_t`), for [`io_queue_run`].
+type Callback = unsafe extern "C" fn(*mut c_void, u64, c_long, c_long);
+
+/// Returns the result of a call as C has it. A panic is `EIO`.
+fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(nr)) => c_int::try_from(nr).unwrap_or(c_int::MAX),
+        Ok(Err(errno)) => -errno,
+        Err(_) => -libc::EIO,
+    }
+}
+
+/// Creates a context for `nr` iocbs at once, and stores its handle.
+///
+/// # Safety
+/// `handle` is null or points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_setup(nr: c_int, handle: *mut *mut c_void) -> c_int {
+    answer(|| {
+        if handle.is_null() {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let is_new = unsafe { handle.read_unaligned() }.is_null();
+        let nr = u32::try_from(nr).ok().filter(|nr| *nr > 0 && is_new).ok_or(libc::EINVAL)?;
+        let address = table::create(nr)?;
+        // SAFETY: as above.
+        unsafe { handle.write_unaligned(std::ptr::with_exposed_provenance_mut(address)) };
+        Ok(0)
+    })
+}
+
+/// Ends a context, after the kernel has ended its iocbs.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_destroy(handle: *mut c_void) -> c_int {
+    answer(|| {
+        table::remove(handle.addr())?.end();
+        Ok(0)
+    })
+}
+
+/// Submits `nr` iocbs. Returns how many were accepted.
+///
+/// # Safety
+/// `iocbs` is an array of pointers to iocbs, whose memory is valid until they have ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *const usize) -> c_int {
+    answer(|| {
+        let context = table::find(handle.addr())?;
+        let nr = usize::try_from(nr).map_err(|_| libc::EINVAL)?;
+        if nr == 0 {
+            return Ok(0);
+        }
+        if iocbs.is_null() {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let iocbs = unsafe { std::slice::from_raw_parts(iocbs, nr) };
+        let accepted = context.submit(iocbs)?;
+        service::start(&context);
+        Ok(accepted)
+    })
+}
+
+/// Takes up to `max` events, and waits until there are `min` or the timeout has passed.
+///
+/// # Safety
+/// `events` has room for `max` events. `timeout` is null or points to a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_getevents(
+    handle: *mut c_void,
+    min: c_long,
+    max: c_long,
+    events: *mut IoEvent,
+    timeout: *const libc::timespec,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    answer(|| unsafe { events_of(&table::find(handle.addr())?, min, max, events, timeout) })
+}
+
+/// # Safety
+/// As for [`io_getevents`].
+unsafe fn events_of(
+    context: &Arc<Context>,
+    min: c_long,
+    max: c_long,
+    events: *mut IoEvent,
+    timeout: *const libc::timespec,
+) -> Result<usize, Errno> {
+    let (min, max) = match (usize::try_from(min), usize::try_from(max)) {
+        (Ok(min), Ok(max)) if min <= max => (min, max),
+        _ => return Err(libc::EINVAL),
+    };
+    if max > 0 && events.is_null() {
+        return Err(libc::EFAULT);
+    }
+    let timeout = match timeout.is_null() {
+        true => None,
+        // SAFETY: the caller's promise.
+        false => Some(duration_of(unsafe { timeout.read_unaligned() })?),
+    };
+    let mut nr = 0;
+    context.events(min, max, timeout, |event| {
+        // SAFETY: there is room for `max` events, and no more are taken.
+        unsafe { events.add(nr).write_unaligned(event) };
+        nr += 1;
+    })
+}
+
+fn duration_of(time: libc::timespec) -> Result<Duration, Errno> {
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
+    let nanos = u32::try_from(time.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000);
+    Ok(Duration::new(seconds, nanos.ok_or(libc::EINVAL)?))
+}
+
+/// Takes events as [`io_getevents`] does, with another signal mask during the wait.
+///
+/// # Safety
+/// As for [`io_getevents`]; `mask` is null or points to a signal mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_pgetevents(
+    handle: *mut c_void,
+    min: c_long,
+    max: c_long,
+    events: *mut IoEvent,
+    timeout: *const libc::timespec,
+    mask: *const libc::sigset_t,
+) -> c_int {
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    if !mask.is_null() {
+        // SAFETY: the mask is the caller's, and `before` is written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr()) };
+    }
+    // SAFETY: the caller's promise.
+    let nr = unsafe { io_getevents(handle, min, max, events, timeout) };
+    if !mask.is_null() {
+        // SAFETY: it was written above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    nr
+}
+
+/// Asks to cancel an iocb. Its event then comes as usual (`-EINPROGRESS`); if it cannot be
+/// cancelled, the answer is `-EINVAL`.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_cancel(handle: *mut c_void, iocb: *mut c_void, _: *mut IoEvent) -> c_int {
+    answer(|| Err(table::find(handle.addr())?.cancel(iocb.addr() as u64)))
+}
+
+/// Creates a context, as [`io_setup`] does.
+///
+/// # Safety
+/// As for [`io_setup`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_queue_init(nr: c_int, handle: *mut *mut c_void) -> c_int {
+    if nr <= 0 || handle.is_null() {
+        return -libc::EINVAL;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        handle.write_unaligned(std::ptr::null_mut());
+        io_setup(nr, handle)
+    }
+}
+
+/// Ends a context, as [`io_destroy`] does.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_queue_release(handle: *mut c_void) -> c_int {
+    io_destroy(handle)
+}
+
+/// Waits until an event is there, or the timeout has passed.
+///
+/// # Safety
+/// `timeout` is null or points to a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_queue_wait(
+    handle: *mut c_void,
+    timeout: *const libc::timespec,
+) -> c_int {
+    // SAFETY: no event is taken.
+    unsafe { io_getevents(handle, 0, 0, std::ptr::null_mut(), timeout) }
+}
+
+/// Calls the callback of each event that is there.
+///
+/// # Safety
+/// The field `data` of each iocb is its callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_queue_run(handle: *mut c_void) -> c_int {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut event = IoEvent { data: 0, obj: 0, res: 0, res2: 0 };
+    loop {
+        // SAFETY: there is room for one event.
+        match unsafe { io_getevents(handle, 0, 1, &raw mut event, &raw const now) } {
+            1 => {
+                let callback = std::ptr::with_exposed_provenance::<()>(event.data as usize);
+                // SAFETY: the caller's promise.
+                let callback = unsafe { std::mem::transmute::<*const (), Callback>(callback) };
+                // SAFETY: as above.
+                unsafe { callback(handle, event.obj, event.res as c_long, event.res2 as c_long) };
+            }
+            nr => return nr,
+        }
+    }
+}

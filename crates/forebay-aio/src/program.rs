@@ -1,0 +1,83 @@
+//! The memory and the descriptors of the program, as iocbs name them.
+// Reads memory by the addresses that the program passes.
+#![allow(unsafe_code)]
+
+use crate::abi::{Iocb, opcode};
+use crate::kernel::Errno;
+use forebay_core::Segment;
+
+/// The most vectors of an iocb, as in the kernel (`UIO_MAXIOV`).
+const VECTORS_MAX: u64 = 1024;
+
+/// Copies iocbs until the first address that is 0. Returns its errno too.
+pub(crate) fn copy_iocbs(addresses: &[usize]) -> (Vec<Iocb>, Option<Errno>) {
+    let is_there = |address: &&usize| **address != 0;
+    let copies: Vec<_> = addresses
+        .iter()
+        .take_while(is_there)
+        .map(|&address| {
+            let iocb = std::ptr::with_exposed_provenance::<Iocb>(address);
+            // SAFETY: the program passes the addresses of its iocbs to `io_submit`.
+            unsafe { iocb.read_unaligned() }
+        })
+        .collect();
+    let fault = (copies.len() < addresses.len()).then_some(libc::EFAULT);
+    (copies, fault)
+}
+
+/// Returns the memory of a read or write. `None` if the kernel should judge it: it is empty, too
+/// long, or has too many vectors.
+pub(crate) fn segments_of(copy: &Iocb) -> Option<Vec<Segment>> {
+    let segment = |addr: usize, len: u64| {
+        let len = u32::try_from(len).ok().filter(|len| *len > 0)?;
+        Some(Segment { addr, len })
+    };
+    if matches!(copy.opcode, opcode::PREAD | opcode::PWRITE) {
+        return Some(vec![segment(copy.buf as usize, copy.nbytes)?]);
+    }
+    if copy.buf == 0 || copy.nbytes == 0 || copy.nbytes > VECTORS_MAX {
+        return None;
+    }
+    let vectors = std::ptr::with_exposed_provenance::<libc::iovec>(copy.buf as usize);
+    (0..copy.nbytes as usize)
+        .map(|nth| {
+            // SAFETY: the program passes a list of so many vectors to `io_submit`.
+            let vector = unsafe { vectors.add(nth).read_unaligned() };
+            segment(vector.iov_base.expose_provenance(), vector.iov_len as u64)
+        })
+        .collect()
+}
+
+/// Returns whether a descriptor is open.
+pub(crate) fn is_open(fd: u32) -> bool {
+    // SAFETY: the arguments are numbers.
+    unsafe { libc::fcntl(fd as i32, libc::F_GETFD) >= 0 }
+}
+
+/// Returns whether a descriptor is a file or block device that is open for direct I/O, and not for
+/// appends or synchronous writes.
+pub(crate) fn is_direct_file(fd: u32) -> bool {
+    // SAFETY: the arguments are numbers.
+    let flags = unsafe { libc::fcntl(fd as i32, libc::F_GETFL) };
+    let is_direct = flags >= 0
+        && flags & libc::O_DIRECT != 0
+        && flags & (libc::O_APPEND | libc::O_SYNC | libc::O_DSYNC) == 0;
+    if !is_direct {
+        return false;
+    }
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes a `stat` if it succeeds.
+    let stat = match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
+        // SAFETY: as above.
+        0 => unsafe { stat.assume_init() },
+        _ => return false,
+    };
+    matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
+/// Signals an eventfd. If the program has closed it meanwhile, there is no one to signal.
+pub(crate) fn signal(fd: u32) {
+    let one = 1_u64;
+    // SAFETY: the kernel reads eight bytes.
+    unsafe { libc::write(fd as i32, (&raw const one).cast(), size_of::<u64>()) };
+}

@@ -1,0 +1,113 @@
+//! The ring of events in memory, which is also the program's handle of a context.
+//!
+//! Some programs take events from the ring without a call, and move its head. So the ring has the
+//! layout of the kernel's. This library writes events and the tail, under the lock of the context.
+//! The head belongs to the program: `io_getevents` moves it for one that calls. A program that also
+//! moves it by itself must not call at the same time, as with the kernel's ring.
+//!
+//! An event is written before the tail behind it is stored with Release, and both the program and
+//! [`Ring::pop`] load the tail with Acquire. A place is used again only when the head is past it:
+//! [`Ring::len`] loads the head with Acquire, which pairs with the Release of its store.
+// Memory that the program accesses.
+#![allow(unsafe_code)]
+
+use crate::abi::{IoEvent, RING_MAGIC, RingHead};
+use crate::kernel::Errno;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A ring with room for a number of events.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    head: NonNull<RingHead>,
+    nr: u32,
+    bytes: usize,
+}
+
+// SAFETY: the ring is memory of its own, and its indices are atomic. Its lock is that of the
+// context.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// Creates a ring for `nr` events, with the number `id`.
+    pub(crate) fn new(nr: u32, id: u32) -> Result<Ring, Errno> {
+        let places = nr + 1;
+        let bytes = size_of::<RingHead>() + places as usize * size_of::<IoEvent>();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, at an address that the kernel chooses.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(libc::ENOMEM);
+        }
+        let head = NonNull::new(mapped.cast::<RingHead>()).ok_or(libc::ENOMEM)?;
+        let content = RingHead {
+            id,
+            nr: places,
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+            magic: RING_MAGIC,
+            compat_features: 1,
+            incompat_features: 0,
+            header_len: size_of::<RingHead>() as u32,
+        };
+        // SAFETY: the mapping is writable, aligned to a page, and large enough.
+        unsafe { head.write(content) };
+        Ok(Ring { head, nr: places, bytes })
+    }
+
+    /// Returns the address, which is the program's handle.
+    pub(crate) fn address(&self) -> usize {
+        self.head.as_ptr().expose_provenance()
+    }
+
+    fn head(&self) -> &RingHead {
+        // SAFETY: the mapping lives as long as this. The program changes only the atomic head.
+        unsafe { self.head.as_ref() }
+    }
+
+    /// Returns the place of an event.
+    fn place(&self, nth: u32) -> *mut IoEvent {
+        assert!(nth < self.nr, "the index is in the ring");
+        // SAFETY: `nr` events follow the head in the mapping.
+        unsafe { self.head.as_ptr().add(1).cast::<IoEvent>().add(nth as usize) }
+    }
+
+    /// Returns the number of events in the ring. A head outside of it counts as that of an empty
+    /// ring: the program has overwritten it.
+    pub(crate) fn len(&self) -> u32 {
+        let ring = self.head();
+        let (head, tail) = (ring.head.load(Ordering::Acquire), ring.tail.load(Ordering::Acquire));
+        if head >= self.nr { 0 } else { (tail + self.nr - head) % self.nr }
+    }
+
+    /// Adds an event. The caller has the lock of the context, and has kept a place for it.
+    pub(crate) fn push(&self, event: IoEvent) {
+        let tail = self.head().tail.load(Ordering::Relaxed);
+        // SAFETY: the place is free: there are fewer events than places, and the lock keeps other
+        // writers out.
+        unsafe { self.place(tail).write(event) };
+        self.head().tail.store((tail + 1) % self.nr, Ordering::Release);
+    }
+
+    /// Takes the oldest event. The caller has the lock of the context.
+    pub(crate) fn pop(&self) -> Option<IoEvent> {
+        let head = self.head().head.load(Ordering::Relaxed);
+        if self.len() == 0 {
+            return None;
+        }
+        // SAFETY: the place was written before the tail behind it, and is not free yet.
+        let event = unsafe { self.place(head).read() };
+        self.head().head.store((head + 1) % self.nr, Ordering::Release);
+        Some(event)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this ring's, and no reference to it is left.
+        unsafe { libc::munmap(self.head.as_ptr().cast(), self.bytes) };
+    }
+}
