@@ -61,9 +61,10 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-aio",
-        may_name: &["forebay"],
+        may_name: &["forebay-core"],
         outside: true,
-        why: "the drop-in is a front end: it reaches the block layer through the library",
+        why: "a context of the drop-in belongs to a process, and a queue of the library to a \
+              thread, so the drop-in drives core itself (decision 0099)",
     },
     Row {
         name: "forebay-capi",
@@ -97,7 +98,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-cli",
-        may_name: &["forebay", "forebay-fio", "forebay-serve", "forebay-sim"],
+        may_name: &["forebay", "forebay-aio", "forebay-fio", "forebay-serve", "forebay-sim"],
         outside: true,
         why: "the program is the top: it names front ends, and core only through the library",
     },

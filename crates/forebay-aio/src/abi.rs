@@ -25,13 +25,10 @@ pub(crate) struct Iocb {
     pub(crate) resfd: u32,
 }
 
-/// Operations of an iocb (`IOCB_CMD_*`).
+/// Operations of an iocb that move data (`IOCB_CMD_*`).
 pub(crate) mod opcode {
     pub(crate) const PREAD: u16 = 0;
     pub(crate) const PWRITE: u16 = 1;
-    pub(crate) const FSYNC: u16 = 2;
-    pub(crate) const FDSYNC: u16 = 3;
-    pub(crate) const POLL: u16 = 5;
     pub(crate) const PREADV: u16 = 7;
     pub(crate) const PWRITEV: u16 = 8;
 }

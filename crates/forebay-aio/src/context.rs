@@ -4,17 +4,19 @@
 //! it. A thread in `io_getevents` reaps if no other does. Otherwise the service thread of the
 //! context does ([`service`](crate::service)), for programs that wait for an eventfd or read the
 //! ring.
+// Passes iocbs to the kernel by address.
+#![allow(unsafe_code)]
 
 use crate::abi::{FLAG_RESFD, IoEvent, Iocb, opcode};
-use crate::counters;
+use crate::area::{self, Counter};
 use crate::file::{Ended, File};
 use crate::kernel::{Errno, Kernel};
 use crate::program;
 use crate::records::{Record, Records};
 use crate::ring::Ring;
-use forebay_core::{Op, Policy, QueueStats, Tag};
+use forebay_core::{Op, Policy, Tag};
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Marks the data of a kernel's event as that of a request of the layer.
@@ -40,6 +42,7 @@ pub(crate) struct Context {
     changed: Condvar,
     /// The service thread may have work.
     pub(crate) wake_service: Condvar,
+    pub(crate) service: Once,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +60,6 @@ pub(crate) struct State {
     pub(crate) is_gone: bool,
     /// An iocb has had an eventfd.
     pub(crate) has_eventfd: bool,
-    pub(crate) has_service: bool,
     /// The service thread sleeps until it is woken.
     pub(crate) service_sleeps: bool,
 }
@@ -73,6 +75,7 @@ impl Context {
             state: Mutex::default(),
             changed: Condvar::new(),
             wake_service: Condvar::new(),
+            service: Once::new(),
         })
     }
 
@@ -83,6 +86,11 @@ impl Context {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the most iocbs that can be submitted at once.
+    pub(crate) fn nr(&self) -> usize {
+        self.nr as usize
     }
 
     /// Submits iocbs, in order. Returns how many were accepted.
@@ -109,15 +117,15 @@ impl Context {
             return Err(errno);
         }
         self.submit_layered(&mut state, iocbs, &copies[..accepted], &plan);
-        counters::add(|counters| &counters.iocbs, accepted as u64);
+        area::add(Counter::Iocbs, accepted as u64);
         if state.has_eventfd || state.service_sleeps {
             self.wake_service.notify_one();
         }
         Ok(accepted)
     }
 
-    /// Submits the iocbs that do not merge. Returns how many of all iocbs are accepted if those of
-    /// the layer before the first refused one are, and the errno of that one.
+    /// Submits the iocbs that do not merge, with one system call. Returns how many of all iocbs are
+    /// accepted if those of the layer before the first refused one are, and the errno of that one.
     fn submit_raw(
         &self,
         state: &mut State,
@@ -125,26 +133,35 @@ impl Context {
         copies: &[Iocb],
         plan: &Plan,
     ) -> (usize, Option<Errno>) {
+        let (mut accepted, mut error) = (copies.len(), None);
+        let mut raws = Vec::with_capacity(copies.len());
         for (nth, copy) in copies.iter().enumerate().filter(|(_, copy)| !plan.is_layered(copy)) {
             let record = record_of(iocbs[nth], copy);
-            let has_eventfd = record.resfd.is_some();
-            if has_eventfd && !program::is_open(copy.resfd) {
-                return (nth, Some(libc::EBADF));
+            if record.resfd.is_some_and(|resfd| !program::is_open(resfd)) {
+                (accepted, error) = (nth, Some(libc::EBADF));
+                break;
             }
-            let number = state.records.insert(record);
-            let mut own = Box::new(Iocb { data: number.into(), ..*copy });
-            own.flags &= !FLAG_RESFD;
-            own.resfd = 0;
-            if let Err(errno) = self.kernel.submit_one(&mut own) {
-                state.records.remove(number);
-                return (nth, Some(errno));
-            }
-            state.records.keep(number, own);
-            state.nr_out += 1;
-            state.has_eventfd |= has_eventfd;
-            counters::add(|counters| &counters.requests, 1);
+            state.has_eventfd |= record.resfd.is_some();
+            raws.push((nth, without_eventfd(copy, state.records.insert(record))));
         }
-        (copies.len(), None)
+        let mut list: Vec<_> = raws.iter_mut().map(|(_, own)| std::ptr::from_mut(own)).collect();
+        let mut nr_done = 0;
+        while nr_done < list.len() {
+            // SAFETY: the copies are in `raws`. The program keeps their memory.
+            match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
+                Ok(nr) => nr_done += nr,
+                Err(errno) => {
+                    (accepted, error) = (raws[nr_done].0, Some(errno));
+                    break;
+                }
+            }
+        }
+        for (_, own) in &raws[nr_done..] {
+            state.records.remove(own.data as u32);
+        }
+        state.nr_out += nr_done as u32;
+        area::add(Counter::Requests, nr_done as u64);
+        (accepted, error)
     }
 
     /// Submits the others through the layer.
@@ -159,7 +176,7 @@ impl Context {
             let fd = copy.fildes;
             let file = state.files.entry(fd).or_insert_with(|| File::new(fd, depth, self.policy));
             let segments = program::segments_of(copy);
-            let op = if is_read(copy.opcode) { Op::Read } else { Op::Write };
+            let op = op_of(copy);
             let is_plugged = file.room() > 0
                 && segments
                     .as_ref()
@@ -175,9 +192,7 @@ impl Context {
         for fd in plugged {
             let mut ended = Vec::new();
             if let Some(file) = state.files.get_mut(&fd) {
-                let before = file.stats();
-                file.unplug(&mut ended);
-                count(&before, &file.stats());
+                area::add(Counter::Merges, file.unplug(&mut ended).into());
             }
             self.issue(state, fd, &mut ended);
             self.post_all(state, ended);
@@ -189,34 +204,40 @@ impl Context {
 
     /// Submits an iocb that the layer does not take, after it was accepted: its end has the errno.
     fn submit_refused(&self, state: &mut State, number: u32, copy: &Iocb) {
-        let mut own = Box::new(Iocb { data: number.into(), ..*copy });
-        own.flags &= !FLAG_RESFD;
-        own.resfd = 0;
-        counters::add(|counters| &counters.requests, 1);
-        match self.kernel.submit_one(&mut own) {
-            Ok(()) => state.records.keep(number, own),
-            Err(errno) => self.post(state, number, -i64::from(errno), 0),
+        let mut own = without_eventfd(copy, number);
+        area::add(Counter::Requests, 1);
+        // SAFETY: the copy is there. The program keeps its memory.
+        if let Err(errno) = unsafe { self.kernel.submit(&mut [&raw mut own]) } {
+            self.post(state, number, -i64::from(errno), 0);
         }
     }
 
     /// Passes the requests of a file to the kernel, until none is left.
     fn issue(&self, state: &mut State, fd: u32, ended: &mut Vec<Ended>) {
         while let Some(file) = state.files.get_mut(&fd) {
-            let outgoing = file.take_outgoing();
+            let mut outgoing = file.take_outgoing();
             if outgoing.is_empty() {
                 return;
             }
-            let mut is_any_refused = false;
-            for mut rq in outgoing {
+            for rq in &mut outgoing {
                 rq.iocb.data = OF_LAYER | u64::from(fd) << 32 | rq.tag.index() as u64;
                 if rq.vectors.len() > 1 {
                     rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
                 }
-                if let Err(errno) = self.kernel.submit_one(&mut rq.iocb) {
-                    file.complete(rq.tag, -i64::from(errno));
-                    is_any_refused = true;
+            }
+            area::add(Counter::Requests, outgoing.len() as u64);
+            let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
+            let (mut nr_done, mut is_any_refused) = (0, false);
+            while nr_done < list.len() {
+                // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
+                // memory.
+                match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
+                    Ok(nr) => nr_done += nr,
+                    Err(errno) => {
+                        file.complete(outgoing[nr_done].tag, -i64::from(errno));
+                        (nr_done, is_any_refused) = (nr_done + 1, true);
+                    }
                 }
-                counters::add(|counters| &counters.requests, 1);
             }
             if is_any_refused {
                 file.turn(ended);
@@ -301,7 +322,7 @@ impl Context {
     /// `EINTR` if a signal ends the wait and there is no event; `EINVAL` if the context is gone.
     pub(crate) fn events(
         &self,
-        min: usize,
+        mut min: usize,
         max: usize,
         timeout: Option<Duration>,
         mut take: impl FnMut(IoEvent),
@@ -344,21 +365,12 @@ impl Context {
             (state, waited) = self.reap(state, wanted.min(1), limit);
             has_looked = true;
             match waited {
-                Err(libc::EINTR) if nr == 0 && self.ring.len() == 0 => return Err(libc::EINTR),
-                Err(errno) if errno != libc::EINTR && !state.is_gone => return Err(errno),
-                _ => {}
+                Err(_) if state.is_gone => {}
+                Err(errno) if nr == 0 && self.ring.len() == 0 => return Err(errno),
+                // A signal ends a wait that has events.
+                Err(_) => min = 0,
+                Ok(()) => {}
             }
-        }
-    }
-
-    /// Asks the kernel to cancel an iocb. Returns its errno, as `io_cancel` does.
-    pub(crate) fn cancel(&self, obj: u64) -> Errno {
-        let state = self.lock();
-        let at_kernel = state.records.of(obj).and_then(|record| record.at_kernel.as_deref());
-        match at_kernel.map(|iocb| self.kernel.cancel(iocb)) {
-            Some(Ok(_)) => libc::EINPROGRESS,
-            Some(Err(errno)) => errno,
-            None => libc::EINVAL,
         }
     }
 
@@ -376,46 +388,66 @@ impl Context {
     }
 }
 
-/// Adds what a file has merged between two counts.
-fn count(before: &QueueStats, after: &QueueStats) {
-    let merges = |stats: &QueueStats| Op::ALL.iter().map(|&op| stats.op(op).merges).sum::<u64>();
-    counters::add(|counters| &counters.merges, merges(after) - merges(before));
-}
-
 fn record_of(obj: usize, copy: &Iocb) -> Record {
     let resfd = (copy.flags & FLAG_RESFD != 0).then_some(copy.resfd);
-    Record { obj: obj as u64, data: copy.data, resfd, at_kernel: None }
+    Record { obj: obj as u64, data: copy.data, resfd }
 }
 
-fn is_read(code: u16) -> bool {
-    matches!(code, opcode::PREAD | opcode::PREADV)
+/// Returns the iocb for the kernel: its event has the number of the record, and signals nothing.
+fn without_eventfd(copy: &Iocb, number: u32) -> Iocb {
+    let flags = copy.flags & !FLAG_RESFD;
+    Iocb { data: number.into(), flags, resfd: 0, ..*copy }
 }
 
-/// The descriptors of a batch whose iocbs go through the layer.
+/// Returns the operation of a read or write.
+fn op_of(copy: &Iocb) -> Op {
+    match copy.opcode {
+        opcode::PREAD | opcode::PREADV => Op::Read,
+        _ => Op::Write,
+    }
+}
+
+/// The iocbs of a batch that go through the layer, by descriptor and operation.
 #[derive(Debug)]
 struct Plan {
-    layered: Vec<u32>,
+    layered: Vec<(u32, Op)>,
 }
 
 impl Plan {
-    /// Chooses the descriptors that have two neighbours in the batch, and are open for direct I/O.
+    /// Chooses the descriptors with two neighbours in the batch that are open for direct I/O. All
+    /// others cost no system call more than without the layer.
     fn of(copies: &[Iocb]) -> Plan {
-        let mut seen: Vec<u32> = Vec::new();
         let mut layered = Vec::new();
-        for copy in copies.iter().filter(|copy| can_merge(copy)) {
-            let fd = copy.fildes;
-            match seen.contains(&fd) {
-                false => seen.push(fd),
-                true if !layered.contains(&fd) && program::is_direct_file(fd) => layered.push(fd),
-                true => {}
+        let pairs = copies.iter().zip(copies.iter().skip(1));
+        for (one, other) in pairs.filter(|(one, other)| are_neighbours(one, other)) {
+            let key = (one.fildes, op_of(one));
+            if !layered.contains(&key) && program::is_direct_file(one.fildes, key.1) {
+                layered.push(key);
             }
+            debug_assert!(op_of(other) == key.1, "neighbours have one operation");
         }
         Plan { layered }
     }
 
     fn is_layered(&self, copy: &Iocb) -> bool {
-        can_merge(copy) && self.layered.contains(&copy.fildes)
+        !self.layered.is_empty()
+            && can_merge(copy)
+            && self.layered.contains(&(copy.fildes, op_of(copy)))
     }
+}
+
+/// Returns whether two iocbs that follow each other are of one file, and one may continue the other.
+/// Vectors have no length here, so they may.
+fn are_neighbours(one: &Iocb, other: &Iocb) -> bool {
+    let is_vector = |copy: &Iocb| matches!(copy.opcode, opcode::PREADV | opcode::PWRITEV);
+    let continues = |first: &Iocb, next: &Iocb| {
+        is_vector(first) || first.offset.checked_add_unsigned(first.nbytes) == Some(next.offset)
+    };
+    can_merge(one)
+        && can_merge(other)
+        && one.fildes == other.fildes
+        && op_of(one) == op_of(other)
+        && (continues(one, other) || continues(other, one))
 }
 
 /// Returns whether an iocb is a read or write that may merge with others.

@@ -8,7 +8,7 @@
 use crate::abi::IoEvent;
 use crate::context::Context;
 use crate::kernel::Errno;
-use crate::{service, table};
+use crate::{program, service, table};
 use std::ffi::{c_int, c_long, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
             return Err(libc::EFAULT);
         }
         // SAFETY: the caller's promise.
-        let iocbs = unsafe { std::slice::from_raw_parts(iocbs, nr) };
-        let accepted = context.submit(iocbs)?;
+        let iocbs = unsafe { program::addresses(iocbs, nr.min(context.nr())) };
+        let accepted = context.submit(&iocbs)?;
         service::start(&context);
         Ok(accepted)
     })
@@ -156,11 +156,12 @@ pub unsafe extern "C" fn io_pgetevents(
     nr
 }
 
-/// Asks to cancel an iocb. Its event then comes as usual (`-EINPROGRESS`); if it cannot be
-/// cancelled, the answer is `-EINVAL`.
+/// Refuses to cancel an iocb, as the kernel does for files: its event comes as usual.
+///
+/// The kernel can cancel a poll. This function does not, yet.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_cancel(handle: *mut c_void, iocb: *mut c_void, _: *mut IoEvent) -> c_int {
-    answer(|| Err(table::find(handle.addr())?.cancel(iocb.addr() as u64)))
+pub extern "C" fn io_cancel(handle: *mut c_void, _: *mut c_void, _: *mut IoEvent) -> c_int {
+    answer(|| table::find(handle.addr()).and(Err(libc::EINVAL)))
 }
 
 /// Creates a context, as [`io_setup`] does.

@@ -9,8 +9,8 @@ use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
 use forebay_core::{
     Bio, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
-    IssuedRequest, Op, PlugCounters, Policy, QueueLimits, QueueStats, QueuedBio, Reap, RunCounters,
-    Segment, SoftwareQueue, Tag, TagSet, UnplugCause,
+    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, Segment, SoftwareQueue, Tag, TagSet,
+    UnplugCause,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ struct FileDriver {
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
     /// The record of each request at the kernel that is one iocb, by tag.
     singles: Box<[Option<u32>]>,
-    /// The errno of iocbs that have failed alone. A status has less detail.
+    /// The errno of iocbs that have failed alone. A status of the core has less detail.
     failures: Vec<(u32, Errno)>,
 }
 
@@ -89,28 +89,16 @@ impl Driver for FileDriver {
     fn wait(&mut self, _nr_completions: u32, _timeout: Option<Duration>) {}
 }
 
-/// Returns the status of an errno. It only selects how the core proceeds: the program gets the
-/// errno.
-fn status_of(errno: Errno) -> BlockStatus {
-    match errno {
-        libc::ENOSPC | libc::EDQUOT => BlockStatus::NoSpace,
-        libc::EAGAIN => BlockStatus::Again,
-        libc::EINVAL | libc::EFBIG | libc::EFAULT => BlockStatus::Invalid,
-        libc::EBADF | libc::EROFS => BlockStatus::ReadOnly,
-        _ => BlockStatus::Io,
-    }
-}
-
 /// The block layer of one descriptor of a context.
 #[derive(Debug)]
 pub(crate) struct File {
     queue: SoftwareQueue,
     hctx: HardwareContext,
     driver: FileDriver,
-    plugs: Arc<PlugCounters>,
-    runs: Arc<RunCounters>,
     start: Instant,
     nr_bios: u32,
+    /// How many of them are in the plug.
+    nr_plugged: u32,
     depth: u32,
 }
 
@@ -120,11 +108,10 @@ impl File {
         // The kernel splits requests, and checks alignment. Most disks have blocks of 512 bytes.
         let limits = QueueLimits::default().capacity_bytes(None);
         let policy = policy.queue_depth(depth).nr_hw_queues(1);
-        let (plugs, runs) = (Arc::default(), Arc::default());
         let (device, tags) = (Arc::new(DeviceState::new(1)), Arc::new(TagSet::new(depth)));
         File {
-            queue: SoftwareQueue::new(limits, policy, Arc::clone(&plugs)),
-            hctx: HardwareContext::new(limits, policy, 0, device, tags, Arc::clone(&runs)),
+            queue: SoftwareQueue::new(limits, policy, Arc::default()),
+            hctx: HardwareContext::new(limits, policy, 0, device, tags, Arc::default()),
             driver: FileDriver {
                 fd,
                 outgoing: Vec::new(),
@@ -132,10 +119,9 @@ impl File {
                 singles: vec![None; depth as usize].into(),
                 failures: Vec::new(),
             },
-            plugs,
-            runs,
             start: Instant::now(),
             nr_bios: 0,
+            nr_plugged: 0,
             depth,
         }
     }
@@ -161,17 +147,23 @@ impl File {
         queued.fill(bio);
         let is_accepted = self.queue.queue_bio(queued, 1, self.now()).is_ok();
         self.nr_bios += u32::from(is_accepted);
+        self.nr_plugged += u32::from(is_accepted);
         is_accepted
     }
 
-    /// Ends the plug, and issues what fits. Appends the iocbs that have ended.
-    pub(crate) fn unplug(&mut self, ended: &mut Vec<Ended>) {
+    /// Ends the plug, and issues its requests. Appends the iocbs that have ended. Returns how many
+    /// iocbs have joined the request of another one.
+    pub(crate) fn unplug(&mut self, ended: &mut Vec<Ended>) -> u32 {
         let now = self.now();
         self.queue.unplug(UnplugCause::Outermost, 1, now);
+        // A long iocb may be several requests.
+        let nr_requests = self.queue.nr_outgoing() as u32;
+        let nr_merges = std::mem::take(&mut self.nr_plugged).saturating_sub(nr_requests);
         for rq in self.queue.outgoing() {
             self.hctx.accept(rq, true);
         }
         self.turn(ended);
+        nr_merges
     }
 
     /// Does everything that can be done now. Appends the iocbs that have ended.
@@ -198,7 +190,8 @@ impl File {
         let result = u64::try_from(res).map_err(|_| {
             let errno = i32::try_from(-res).unwrap_or(libc::EIO);
             self.driver.failures.extend(single.map(|record| (record, errno)));
-            status_of(errno)
+            // The core repeats the iocbs of a merged request one by one, and each gets its errno.
+            BlockStatus::Io
         });
         self.driver.done.push((tag, result));
     }
@@ -206,12 +199,5 @@ impl File {
     /// Returns whether no iocb is in the layer.
     pub(crate) fn is_idle(&self) -> bool {
         self.nr_bios == 0
-    }
-
-    pub(crate) fn stats(&self) -> QueueStats {
-        let mut stats = QueueStats::default();
-        stats.add_plugs(&self.plugs);
-        stats.add_runs(&self.runs);
-        stats
     }
 }

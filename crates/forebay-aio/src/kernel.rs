@@ -44,13 +44,6 @@ impl Kernel {
         answer_of(unsafe { libc::syscall(libc::SYS_io_submit, self.id, nr, first) })
     }
 
-    /// Submits one iocb, whose own memory is not used afterwards.
-    pub(crate) fn submit_one(&self, iocb: &mut Iocb) -> Result<(), Errno> {
-        let mut list = [std::ptr::from_mut(iocb)];
-        // SAFETY: the iocb is there. The program or the caller keeps its memory.
-        unsafe { self.submit(&mut list) }.map(drop)
-    }
-
     /// Waits until `min` events are there, or `timeout` has passed, and takes up to
     /// `room` events.
     pub(crate) fn events(
@@ -83,14 +76,6 @@ impl Kernel {
             // SAFETY: the argument is a number.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
         }
-    }
-
-    /// Asks the kernel to cancel an iocb that was submitted at this address.
-    pub(crate) fn cancel(&self, iocb: &Iocb) -> Result<usize, Errno> {
-        let mut unused = IoEvent { data: 0, obj: 0, res: 0, res2: 0 };
-        let iocb = std::ptr::from_ref(iocb);
-        // SAFETY: the kernel reads the iocb, and may write an event.
-        answer_of(unsafe { libc::syscall(libc::SYS_io_cancel, self.id, iocb, &raw mut unused) })
     }
 }
 

@@ -4,10 +4,20 @@
 
 use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
-use forebay_core::Segment;
+use forebay_core::{Op, Segment};
+use std::mem::MaybeUninit;
 
 /// The most vectors of an iocb, as in the kernel (`UIO_MAXIOV`).
 const VECTORS_MAX: u64 = 1024;
+
+/// Copies the addresses of iocbs from the program's list.
+///
+/// # Safety
+/// The list has `nr` addresses.
+pub(crate) unsafe fn addresses(list: *const usize, nr: usize) -> Vec<usize> {
+    // SAFETY: the caller's promise.
+    (0..nr).map(|nth| unsafe { list.add(nth).read_unaligned() }).collect()
+}
 
 /// Copies iocbs until the first address that is 0. Returns its errno too.
 pub(crate) fn copy_iocbs(addresses: &[usize]) -> (Vec<Iocb>, Option<Errno>) {
@@ -54,18 +64,19 @@ pub(crate) fn is_open(fd: u32) -> bool {
     unsafe { libc::fcntl(fd as i32, libc::F_GETFD) >= 0 }
 }
 
-/// Returns whether a descriptor is a file or block device that is open for direct I/O, and not for
-/// appends or synchronous writes.
-pub(crate) fn is_direct_file(fd: u32) -> bool {
+/// Returns whether a descriptor is a file or block device that is open for direct I/O with this
+/// operation, and not for appends or synchronous writes.
+pub(crate) fn is_direct_file(fd: u32, op: Op) -> bool {
     // SAFETY: the arguments are numbers.
     let flags = unsafe { libc::fcntl(fd as i32, libc::F_GETFL) };
     let is_direct = flags >= 0
         && flags & libc::O_DIRECT != 0
+        && flags & libc::O_ACCMODE != if op == Op::Read { libc::O_WRONLY } else { libc::O_RDONLY }
         && flags & (libc::O_APPEND | libc::O_SYNC | libc::O_DSYNC) == 0;
     if !is_direct {
         return false;
     }
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel writes a `stat` if it succeeds.
     let stat = match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
         // SAFETY: as above.
@@ -73,6 +84,21 @@ pub(crate) fn is_direct_file(fd: u32) -> bool {
         _ => return false,
     };
     matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
+/// Calls `work` while all signals of this thread are blocked. A thread that it starts has them
+/// blocked too.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the masks are written before they are read. The calls fail only for a wrong `how`.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = work();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    result
 }
 
 /// Signals an eventfd. If the program has closed it meanwhile, there is no one to signal.

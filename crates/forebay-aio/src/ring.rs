@@ -111,3 +111,65 @@ impl Drop for Ring {
         unsafe { libc::munmap(self.head.as_ptr().cast(), self.bytes) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn event(data: u64) -> IoEvent {
+        IoEvent { data, obj: data + 1, res: 4096, res2: 0 }
+    }
+
+    #[test]
+    fn events_come_out_in_order_around_the_end() {
+        let ring = Ring::new(3, 7).unwrap();
+        assert_eq!((ring.head().id, ring.head().nr, ring.len()), (7, 4, 0));
+        assert_eq!(ring.pop(), None);
+        for round in 0..5 {
+            (0..3).for_each(|nth| ring.push(event(round * 3 + nth)));
+            assert_eq!(ring.len(), 3);
+            (0..3).for_each(|nth| assert_eq!(ring.pop(), Some(event(round * 3 + nth))));
+        }
+    }
+
+    #[test]
+    fn head_outside_of_the_ring_is_an_empty_ring() {
+        let ring = Ring::new(3, 1).unwrap();
+        ring.push(event(1));
+        ring.head().head.store(9, Ordering::Relaxed);
+        assert_eq!((ring.len(), ring.pop()), (0, None));
+    }
+
+    /// A program that reads events by itself sees each of them whole. Miri checks the orderings.
+    #[test]
+    fn program_that_moves_the_head_sees_each_event() {
+        const NR: u64 = if cfg!(miri) { 40 } else { 10_000 };
+        let ring = Ring::new(4, 1).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut next = 0;
+                while next < NR {
+                    let head = ring.head().head.load(Ordering::Relaxed);
+                    if head == ring.head().tail.load(Ordering::Acquire) {
+                        thread::yield_now();
+                        continue;
+                    }
+                    // SAFETY: the event was written before the tail behind it.
+                    assert_eq!(unsafe { ring.place(head).read() }, event(next));
+                    ring.head().head.store((head + 1) % ring.nr, Ordering::Release);
+                    next += 1;
+                }
+            });
+            let mut nr_pushed = 0;
+            while nr_pushed < NR {
+                if ring.len() < 4 {
+                    ring.push(event(nr_pushed));
+                    nr_pushed += 1;
+                } else {
+                    thread::yield_now();
+                }
+            }
+        });
+    }
+}

@@ -5,6 +5,7 @@
 //! program nothing that submits and waits.
 
 use crate::context::Context;
+use crate::program;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -18,15 +19,18 @@ const IDLE_MAX: u32 = 100;
 /// The longest wait in the kernel.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Starts the thread of a context, once. Without a thread, only calls of `io_getevents` reap.
+/// The size of the thread's stack in bytes.
+const STACK: usize = 256 << 10;
+
+/// Starts the thread of a context, once. If the system refuses a thread, only calls of
+/// `io_getevents` reap.
 pub(crate) fn start(context: &Arc<Context>) {
-    let mut state = context.lock();
-    if state.has_service {
-        return;
-    }
-    let of_thread = Arc::clone(context);
-    let thread = thread::Builder::new().name("forebay-aio".into()).stack_size(256 << 10);
-    state.has_service = thread.spawn(move || serve(&of_thread)).is_ok();
+    context.service.call_once(|| {
+        let of_thread = Arc::clone(context);
+        let thread = thread::Builder::new().name("forebay-aio".into()).stack_size(STACK);
+        // The program's handlers run on its own threads.
+        let _ = program::without_signals(|| thread.spawn(move || serve(&of_thread)));
+    });
 }
 
 fn serve(context: &Context) {

@@ -6,6 +6,7 @@
 // Registers a handler of forks, and leaks tables.
 #![allow(unsafe_code)]
 
+use crate::area;
 use crate::context::Context;
 use crate::kernel::Errno;
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ static HANDLER: Once = Once::new();
 
 extern "C" fn after_fork() {
     TABLE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    area::after_fork();
 }
 
 fn table() -> &'static Table {

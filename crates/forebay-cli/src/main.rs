@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, the limits, settings and features of a disk;
 //! - [`serve`]: `forebay serve`, disks over NBD and vhost-user-blk;
+//! - [`run`]: `forebay run`, programs that use libaio, on the layer;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
 //! - [`calibrate`]: `forebay calibrate`, a model of a device from measurements;
 //! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
@@ -32,6 +33,7 @@ mod number;
 mod option_examples;
 mod output;
 mod range;
+mod run;
 mod serve;
 mod sim;
 mod table;
@@ -79,6 +81,8 @@ enum Command {
     },
     /// Serve disks over NBD, and to virtual machines (vhost-user-blk)
     Serve(serve::ServeArgs),
+    /// Run a program that uses libaio, unmodified, on the layer
+    Run(run::Args),
     /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
     Sim(sim::Args),
     /// Measure a disk, and print a model file of it, for sim and for disks of the driver model
@@ -95,7 +99,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(std::env::args_os().collect()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             output::stderr(&failure.text());
             failure.exit_code()
@@ -104,12 +108,13 @@ fn main() -> ExitCode {
 }
 
 /// Runs the command line, which begins with the program's name.
-fn run(args: Vec<OsString>) -> Result<(), Failure> {
+fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
     // In fio's dialect the order of options matters, so clap does not parse them.
     if args.get(1).is_some_and(|first| first == "bench") {
-        return bench::main(args.into_iter().skip(2));
+        return bench::main(args.into_iter().skip(2)).map(|()| ExitCode::SUCCESS);
     }
-    match Cli::try_parse_from(&args) {
+    let done = match Cli::try_parse_from(&args) {
+        Ok(Cli { command: Command::Run(args) }) => return run::main(&args),
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
@@ -122,12 +127,14 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
                 commands.get_subcommands().map(|command| command.get_name().to_owned()).collect();
             help::main(&words, &commands, |command| {
                 let flag = OsString::from("--help");
-                run(args.iter().take(1).chain(command).chain([&flag]).cloned().collect())
+                let words = args.iter().take(1).chain(command).chain([&flag]);
+                run(words.cloned().collect()).map(drop)
             })
         }
         Err(error) if error.use_stderr() => Err(usage::failure::<Cli>(error, args)),
         Err(help) => output::stdout(&help.render().to_string()),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

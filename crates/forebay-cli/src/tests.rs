@@ -101,6 +101,9 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("lab flush", "full", "lab flush --real", "lab flush --real --full"),
     ("lab flush", "json", "lab flush", "lab flush --json"),
     ("lab flush", "markdown", "lab flush", "lab flush --markdown"),
+    ("run", "policy", "run -- true", "run --policy plug=none -- true"),
+    ("run", "stats", "run -- true", "run --stats - -- true"),
+    ("run", "command", "run -- true", "run -- false"),
     ("help", "words", "help", "help specs"),
 ];
 
@@ -132,6 +135,7 @@ fn outcome(args: &str) -> Result<String, Failure> {
         // shows only that the options are parsed.
         Command::Calibrate(args) => format!("{args:?}"),
         Command::Lab(args) => format!("{args:?}"),
+        Command::Run(args) => format!("{args:?}"),
         Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
     })
 }

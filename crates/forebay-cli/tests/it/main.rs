@@ -15,6 +15,7 @@ mod job_files;
 mod lab;
 mod load;
 mod refusals;
+mod run;
 #[path = "../../../forebay/tests/it/seccomp.rs"]
 mod seccomp;
 mod serve;

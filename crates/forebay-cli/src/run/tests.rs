@@ -1,0 +1,76 @@
+use super::*;
+use forebay_aio::area::Process;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn settings_without_an_effect_are_refused_by_name() {
+    let settings = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let good = policy_of(&settings(&["plug=none", "nomerges=2"])).expect("both have an effect");
+    assert_eq!(good, "plug=none&nomerges=2");
+    let refused = |text: &str| policy_of(&settings(&[text])).expect_err(text).to_string();
+    assert_eq!(
+        refused("queue_depth=4"),
+        "run: --policy queue_depth=4: expected one of the settings plug, nomerges"
+    );
+    assert_eq!(
+        refused("plug=never"),
+        "run: --policy plug=never: expected outermost, per-level or none"
+    );
+}
+
+#[test]
+fn library_is_before_those_that_were_preloaded() {
+    let list = |given: Option<&str>| preload(OsStr::new("/l.so"), given.map(OsStr::new));
+    assert_eq!(list(None), "/l.so");
+    assert_eq!(list(Some("")), "/l.so");
+    assert_eq!(list(Some("/a.so:/b.so")), "/l.so:/a.so:/b.so");
+}
+
+#[test]
+fn missing_library_is_an_error_with_both_places() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("bin/forebay");
+    let error = library::find_beside(&program).expect_err("no library");
+    let bin = folder.path().join("bin");
+    let expected = format!("run: libforebay_aio.so is neither in {} nor in ", bin.display());
+    assert!(error.starts_with(&expected), "{error}");
+    let lib = folder.path().join("lib");
+    std::fs::create_dir_all(&lib).expect("a folder");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    std::fs::write(lib.join("libforebay_aio.so"), "").expect("a file");
+    library::find_beside(&program).expect("in lib");
+}
+
+#[test]
+fn programs_that_preload_nothing_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("p");
+    std::fs::copy("/bin/sh", &path).expect("a copy");
+    program::check(&path).expect("a dynamic program");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("our file");
+    assert!(program::check(&path).expect_err("set-user-id").contains("set-user-id"));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("our file");
+    // A program without program headers names no dynamic linker.
+    let mut elf = std::fs::read(&path).expect("the copy");
+    elf[56..58].fill(0);
+    std::fs::write(&path, elf).expect("our file");
+    assert!(program::check(&path).expect_err("static").contains("it is a static program"));
+    let script = folder.path().join("s");
+    std::fs::write(&script, format!("#! {} -e\n", path.display())).expect("our file");
+    assert!(program::check(&script).expect_err("static").contains("its interpreter"));
+    let missing = program::find(OsStr::new("no-such-program")).expect_err("none");
+    assert_eq!(missing, "no such program in PATH");
+}
+
+#[test]
+fn report_has_a_line_for_each_process_and_their_sum() {
+    let process = |pid, name: &str, counters| Process { pid, name: name.to_owned(), counters };
+    let text =
+        report::text_of(&[process(7, "fio", [32, 2, 30]), process(8, "qemu-img", [1, 1, 0])]);
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["pid", "name", "iocbs", "requests", "merged"]);
+    assert_eq!(lines[2], ["7", "fio", "32", "2", "30"]);
+    assert_eq!(lines[4], ["sum", "33", "3", "30"]);
+    assert!(report::text_of(&[]).contains("no process"));
+}

@@ -1,0 +1,139 @@
+//! `forebay run`: programs that use libaio, on the layer.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Once;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::common::{folder, forebay, skip_without};
+
+/// Builds the library beside the program. A test cannot depend on a library that is not for Rust,
+/// so cargo does not build it by itself.
+fn build_library() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let program = Path::new(env!("CARGO_BIN_EXE_forebay"));
+        let target = program.ancestors().nth(2).expect("it is in the target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--package", "forebay-aio", "--target-dir"]);
+        assert!(cargo.arg(target).status().expect("cargo").success());
+    });
+}
+
+/// Returns `forebay run` with these arguments, separated by spaces.
+fn run(folder: &TempDir, args: &str) -> Command {
+    build_library();
+    let mut command = forebay(folder);
+    command.arg("run").args(args.split_whitespace());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Returns the counters of the process with this name: iocbs, requests and merges.
+fn counters(report: &str, name: &str) -> [u64; 3] {
+    let fields = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, found, iocbs, requests, merges] = words[..] else { return None };
+        let number = |word: &str| word.parse().ok();
+        (found == name).then_some([number(iocbs)?, number(requests)?, number(merges)?])
+    };
+    report.lines().find_map(fields).unwrap_or_else(|| panic!("no line of {name}: {report}"))
+}
+
+/// fio's options for batches of neighbours on `file`.
+const FIO: &str = "fio --name=a --filename=file --size=8m --ioengine=libaio --direct=1 --bs=4k \
+                   --iodepth=16 --iodepth_batch=16 --iodepth_batch_complete_min=16 --thread";
+
+#[test]
+fn fio_verifies_what_it_has_written_and_its_neighbours_merge() {
+    let folder = folder();
+    for rw in ["write", "randwrite", "rw", "randrw"] {
+        let args = format!("--stats report -- {FIO} --rw={rw} --verify=crc32c --verify_fatal=1");
+        let output = run(&folder, &args).output();
+        let Ok(output) = output else { panic!("{output:?}") };
+        if stderr(&output).contains("fio: no such program") {
+            return skip_without("fio", "fio_verifies_what_it_has_written");
+        }
+        assert!(output.status.success(), "{rw}: {}", stderr(&output));
+        let report = fs::read_to_string(folder.path().join("report")).expect("a report");
+        let [iocbs, requests, merges] = counters(&report, "fio");
+        assert!(iocbs >= 2048, "{rw}: {report}");
+        if rw == "write" {
+            assert!(requests < iocbs / 4 && merges == iocbs - requests, "{report}");
+        }
+    }
+}
+
+#[test]
+fn policy_without_merges_passes_each_iocb_on() {
+    let folder = folder();
+    let args = format!("--policy nomerges=2 --stats - -- {FIO} --rw=write");
+    let output = run(&folder, &args).output().expect("it can be run");
+    if stderr(&output).contains("fio: no such program") {
+        return skip_without("fio", "policy_without_merges_passes_each_iocb_on");
+    }
+    let [iocbs, requests, merges] = counters(&String::from_utf8_lossy(&output.stdout), "fio");
+    assert_eq!((iocbs, requests, merges), (2048, 2048, 0));
+}
+
+#[test]
+fn exit_code_is_that_of_the_program() {
+    let folder = folder();
+    let code = |script: &str| {
+        let mut command = run(&folder, "-- sh -c");
+        command.arg(script).output().expect("it can be run").status.code()
+    };
+    assert_eq!(code("exit 0"), Some(0));
+    assert_eq!(code("exit 7"), Some(7));
+    assert_eq!(code("kill -KILL $$"), Some(137));
+}
+
+#[test]
+fn signals_are_forwarded_to_the_program() {
+    let folder = folder();
+    let mut command = run(&folder, "-- sh -c");
+    // The child's own handler shows that it got the signal.
+    command.arg("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a child");
+    let mut line = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut line).expect("ready");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(9));
+}
+
+#[test]
+fn counters_of_a_killed_process_are_reported() {
+    let folder = folder();
+    let args = format!("-- timeout -s KILL 1 {FIO} --rw=read --time_based --runtime=60");
+    let output = run(&folder, &args).output().expect("it can be run");
+    if stderr(&output).contains("timeout: failed to run command") {
+        return skip_without("fio", "counters_of_a_killed_process_are_reported");
+    }
+    let [iocbs, _, merges] = counters(&stderr(&output), "fio");
+    assert!(iocbs > 0 && merges > 0, "{}", stderr(&output));
+}
+
+#[test]
+fn mistakes_are_one_line_each() {
+    let folder = folder();
+    let refused = |args: &str| {
+        let output = run(&folder, args).output().expect("it can be run");
+        (output.status.code(), stderr(&output))
+    };
+    let (code, text) = refused("-- no-such-program");
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(1), "forebay: run: no-such-program: no such program in PATH\n")
+    );
+    let (code, text) = refused("--policy depth=3 -- true");
+    assert_eq!(code, Some(2));
+    assert!(text.starts_with("forebay: run: --policy depth=3: expected one of"), "{text}");
+    let output = run(&folder, "-- true").output().expect("it can be run");
+    assert!(stderr(&output).contains("no process has created a context"), "{}", stderr(&output));
+}
