@@ -2,8 +2,8 @@
 //! them.
 //!
 //! The area is a file in memory. Its path is in the variable [`PATH_VARIABLE`]. Each process that
-//! creates a context takes a slot, and adds to its counters there. So the counters outlive a process
-//! that is killed. A child of a fork takes a slot of its own.
+//! creates a context takes a slot, and adds to its counters there. So the counters outlive a
+//! process that is killed. A child of a fork takes a slot of its own.
 //!
 //! A slot is taken by a compare-and-swap of its first word, from 0 to the id of the process. Each
 //! counter is one atomic that orders nothing: a reader may see some counters of an I/O and not yet

@@ -7,14 +7,15 @@
 // Passes iocbs to the kernel by address.
 #![allow(unsafe_code)]
 
-use crate::abi::{FLAG_RESFD, IoEvent, Iocb, opcode};
+use crate::abi::{FLAG_RESFD, IoEvent, Iocb};
 use crate::area::{self, Counter};
 use crate::file::{Ended, File};
 use crate::kernel::{Errno, Kernel};
+use crate::plan::{Plan, op_of};
 use crate::program;
 use crate::records::{Record, Records};
 use crate::ring::Ring;
-use forebay_core::{Op, Policy, Tag};
+use forebay_core::{Policy, Tag};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -292,8 +293,8 @@ impl Context {
         }
     }
 
-    /// Waits in the kernel for at most `timeout`, and posts what has ended. The caller has seen that
-    /// no thread reaps.
+    /// Waits in the kernel for at most `timeout`, and posts the events. The caller has seen that no
+    /// thread reaps.
     pub(crate) fn reap<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -397,67 +398,4 @@ fn record_of(obj: usize, copy: &Iocb) -> Record {
 fn without_eventfd(copy: &Iocb, number: u32) -> Iocb {
     let flags = copy.flags & !FLAG_RESFD;
     Iocb { data: number.into(), flags, resfd: 0, ..*copy }
-}
-
-/// Returns the operation of a read or write.
-fn op_of(copy: &Iocb) -> Op {
-    match copy.opcode {
-        opcode::PREAD | opcode::PREADV => Op::Read,
-        _ => Op::Write,
-    }
-}
-
-/// The iocbs of a batch that go through the layer, by descriptor and operation.
-#[derive(Debug)]
-struct Plan {
-    layered: Vec<(u32, Op)>,
-}
-
-impl Plan {
-    /// Chooses the descriptors with two neighbours in the batch that are open for direct I/O. All
-    /// others cost no system call more than without the layer.
-    fn of(copies: &[Iocb]) -> Plan {
-        let mut layered = Vec::new();
-        let pairs = copies.iter().zip(copies.iter().skip(1));
-        for (one, other) in pairs.filter(|(one, other)| are_neighbours(one, other)) {
-            let key = (one.fildes, op_of(one));
-            if !layered.contains(&key) && program::is_direct_file(one.fildes, key.1) {
-                layered.push(key);
-            }
-            debug_assert!(op_of(other) == key.1, "neighbours have one operation");
-        }
-        Plan { layered }
-    }
-
-    fn is_layered(&self, copy: &Iocb) -> bool {
-        !self.layered.is_empty()
-            && can_merge(copy)
-            && self.layered.contains(&(copy.fildes, op_of(copy)))
-    }
-}
-
-/// Returns whether two iocbs that follow each other are of one file, and one may continue the other.
-/// Vectors have no length here, so they may.
-fn are_neighbours(one: &Iocb, other: &Iocb) -> bool {
-    let is_vector = |copy: &Iocb| matches!(copy.opcode, opcode::PREADV | opcode::PWRITEV);
-    let continues = |first: &Iocb, next: &Iocb| {
-        is_vector(first) || first.offset.checked_add_unsigned(first.nbytes) == Some(next.offset)
-    };
-    can_merge(one)
-        && can_merge(other)
-        && one.fildes == other.fildes
-        && op_of(one) == op_of(other)
-        && (continues(one, other) || continues(other, one))
-}
-
-/// Returns whether an iocb is a read or write that may merge with others.
-fn can_merge(copy: &Iocb) -> bool {
-    let moves_data =
-        matches!(copy.opcode, opcode::PREAD | opcode::PWRITE | opcode::PREADV | opcode::PWRITEV);
-    moves_data
-        && copy.rw_flags == 0
-        && copy.flags & !FLAG_RESFD == 0
-        && copy.reserved2 == 0
-        && copy.offset >= 0
-        && (copy.flags & FLAG_RESFD == 0 || program::is_open(copy.resfd))
 }

@@ -36,8 +36,8 @@ impl Kernel {
     /// Submits iocbs. Returns how many the kernel has accepted.
     ///
     /// # Safety
-    /// Each pointer is that of an iocb. The memory that the iocbs name stays valid, as the caller of
-    /// `io_submit` has promised, and so do the lists of vectors until this returns.
+    /// Each pointer is that of an iocb. The memory that the iocbs name stays valid, as the caller
+    /// of `io_submit` has promised, and so do the lists of vectors until this returns.
     pub(crate) unsafe fn submit(&self, iocbs: &mut [*mut Iocb]) -> Result<usize, Errno> {
         let (nr, first) = (iocbs.len(), iocbs.as_mut_ptr());
         // SAFETY: the caller's promise. The kernel writes the field `key` of each.

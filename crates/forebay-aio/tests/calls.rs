@@ -61,8 +61,8 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks that
-/// the layer has merged iocbs.
+/// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
+/// that the layer has merged iocbs.
 fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
     let area = folder.join("area");
     let file = File::create(&area).expect("a file");

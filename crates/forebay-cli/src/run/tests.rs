@@ -1,3 +1,5 @@
+//! Settings, the list of libraries, refused programs and the report.
+
 use super::*;
 use forebay_aio::area::Process;
 use std::os::unix::fs::PermissionsExt;
