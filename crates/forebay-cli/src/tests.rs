@@ -191,7 +191,8 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
     check(
         "zzz",
-        &["unknown command 'zzz'; expected one of bench, info, serve, sim, calibrate, lab, help"],
+        &["unknown command 'zzz'; expected one of bench, info, serve, run, sim, calibrate, lab, \
+             help"],
     );
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);
