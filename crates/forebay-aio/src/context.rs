@@ -10,13 +10,13 @@
 use crate::abi::{FLAG_RESFD, IoEvent, Iocb};
 use crate::area::{self, Counter};
 use crate::file::{Ended, File};
+use crate::files::Files;
 use crate::kernel::{Errno, Kernel};
 use crate::plan::{Plan, op_of};
 use crate::program;
 use crate::records::{Record, Records};
 use crate::ring::Ring;
 use forebay_core::{Policy, Tag};
-use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,9 +28,6 @@ const DEPTH_MAX: u32 = 1024;
 
 /// The longest wait in the kernel.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-
-/// The most files that a context keeps without I/O.
-const IDLE_FILES_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -49,7 +46,7 @@ pub(crate) struct Context {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     records: Records,
-    files: HashMap<u32, File>,
+    files: Files,
     /// The number of iocbs that were submitted and have not ended.
     pub(crate) nr_out: u32,
     /// The number of events posted so far.
@@ -136,7 +133,8 @@ impl Context {
     ) -> (usize, Option<Errno>) {
         let (mut accepted, mut error) = (copies.len(), None);
         let mut raws = Vec::with_capacity(copies.len());
-        for (nth, copy) in copies.iter().enumerate().filter(|(_, copy)| !plan.is_layered(copy)) {
+        let is_raw = |(_, copy): &(usize, &Iocb)| plan.file_of(copy).is_none();
+        for (nth, copy) in copies.iter().enumerate().filter(is_raw) {
             let record = record_of(iocbs[nth], copy);
             if record.resfd.is_some_and(|resfd| !program::is_open(resfd)) {
                 (accepted, error) = (nth, Some(libc::EBADF));
@@ -169,13 +167,14 @@ impl Context {
     fn submit_layered(&self, state: &mut State, iocbs: &[usize], copies: &[Iocb], plan: &Plan) {
         let mut plugged: Vec<u32> = Vec::new();
         let depth = self.nr.min(DEPTH_MAX);
-        for (nth, copy) in copies.iter().enumerate().filter(|(_, copy)| plan.is_layered(copy)) {
+        for (nth, copy) in copies.iter().enumerate() {
+            let Some(id) = plan.file_of(copy) else { continue };
             let record = record_of(iocbs[nth], copy);
             state.has_eventfd |= record.resfd.is_some();
             let number = state.records.insert(record);
             state.nr_out += 1;
-            let fd = copy.fildes;
-            let file = state.files.entry(fd).or_insert_with(|| File::new(fd, depth, self.policy));
+            let index = state.files.index_of(id, || File::new(id.fd, depth, self.policy));
+            let (_, file) = state.files.get(index).expect("it was found or created");
             let segments = program::segments_of(copy);
             let op = op_of(copy);
             let is_plugged = file.room() > 0
@@ -183,24 +182,22 @@ impl Context {
                     .as_ref()
                     .is_some_and(|segments| file.plug(op, copy.offset as u64, segments, number));
             if is_plugged {
-                if !plugged.contains(&fd) {
-                    plugged.push(fd);
+                if !plugged.contains(&index) {
+                    plugged.push(index);
                 }
             } else {
                 self.submit_refused(state, number, copy);
             }
         }
-        for fd in plugged {
+        for index in plugged {
             let mut ended = Vec::new();
-            if let Some(file) = state.files.get_mut(&fd) {
+            if let Some((_, file)) = state.files.get(index) {
                 area::add(Counter::Merges, file.unplug(&mut ended).into());
             }
-            self.issue(state, fd, &mut ended);
+            self.issue(state, index, true, &mut ended);
             self.post_all(state, ended);
         }
-        if state.files.len() > IDLE_FILES_MAX {
-            state.files.retain(|_, file| !file.is_idle());
-        }
+        state.files.forget_idle();
     }
 
     /// Submits an iocb that the layer does not take, after it was accepted: its end has the errno.
@@ -213,15 +210,22 @@ impl Context {
         }
     }
 
-    /// Passes the requests of a file to the kernel, until none is left.
-    fn issue(&self, state: &mut State, fd: u32, ended: &mut Vec<Ended>) {
-        while let Some(file) = state.files.get_mut(&fd) {
+    /// Passes the requests of a file to the kernel, until none is left. `is_known`: the descriptor
+    /// was just seen to be that of the file. Otherwise this checks it, and requests fail if the
+    /// program has closed it.
+    fn issue(&self, state: &mut State, index: u32, is_known: bool, ended: &mut Vec<Ended>) {
+        while let Some((id, file)) = state.files.get(index) {
             let mut outgoing = file.take_outgoing();
             if outgoing.is_empty() {
                 return;
             }
+            if !is_known && program::file_of(id.fd) != Some(*id) {
+                outgoing.iter().for_each(|rq| file.complete(rq.tag, -i64::from(libc::EIO)));
+                file.turn(ended);
+                continue;
+            }
             for rq in &mut outgoing {
-                rq.iocb.data = OF_LAYER | u64::from(fd) << 32 | rq.tag.index() as u64;
+                rq.iocb.data = OF_LAYER | u64::from(index) << 32 | rq.tag.index() as u64;
                 if rq.vectors.len() > 1 {
                     rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
                 }
@@ -254,20 +258,21 @@ impl Context {
                 self.post(state, event.data as u32, event.res, event.res2);
                 continue;
             }
-            let (fd, tag) = ((event.data >> 32) as u32 & !(1 << 31), event.data as u32 as usize);
-            if let Some(file) = state.files.get_mut(&fd) {
+            let index = (event.data & !OF_LAYER) >> 32;
+            let (index, tag) = (index as u32, event.data as u32 as usize);
+            if let Some((_, file)) = state.files.get(index) {
                 file.complete(Tag::from_index(tag), event.res);
-                if !touched.contains(&fd) {
-                    touched.push(fd);
+                if !touched.contains(&index) {
+                    touched.push(index);
                 }
             }
         }
-        for fd in touched {
+        for index in touched {
             let mut ended = Vec::new();
-            if let Some(file) = state.files.get_mut(&fd) {
+            if let Some((_, file)) = state.files.get(index) {
                 file.turn(&mut ended);
             }
-            self.issue(state, fd, &mut ended);
+            self.issue(state, index, false, &mut ended);
             self.post_all(state, ended);
         }
     }

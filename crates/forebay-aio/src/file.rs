@@ -9,8 +9,8 @@ use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
 use forebay_core::{
     Bio, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
-    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, Segment, SoftwareQueue, Tag, TagSet,
-    UnplugCause,
+    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, SECTOR_SHIFT, Segment, SoftwareQueue,
+    Tag, TagSet, UnplugCause,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,13 +100,19 @@ pub(crate) struct File {
     /// How many of them are in the plug.
     nr_plugged: u32,
     depth: u32,
+    segments_max: usize,
 }
+
+/// The longest request in bytes. Longer iocbs gain nothing from a merge.
+const LEN_MAX: u64 = 1 << 20;
 
 impl File {
     /// Creates the layer of a descriptor, with so many requests at the kernel.
     pub(crate) fn new(fd: u32, depth: u32, policy: Policy) -> File {
         // The kernel splits requests, and checks alignment. Most disks have blocks of 512 bytes.
+        let sectors = (LEN_MAX >> SECTOR_SHIFT) as u32;
         let limits = QueueLimits::default().capacity_bytes(None);
+        let limits = limits.max_hw_sectors(sectors).max_sectors(sectors);
         let policy = policy.queue_depth(depth).nr_hw_queues(1);
         let (device, tags) = (Arc::new(DeviceState::new(1)), Arc::new(TagSet::new(depth)));
         File {
@@ -123,6 +129,7 @@ impl File {
             nr_bios: 0,
             nr_plugged: 0,
             depth,
+            segments_max: limits.max_segments as usize,
         }
     }
 
@@ -135,9 +142,13 @@ impl File {
         self.depth - self.nr_bios
     }
 
-    /// Plugs a read or write. Returns false if the layer refuses it, so that the kernel judges it.
+    /// Plugs a read or write. Returns false if the layer refuses it or would split it, so that the
+    /// kernel gets it as it is.
     pub(crate) fn plug(&mut self, op: Op, offset: u64, segments: &[Segment], record: u32) -> bool {
         let len = segments.iter().map(|segment| u64::from(segment.len)).sum();
+        if len > LEN_MAX || segments.len() > self.segments_max {
+            return false;
+        }
         let mut bio = Bio::range(op, offset, len);
         bio.segments = match *segments {
             [one] => forebay_core::Segments::One(one),

@@ -5,8 +5,8 @@
 //!
 //! - `exports`: the functions that programs call;
 //! - `table`: the contexts of the process, by handle; `context`: one of them;
-//! - `plan`: which iocbs go through the layer; `file`: the block layer of a descriptor;
-//!   `records`: the iocbs that have not ended;
+//! - `plan`: which iocbs go through the layer; `file`: the block layer of a descriptor; `files`:
+//!   those of a context; `records`: the iocbs that have not ended;
 //! - `ring`: events in memory; `service`: the thread that reaps for programs that read them;
 //! - [`area`]: the counters of a tree of processes;
 //! - `kernel`, `abi`, `program`: system calls, structures, and the memory of the program.
@@ -16,6 +16,7 @@ pub mod area;
 mod context;
 pub mod exports;
 mod file;
+mod files;
 mod kernel;
 mod plan;
 mod program;

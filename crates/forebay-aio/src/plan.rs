@@ -1,7 +1,7 @@
 //! Choice of the iocbs of a batch that go through the layer.
 
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
-use crate::program;
+use crate::program::{self, FileId};
 use forebay_core::Op;
 
 /// Returns the operation of a read or write.
@@ -12,32 +12,36 @@ pub(crate) fn op_of(copy: &Iocb) -> Op {
     }
 }
 
-/// The iocbs of a batch that go through the layer, by descriptor and operation.
+/// The iocbs of a batch that go through the layer, by file and operation.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    layered: Vec<(u32, Op)>,
+    layered: Vec<(FileId, Op)>,
 }
 
 impl Plan {
     /// Chooses the descriptors with two neighbours in the batch that are open for direct I/O. All
     /// others cost no system call more than without the layer.
     pub(crate) fn of(copies: &[Iocb]) -> Plan {
-        let mut layered = Vec::new();
+        let mut plan = Plan { layered: Vec::new() };
         let pairs = copies.iter().zip(copies.iter().skip(1));
-        for (one, other) in pairs.filter(|(one, other)| are_neighbours(one, other)) {
-            let key = (one.fildes, op_of(one));
-            if !layered.contains(&key) && program::is_direct_file(one.fildes, key.1) {
-                layered.push(key);
+        for (one, _) in pairs.filter(|(one, other)| are_neighbours(one, other)) {
+            let op = op_of(one);
+            if plan.file_of(one).is_none()
+                && let Some(file) = program::direct_file(one.fildes, op)
+            {
+                plan.layered.push((file, op));
             }
-            debug_assert!(op_of(other) == key.1, "neighbours have one operation");
         }
-        Plan { layered }
+        plan
     }
 
-    pub(crate) fn is_layered(&self, copy: &Iocb) -> bool {
-        !self.layered.is_empty()
-            && can_merge(copy)
-            && self.layered.contains(&(copy.fildes, op_of(copy)))
+    /// Returns the file of an iocb that goes through the layer.
+    pub(crate) fn file_of(&self, copy: &Iocb) -> Option<FileId> {
+        if self.layered.is_empty() || !can_merge(copy) {
+            return None;
+        }
+        let is_it = |(file, op): &&(FileId, Op)| file.fd == copy.fildes && *op == op_of(copy);
+        self.layered.iter().find(is_it).map(|(file, _)| *file)
     }
 }
 
@@ -121,7 +125,7 @@ mod tests {
         let planned = |file: &std::fs::File, code| {
             let fd = file.as_raw_fd() as u32;
             let batch = [iocb(code, fd, 0, 4096), iocb(code, fd, 4096, 4096)];
-            Plan::of(&batch).is_layered(&batch[0])
+            Plan::of(&batch).file_of(&batch[0]).is_some()
         };
         assert!(planned(&direct, opcode::PREAD));
         assert!(!planned(&direct, opcode::PWRITE), "it is open for reading");

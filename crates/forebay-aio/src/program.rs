@@ -64,26 +64,37 @@ pub(crate) fn is_open(fd: u32) -> bool {
     unsafe { libc::fcntl(fd as i32, libc::F_GETFD) >= 0 }
 }
 
-/// Returns whether a descriptor is a file or block device that is open for direct I/O with this
-/// operation, and not for appends or synchronous writes.
-pub(crate) fn is_direct_file(fd: u32, op: Op) -> bool {
+/// A descriptor, and the file that it refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) fd: u32,
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+/// Returns the file of a descriptor, if it is a regular file or a block device.
+pub(crate) fn file_of(fd: u32) -> Option<FileId> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes a `stat` if it succeeds.
+    let stat = match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
+        // SAFETY: as above.
+        0 => unsafe { stat.assume_init() },
+        _ => return None,
+    };
+    let is_file = matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK);
+    is_file.then_some(FileId { fd, dev: stat.st_dev, ino: stat.st_ino })
+}
+
+/// Returns the file of a descriptor, if it is open for direct I/O with this operation, and not for
+/// appends or synchronous writes.
+pub(crate) fn direct_file(fd: u32, op: Op) -> Option<FileId> {
     // SAFETY: the arguments are numbers.
     let flags = unsafe { libc::fcntl(fd as i32, libc::F_GETFL) };
     let is_direct = flags >= 0
         && flags & libc::O_DIRECT != 0
         && flags & libc::O_ACCMODE != if op == Op::Read { libc::O_WRONLY } else { libc::O_RDONLY }
         && flags & (libc::O_APPEND | libc::O_SYNC | libc::O_DSYNC) == 0;
-    if !is_direct {
-        return false;
-    }
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel writes a `stat` if it succeeds.
-    let stat = match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
-        // SAFETY: as above.
-        0 => unsafe { stat.assume_init() },
-        _ => return false,
-    };
-    matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+    if is_direct { file_of(fd) } else { None }
 }
 
 /// Calls `work` while all signals of this thread are blocked. A thread that it starts has them
@@ -106,4 +117,22 @@ pub(crate) fn signal(fd: u32) {
     let one = 1_u64;
     // SAFETY: the kernel reads eight bytes.
     unsafe { libc::write(fd as i32, (&raw const one).cast(), size_of::<u64>()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn number_that_is_another_file_meanwhile_is_noticed() {
+        let (one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let fd = one.as_raw_fd();
+        let before = file_of(fd as u32).expect("a file");
+        assert_eq!(file_of(fd as u32), Some(before));
+        // SAFETY: the number is that of `one`, which stays open.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), fd) }, fd);
+        assert_ne!(file_of(fd as u32), Some(before));
+        assert_eq!(file_of(u32::MAX), None);
+    }
 }
