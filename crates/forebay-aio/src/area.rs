@@ -65,7 +65,7 @@ pub struct Process {
     pub counters: [u64; Counter::ALL.len()],
 }
 
-/// Returns the processes in the bytes of an area, in the order in which they have come.
+/// Returns the processes in the bytes of an area, about in the order in which they have come.
 pub fn processes(area: &[u8]) -> Vec<Process> {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     let of_slot = |slot: &[u8]| {
@@ -77,7 +77,7 @@ pub fn processes(area: &[u8]) -> Vec<Process> {
         let counters = Counter::ALL.map(|_| words.next().unwrap_or(0));
         (pid != 0).then_some(Process { pid, name, counters })
     };
-    area.chunks_exact(size_of::<Slot>()).map_while(of_slot).collect()
+    area.chunks_exact(size_of::<Slot>()).filter_map(of_slot).collect()
 }
 
 impl Slot {
@@ -110,8 +110,7 @@ pub(crate) fn add(counter: Counter, nr: u64) {
     slot.counters[counter as usize].fetch_add(nr, Ordering::Relaxed);
 }
 
-/// Takes a slot in the area that the environment names, or else the process's own. Two threads that
-/// come first may take two slots; both count.
+/// Takes a slot in the area that the environment names, or else the process's own.
 #[cold]
 fn attach() -> &'static Slot {
     let slot = std::env::var_os(PATH_VARIABLE).and_then(|path| {
@@ -142,8 +141,16 @@ fn attach() -> &'static Slot {
         Some(slot)
     });
     let slot = slot.unwrap_or(&OWN);
-    SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
-    slot
+    let (null, own) = (std::ptr::null_mut(), std::ptr::from_ref(slot).cast_mut());
+    match SLOT.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => slot,
+        // Another thread was first. Nothing was counted in this slot.
+        Err(first) => {
+            slot.pid.store(0, Ordering::Relaxed);
+            // SAFETY: a slot stays mapped until the process ends.
+            unsafe { &*first }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -151,14 +158,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_are_read_until_the_first_free_slot() {
+    fn processes_are_read_beside_free_slots() {
         let mut area = vec![0; AREA_BYTES];
         assert_eq!(processes(&area), []);
         let slot = size_of::<Slot>();
         area[..4].copy_from_slice(&7_u32.to_ne_bytes());
         area[8..11].copy_from_slice(b"fio");
         area[slot - 8..slot].copy_from_slice(&3_u64.to_ne_bytes());
-        area[slot..slot + 4].copy_from_slice(&8_u32.to_ne_bytes());
+        area[2 * slot..2 * slot + 4].copy_from_slice(&8_u32.to_ne_bytes());
         let process = |pid, name: &str, counters| Process { pid, name: name.to_owned(), counters };
         assert_eq!(processes(&area), [process(7, "fio", [0, 0, 3]), process(8, "", [0, 0, 0])]);
     }
