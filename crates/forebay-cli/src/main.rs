@@ -131,7 +131,9 @@ fn run(args: Vec<OsString>) -> Result<ExitCode, Failure> {
                 run(words.cloned().collect()).map(drop)
             })
         }
-        Err(error) if error.use_stderr() => Err(usage::failure::<Cli>(error, args)),
+        Err(error) if error.use_stderr() => {
+            Err(run::missing_dashes(&args).unwrap_or_else(|| usage::failure::<Cli>(error, args)))
+        }
         Err(help) => output::stdout(&help.render().to_string()),
     };
     done.map(|()| ExitCode::SUCCESS)

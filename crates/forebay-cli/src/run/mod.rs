@@ -72,6 +72,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
     Ok(code_of(status))
 }
 
+/// Returns the failure for a command line of `forebay run` with a program, but without `--`.
+pub(crate) fn missing_dashes(args: &[OsString]) -> Option<Failure> {
+    let words = args.get(1..).filter(|words| words.first().is_some_and(|word| word == "run"))?;
+    let is_program = |word: &&OsString| !word.as_encoded_bytes().starts_with(b"-");
+    let program = words[1..].iter().find(is_program)?;
+    let is_missing = !words.iter().any(|word| word == "--");
+    is_missing.then(|| {
+        let program = program.display();
+        Failure::Usage(format!("run: put -- before the program: forebay run -- {program} ..."))
+    })
+}
+
 fn failure(name: &OsStr, why: &str) -> Failure {
     Failure::Run(format!("run: {}: {why}", name.display()))
 }

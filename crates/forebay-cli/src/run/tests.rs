@@ -21,6 +21,19 @@ fn settings_without_an_effect_are_refused_by_name() {
 }
 
 #[test]
+fn program_without_dashes_is_an_error_that_shows_them() {
+    let failure = |line: &str| {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        missing_dashes(&args).map(|failure| failure.to_string())
+    };
+    let expected = "run: put -- before the program: forebay run -- fio ...";
+    assert_eq!(failure("forebay run fio --name=a").as_deref(), Some(expected));
+    assert_eq!(failure("forebay run --polcy -- fio"), None);
+    assert_eq!(failure("forebay run --help"), None);
+    assert_eq!(failure("forebay info fio"), None);
+}
+
+#[test]
 fn library_is_before_those_that_were_preloaded() {
     let list = |given: Option<&str>| preload(OsStr::new("/l.so"), given.map(OsStr::new));
     assert_eq!(list(None), "/l.so");
