@@ -136,8 +136,8 @@ impl Context {
         let is_raw = |(_, copy): &(usize, &Iocb)| plan.file_of(copy).is_none();
         for (nth, copy) in copies.iter().enumerate().filter(is_raw) {
             let record = record_of(iocbs[nth], copy);
-            if record.resfd.is_some_and(|resfd| !program::is_open(resfd)) {
-                (accepted, error) = (nth, Some(libc::EBADF));
+            if let Some(errno) = record.resfd.and_then(|fd| program::check_eventfd(fd).err()) {
+                (accepted, error) = (nth, Some(errno));
                 break;
             }
             state.has_eventfd |= record.resfd.is_some();
@@ -278,11 +278,7 @@ impl Context {
     }
 
     fn post_all(&self, state: &mut State, ended: Vec<Ended>) {
-        for (number, result) in ended {
-            let res = match result {
-                Ok(len) => len as i64,
-                Err(errno) => -i64::from(errno),
-            };
+        for (number, res) in ended {
             self.post(state, number, res, 0);
         }
     }

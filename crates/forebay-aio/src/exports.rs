@@ -17,13 +17,20 @@ use std::time::Duration;
 /// The callback of an iocb (`io_callback_t`), for [`io_queue_run`].
 type Callback = unsafe extern "C" fn(*mut c_void, u64, c_long, c_long);
 
-/// Returns the result of a call as C has it. A panic is `EIO`.
+/// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not change.
 fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    // SAFETY: the variable of this thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    let result = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(nr)) => c_int::try_from(nr).unwrap_or(c_int::MAX),
         Ok(Err(errno)) => -errno,
         Err(_) => -libc::EIO,
-    }
+    };
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    result
 }
 
 /// Creates a context for `nr` iocbs at once, and stores its handle.
@@ -67,7 +74,7 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
         if nr == 0 {
             return Ok(0);
         }
-        if iocbs.is_null() {
+        if !program::can_be_memory(iocbs.addr()) {
             return Err(libc::EFAULT);
         }
         // SAFETY: the caller's promise.
@@ -107,7 +114,7 @@ unsafe fn events_of(
         (Ok(min), Ok(max)) if min <= max => (min, max),
         _ => return Err(libc::EINVAL),
     };
-    if max > 0 && events.is_null() {
+    if max > 0 && !program::can_be_memory(events.addr()) {
         return Err(libc::EFAULT);
     }
     let timeout = match timeout.is_null() {

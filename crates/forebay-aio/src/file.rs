@@ -1,9 +1,10 @@
 //! The block layer of one file: a software queue, a hardware context, and a driver that passes
 //! requests on to the kernel's AIO by the program's own descriptor.
 //!
-//! The core merges neighbours under a plug, splits the result of a merged request to its iocbs, and
-//! repeats a merged request that fails one iocb at a time, so that each iocb ends with its own
-//! result.
+//! The core merges neighbours under a plug, and takes a merged request apart that is short or fails:
+//! the iocbs that a count covers end in full, the rest follows, and an error is tried again one iocb
+//! at a time. What is left of a single iocb is never tried again: its result is that of the kernel,
+//! an error or a short count. The core gets it as a full one, so that it repeats nothing.
 
 use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
@@ -12,11 +13,12 @@ use forebay_core::{
     IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, SECTOR_SHIFT, Segment, SoftwareQueue,
     Tag, TagSet, UnplugCause,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The end of an iocb: its record, and a number of bytes or an errno.
-pub(crate) type Ended = (u32, Result<u64, Errno>);
+/// The end of an iocb: its record, and a number of bytes or a negative errno.
+pub(crate) type Ended = (u32, i64);
 
 /// A request for the kernel.
 #[derive(Debug)]
@@ -41,10 +43,25 @@ struct FileDriver {
     fd: u32,
     outgoing: Vec<Outgoing>,
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
-    /// The record of each request at the kernel that is one iocb, by tag.
-    singles: Box<[Option<u32>]>,
-    /// The errno of iocbs that have failed alone. A status of the core has less detail.
-    failures: Vec<(u32, Errno)>,
+    /// The requests at the kernel, by tag.
+    sent: Box<[Sent]>,
+    /// The first byte and the length of the iocbs in the layer, by record.
+    ranges: HashMap<u32, (u64, u64)>,
+    /// The results of iocbs that are not full: a number of bytes, or a negative errno.
+    results: Vec<(u32, i64)>,
+    /// The errno of the last merged request that has failed, for iocbs that the core does not
+    /// repeat.
+    last_failure: Errno,
+}
+
+/// A request at the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    op: Option<Op>,
+    start: u64,
+    len: u64,
+    /// The record of its first iocb.
+    record: u32,
 }
 
 impl Driver for FileDriver {
@@ -75,7 +92,8 @@ impl Driver for FileDriver {
             flags: 0,
             resfd: 0,
         };
-        self.singles[rq.tag.index()] = (rq.nr_bios == 1).then_some(rq.owner() as u32);
+        let record = rq.owner() as u32;
+        self.sent[rq.tag.index()] = Sent { op: Some(rq.op), start: rq.start, len: rq.len, record };
         self.outgoing.push(Outgoing { tag: rq.tag, iocb, vectors });
         Issue::Queued
     }
@@ -112,7 +130,8 @@ impl File {
         // The kernel splits requests, and checks alignment. Most disks have blocks of 512 bytes.
         let sectors = (LEN_MAX >> SECTOR_SHIFT) as u32;
         let limits = QueueLimits::default().capacity_bytes(None);
-        let limits = limits.max_hw_sectors(sectors).max_sectors(sectors);
+        // After a short write, the rest is written again in any case.
+        let limits = limits.max_hw_sectors(sectors).max_sectors(sectors).exact_counts(true);
         let policy = policy.queue_depth(depth).nr_hw_queues(1);
         let (device, tags) = (Arc::new(DeviceState::new(1)), Arc::new(TagSet::new(depth)));
         File {
@@ -122,8 +141,10 @@ impl File {
                 fd,
                 outgoing: Vec::new(),
                 done: Vec::new(),
-                singles: vec![None; depth as usize].into(),
-                failures: Vec::new(),
+                sent: vec![Sent::default(); depth as usize].into(),
+                ranges: HashMap::new(),
+                results: Vec::new(),
+                last_failure: libc::EIO,
             },
             start: Instant::now(),
             nr_bios: 0,
@@ -157,6 +178,9 @@ impl File {
         let mut queued = QueuedBio::new(record.into(), record);
         queued.fill(bio);
         let is_accepted = self.queue.queue_bio(queued, 1, self.now()).is_ok();
+        if is_accepted {
+            self.driver.ranges.insert(record, (offset, len));
+        }
         self.nr_bios += u32::from(is_accepted);
         self.nr_plugged += u32::from(is_accepted);
         is_accepted
@@ -184,9 +208,14 @@ impl File {
         self.nr_bios -= bios.len() as u32;
         ended.extend(bios.iter().map(|bio| {
             let record = bio.number();
-            let found = self.driver.failures.iter().position(|(failed, _)| *failed == record);
-            let errno = found.map(|nth| self.driver.failures.swap_remove(nth).1);
-            (record, bio.result().map_err(|_| errno.unwrap_or(libc::EIO)))
+            self.driver.ranges.remove(&record);
+            let found = self.driver.results.iter().position(|(of, _)| *of == record);
+            let result = match (found, bio.result()) {
+                (Some(nth), _) => self.driver.results.swap_remove(nth).1,
+                (None, Ok(len)) => len as i64,
+                (None, Err(_)) => -i64::from(self.driver.last_failure),
+            };
+            (record, result)
         }));
     }
 
@@ -197,13 +226,28 @@ impl File {
 
     /// Records the result of a request: a number of bytes, or a negative errno. A turn is due.
     pub(crate) fn complete(&mut self, tag: Tag, res: i64) {
-        let single = self.driver.singles[tag.index()].take();
-        let result = u64::try_from(res).map_err(|_| {
-            let errno = i32::try_from(-res).unwrap_or(libc::EIO);
-            self.driver.failures.extend(single.map(|record| (record, errno)));
-            // The core repeats the iocbs of a merged request one by one, and each gets its errno.
-            BlockStatus::Io
-        });
+        let Sent { op, start, len, record } = self.driver.sent[tag.index()];
+        let (offset, full) = self.driver.ranges.get(&record).copied().unwrap_or((start, len));
+        // What an earlier request has moved of the first iocb.
+        let moved = start.saturating_sub(offset);
+        let is_one = start + len == offset + full;
+        let result = match u64::try_from(res) {
+            Ok(nr) if nr == len => Ok(len),
+            _ if is_one => {
+                let is_short = res >= 0 || moved > 0;
+                let result = if is_short { moved as i64 + res.max(0) } else { res };
+                self.driver.results.push((record, result));
+                Ok(len)
+            }
+            // The end of the file, or a part.
+            Ok(nr) if nr > 0 || op == Some(Op::Read) => Ok(nr),
+            _ => {
+                let errno = i32::try_from(res.saturating_neg()).unwrap_or(0);
+                self.driver.last_failure = if errno > 0 { errno } else { libc::EIO };
+                // One iocb may be the reason, so the core repeats them one by one.
+                Err(BlockStatus::Medium)
+            }
+        };
         self.driver.done.push((tag, result));
     }
 

@@ -68,7 +68,8 @@ fn can_merge(copy: &Iocb) -> bool {
         && copy.flags & !FLAG_RESFD == 0
         && copy.reserved2 == 0
         && copy.offset >= 0
-        && (copy.flags & FLAG_RESFD == 0 || program::is_open(copy.resfd))
+        && program::can_be_memory(copy.buf as usize)
+        && (copy.flags & FLAG_RESFD == 0 || program::check_eventfd(copy.resfd).is_ok())
 }
 
 #[cfg(test)]
@@ -91,7 +92,7 @@ mod tests {
             opcode: code,
             reqprio: 0,
             fildes: fd,
-            buf: 0,
+            buf: 4096,
             nbytes,
             offset,
             reserved2: 0,

@@ -19,9 +19,15 @@ pub(crate) unsafe fn addresses(list: *const usize, nr: usize) -> Vec<usize> {
     (0..nr).map(|nth| unsafe { list.add(nth).read_unaligned() }).collect()
 }
 
-/// Copies iocbs until the first address that is 0. Returns its errno too.
+/// Returns whether an address may be one of a program. The kernel's addresses and 0 are not. Any
+/// other one is used as it is: a check would cost a system call.
+pub(crate) fn can_be_memory(address: usize) -> bool {
+    address.cast_signed() > 0
+}
+
+/// Copies iocbs until the first address that cannot be one. Returns its errno too.
 pub(crate) fn copy_iocbs(addresses: &[usize]) -> (Vec<Iocb>, Option<Errno>) {
-    let is_there = |address: &&usize| **address != 0;
+    let is_there = |address: &&usize| can_be_memory(**address);
     let copies: Vec<_> = addresses
         .iter()
         .take_while(is_there)
@@ -45,7 +51,7 @@ pub(crate) fn segments_of(copy: &Iocb) -> Option<Vec<Segment>> {
     if matches!(copy.opcode, opcode::PREAD | opcode::PWRITE) {
         return Some(vec![segment(copy.buf as usize, copy.nbytes)?]);
     }
-    if copy.buf == 0 || copy.nbytes == 0 || copy.nbytes > VECTORS_MAX {
+    if !can_be_memory(copy.buf as usize) || copy.nbytes == 0 || copy.nbytes > VECTORS_MAX {
         return None;
     }
     let vectors = std::ptr::with_exposed_provenance::<libc::iovec>(copy.buf as usize);
@@ -58,10 +64,24 @@ pub(crate) fn segments_of(copy: &Iocb) -> Option<Vec<Segment>> {
         .collect()
 }
 
-/// Returns whether a descriptor is open.
-pub(crate) fn is_open(fd: u32) -> bool {
-    // SAFETY: the arguments are numbers.
-    unsafe { libc::fcntl(fd as i32, libc::F_GETFD) >= 0 }
+/// Checks that a descriptor may be an eventfd. Its inode has no type, as those of some others.
+///
+/// # Errors
+/// The kernel's errno for another one.
+pub(crate) fn check_eventfd(fd: u32) -> Result<(), Errno> {
+    match stat_of(fd) {
+        None => Err(libc::EBADF),
+        Some(stat) if stat.st_mode & libc::S_IFMT != 0 => Err(libc::EINVAL),
+        Some(_) => Ok(()),
+    }
+}
+
+fn stat_of(fd: u32) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes a `stat` if it succeeds.
+    let is_there = unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } == 0;
+    // SAFETY: as above.
+    is_there.then(|| unsafe { stat.assume_init() })
 }
 
 /// A descriptor, and the file that it refers to.
@@ -74,13 +94,7 @@ pub(crate) struct FileId {
 
 /// Returns the file of a descriptor, if it is a regular file or a block device.
 pub(crate) fn file_of(fd: u32) -> Option<FileId> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel writes a `stat` if it succeeds.
-    let stat = match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
-        // SAFETY: as above.
-        0 => unsafe { stat.assume_init() },
-        _ => return None,
-    };
+    let stat = stat_of(fd)?;
     let is_file = matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK);
     is_file.then_some(FileId { fd, dev: stat.st_dev, ino: stat.st_ino })
 }

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -153,8 +155,22 @@ static void mistakes(void *context, int fd, int read_only)
 {
     struct event event;
 
+    errno = 77;
     set(0, PREAD, -1, memory, BLOCK, 0);
     run(context, "closed descriptor", 1);
+    show("a list in the kernel", io_submit(context, 1, (struct iocb **)-8L));
+    list[0] = (struct iocb *)-64L;
+    run(context, "an iocb in the kernel", 1);
+    for (int n = 0; n < 3; n++)
+        set(n, PREAD, fd, n == 1 ? (void *)-4096L : memory + n * BLOCK, BLOCK, n * BLOCK);
+    run(context, "neighbours, one of them in the kernel", 3);
+    for (int n = 0; n < 3; n++)
+        set(n, PREAD, fd, memory + n * BLOCK, BLOCK, n * BLOCK)->flags = RESFD;
+    iocbs[1].resfd = (uint32_t)fd;
+    iocbs[0].resfd = iocbs[2].resfd = 1000;
+    run(context, "a file as an eventfd", 3);
+    list[0] = &iocbs[1];
+    run(context, "a file as an eventfd, first", 1);
     set(0, NOOP, fd, memory, BLOCK, 0);
     run(context, "noop", 1);
     set(0, 77, fd, memory, BLOCK, 0);
@@ -184,6 +200,32 @@ static void mistakes(void *context, int fd, int read_only)
     for (int n = 0; n < 4; n++)
         set(n, PREAD, fd, memory + n * BLOCK + (n == 2), BLOCK, n * BLOCK);
     run(context, "neighbours, one of them misaligned", 4);
+    show("errno", errno);
+}
+
+/* Writes that reach the limit of the file size, and a descriptor that is another file meanwhile. */
+static void limits(void *context, int fd, int other)
+{
+    struct rlimit before, limit;
+    int number = dup(fd);
+
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = 5 * BLOCK + 512;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (int n = 0; n < 8; n++)
+        set(n, PWRITE, fd, memory + n * BLOCK, BLOCK, n * BLOCK);
+    run(context, "neighbours at the limit of the size", 8);
+    limit.rlim_cur = 2 * BLOCK;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (int n = 0; n < 2; n++)
+        set(n, PWRITE, number, memory + n * BLOCK, BLOCK, n * BLOCK);
+    show("before the number is another file", io_submit(context, 2, list));
+    dup2(other, number);
+    reap(context, "before the number is another file", 2);
+    setrlimit(RLIMIT_FSIZE, &before);
+    close(number);
 }
 
 static void data(void *context, int fd, int nr_blocks)
@@ -299,6 +341,7 @@ int main(int argc, char **argv)
         show("setup", io_setup(NR_MAX, &context));
         mistakes(context, fd, read_only);
         data(context, fd, NR_BLOCKS);
+        limits(context, fd, read_only);
         eventfds(context, fd);
         pipes(context);
         forks(context, fd);
