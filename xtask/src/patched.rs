@@ -21,8 +21,10 @@ impl Patched {
         let all = r#"members = ["bench", "crates/*", "xtask"]"#;
         let members: Vec<String> = crates().map(|dir: &str| format!("\"{dir}\"")).collect();
         let manifest = read(&root().join("Cargo.toml"))?
-            .replace(all, &format!("members = [{}]", members.join(", ")))
-            .replace("default-members = [\"crates/forebay-cli\"]\n", "");
+            .replace(all, &format!("members = [{}]", members.join(", ")));
+        // They are not in the copy.
+        let lines = manifest.lines().filter(|line| !line.starts_with("default-members = "));
+        let manifest: String = lines.flat_map(|line| [line, "\n"]).collect();
         sync_file(&copy.join("Cargo.toml"), manifest.as_bytes())?;
         sync_file(&copy.join("Cargo.lock"), read(&root().join("Cargo.lock"))?.as_bytes())?;
         Ok(Patched(copy))
