@@ -17,7 +17,8 @@ use std::time::Duration;
 /// The callback of an iocb (`io_callback_t`), for [`io_queue_run`].
 type Callback = unsafe extern "C" fn(*mut c_void, u64, c_long, c_long);
 
-/// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not change.
+/// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not
+/// change.
 fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
     // SAFETY: the variable of this thread.
     let errno = unsafe { libc::__errno_location() };

@@ -1,10 +1,10 @@
 //! The block layer of one file: a software queue, a hardware context, and a driver that passes
 //! requests on to the kernel's AIO by the program's own descriptor.
 //!
-//! The core merges neighbours under a plug, and takes a merged request apart that is short or fails:
-//! the iocbs that a count covers end in full, the rest follows, and an error is tried again one iocb
-//! at a time. What is left of a single iocb is never tried again: its result is that of the kernel,
-//! an error or a short count. The core gets it as a full one, so that it repeats nothing.
+//! The core merges neighbours under a plug, and takes a merged request apart that is short or
+//! fails: the iocbs that a count covers end in full, the rest follows, and an error is tried again
+//! one iocb at a time. The rest of a single iocb is never tried again: its result is that of the
+//! kernel, an error or a short count. The core gets it as a full one, so that it repeats nothing.
 
 use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
@@ -228,7 +228,7 @@ impl File {
     pub(crate) fn complete(&mut self, tag: Tag, res: i64) {
         let Sent { op, start, len, record } = self.driver.sent[tag.index()];
         let (offset, full) = self.driver.ranges.get(&record).copied().unwrap_or((start, len));
-        // What an earlier request has moved of the first iocb.
+        // The bytes of the first iocb that an earlier request has moved.
         let moved = start.saturating_sub(offset);
         let is_one = start + len == offset + full;
         let result = match u64::try_from(res) {
