@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU32;
 
 /// `struct iocb`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Iocb {
     pub(crate) data: u64,
@@ -25,10 +25,11 @@ pub(crate) struct Iocb {
     pub(crate) resfd: u32,
 }
 
-/// Operations of an iocb that move data (`IOCB_CMD_*`).
+/// Operations of an iocb (`IOCB_CMD_*`).
 pub(crate) mod opcode {
     pub(crate) const PREAD: u16 = 0;
     pub(crate) const PWRITE: u16 = 1;
+    pub(crate) const POLL: u16 = 5;
     pub(crate) const PREADV: u16 = 7;
     pub(crate) const PWRITEV: u16 = 8;
 }
@@ -37,7 +38,7 @@ pub(crate) mod opcode {
 pub(crate) const FLAG_RESFD: u32 = 1;
 
 /// `struct io_event`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct IoEvent {
     /// The field `data` of the iocb.

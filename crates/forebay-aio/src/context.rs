@@ -1,77 +1,97 @@
 //! A context of the program: it submits iocbs, and hands out their events.
 //!
-//! One thread at a time reaps: it waits in the kernel without the lock, and then posts events with
-//! it. A thread in `io_getevents` reaps if no other does. Otherwise the service thread of the
-//! context does ([`service`](crate::service)), for programs that wait for an eventfd or read the
-//! ring.
-// Passes iocbs to the kernel by address.
-#![allow(unsafe_code)]
+//! A thread in `io_getevents` waits in the kernel itself, so timeouts, signals and masks are the
+//! kernel's. It takes the kernel's events without the lock, and processes them with it: an event of
+//! the kernel may be the end of several iocbs, whose events it posts to the ring. If it leaves
+//! events there, and other threads wait in the kernel, it kicks one of them. So no thread waits for
+//! another one that reaps.
+//!
+//! - [`submit`](self): iocbs to requests, and requests to the kernel;
+//! - [`wait`](self): events of the kernel to events of iocbs;
+//! - [`service`](self): the thread that reaps for programs that make no call for it.
+//!
+//! No system call that may block is made under the lock. A thread that makes one is counted in
+//! `nr_inside` before it releases the lock. The end of a context waits until none is inside, since
+//! the kernel may give the id of a destroyed context to a new one.
 
-use crate::abi::{FLAG_RESFD, IoEvent, Iocb};
-use crate::area::{self, Counter};
-use crate::file::{Ended, File};
+mod service;
+mod submit;
+mod wait;
+
 use crate::files::Files;
-use crate::kernel::{Errno, Kernel};
-use crate::plan::{Plan, op_of};
+use crate::kernel::{Errno, Kernel, Wait};
 use crate::program;
-use crate::records::{Record, Records};
-use crate::ring::Ring;
-use forebay_core::{Policy, Tag};
+use crate::records::Records;
+use crate::ring::{self, Ring};
+use forebay_core::Policy;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub(crate) use service::start as start_service;
+pub(crate) use wait::Events;
 
 /// Marks the data of a kernel's event as that of a request of the layer.
-const OF_LAYER: u64 = 1 << 63;
+const OF_LAYER: u64 = 1 << 62;
 
-/// The most requests of a file at the kernel.
-const DEPTH_MAX: u32 = 1024;
-
-/// The longest wait in the kernel.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+/// The time between two kicks of threads that a context waits for at its end.
+const KICK_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct Context {
     ring: Ring,
     kernel: Kernel,
-    nr: u32,
+    /// The most iocbs that have not ended, or whose events were not taken.
+    nr_max: u32,
     policy: Policy,
     state: Mutex<State>,
-    /// An event was posted, no thread reaps any more, or the context is gone.
-    changed: Condvar,
+    /// A thread has left the context, which ends.
+    left: Condvar,
     /// The service thread may have work.
-    pub(crate) wake_service: Condvar,
-    pub(crate) service: Once,
+    wake_service: Condvar,
+    service: Once,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
+struct State {
     records: Records,
     files: Files,
     /// The number of iocbs that were submitted and have not ended.
-    pub(crate) nr_out: u32,
+    nr_out: u32,
     /// The number of events posted so far.
-    pub(crate) nr_posted: u64,
-    /// A thread waits in the kernel for events, or will.
-    pub(crate) is_reaping: bool,
-    /// The number of threads in `io_getevents` that wait.
-    pub(crate) nr_waiting: u32,
-    pub(crate) is_gone: bool,
+    nr_posted: u64,
+    /// The number of threads that are in a call of this context without the lock.
+    nr_inside: u32,
+    /// How many of them wait in the kernel for events.
+    nr_waiting: u32,
+    /// The most events that one of these waits for.
+    wait_min: usize,
+    /// A kick is on its way.
+    is_kicked: bool,
+    is_gone: bool,
     /// An iocb has had an eventfd.
-    pub(crate) has_eventfd: bool,
+    has_eventfd: bool,
     /// The service thread sleeps until it is woken.
-    pub(crate) service_sleeps: bool,
+    service_sleeps: bool,
+    /// The number of calls of the program for events.
+    nr_calls: u64,
 }
+
+type Locked<'a> = MutexGuard<'a, State>;
 
 impl Context {
     pub(crate) fn new(nr: u32, id: u32, policy: Policy) -> Result<Context, Errno> {
-        let kernel = Kernel::new(nr)?;
+        let places = ring::places(nr).ok_or(libc::EINVAL)?;
+        let nr_max = places - 1;
+        // Room for all iocbs and for kicks. The kernel's own context would have as many places, but
+        // it may keep some of them for other processors.
+        let kernel = Kernel::new(nr_max).or_else(|_| Kernel::new(nr))?;
         Ok(Context {
-            ring: Ring::new(nr, id)?,
+            ring: Ring::new(places, id)?,
             kernel,
-            nr,
+            nr_max,
             policy,
             state: Mutex::default(),
-            changed: Condvar::new(),
+            left: Condvar::new(),
             wake_service: Condvar::new(),
             service: Once::new(),
         })
@@ -82,321 +102,94 @@ impl Context {
         self.ring.address()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    /// Returns the most iocbs that can be submitted at once.
+    pub(crate) fn nr_max(&self) -> usize {
+        self.nr_max as usize
+    }
+
+    fn lock(&self) -> Locked<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the most iocbs that can be submitted at once.
-    pub(crate) fn nr(&self) -> usize {
-        self.nr as usize
-    }
-
-    /// Submits iocbs, in order. Returns how many were accepted.
+    /// Takes the lock, and counts this thread as one inside.
     ///
     /// # Errors
-    /// The errno for the first iocb.
-    pub(crate) fn submit(&self, iocbs: &[usize]) -> Result<usize, Errno> {
+    /// `EINVAL` if the context ends.
+    fn enter(&self) -> Result<Locked<'_>, Errno> {
         let mut state = self.lock();
         if state.is_gone {
             return Err(libc::EINVAL);
         }
-        let room = self.nr.saturating_sub(state.nr_out + self.ring.len()) as usize;
-        let wanted = iocbs.len().min(room);
-        if wanted == 0 {
-            return if iocbs.is_empty() { Ok(0) } else { Err(libc::EAGAIN) };
+        state.nr_inside += 1;
+        Ok(state)
+    }
+
+    /// Ends a call that [`Context::enter`] began.
+    fn leave(&self, mut state: Locked<'_>) {
+        state.nr_inside -= 1;
+        if state.is_gone && state.nr_inside == 0 {
+            self.left.notify_all();
         }
-        let (copies, fault) = program::copy_iocbs(&iocbs[..wanted]);
-        if copies.is_empty() {
-            return Err(fault.unwrap_or(libc::EFAULT));
+        // Events that this thread has posted, or left.
+        if self.ring.len() > 0 {
+            self.kick(&mut state);
         }
-        let plan = Plan::of(&copies);
-        let (accepted, error) = self.submit_raw(&mut state, iocbs, &copies, &plan);
-        if let (0, Some(errno)) = (accepted, error) {
-            return Err(errno);
-        }
-        self.submit_layered(&mut state, iocbs, &copies[..accepted], &plan);
-        area::add(Counter::Iocbs, accepted as u64);
-        if state.has_eventfd || state.service_sleeps {
+        if state.nr_out > 0 && state.service_sleeps && state.nr_waiting == 0 {
             self.wake_service.notify_one();
         }
-        Ok(accepted)
     }
 
-    /// Submits the iocbs that do not merge, with one system call. Returns how many of all iocbs are
-    /// accepted if those of the layer before the first refused one are, and the errno of that one.
-    fn submit_raw(
-        &self,
-        state: &mut State,
-        iocbs: &[usize],
-        copies: &[Iocb],
-        plan: &Plan,
-    ) -> (usize, Option<Errno>) {
-        let (mut accepted, mut error) = (copies.len(), None);
-        let mut raws = Vec::with_capacity(copies.len());
-        let is_raw = |(_, copy): &(usize, &Iocb)| plan.file_of(copy).is_none();
-        for (nth, copy) in copies.iter().enumerate().filter(is_raw) {
-            let record = record_of(iocbs[nth], copy);
-            if let Some(errno) = record.resfd.and_then(|fd| program::check_eventfd(fd).err()) {
-                (accepted, error) = (nth, Some(errno));
-                break;
-            }
-            state.has_eventfd |= record.resfd.is_some();
-            raws.push((nth, without_eventfd(copy, state.records.insert(record))));
-        }
-        let mut list: Vec<_> = raws.iter_mut().map(|(_, own)| std::ptr::from_mut(own)).collect();
-        let mut nr_done = 0;
-        while nr_done < list.len() {
-            // SAFETY: the copies are in `raws`. The program keeps their memory.
-            match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
-                Ok(nr) => nr_done += nr,
-                Err(errno) => {
-                    (accepted, error) = (raws[nr_done].0, Some(errno));
-                    break;
-                }
-            }
-        }
-        for (_, own) in &raws[nr_done..] {
-            state.records.remove(own.data as u32);
-        }
-        state.nr_out += nr_done as u32;
-        area::add(Counter::Requests, nr_done as u64);
-        (accepted, error)
-    }
-
-    /// Submits the others through the layer.
-    fn submit_layered(&self, state: &mut State, iocbs: &[usize], copies: &[Iocb], plan: &Plan) {
-        let mut plugged: Vec<u32> = Vec::new();
-        let depth = self.nr.min(DEPTH_MAX);
-        for (nth, copy) in copies.iter().enumerate() {
-            let Some(id) = plan.file_of(copy) else { continue };
-            let record = record_of(iocbs[nth], copy);
-            state.has_eventfd |= record.resfd.is_some();
-            let number = state.records.insert(record);
-            state.nr_out += 1;
-            let index = state.files.index_of(id, || File::new(id.fd, depth, self.policy));
-            let (_, file) = state.files.get(index).expect("it was found or created");
-            let segments = program::segments_of(copy);
-            let op = op_of(copy);
-            let is_plugged = file.room() > 0
-                && segments
-                    .as_ref()
-                    .is_some_and(|segments| file.plug(op, copy.offset as u64, segments, number));
-            if is_plugged {
-                if !plugged.contains(&index) {
-                    plugged.push(index);
-                }
-            } else {
-                self.submit_refused(state, number, copy);
-            }
-        }
-        for index in plugged {
-            let mut ended = Vec::new();
-            if let Some((_, file)) = state.files.get(index) {
-                area::add(Counter::Merges, file.unplug(&mut ended).into());
-            }
-            self.issue(state, index, true, &mut ended);
-            self.post_all(state, ended);
-        }
-        state.files.forget_idle();
-    }
-
-    /// Submits an iocb that the layer does not take, after it was accepted: its end has the errno.
-    fn submit_refused(&self, state: &mut State, number: u32, copy: &Iocb) {
-        let mut own = without_eventfd(copy, number);
-        area::add(Counter::Requests, 1);
-        // SAFETY: the copy is there. The program keeps its memory.
-        if let Err(errno) = unsafe { self.kernel.submit(&mut [&raw mut own]) } {
-            self.post(state, number, -i64::from(errno), 0);
+    /// Ends the wait of a thread in the kernel, if there is one and no kick is on its way.
+    fn kick(&self, state: &mut State) {
+        if state.nr_waiting > 0 && !state.is_kicked {
+            // If the process has no free descriptor, the next event of the kernel ends the wait.
+            state.is_kicked = self.kernel.kick(state.wait_min.max(1)).is_ok();
         }
     }
 
-    /// Passes the requests of a file to the kernel, until none is left. `is_known`: the descriptor
-    /// was just seen to be that of the file. Otherwise this checks it, and requests fail if the
-    /// program has closed it.
-    fn issue(&self, state: &mut State, index: u32, is_known: bool, ended: &mut Vec<Ended>) {
-        while let Some((id, file)) = state.files.get(index) {
-            let mut outgoing = file.take_outgoing();
-            if outgoing.is_empty() {
-                return;
-            }
-            if !is_known && program::file_of(id.fd) != Some(*id) {
-                outgoing.iter().for_each(|rq| file.complete(rq.tag, -i64::from(libc::EIO)));
-                file.turn(ended);
-                continue;
-            }
-            for rq in &mut outgoing {
-                rq.iocb.data = OF_LAYER | u64::from(index) << 32 | rq.tag.index() as u64;
-                if rq.vectors.len() > 1 {
-                    rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
-                }
-            }
-            area::add(Counter::Requests, outgoing.len() as u64);
-            let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
-            let (mut nr_done, mut is_any_refused) = (0, false);
-            while nr_done < list.len() {
-                // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
-                // memory.
-                match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
-                    Ok(nr) => nr_done += nr,
-                    Err(errno) => {
-                        file.complete(outgoing[nr_done].tag, -i64::from(errno));
-                        (nr_done, is_any_refused) = (nr_done + 1, true);
-                    }
-                }
-            }
-            if is_any_refused {
-                file.turn(ended);
-            }
+    /// Cancels an iocb, as the kernel does. Returns the errno: `EINPROGRESS` if the event of the
+    /// cancelled iocb comes as usual.
+    pub(crate) fn cancel(&self, obj: usize) -> Errno {
+        if !program::can_be_memory(obj) {
+            return libc::EFAULT;
         }
+        let state = self.lock();
+        // The kernel cancels polls only. Under the lock, the record stays.
+        let record = state.records.find(obj as u64).and_then(|record| record.at_kernel.as_ref());
+        record.map_or(libc::EINVAL, |iocb| self.kernel.cancel(iocb))
     }
 
-    /// Processes events of the kernel.
-    pub(crate) fn process(&self, state: &mut State, events: &[IoEvent]) {
-        let mut touched: Vec<u32> = Vec::new();
-        for event in events {
-            if event.data & OF_LAYER == 0 {
-                self.post(state, event.data as u32, event.res, event.res2);
-                continue;
-            }
-            let index = (event.data & !OF_LAYER) >> 32;
-            let (index, tag) = (index as u32, event.data as u32 as usize);
-            if let Some((_, file)) = state.files.get(index) {
-                file.complete(Tag::from_index(tag), event.res);
-                if !touched.contains(&index) {
-                    touched.push(index);
-                }
-            }
-        }
-        for index in touched {
-            let mut ended = Vec::new();
-            if let Some((_, file)) = state.files.get(index) {
-                file.turn(&mut ended);
-            }
-            self.issue(state, index, false, &mut ended);
-            self.post_all(state, ended);
-        }
-    }
-
-    fn post_all(&self, state: &mut State, ended: Vec<Ended>) {
-        for (number, res) in ended {
-            self.post(state, number, res, 0);
-        }
-    }
-
-    /// Posts the event of an iocb, and then signals its eventfd.
-    fn post(&self, state: &mut State, number: u32, res: i64, res2: i64) {
-        let Some(record) = state.records.remove(number) else { return };
-        self.ring.push(IoEvent { data: record.data, obj: record.obj, res, res2 });
-        state.nr_out -= 1;
-        state.nr_posted += 1;
-        if let Some(resfd) = record.resfd {
-            program::signal(resfd);
-        }
-    }
-
-    /// Waits in the kernel for at most `timeout`, and posts the events. The caller has seen that no
-    /// thread reaps.
-    pub(crate) fn reap<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        min: usize,
-        timeout: Option<Duration>,
-    ) -> (MutexGuard<'a, State>, Result<(), Errno>) {
-        state.is_reaping = true;
-        drop(state);
-        let mut events = Vec::new();
-        let room = self.nr as usize;
-        // The context cannot end while a thread is in the kernel.
-        let limit = timeout.map_or(WAIT_MAX, |timeout| timeout.min(WAIT_MAX));
-        let waited = self.kernel.events(min, room, Some(limit), &mut events);
-        let mut state = self.lock();
-        state.is_reaping = false;
-        self.process(&mut state, &events);
-        if state.nr_waiting > 0 || state.is_gone {
-            self.changed.notify_all();
-        }
-        (state, waited)
-    }
-
-    /// Takes up to `max` events, and waits until there are `min` or `timeout` has passed.
-    ///
-    /// # Errors
-    /// `EINTR` if a signal ends the wait and there is no event; `EINVAL` if the context is gone.
-    pub(crate) fn events(
-        &self,
-        mut min: usize,
-        max: usize,
-        timeout: Option<Duration>,
-        mut take: impl FnMut(IoEvent),
-    ) -> Result<usize, Errno> {
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut nr = 0;
-        let mut state = self.lock();
-        let mut has_looked = false;
-        loop {
-            if state.is_gone {
-                return Err(libc::EINVAL);
-            }
-            while nr < max
-                && let Some(event) = self.ring.pop()
-            {
-                take(event);
-                nr += 1;
-            }
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let is_over = left.is_some_and(|left| left.is_zero());
-            if nr >= min.max(usize::from(!has_looked && max > 0)) || has_looked && is_over {
-                return Ok(nr);
-            }
-            let is_last = is_over || nr >= min;
-            if state.is_reaping {
-                if is_last {
-                    return Ok(nr);
-                }
-                state.nr_waiting += 1;
-                let pause = left.unwrap_or(Duration::from_secs(3600));
-                let waited = self.changed.wait_timeout(state, pause);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                state.nr_waiting -= 1;
-                continue;
-            }
-            let (wanted, limit) =
-                if is_last { (0, Some(Duration::ZERO)) } else { (min - nr, left) };
-            // Several iocbs may be one request.
-            let waited;
-            (state, waited) = self.reap(state, wanted.min(1), limit);
-            has_looked = true;
-            match waited {
-                Err(_) if state.is_gone => {}
-                Err(errno) if nr == 0 && self.ring.len() == 0 => return Err(errno),
-                // A signal ends a wait that has events.
-                Err(_) => min = 0,
-                Ok(()) => {}
-            }
-        }
-    }
-
-    /// Ends the context. Waits until the kernel uses no memory of its iocbs.
+    /// Ends the context: waits until no thread is inside and all requests have ended, and signals
+    /// the eventfds of the iocbs.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.is_gone = true;
-        self.changed.notify_all();
         self.wake_service.notify_all();
-        while state.is_reaping {
-            let woken = self.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+        while state.nr_inside > 0 {
+            // A thread that is on its way into the kernel may come after the kick.
+            state.is_kicked = false;
+            self.kick(&mut state);
+            let woken = self.left.wait_timeout(state, KICK_PAUSE);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+        // Requests of the layer may have to be repeated, so the kernel must not end them.
+        while state.records.nr_layered() > 0 {
+            let mut events = Vec::new();
+            drop(state);
+            let wait = Wait { min: 1, timeout: None, mask: None };
+            let waited = self.kernel.events(wait, wait::NR_AT_ONCE, &mut events);
+            state = self.lock();
+            state = self.process(state, &events);
+            if waited.is_err_and(|errno| errno != libc::EINTR) {
+                break;
+            }
+        }
+        drop(state);
         self.kernel.destroy();
+        let mut signals = crate::eventfds::Signals::default();
+        let mut state = self.lock();
+        state.records.drain().filter_map(|record| record.resfd).for_each(|fd| signals.push(fd));
+        drop(state);
+        signals.send();
     }
-}
-
-fn record_of(obj: usize, copy: &Iocb) -> Record {
-    let resfd = (copy.flags & FLAG_RESFD != 0).then_some(copy.resfd);
-    Record { obj: obj as u64, data: copy.data, resfd }
-}
-
-/// Returns the iocb for the kernel: its event has the number of the record, and signals nothing.
-fn without_eventfd(copy: &Iocb, number: u32) -> Iocb {
-    let flags = copy.flags & !FLAG_RESFD;
-    Iocb { data: number.into(), flags, resfd: 0, ..*copy }
 }

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 use crate::abi::IoEvent;
-use crate::context::Context;
+use crate::context::{self, Context, Events};
 use crate::kernel::Errno;
-use crate::{program, service, table};
+use crate::{program, table};
 use std::ffi::{c_int, c_long, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -79,9 +79,9 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
             return Err(libc::EFAULT);
         }
         // SAFETY: the caller's promise.
-        let iocbs = unsafe { program::addresses(iocbs, nr.min(context.nr())) };
+        let iocbs = unsafe { program::addresses(iocbs, nr.min(context.nr_max())) };
         let accepted = context.submit(&iocbs)?;
-        service::start(&context);
+        context::start_service(&context);
         Ok(accepted)
     })
 }
@@ -99,17 +99,18 @@ pub unsafe extern "C" fn io_getevents(
     timeout: *const libc::timespec,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    answer(|| unsafe { events_of(&table::find(handle.addr())?, min, max, events, timeout) })
+    unsafe { io_pgetevents(handle, min, max, events, timeout, std::ptr::null()) }
 }
 
 /// # Safety
-/// As for [`io_getevents`].
+/// As for [`io_pgetevents`].
 unsafe fn events_of(
     context: &Arc<Context>,
     min: c_long,
     max: c_long,
     events: *mut IoEvent,
     timeout: *const libc::timespec,
+    mask: *const libc::sigset_t,
 ) -> Result<usize, Errno> {
     let (min, max) = match (usize::try_from(min), usize::try_from(max)) {
         (Ok(min), Ok(max)) if min <= max => (min, max),
@@ -123,8 +124,9 @@ unsafe fn events_of(
         // SAFETY: the caller's promise.
         false => Some(duration_of(unsafe { timeout.read_unaligned() })?),
     };
+    let mask = (!mask.is_null()).then_some(mask);
     let mut nr = 0;
-    context.events(min, max, timeout, |event| {
+    context.events(Events { min, max, timeout, mask }, |event| {
         // SAFETY: there is room for `max` events, and no more are taken.
         unsafe { events.add(nr).write_unaligned(event) };
         nr += 1;
@@ -150,26 +152,15 @@ pub unsafe extern "C" fn io_pgetevents(
     timeout: *const libc::timespec,
     mask: *const libc::sigset_t,
 ) -> c_int {
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    if !mask.is_null() {
-        // SAFETY: the mask is the caller's, and `before` is written.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr()) };
-    }
     // SAFETY: the caller's promise.
-    let nr = unsafe { io_getevents(handle, min, max, events, timeout) };
-    if !mask.is_null() {
-        // SAFETY: it was written above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    }
-    nr
+    answer(|| unsafe { events_of(&table::find(handle.addr())?, min, max, events, timeout, mask) })
 }
 
-/// Refuses to cancel an iocb, as the kernel does for files: its event comes as usual.
-///
-/// The kernel can cancel a poll. This function does not, yet.
+/// Cancels an iocb, as the kernel does: only polls can be cancelled, with `EINPROGRESS`, and their
+/// event comes as usual. For all others this returns `EINVAL`.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_cancel(handle: *mut c_void, _: *mut c_void, _: *mut IoEvent) -> c_int {
-    answer(|| table::find(handle.addr()).and(Err(libc::EINVAL)))
+pub extern "C" fn io_cancel(handle: *mut c_void, iocb: *mut c_void, _: *mut IoEvent) -> c_int {
+    answer(|| Err(table::find(handle.addr())?.cancel(iocb.addr())))
 }
 
 /// Creates a context, as [`io_setup`] does.

@@ -122,7 +122,7 @@ pub(crate) struct File {
 }
 
 /// The longest request in bytes. Longer iocbs gain nothing from a merge.
-const LEN_MAX: u64 = 1 << 20;
+pub(crate) const LEN_MAX: u64 = 1 << 20;
 
 impl File {
     /// Creates the layer of a descriptor, with so many requests at the kernel.

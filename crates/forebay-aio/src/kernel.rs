@@ -2,12 +2,23 @@
 // It makes system calls that no library wraps.
 #![allow(unsafe_code)]
 
-use crate::abi::{IoEvent, Iocb};
+use crate::abi::{IoEvent, Iocb, opcode};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The errno of a failed call.
 pub(crate) type Errno = i32;
+
+/// The data of an event that [`Kernel::kick`] causes.
+pub(crate) const KICK: u64 = u64::MAX;
+
+/// The number of `io_pgetevents`, which the crate `libc` lacks: on x86-64, and on all architectures
+/// with the generic table of calls.
+const SYS_IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+
+/// The size of a signal mask of the kernel in bytes.
+const MASK_BYTES: usize = 8;
 
 /// An AIO context of the kernel. Dropping it destroys the context, which waits for what is in
 /// flight.
@@ -15,6 +26,24 @@ pub(crate) type Errno = i32;
 pub(crate) struct Kernel {
     id: usize,
     is_destroyed: AtomicBool,
+}
+
+/// How long a call waits for events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// The number of events that end the wait. 0 waits for none.
+    pub(crate) min: usize,
+    /// `None` waits without a limit.
+    pub(crate) timeout: Option<Duration>,
+    /// The signal mask during the wait, which is valid until the call returns.
+    pub(crate) mask: Option<*const libc::sigset_t>,
+}
+
+/// The last argument of `io_pgetevents`.
+#[repr(C)]
+struct Mask {
+    mask: *const libc::sigset_t,
+    bytes: usize,
 }
 
 fn answer_of(answer: i64) -> Result<usize, Errno> {
@@ -44,29 +73,73 @@ impl Kernel {
         answer_of(unsafe { libc::syscall(libc::SYS_io_submit, self.id, nr, first) })
     }
 
-    /// Waits until `min` events are there, or `timeout` has passed, and takes up to
-    /// `room` events.
+    /// Waits for events, and appends up to `room` of them.
+    ///
+    /// # Errors
+    /// `EINTR` if a signal handler has run and there is no event.
     pub(crate) fn events(
         &self,
-        min: usize,
+        wait: Wait,
         room: usize,
-        timeout: Option<Duration>,
         events: &mut Vec<IoEvent>,
     ) -> Result<(), Errno> {
         events.reserve(room);
-        let limit = timeout.map(|timeout| libc::timespec {
+        let limit = wait.timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let first = events.spare_capacity_mut().as_mut_ptr();
-        // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a time.
-        let answer =
-            unsafe { libc::syscall(libc::SYS_io_getevents, self.id, min, room, first, limit) };
+        let (id, min) = (self.id, wait.min);
+        let answer = match wait.mask {
+            // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a
+            // time.
+            None => unsafe { libc::syscall(libc::SYS_io_getevents, id, min, room, first, limit) },
+            Some(mask) => {
+                let mask = Mask { mask, bytes: MASK_BYTES };
+                let (call, mask) = (SYS_IO_PGETEVENTS, &raw const mask);
+                // SAFETY: as above, and the mask is the caller's.
+                unsafe { libc::syscall(call, id, min, room, first, limit, mask) }
+            }
+        };
         let nr = answer_of(answer)?;
         // SAFETY: the kernel has written so many events.
         unsafe { events.set_len(events.len() + nr) };
         Ok(())
+    }
+
+    /// Ends the wait of a thread for up to `nr` events: so many events with the data [`KICK`] are
+    /// there at once. No descriptor stays open, because the program may close any that it finds.
+    ///
+    /// # Errors
+    /// Fails if the process has no free descriptor, or the context no place.
+    pub(crate) fn kick(&self, nr: usize) -> Result<(), Errno> {
+        // SAFETY: the arguments are numbers.
+        let fd = answer_of(unsafe { libc::eventfd(1, libc::EFD_CLOEXEC) }.into())?;
+        // SAFETY: the descriptor is new.
+        let ready = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        // An eventfd with a count is readable, so the poll ends when it is submitted.
+        let poll = Iocb {
+            data: KICK,
+            opcode: opcode::POLL,
+            fildes: ready.as_raw_fd() as u32,
+            buf: libc::POLLIN as u64,
+            ..Iocb::default()
+        };
+        let mut polls = vec![poll; nr];
+        let mut list: Vec<_> = polls.iter_mut().map(std::ptr::from_mut).collect();
+        // SAFETY: the polls live until the call returns, and name no memory.
+        unsafe { self.submit(&mut list) }.map(drop)
+    }
+
+    /// Requests that the kernel cancels an iocb. Returns the errno that it reports; a cancelled one
+    /// has `EINPROGRESS`, and its event comes as usual.
+    pub(crate) fn cancel(&self, iocb: &Iocb) -> Errno {
+        let mut event = IoEvent::default();
+        let (id, iocb) = (self.id, std::ptr::from_ref(iocb));
+        // SAFETY: the kernel reads the key of the iocb, and may write an event.
+        let answer = unsafe { libc::syscall(libc::SYS_io_cancel, id, iocb, &raw mut event) };
+        answer_of(answer).err().unwrap_or(libc::EINPROGRESS)
     }
 
     /// Destroys the context now, and waits until the kernel uses no memory of its iocbs. No thread
@@ -82,5 +155,24 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.destroy();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no AIO")]
+    fn kick_ends_a_wait_for_several_events() {
+        let kernel = Kernel::new(8).expect("a context");
+        let mut events = Vec::new();
+        let none = Wait { min: 0, timeout: Some(Duration::ZERO), mask: None };
+        kernel.events(none, 8, &mut events).expect("a look");
+        assert_eq!(events, []);
+        kernel.kick(3).expect("a kick");
+        let wait = Wait { min: 3, timeout: Some(Duration::from_secs(10)), mask: None };
+        kernel.events(wait, 8, &mut events).expect("a wait");
+        assert_eq!(events.iter().map(|event| event.data).collect::<Vec<_>>(), [KICK; 3]);
     }
 }

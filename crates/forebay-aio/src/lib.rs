@@ -7,13 +7,14 @@
 //! - `table`: the contexts of the process, by handle; `context`: one of them;
 //! - `plan`: which iocbs go through the layer; `file`: the block layer of a descriptor; `files`:
 //!   those of a context; `records`: the iocbs that have not ended;
-//! - `ring`: events in memory; `service`: the thread that reaps for programs that read them;
+//! - `ring`: events in memory; `eventfds`: those that ends signal;
 //! - [`area`]: the counters of a tree of processes;
 //! - `kernel`, `abi`, `program`: system calls, structures, and the memory of the program.
 
 mod abi;
 pub mod area;
 mod context;
+mod eventfds;
 pub mod exports;
 mod file;
 mod files;
@@ -22,7 +23,6 @@ mod plan;
 mod program;
 mod records;
 mod ring;
-mod service;
 mod table;
 
 pub use abi::IoEvent;

@@ -1,8 +1,26 @@
-//! Choice of the iocbs of a batch that go through the layer.
+//! The iocbs of one call, and which of them go through the layer.
+//!
+//! Everything about an iocb is decided once, before the call takes the lock of its context.
 
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
+use crate::eventfds::{EventFd, Held};
+use crate::file::LEN_MAX;
+use crate::kernel::Errno;
 use crate::program::{self, FileId};
-use forebay_core::Op;
+use forebay_core::{Op, Segment};
+use std::sync::Arc;
+
+/// An iocb of a call.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// The program's address of the iocb.
+    pub(crate) address: usize,
+    pub(crate) copy: Iocb,
+    /// Its eventfd, or the errno if that is a wrong one.
+    pub(crate) resfd: Option<Result<Arc<EventFd>, Errno>>,
+    /// Its file and its memory, if it goes through the layer.
+    pub(crate) layered: Option<(FileId, Vec<Segment>)>,
+}
 
 /// Returns the operation of a read or write.
 pub(crate) fn op_of(copy: &Iocb) -> Op {
@@ -12,37 +30,46 @@ pub(crate) fn op_of(copy: &Iocb) -> Op {
     }
 }
 
-/// The iocbs of a batch that go through the layer, by file and operation.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    layered: Vec<(FileId, Op)>,
-}
-
-impl Plan {
-    /// Chooses the descriptors with two neighbours in the batch that are open for direct I/O. All
-    /// others cost no system call more than without the layer.
-    pub(crate) fn of(copies: &[Iocb]) -> Plan {
-        let mut plan = Plan { layered: Vec::new() };
-        let pairs = copies.iter().zip(copies.iter().skip(1));
-        for (one, _) in pairs.filter(|(one, other)| are_neighbours(one, other)) {
-            let op = op_of(one);
-            if plan.file_of(one).is_none()
-                && let Some(file) = program::direct_file(one.fildes, op)
-            {
-                plan.layered.push((file, op));
-            }
+/// Copies the iocbs at these addresses until the first one that cannot be one, and decides about
+/// them.
+///
+/// Those of a descriptor go through the layer if it is open for direct I/O, and if two neighbours
+/// in the call are of it. All others cost no system call more than without the layer.
+pub(crate) fn plan(addresses: &[usize]) -> Vec<Planned> {
+    let mut held = Held::default();
+    let copies = addresses.iter().map_while(|&address| {
+        let copy = program::copy_iocb(address)?;
+        Some(Planned { address, copy, resfd: held.of(&copy), layered: None })
+    });
+    let mut planned: Vec<_> = copies.collect();
+    let mut files: Vec<(FileId, Op)> = Vec::new();
+    for pair in planned.windows(2) {
+        let [one, other] = pair else { continue };
+        let op = op_of(&one.copy);
+        let is_known = files.iter().any(|(file, of)| file.fd == one.copy.fildes && *of == op);
+        if !is_known
+            && are_neighbours(&one.copy, &other.copy)
+            && let Some(file) = program::direct_file(one.copy.fildes, op)
+        {
+            files.push((file, op));
         }
-        plan
     }
-
-    /// Returns the file of an iocb that goes through the layer.
-    pub(crate) fn file_of(&self, copy: &Iocb) -> Option<FileId> {
-        if self.layered.is_empty() || !can_merge(copy) {
-            return None;
+    if files.is_empty() {
+        return planned;
+    }
+    for it in &mut planned {
+        let is_of_it = |(file, op): &&(FileId, Op)| {
+            file.fd == it.copy.fildes && *op == op_of(&it.copy) && can_merge(&it.copy)
+        };
+        if let Some((file, _)) = files.iter().find(is_of_it)
+            && !matches!(it.resfd, Some(Err(_)))
+            && let Some(segments) = program::segments_of(&it.copy)
+            && segments.iter().map(|segment| u64::from(segment.len)).sum::<u64>() <= LEN_MAX
+        {
+            it.layered = Some((*file, segments));
         }
-        let is_it = |(file, op): &&(FileId, Op)| file.fd == copy.fildes && *op == op_of(copy);
-        self.layered.iter().find(is_it).map(|(file, _)| *file)
     }
+    planned
 }
 
 /// Returns whether two iocbs that follow each other are of one file, and one may continue the
@@ -69,7 +96,6 @@ fn can_merge(copy: &Iocb) -> bool {
         && copy.reserved2 == 0
         && copy.offset >= 0
         && program::can_be_memory(copy.buf as usize)
-        && (copy.flags & FLAG_RESFD == 0 || program::check_eventfd(copy.resfd).is_ok())
 }
 
 #[cfg(test)]
@@ -85,20 +111,14 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
 
     fn iocb(code: u16, fd: u32, offset: i64, nbytes: u64) -> Iocb {
-        Iocb {
-            data: 0,
-            key: 0,
-            rw_flags: 0,
-            opcode: code,
-            reqprio: 0,
-            fildes: fd,
-            buf: 4096,
-            nbytes,
-            offset,
-            reserved2: 0,
-            flags: 0,
-            resfd: 0,
-        }
+        Iocb { opcode: code, fildes: fd, buf: 4096, nbytes, offset, ..Iocb::default() }
+    }
+
+    /// Returns which iocbs of a call go through the layer.
+    fn layered(call: &[Iocb]) -> Vec<bool> {
+        let addresses: Vec<_> =
+            call.iter().map(|iocb| std::ptr::from_ref(iocb).expose_provenance()).collect();
+        plan(&addresses).iter().map(|it| it.layered.is_some()).collect()
     }
 
     #[test]
@@ -114,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_has_files_that_are_open_for_direct_io_with_the_operation() {
+    fn iocbs_of_a_file_that_is_open_for_direct_io_go_through_the_layer() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         std::fs::write(&path, [0; 8192]).expect("a file");
@@ -122,14 +142,20 @@ mod tests {
         let Ok(direct) = open(libc::O_DIRECT) else {
             return skip::skip_always("plan", "the folder for temporary files has no direct I/O");
         };
-        let (direct, buffered) = (direct, open(0).expect("a file"));
-        let planned = |file: &std::fs::File, code| {
+        let buffered = open(0).expect("a file");
+        let pair = |file: &std::fs::File, code| {
             let fd = file.as_raw_fd() as u32;
-            let batch = [iocb(code, fd, 0, 4096), iocb(code, fd, 4096, 4096)];
-            Plan::of(&batch).file_of(&batch[0]).is_some()
+            [iocb(code, fd, 0, 4096), iocb(code, fd, 4096, 4096)]
         };
-        assert!(planned(&direct, opcode::PREAD));
-        assert!(!planned(&direct, opcode::PWRITE), "it is open for reading");
-        assert!(!planned(&buffered, opcode::PREAD));
+        let reads = pair(&direct, opcode::PREAD);
+        assert_eq!(layered(&reads), [true, true]);
+        assert_eq!(layered(&reads[..1]), [false], "it has no neighbour");
+        assert_eq!(layered(&pair(&direct, opcode::PWRITE)), [false; 2], "it is open for reading");
+        assert_eq!(layered(&pair(&buffered, opcode::PREAD)), [false; 2]);
+        let [one, two] = reads;
+        let wrong = Iocb { flags: FLAG_RESFD, resfd: u32::MAX, ..two };
+        let long = iocb(opcode::PREAD, one.fildes, 8192, LEN_MAX + 1);
+        let many = iocb(opcode::PREADV, one.fildes, 0, 1025);
+        assert_eq!(layered(&[one, wrong, two, long, many]), [true, false, true, false, false]);
     }
 }

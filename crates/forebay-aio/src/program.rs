@@ -25,20 +25,11 @@ pub(crate) fn can_be_memory(address: usize) -> bool {
     address.cast_signed() > 0
 }
 
-/// Copies iocbs until the first address that cannot be one. Returns its errno too.
-pub(crate) fn copy_iocbs(addresses: &[usize]) -> (Vec<Iocb>, Option<Errno>) {
-    let is_there = |address: &&usize| can_be_memory(**address);
-    let copies: Vec<_> = addresses
-        .iter()
-        .take_while(is_there)
-        .map(|&address| {
-            let iocb = std::ptr::with_exposed_provenance::<Iocb>(address);
-            // SAFETY: the program passes the addresses of its iocbs to `io_submit`.
-            unsafe { iocb.read_unaligned() }
-        })
-        .collect();
-    let fault = (copies.len() < addresses.len()).then_some(libc::EFAULT);
-    (copies, fault)
+/// Copies the iocb at an address of the program. `None` if it cannot be one.
+pub(crate) fn copy_iocb(address: usize) -> Option<Iocb> {
+    let iocb = std::ptr::with_exposed_provenance::<Iocb>(address);
+    // SAFETY: the program passes the addresses of its iocbs to `io_submit`.
+    can_be_memory(address).then(|| unsafe { iocb.read_unaligned() })
 }
 
 /// Returns the memory of a read or write. `None` if the kernel should judge it: it is empty, too
@@ -64,16 +55,13 @@ pub(crate) fn segments_of(copy: &Iocb) -> Option<Vec<Segment>> {
         .collect()
 }
 
-/// Checks that a descriptor may be an eventfd. Its inode has no type, as those of some others.
+/// Returns whether a descriptor may be an eventfd. Its inode has no type, as those of some others.
 ///
 /// # Errors
-/// The kernel's errno for another one.
-pub(crate) fn check_eventfd(fd: u32) -> Result<(), Errno> {
-    match stat_of(fd) {
-        None => Err(libc::EBADF),
-        Some(stat) if stat.st_mode & libc::S_IFMT != 0 => Err(libc::EINVAL),
-        Some(_) => Ok(()),
-    }
+/// `EBADF` if there is no such descriptor.
+pub(crate) fn can_be_eventfd(fd: u32) -> Result<bool, Errno> {
+    let stat = stat_of(fd).ok_or(libc::EBADF)?;
+    Ok(stat.st_mode & libc::S_IFMT == 0)
 }
 
 fn stat_of(fd: u32) -> Option<libc::stat> {
@@ -124,13 +112,6 @@ pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     result
-}
-
-/// Signals an eventfd. If the program has closed it meanwhile, there is no one to signal.
-pub(crate) fn signal(fd: u32) {
-    let one = 1_u64;
-    // SAFETY: the kernel reads eight bytes.
-    unsafe { libc::write(fd as i32, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 #[cfg(test)]

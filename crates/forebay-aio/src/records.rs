@@ -1,5 +1,9 @@
 //! The iocbs that were submitted and have not ended.
 
+use crate::abi::Iocb;
+use crate::eventfds::EventFd;
+use std::sync::Arc;
+
 /// An iocb that has not ended.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -8,7 +12,11 @@ pub(crate) struct Record {
     /// Its field `data`.
     pub(crate) data: u64,
     /// The eventfd that its end signals.
-    pub(crate) resfd: Option<u32>,
+    pub(crate) resfd: Option<Arc<EventFd>>,
+    /// It goes through the layer.
+    pub(crate) is_layered: bool,
+    /// The iocb at the kernel, if the kernel may cancel it.
+    pub(crate) at_kernel: Option<Box<Iocb>>,
 }
 
 /// A table of records, by number.
@@ -16,11 +24,13 @@ pub(crate) struct Record {
 pub(crate) struct Records {
     all: Vec<Option<Record>>,
     free: Vec<u32>,
+    nr_layered: u32,
 }
 
 impl Records {
     /// Adds a record. Returns its number.
     pub(crate) fn insert(&mut self, record: Record) -> u32 {
+        self.nr_layered += u32::from(record.is_layered);
         match self.free.pop() {
             Some(number) => {
                 self.all[number as usize] = Some(record);
@@ -33,10 +43,56 @@ impl Records {
         }
     }
 
+    /// Keeps a copy of an iocb in its record, at a fixed address, for [`Record::at_kernel`].
+    pub(crate) fn keep(&mut self, number: u32, iocb: Iocb) -> Option<*mut Iocb> {
+        let record = self.all.get_mut(number as usize)?.as_mut()?;
+        Some(&raw mut **record.at_kernel.insert(Box::new(iocb)))
+    }
+
     /// Removes a record.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Record> {
         let record = self.all.get_mut(number as usize)?.take()?;
         self.free.push(number);
+        self.nr_layered -= u32::from(record.is_layered);
         Some(record)
+    }
+
+    /// Returns the number of iocbs that go through the layer.
+    pub(crate) fn nr_layered(&self) -> u32 {
+        self.nr_layered
+    }
+
+    /// Returns the record of the program's iocb at an address.
+    pub(crate) fn find(&self, obj: u64) -> Option<&Record> {
+        self.all.iter().flatten().find(|record| record.obj == obj)
+    }
+
+    /// Removes all records.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Record> {
+        self.free.clear();
+        self.nr_layered = 0;
+        self.all.drain(..).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_iocbs_of_the_layer_are_counted() {
+        let mut records = Records::default();
+        let record =
+            |obj, is_layered| Record { obj, data: 0, resfd: None, is_layered, at_kernel: None };
+        assert_eq!([records.insert(record(8, true)), records.insert(record(9, false))], [0, 1]);
+        assert_eq!(
+            (records.nr_layered(), records.find(9).map(|it| it.is_layered)),
+            (1, Some(false))
+        );
+        assert_eq!(records.remove(0).map(|it| it.obj), Some(8));
+        assert!(records.remove(0).is_none() && records.find(8).is_none());
+        assert_eq!((records.nr_layered(), records.insert(record(7, false))), (0, 0));
+        assert_eq!(records.drain().count(), 2);
+        assert_eq!(records.insert(record(1, true)), 0);
     }
 }

@@ -16,6 +16,24 @@ use crate::kernel::Errno;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Returns the number of places that the kernel's ring has for a context of `nr` iocbs. `None` if
+/// the kernel would refuse so many.
+///
+/// Source: `aio_setup_ring` and `ioctx_alloc` in `fs/aio.c`. The kernel doubles the number, because
+/// each processor may keep some places, and fills the last page.
+pub(crate) fn places(nr: u32) -> Option<u32> {
+    // SAFETY: the arguments are numbers.
+    let sysconf = |name| u64::try_from(unsafe { libc::sysconf(name) }).ok();
+    let (page, nr_cpus) = (sysconf(libc::_SC_PAGESIZE)?, sysconf(libc::_SC_NPROCESSORS_CONF)?);
+    let (head, event) = (size_of::<RingHead>() as u64, size_of::<IoEvent>() as u64);
+    let wanted = u64::from(nr).max(4 * nr_cpus) * 2 + 2;
+    let bytes = (head + wanted * event).next_multiple_of(page);
+    u32::try_from((bytes - head) / event).ok().filter(|_| nr <= NR_MAX)
+}
+
+/// The most iocbs of a context, as in the kernel.
+const NR_MAX: u32 = 0x1000_0000 / size_of::<IoEvent>() as u32;
+
 /// A ring with room for a number of events.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -31,9 +49,8 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// Creates a ring for `nr` events, with the number `id`.
-    pub(crate) fn new(nr: u32, id: u32) -> Result<Ring, Errno> {
-        let places = nr + 1;
+    /// Creates a ring with so many places, one of which stays free, and the number `id`.
+    pub(crate) fn new(places: u32, id: u32) -> Result<Ring, Errno> {
         let bytes = size_of::<RingHead>() + places as usize * size_of::<IoEvent>();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -123,7 +140,7 @@ mod tests {
 
     #[test]
     fn events_come_out_in_order_around_the_end() {
-        let ring = Ring::new(3, 7).unwrap();
+        let ring = Ring::new(4, 7).unwrap();
         assert_eq!((ring.head().id, ring.head().nr, ring.len()), (7, 4, 0));
         assert_eq!(ring.pop(), None);
         for round in 0..5 {
@@ -135,7 +152,7 @@ mod tests {
 
     #[test]
     fn head_outside_of_the_ring_is_an_empty_ring() {
-        let ring = Ring::new(3, 1).unwrap();
+        let ring = Ring::new(4, 1).unwrap();
         ring.push(event(1));
         ring.head().head.store(9, Ordering::Relaxed);
         assert_eq!((ring.len(), ring.pop()), (0, None));
@@ -145,7 +162,7 @@ mod tests {
     #[test]
     fn program_that_moves_the_head_sees_each_event() {
         const NR: u64 = if cfg!(miri) { 40 } else { 10_000 };
-        let ring = Ring::new(4, 1).unwrap();
+        let ring = Ring::new(5, 1).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut next = 0;

@@ -55,7 +55,7 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     };
     let program = folder.join(name);
     let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]);
     cc.arg(here().join(format!("tests/c/{name}.c"))).arg(system).arg("-o").arg(&program);
     output_of(&mut cc);
     Some(program)
@@ -81,15 +81,25 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
     outputs
 }
 
-#[test]
-fn calls_have_the_results_of_the_system_library() {
+/// Compares the lines that a program prints on both libraries.
+fn compare(name: &str) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let Some(program) = compile("calls", folder.path()) else { return };
+    let Some(program) = compile(name, folder.path()) else { return };
     let [system, own] = both(&program, folder.path(), &[]);
     let differences: Vec<_> =
         system.lines().zip(own.lines()).filter(|(system, own)| system != own).collect();
     assert_eq!(differences, []);
     assert_eq!(system.lines().count(), own.lines().count());
+}
+
+#[test]
+fn calls_have_the_results_of_the_system_library() {
+    compare("calls");
+}
+
+#[test]
+fn waits_have_the_results_of_the_system_library() {
+    compare("waits");
 }
 
 #[test]

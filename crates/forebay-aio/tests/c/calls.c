@@ -2,6 +2,7 @@
  *
  * libaio crashes in io_getevents() if the context is gone, so that call is left out. */
 #define _GNU_SOURCE
+#include "aio.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,40 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct iocb {
-    uint64_t data;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint32_t key;
-    int32_t rw_flags;
-#else
-    int32_t rw_flags;
-    uint32_t key;
-#endif
-    uint16_t opcode;
-    int16_t reqprio;
-    uint32_t fd;
-    uint64_t buf, nbytes;
-    int64_t offset;
-    uint64_t reserved2;
-    uint32_t flags, resfd;
-};
-
-struct event {
-    uint64_t data, obj;
-    int64_t res, res2;
-};
-
-enum { PREAD, PWRITE, FSYNC, FDSYNC, POLL = 5, NOOP, PREADV, PWRITEV };
-enum { BLOCK = 4096, NR_MAX = 64, RESFD = 1 };
-
-int io_setup(int nr, void **context);
-int io_destroy(void *context);
-int io_submit(void *context, long nr, struct iocb **list);
-int io_getevents(void *context, long min, long max, struct event *events, struct timespec *timeout);
-int io_cancel(void *context, struct iocb *iocb, struct event *event);
-int io_queue_init(int nr, void **context);
-int io_queue_release(void *context);
-int io_queue_run(void *context);
+enum { NR_MAX = 64 };
 
 static struct iocb iocbs[NR_MAX];
 static struct iocb *list[NR_MAX];

@@ -1,5 +1,6 @@
 /* Runs random batches on a file, and prints what they did. In a batch no two iocbs overlap. */
 #define _GNU_SOURCE
+#include "aio.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,35 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-struct iocb {
-    uint64_t data;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint32_t key;
-    int32_t rw_flags;
-#else
-    int32_t rw_flags;
-    uint32_t key;
-#endif
-    uint16_t opcode;
-    int16_t reqprio;
-    uint32_t fd;
-    uint64_t buf, nbytes;
-    int64_t offset;
-    uint64_t reserved2;
-    uint32_t flags, resfd;
-};
-
-struct event {
-    uint64_t data, obj;
-    int64_t res, res2;
-};
-
-int io_setup(int nr, void **context);
-int io_destroy(void *context);
-int io_submit(void *context, long nr, struct iocb **list);
-int io_getevents(void *context, long min, long max, struct event *events, void *timeout);
-
-enum { PREAD, PWRITE, FDSYNC = 3, PREADV = 7, PWRITEV, BLOCK = 4096, NR_MAX = 24, NR_BLOCKS = 96 };
+enum { NR_MAX = 24, NR_BLOCKS = 96 };
 
 static uint64_t state;
 

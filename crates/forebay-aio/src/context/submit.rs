@@ -1,0 +1,259 @@
+//! Submission of iocbs: those of the layer become requests, the others go to the kernel as they
+//! are.
+// Passes iocbs to the kernel by address.
+#![allow(unsafe_code)]
+
+use super::{Context, Locked, OF_LAYER, State};
+use crate::abi::{FLAG_RESFD, Iocb, opcode};
+use crate::area::{self, Counter};
+use crate::eventfds::Signals;
+use crate::file::{Ended, File};
+use crate::kernel::Errno;
+use crate::plan::{Planned, op_of, plan};
+use crate::program;
+use crate::records::Record;
+
+/// The most requests of a file at the kernel.
+const DEPTH_MAX: u32 = 1024;
+
+/// An iocb for the kernel: its number in the call, its record, and itself. Its event has the number
+/// of the record, and signals nothing.
+#[derive(Debug)]
+struct Raw {
+    nth: usize,
+    record: u32,
+    iocb: Iocb,
+    /// The copy in the record, which the kernel gets instead if it may have to find the iocb again.
+    kept: Option<*mut Iocb>,
+}
+
+impl Raw {
+    fn address(&mut self) -> *mut Iocb {
+        self.kept.unwrap_or(&raw mut self.iocb)
+    }
+}
+
+impl Context {
+    /// Submits iocbs, in order. Returns how many were accepted.
+    ///
+    /// # Errors
+    /// The errno for the first iocb.
+    pub(crate) fn submit(&self, iocbs: &[usize]) -> Result<usize, Errno> {
+        let mut planned = plan(iocbs);
+        if planned.is_empty() {
+            return Err(libc::EFAULT);
+        }
+        let mut state = self.enter()?;
+        planned.truncate(self.nr_max.saturating_sub(state.nr_out + self.ring.len()) as usize);
+        if planned.is_empty() {
+            self.leave(state);
+            return Err(libc::EAGAIN);
+        }
+        // Each has a place in the ring from now on.
+        let nr = planned.len() as u32;
+        state.nr_out += nr;
+        let (raws, wrong) = raws_of(&mut state, &planned);
+        let (mut accepted, mut error) =
+            wrong.map_or((planned.len(), None), |(nth, errno)| (nth, Some(errno)));
+        let refused;
+        (state, refused) = self.submit_raws(state, raws);
+        if let Some((nth, errno)) = refused {
+            (accepted, error) = (nth, Some(errno));
+        }
+        state.nr_out -= nr - accepted as u32;
+        planned.truncate(accepted);
+        if planned.iter().any(|it| it.layered.is_some()) {
+            state = self.submit_layered(state, planned);
+        }
+        self.leave(state);
+        area::add(Counter::Iocbs, accepted as u64);
+        match error {
+            Some(errno) if accepted == 0 => Err(errno),
+            _ => Ok(accepted),
+        }
+    }
+
+    /// Submits the iocbs that do not go through the layer, with one system call, without the lock.
+    /// Returns the number in the call of the first one that the kernel refuses, and its errno.
+    fn submit_raws<'a>(
+        &'a self,
+        state: Locked<'a>,
+        mut raws: Vec<Raw>,
+    ) -> (Locked<'a>, Option<(usize, Errno)>) {
+        if raws.is_empty() {
+            return (state, None);
+        }
+        drop(state);
+        let mut list: Vec<_> = raws.iter_mut().map(Raw::address).collect();
+        let (mut nr_done, mut refused) = (0, None);
+        while nr_done < list.len() {
+            // SAFETY: the iocbs are in `raws` and in records, which stay until they have ended. The
+            // program keeps their memory.
+            match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
+                Ok(nr) => nr_done += nr,
+                Err(errno) => {
+                    refused = Some((raws[nr_done].nth, errno));
+                    break;
+                }
+            }
+        }
+        area::add(Counter::Requests, nr_done as u64);
+        let mut state = self.lock();
+        for raw in &raws[nr_done..] {
+            state.records.remove(raw.record);
+        }
+        (state, refused)
+    }
+
+    /// Submits the others through the layer.
+    fn submit_layered<'a>(&'a self, mut state: Locked<'a>, planned: Vec<Planned>) -> Locked<'a> {
+        let mut plugged: Vec<u32> = Vec::new();
+        let mut others: Vec<Raw> = Vec::new();
+        let depth = self.nr_max.min(DEPTH_MAX);
+        for (nth, mut it) in planned.into_iter().enumerate() {
+            let Some((id, segments)) = it.layered.take() else { continue };
+            let record = state.records.insert(record_of(&it, true));
+            let index = state.files.index_of(id, || File::new(id.fd, depth, self.policy));
+            let (_, file) = state.files.get(index).expect("it was found or created");
+            let (op, offset) = (op_of(&it.copy), it.copy.offset as u64);
+            if file.room() == 0 || !file.plug(op, offset, &segments, record) {
+                others.push(raw_of(nth, record, &it.copy));
+            } else if !plugged.contains(&index) {
+                plugged.push(index);
+            }
+        }
+        // An event of the kernel may be the end of several iocbs from now on.
+        if state.wait_min > 1 {
+            self.kick(&mut state);
+        }
+        let mut ended = Vec::new();
+        for index in plugged {
+            if let Some((_, file)) = state.files.get(index) {
+                area::add(Counter::Merges, file.unplug(&mut ended).into());
+            }
+            state = self.issue(state, index, true, &mut ended);
+        }
+        state = self.submit_others(state, others, &mut ended);
+        state.files.forget_idle();
+        let mut signals = Signals::default();
+        self.post_all(&mut state, ended, &mut signals);
+        self.send(state, signals)
+    }
+
+    /// Submits iocbs that the layer does not take, after they were accepted: the end of one that the
+    /// kernel refuses has the errno.
+    fn submit_others<'a>(
+        &'a self,
+        state: Locked<'a>,
+        others: Vec<Raw>,
+        ended: &mut Vec<Ended>,
+    ) -> Locked<'a> {
+        if others.is_empty() {
+            return state;
+        }
+        drop(state);
+        area::add(Counter::Requests, others.len() as u64);
+        for mut raw in others {
+            // SAFETY: the iocb is there. The program keeps its memory.
+            if let Err(errno) = unsafe { self.kernel.submit(&mut [raw.address()]) } {
+                ended.push((raw.record, -i64::from(errno)));
+            }
+        }
+        self.lock()
+    }
+
+    /// Passes the requests of a file to the kernel, until none is left. `is_known`: the descriptor
+    /// was just seen to be that of the file. Otherwise this checks it, and requests fail if the
+    /// program has closed it, or opened another file in another way under its number.
+    ///
+    /// The lock is free during the system call. A request that the kernel refuses keeps its file in
+    /// the table meanwhile. The others may end before this thread has the lock again.
+    pub(super) fn issue<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        index: u32,
+        is_known: bool,
+        ended: &mut Vec<Ended>,
+    ) -> Locked<'a> {
+        while let Some((id, file)) = state.files.get(index) {
+            let mut outgoing = file.take_outgoing();
+            if outgoing.is_empty() {
+                break;
+            }
+            let mut refused = Vec::new();
+            if !is_known {
+                outgoing.retain(|rq| {
+                    let is_same = program::direct_file(id.fd, op_of(&rq.iocb)) == Some(*id);
+                    if !is_same {
+                        refused.push((rq.tag, libc::EIO));
+                    }
+                    is_same
+                });
+            }
+            for rq in &mut outgoing {
+                rq.iocb.data = OF_LAYER | u64::from(index) << 32 | rq.tag.index() as u64;
+                if rq.vectors.len() > 1 {
+                    rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
+                }
+            }
+            drop(state);
+            area::add(Counter::Requests, outgoing.len() as u64);
+            let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
+            let mut nr_done = 0;
+            while nr_done < list.len() {
+                // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
+                // memory.
+                match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
+                    Ok(nr) => nr_done += nr,
+                    Err(errno) => {
+                        refused.push((outgoing[nr_done].tag, errno));
+                        nr_done += 1;
+                    }
+                }
+            }
+            state = self.lock();
+            if refused.is_empty() {
+                break;
+            }
+            if let Some((_, file)) = state.files.get(index) {
+                refused.iter().for_each(|(tag, errno)| file.complete(*tag, -i64::from(*errno)));
+                file.turn(ended);
+            }
+        }
+        state
+    }
+}
+
+/// Adds the records of the iocbs that do not go through the layer. Ends at the first one with a
+/// wrong eventfd, and returns its number in the call and the errno.
+fn raws_of(state: &mut State, planned: &[Planned]) -> (Vec<Raw>, Option<(usize, Errno)>) {
+    let mut raws = Vec::with_capacity(planned.len());
+    for (nth, it) in planned.iter().enumerate() {
+        state.has_eventfd |= matches!(it.resfd, Some(Ok(_)));
+        if it.layered.is_some() {
+            continue;
+        }
+        if let Some(Err(errno)) = it.resfd {
+            return (raws, Some((nth, errno)));
+        }
+        let record = state.records.insert(record_of(it, false));
+        let mut raw = raw_of(nth, record, &it.copy);
+        if raw.iocb.opcode == opcode::POLL {
+            raw.kept = state.records.keep(record, raw.iocb);
+        }
+        raws.push(raw);
+    }
+    (raws, None)
+}
+
+fn record_of(it: &Planned, is_layered: bool) -> Record {
+    let resfd = it.resfd.as_ref().and_then(|resfd| resfd.as_ref().ok().cloned());
+    let (obj, data) = (it.address as u64, it.copy.data);
+    Record { obj, data, resfd, is_layered, at_kernel: None }
+}
+
+fn raw_of(nth: usize, record: u32, copy: &Iocb) -> Raw {
+    let flags = copy.flags & !FLAG_RESFD;
+    let iocb = Iocb { data: record.into(), flags, resfd: 0, ..*copy };
+    Raw { nth, record, iocb, kept: None }
+}

@@ -1,0 +1,176 @@
+//! Waits for events, and ends of iocbs.
+
+use super::{Context, Locked, OF_LAYER, State};
+use crate::abi::IoEvent;
+use crate::eventfds::Signals;
+use crate::file::Ended;
+use crate::kernel::{Errno, KICK, Wait};
+use forebay_core::Tag;
+use std::time::{Duration, Instant};
+
+/// The most events that a thread takes from the kernel at once.
+pub(super) const NR_AT_ONCE: usize = 32;
+
+/// The most events of the kernel that a thread waits for at once: so many a kick takes.
+const WAIT_MIN_MAX: usize = 8;
+
+/// The arguments of `io_getevents`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Events {
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    /// `None` waits without a limit.
+    pub(crate) timeout: Option<Duration>,
+    /// The signal mask during the wait.
+    pub(crate) mask: Option<*const libc::sigset_t>,
+}
+
+impl Context {
+    /// Takes up to `max` events, and waits until there are `min`, the timeout has passed, or a
+    /// signal handler has run.
+    ///
+    /// # Errors
+    /// `EINTR` and `EINVAL` if there is no event, and a signal handler has run or the context has
+    /// ended.
+    pub(crate) fn events(
+        &self,
+        wanted: Events,
+        mut take: impl FnMut(IoEvent),
+    ) -> Result<usize, Errno> {
+        let Events { mut min, max, timeout, mask } = wanted;
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let (mut events, mut nr, mut has_looked) = (Vec::new(), 0, false);
+        let mut state = self.enter()?;
+        state.nr_calls += 1;
+        let result = loop {
+            while nr < max
+                && let Some(event) = self.ring.pop()
+            {
+                take(event);
+                nr += 1;
+            }
+            if state.is_gone {
+                break if nr > 0 { Ok(nr) } else { Err(libc::EINVAL) };
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let is_over = left.is_some_and(|left| left.is_zero());
+            let is_enough = nr >= min && (nr > 0 || has_looked);
+            if is_enough || nr == max && max > 0 || is_over && has_looked {
+                break Ok(nr);
+            }
+            let wait = Wait {
+                min: state.kernel_min(min.saturating_sub(nr), is_over),
+                timeout: left,
+                mask,
+            };
+            let room = (max - nr).clamp(1, NR_AT_ONCE);
+            let waited;
+            (state, waited) = self.wait_in_kernel(state, wait, room, &mut events);
+            has_looked = true;
+            if let Err(errno) = waited {
+                if nr == 0 && self.ring.len() == 0 && !state.is_gone {
+                    break Err(errno);
+                }
+                // A signal ends a wait that has events.
+                min = 0;
+            }
+        };
+        self.leave(state);
+        result
+    }
+
+    /// Waits in the kernel without the lock, and then processes the events.
+    pub(super) fn wait_in_kernel<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        wait: Wait,
+        room: usize,
+        events: &mut Vec<IoEvent>,
+    ) -> (Locked<'a>, Result<(), Errno>) {
+        let is_wait = wait.min > 0;
+        if is_wait {
+            state.wait_min = if state.nr_waiting == 0 { wait.min } else { state.wait_min };
+            state.nr_waiting += 1;
+        }
+        drop(state);
+        events.clear();
+        let waited = self.kernel.events(wait, room, events);
+        let mut state = self.lock();
+        state.nr_waiting -= u32::from(is_wait);
+        (self.process(state, events), waited)
+    }
+
+    /// Processes events of the kernel.
+    pub(super) fn process<'a>(&'a self, mut state: Locked<'a>, events: &[IoEvent]) -> Locked<'a> {
+        let (mut touched, mut signals): (Vec<u32>, _) = (Vec::new(), Signals::default());
+        for event in events {
+            if event.data == KICK {
+                state.is_kicked = false;
+                continue;
+            }
+            if event.data & OF_LAYER == 0 {
+                self.post(&mut state, event.data as u32, event.res, event.res2, &mut signals);
+                continue;
+            }
+            let index = (event.data & !OF_LAYER) >> 32;
+            let (index, tag) = (index as u32, event.data as u32 as usize);
+            if let Some((_, file)) = state.files.get(index) {
+                file.complete(Tag::from_index(tag), event.res);
+                if !touched.contains(&index) {
+                    touched.push(index);
+                }
+            }
+        }
+        for index in touched {
+            let mut ended = Vec::new();
+            if let Some((_, file)) = state.files.get(index) {
+                file.turn(&mut ended);
+            }
+            state = self.issue(state, index, false, &mut ended);
+            self.post_all(&mut state, ended, &mut signals);
+        }
+        self.send(state, signals)
+    }
+
+    pub(super) fn post_all(&self, state: &mut State, ended: Vec<Ended>, signals: &mut Signals) {
+        for (number, res) in ended {
+            self.post(state, number, res, 0, signals);
+        }
+    }
+
+    /// Posts the event of an iocb. The signal of its eventfd is due then.
+    fn post(&self, state: &mut State, number: u32, res: i64, res2: i64, signals: &mut Signals) {
+        let Some(record) = state.records.remove(number) else { return };
+        self.ring.push(IoEvent { data: record.data, obj: record.obj, res, res2 });
+        state.nr_out -= 1;
+        state.nr_posted += 1;
+        if let Some(resfd) = record.resfd {
+            signals.push(resfd);
+        }
+    }
+
+    /// Sends signals without the lock.
+    pub(super) fn send<'a>(&'a self, state: Locked<'a>, signals: Signals) -> Locked<'a> {
+        if signals.is_empty() {
+            return state;
+        }
+        drop(state);
+        signals.send();
+        self.lock()
+    }
+}
+
+impl State {
+    /// Returns how many events of the kernel a thread waits for that needs `missing` events. If it
+    /// is the only one, and each event of the kernel is one of an iocb, that is more than one, so
+    /// that it wakes up less often.
+    fn kernel_min(&self, missing: usize, is_over: bool) -> usize {
+        match missing {
+            _ if is_over => 0,
+            2.. if self.nr_waiting == 0 && self.records.nr_layered() == 0 => {
+                missing.min(WAIT_MIN_MAX)
+            }
+            _ => missing.min(1),
+        }
+    }
+}
