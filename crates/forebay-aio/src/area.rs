@@ -1,9 +1,11 @@
 //! The counters of a tree of processes, in memory that they share with the program that has started
 //! them.
 //!
-//! The area is a file in memory. Its path is in the variable [`PATH_VARIABLE`]. Each process that
-//! creates a context takes a slot, and adds to its counters there. So the counters outlive a
-//! process that is killed. A child of a fork takes a slot of its own.
+//! The area is a file in memory. The variable [`VARIABLE`] has its device, inode and path
+//! ([`variable`]). A process opens the path, and maps the file if it is the one with that inode:
+//! the program that created it may have ended, and its path may be that of another file. Each
+//! process that creates a context takes a slot, and adds to its counters there. So the counters
+//! outlive a process that is killed. A child of a fork takes a slot of its own.
 //!
 //! A slot is taken by a compare-and-swap of its first word, from 0 to the id of the process. Each
 //! counter is one atomic that orders nothing: a reader may see some counters of an I/O and not yet
@@ -11,12 +13,40 @@
 // Maps the memory, and accesses it by address.
 #![allow(unsafe_code)]
 
-use std::fs::OpenOptions;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The environment variable with the path of the area.
-pub const PATH_VARIABLE: &str = "FOREBAY_RUN_AREA";
+/// The environment variable with the identity and the path of the area.
+pub const VARIABLE: &str = "FOREBAY_RUN_AREA";
+
+/// Returns the content of [`VARIABLE`] for an area, which other processes can open at `path`.
+///
+/// # Errors
+/// Fails if the metadata of the file cannot be read.
+pub fn variable(area: &File, path: &Path) -> io::Result<OsString> {
+    let metadata = area.metadata()?;
+    let mut content = OsString::from(format!("{}:{}:", metadata.dev(), metadata.ino()));
+    content.push(path);
+    Ok(content)
+}
+
+/// Opens the area that the content of [`VARIABLE`] names. `None` if it is not there any more.
+fn open(content: &OsStr) -> Option<File> {
+    let mut parts = content.as_bytes().splitn(3, |byte| *byte == b':');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+    let (dev, ino) = (number()?, number()?);
+    let path = Path::new(OsStr::from_bytes(parts.next()?));
+    let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let is_it = (metadata.dev(), metadata.ino()) == (dev, ino);
+    (is_it && metadata.len() >= AREA_BYTES as u64).then_some(file)
+}
 
 /// The number of processes that an area has room for. Those that come later count nowhere.
 pub const NR_SLOTS: usize = 1024;
@@ -113,14 +143,13 @@ pub(crate) fn add(counter: Counter, nr: u64) {
 /// Takes a slot in the area that the environment names, or else the process's own.
 #[cold]
 fn attach() -> &'static Slot {
-    let slot = std::env::var_os(PATH_VARIABLE).and_then(|path| {
-        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    let slot = std::env::var_os(VARIABLE).and_then(|content| {
+        let file = open(&content)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
         // SAFETY: new memory, at an address that the kernel chooses.
         let area = unsafe { libc::mmap(null, AREA_BYTES, access, libc::MAP_SHARED, fd, 0) };
-        let is_large = file.metadata().is_ok_and(|file| file.len() >= AREA_BYTES as u64);
-        if area == libc::MAP_FAILED || !is_large {
+        if area == libc::MAP_FAILED {
             return None;
         }
         // SAFETY: the file has so many slots, and every content of one is valid. It stays mapped.
@@ -156,6 +185,24 @@ fn attach() -> &'static Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no inodes")]
+    fn another_file_at_the_path_of_the_area_is_not_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a:rea");
+        let create = || {
+            let file = File::create(&path).expect("a file");
+            file.set_len(AREA_BYTES as u64).expect("a size");
+            file
+        };
+        let area = create();
+        let content = variable(&area, &path).expect("metadata");
+        assert!(open(&content).is_some());
+        std::fs::rename(&path, folder.path().join("other")).expect("a free name");
+        create();
+        assert!(open(&content).is_none() && open(path.as_os_str()).is_none());
+    }
 
     #[test]
     fn processes_are_read_beside_free_slots() {

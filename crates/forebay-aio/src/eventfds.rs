@@ -27,8 +27,8 @@ impl EventFd {
     /// Holds the eventfd with this number.
     ///
     /// # Errors
-    /// `EBADF` if the number is that of no descriptor, `EINVAL` if it is no eventfd, `EAGAIN` if the
-    /// process has no free descriptor.
+    /// `EBADF` if the number is that of no descriptor, `EINVAL` if it is no eventfd, `EAGAIN` if
+    /// the process has no free descriptor.
     fn hold(number: u32) -> Result<EventFd, Errno> {
         if !program::can_be_eventfd(number)? {
             return Err(libc::EINVAL);

@@ -3,7 +3,7 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use forebay_aio::area::{AREA_BYTES, PATH_VARIABLE, processes};
+use forebay_aio::area::{self, AREA_BYTES, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,10 +67,11 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
     let area = folder.join("area");
     let file = File::create(&area).expect("a file");
     file.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
+    let variable = area::variable(&file, &area).expect("metadata");
     let run = |preload: &str| {
         let mut command = Command::new("timeout");
         command.arg("60").arg(program).arg(folder.join("file")).args(more);
-        output_of(command.env("LD_PRELOAD", preload).env(PATH_VARIABLE, &area))
+        output_of(command.env("LD_PRELOAD", preload).env(area::VARIABLE, &variable))
     };
     let outputs = [run(""), run(&library().display().to_string())];
     let processes = processes(&std::fs::read(&area).expect("the area"));

@@ -140,8 +140,8 @@ impl Context {
         self.send(state, signals)
     }
 
-    /// Submits iocbs that the layer does not take, after they were accepted: the end of one that the
-    /// kernel refuses has the errno.
+    /// Submits iocbs that the layer does not take, after they were accepted: the end of one that
+    /// the kernel refuses has the errno.
     fn submit_others<'a>(
         &'a self,
         state: Locked<'a>,

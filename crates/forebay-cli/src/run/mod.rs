@@ -5,27 +5,29 @@
 //!
 //! - [`program`]: whether a library can be preloaded into a program;
 //! - [`library`]: where the library is;
+//! - [`signals`]: which signals are forwarded;
 //! - [`report`]: the counters.
 
 mod library;
 mod program;
 mod report;
+mod signals;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
 
 use forebay::Policy;
 use forebay_aio::POLICY_VARIABLE;
-use forebay_aio::area::{AREA_BYTES, PATH_VARIABLE};
+use forebay_aio::area::{self, AREA_BYTES};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::isatty;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGINT, SIGQUIT};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
@@ -53,16 +55,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
     let path = program::find(name).map_err(|why| failure(name, &why))?;
     program::check(&path).map_err(|why| failure(name, &why))?;
     let library = library::find().map_err(Failure::Run)?;
-    let area = area().map_err(|error| {
+    let (area, variable) = area().map_err(|error| {
         Failure::Run(format!("run: cannot create the memory of the counters: {error}"))
     })?;
     // Handlers first, so that no signal is lost.
-    let signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
+    let signals = Signals::new(signals::to_forward())
         .map_err(|error| Failure::Run(format!("run: cannot handle signals: {error}")))?;
     let mut child = Command::new(&path)
         .args(arguments)
         .env(PRELOAD, preload(&library, std::env::var_os(PRELOAD).as_deref()))
-        .env(PATH_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), area.as_raw_fd()))
+        .env(area::VARIABLE, variable)
         .env(POLICY_VARIABLE, policy)
         .spawn()
         .map_err(|error| failure(name, &format!("cannot be started: {error}")))?;
@@ -100,12 +102,15 @@ fn policy_of(settings: &[String]) -> Result<String, Failure> {
     Ok(settings.join("&"))
 }
 
-/// Returns the memory of the counters. Only processes of the same user can open it.
-fn area() -> std::io::Result<File> {
+/// Returns the memory of the counters, and the variable that names it. Only processes of the same
+/// user can open it.
+fn area() -> std::io::Result<(File, OsString)> {
     let fd = rustix::fs::memfd_create("forebay-run", MemfdFlags::CLOEXEC)?;
     let file = File::from(fd);
     file.set_len(AREA_BYTES as u64)?;
-    Ok(file)
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let variable = area::variable(&file, Path::new(&path))?;
+    Ok((file, variable))
 }
 
 /// Returns the list of libraries to preload: ours, and then those that were given.

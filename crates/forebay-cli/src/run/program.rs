@@ -31,11 +31,19 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, String> {
     found.ok_or_else(|| String::from("no such program in PATH"))
 }
 
+/// The most interpreters of a script, each of which is a script itself but the last, as in the
+/// kernel.
+const SCRIPTS_MAX: u32 = 4;
+
 /// Checks that a library can be preloaded into a program, or into the interpreter of a script.
 ///
 /// # Errors
 /// Returns why not.
 pub(super) fn check(path: &Path) -> Result<(), String> {
+    check_nested(path, SCRIPTS_MAX)
+}
+
+fn check_nested(path: &Path, scripts_max: u32) -> Result<(), String> {
     let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     let metadata = file.metadata().map_err(|error| format!("cannot be read: {error}"))?;
     if metadata.mode() & SET_ID != 0 {
@@ -54,8 +62,11 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
         let Some(interpreter) = words.into_iter().find(|word| !word.is_empty()) else {
             return Ok(());
         };
+        if scripts_max == 0 {
+            return Err(String::from("too many scripts are interpreters of each other"));
+        }
         let interpreter = std::ffi::OsString::from_vec(interpreter.to_vec());
-        return check(Path::new(&interpreter))
+        return check_nested(Path::new(&interpreter), scripts_max - 1)
             .map_err(|why| format!("its interpreter {}: {why}", interpreter.display()));
     }
     // The system reports anything else when it starts the program.

@@ -73,8 +73,18 @@ fn programs_that_preload_nothing_are_refused() {
     let script = folder.path().join("s");
     std::fs::write(&script, format!("#! {} -e\n", path.display())).expect("our file");
     assert!(program::check(&script).expect_err("static").contains("its interpreter"));
+    std::fs::write(&script, format!("#!{}\n", script.display())).expect("our file");
+    let error = program::check(&script).expect_err("it is its own interpreter");
+    assert!(error.ends_with("too many scripts are interpreters of each other"), "{error}");
     let missing = program::find(OsStr::new("no-such-program")).expect_err("none");
     assert_eq!(missing, "no such program in PATH");
+}
+
+#[test]
+fn ignored_signals_are_read_from_the_status_of_a_process() {
+    let status = "SigBlk:\t0000000000000004\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+    assert_eq!(signals::ignored_of(status), 1 << 12 | 1);
+    assert_eq!(signals::ignored_of("Name:\tx\n"), 0);
 }
 
 #[test]

@@ -108,6 +108,17 @@ fn signals_are_forwarded_to_the_program() {
 }
 
 #[test]
+fn signal_that_was_ignored_stays_ignored() {
+    let folder = folder();
+    let program = run(&folder, "").get_program().to_owned();
+    let mut command = Command::new("sh");
+    // A hang-up of the whole group, as under `nohup` when the terminal goes away.
+    command.arg("-c").arg("trap '' HUP; exec \"$0\" run -- sh -c 'kill -HUP $PPID $$; exit 5'");
+    let status = command.arg(program).current_dir(folder.path()).status().expect("it can be run");
+    assert_eq!(status.code(), Some(5));
+}
+
+#[test]
 fn counters_of_a_killed_process_are_reported() {
     let folder = folder();
     let args = format!("-- timeout -s KILL 1 {FIO} --rw=read --time_based --runtime=60");
