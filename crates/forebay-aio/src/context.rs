@@ -7,6 +7,7 @@
 //! another one that reaps.
 //!
 //! - [`submit`](self): iocbs to requests, and requests to the kernel;
+//! - [`hold`](self): reads of several calls that become one request;
 //! - [`wait`](self): events of the kernel to events of iocbs;
 //! - [`service`](self): the thread that reaps for programs that make no call for it.
 //!
@@ -14,24 +15,30 @@
 //! `nr_inside` before it releases the lock. The end of a context waits until none is inside, since
 //! the kernel may give the id of a destroyed context to a new one.
 
+mod hold;
 mod service;
 mod submit;
 mod wait;
 
+use crate::Settings;
 use crate::files::Files;
 use crate::kernel::{Errno, Kernel, Wait};
 use crate::program;
 use crate::records::Records;
 use crate::ring::{self, Ring};
-use forebay_core::Policy;
+use forebay_core::{HoldLimits, MergePolicy, PlugPolicy, Policy};
+use hold::Stream;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use service::start as start_service;
 pub(crate) use wait::Events;
 
 /// Marks the data of a kernel's event as that of a request of the layer.
 const OF_LAYER: u64 = 1 << 62;
+
+/// The most requests of a file at the kernel.
+const DEPTH_MAX: u32 = 1024;
 
 /// The time between two kicks of threads that a context waits for at its end.
 const KICK_PAUSE: Duration = Duration::from_millis(1);
@@ -43,6 +50,10 @@ pub(crate) struct Context {
     /// The most iocbs that have not ended, or whose events were not taken.
     nr_max: u32,
     policy: Policy,
+    hold_limits: HoldLimits,
+    /// Reads may be held.
+    holds: bool,
+    start: Instant,
     state: Mutex<State>,
     /// A thread has left the context, which ends.
     left: Condvar,
@@ -51,7 +62,7 @@ pub(crate) struct Context {
     service: Once,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     records: Records,
     files: Files,
@@ -74,27 +85,60 @@ struct State {
     service_sleeps: bool,
     /// The number of calls of the program for events.
     nr_calls: u64,
+    stream: Stream,
+}
+
+impl State {
+    fn new(hold_limits: HoldLimits) -> State {
+        State {
+            records: Records::default(),
+            files: Files::default(),
+            nr_out: 0,
+            nr_posted: 0,
+            nr_inside: 0,
+            nr_waiting: 0,
+            wait_min: 0,
+            is_kicked: false,
+            is_gone: false,
+            has_eventfd: false,
+            service_sleeps: false,
+            nr_calls: 0,
+            stream: Stream::new(hold_limits),
+        }
+    }
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
 
 impl Context {
-    pub(crate) fn new(nr: u32, id: u32, policy: Policy) -> Result<Context, Errno> {
+    /// Creates a context for `nr` iocbs at once, with a ring of this id.
+    pub(crate) fn new(nr: u32, id: u32, settings: Settings) -> Result<Context, Errno> {
         let places = ring::places(nr).ok_or(libc::EINVAL)?;
         let nr_max = places - 1;
         // Room for all iocbs and for kicks. The kernel's own context would have as many places, but
         // it may keep some of them for other processors.
         let kernel = Kernel::new(nr_max).or_else(|_| Kernel::new(nr))?;
+        let Settings { policy, hold } = settings;
+        let merges = policy.plug != PlugPolicy::None && policy.nomerges != MergePolicy::Never;
+        let hold_limits = hold.unwrap_or_default();
         Ok(Context {
             ring: Ring::new(places, id)?,
             kernel,
             nr_max,
             policy,
-            state: Mutex::default(),
+            hold_limits,
+            holds: hold.is_some() && merges,
+            start: Instant::now(),
+            state: Mutex::new(State::new(hold_limits)),
             left: Condvar::new(),
             wake_service: Condvar::new(),
             service: Once::new(),
         })
+    }
+
+    /// Returns the most requests of a file at the kernel.
+    fn depth(&self) -> u32 {
+        self.nr_max.min(DEPTH_MAX)
     }
 
     /// Returns the program's handle.
@@ -172,6 +216,7 @@ impl Context {
             let woken = self.left.wait_timeout(state, KICK_PAUSE);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+        state = self.release(state);
         // Requests of the layer may have to be repeated, so the kernel must not end them.
         while state.records.nr_layered() > 0 {
             let mut events = Vec::new();

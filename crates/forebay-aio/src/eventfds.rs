@@ -13,11 +13,8 @@
 use crate::abi::{FLAG_RESFD, Iocb};
 use crate::kernel::Errno;
 use crate::program;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-
-/// The lowest number of a duplicate, if the process may have so many descriptors.
-const LOWEST: i32 = 512;
 
 /// An eventfd of the program, held open.
 #[derive(Debug)]
@@ -33,13 +30,7 @@ impl EventFd {
         if !program::can_be_eventfd(number)? {
             return Err(libc::EINVAL);
         }
-        let duplicate = |lowest: i32| {
-            // SAFETY: the arguments are numbers.
-            let fd = unsafe { libc::fcntl(number as i32, libc::F_DUPFD_CLOEXEC, lowest) };
-            // SAFETY: the descriptor is new.
-            (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
-        };
-        duplicate(LOWEST).or_else(|| duplicate(3)).map(EventFd).ok_or(libc::EAGAIN)
+        program::duplicate(number as RawFd).map(EventFd).ok_or(libc::EAGAIN)
     }
 
     /// Adds to the counter, unless it is full: the kernel drops a signal then, and a write would
@@ -109,6 +100,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::FromRawFd;
 
     fn eventfd() -> OwnedFd {
         // SAFETY: the descriptor is new.

@@ -87,7 +87,7 @@ fn are_neighbours(one: &Iocb, other: &Iocb) -> bool {
 }
 
 /// Returns whether an iocb is a read or write that may merge with others.
-fn can_merge(copy: &Iocb) -> bool {
+pub(crate) fn can_merge(copy: &Iocb) -> bool {
     let moves_data =
         matches!(copy.opcode, opcode::PREAD | opcode::PWRITE | opcode::PREADV | opcode::PWRITEV);
     moves_data
@@ -99,13 +99,9 @@ fn can_merge(copy: &Iocb) -> bool {
 }
 
 #[cfg(test)]
-#[path = "../../forebay/tests/support/skip.rs"]
-#[allow(dead_code, reason = "each user needs a part")]
-mod skip;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip;
     use std::fs::OpenOptions;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;

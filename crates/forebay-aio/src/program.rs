@@ -6,6 +6,7 @@ use crate::abi::{Iocb, opcode};
 use crate::kernel::Errno;
 use forebay_core::{Op, Segment};
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// The most vectors of an iocb, as in the kernel (`UIO_MAXIOV`).
 const VECTORS_MAX: u64 = 1024;
@@ -62,6 +63,21 @@ pub(crate) fn segments_of(copy: &Iocb) -> Option<Vec<Segment>> {
 pub(crate) fn can_be_eventfd(fd: u32) -> Result<bool, Errno> {
     let stat = stat_of(fd).ok_or(libc::EBADF)?;
     Ok(stat.st_mode & libc::S_IFMT == 0)
+}
+
+/// The lowest number of a descriptor of this library, if the process may have so many. A program
+/// may expect that its next descriptor has the lowest number that it has not opened.
+const LOWEST: i32 = 512;
+
+/// Duplicates a descriptor. The duplicate is closed at an `exec`.
+pub(crate) fn duplicate(fd: RawFd) -> Option<OwnedFd> {
+    let from = |lowest: i32| {
+        // SAFETY: the arguments are numbers.
+        let fd = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
+        // SAFETY: the descriptor is new.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    from(LOWEST).or_else(|| from(3))
 }
 
 fn stat_of(fd: u32) -> Option<libc::stat> {

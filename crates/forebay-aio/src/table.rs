@@ -6,9 +6,9 @@
 // Registers a handler of forks, and leaks tables.
 #![allow(unsafe_code)]
 
-use crate::area;
 use crate::context::Context;
 use crate::kernel::Errno;
+use crate::{Settings, area};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Once, PoisonError, RwLock};
@@ -53,7 +53,7 @@ pub(crate) fn create(nr: u32) -> Result<usize, Errno> {
         unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
     });
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    let context = Arc::new(Context::new(nr, id, crate::policy())?);
+    let context = Arc::new(Context::new(nr, id, Settings::of_environment())?);
     let address = context.address();
     table().write().unwrap_or_else(PoisonError::into_inner).insert(address, context);
     Ok(address)

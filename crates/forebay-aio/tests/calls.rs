@@ -104,6 +104,11 @@ fn waits_have_the_results_of_the_system_library() {
 }
 
 #[test]
+fn held_reads_have_the_results_of_the_system_library() {
+    compare("holds");
+}
+
+#[test]
 fn random_batches_have_the_results_of_the_system_library() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let Some(program) = compile("random", folder.path()) else { return };

@@ -13,10 +13,11 @@
 //!   not ended, and a request is at the device. The first shows that the program reads ahead. The
 //!   second is a completion that will release it, so nothing is held while the device is idle.
 //! - I9 Held bios are passed on before a bio that does not continue the stream; with a bio that
-//!   does and is not held itself; and when they reach a number, a size or an age of
-//!   [`HoldLimits`].
-//! - I10 The user passes them on at every completion of the disk, before its thread waits with
-//!   nothing at the device, before a flush, and at the end of a plug. It then calls
+//!   does and is not held itself; and when they reach a size or an age of [`HoldLimits`], or their
+//!   number: [`HoldLimits::bios_max`], and one of [`HoldLimits::groups`] equal parts of the
+//!   outstanding bios. So the device still has several requests at once.
+//! - I10 The user passes them on when a completion leaves nothing at the device, before its thread
+//!   waits in that case, before a flush, and at the end of a plug. It then calls
 //!   [`Hold::release`].
 
 use crate::bio::{Bio, BioFlags, Op};
@@ -28,6 +29,8 @@ pub struct HoldLimits {
     pub outstanding_min: u32,
     /// The most bios held at once. They are passed on with the last one.
     pub bios_max: u32,
+    /// The fewest groups that the outstanding bios make: a group is at most that part of them.
+    pub groups: u32,
     /// The most bytes held at once. A bio that exceeds them is passed on with those before it.
     pub bytes_max: u64,
     /// The longest time that a bio is held, in nanoseconds.
@@ -37,10 +40,17 @@ pub struct HoldLimits {
 }
 
 impl Default for HoldLimits {
-    /// At least 4 outstanding; at most 16 bios, 1 MiB and 200 us; only reads.
+    /// At least 4 outstanding; at most 16 bios, an eighth of the outstanding ones, 1 MiB and
+    /// 200 us; only reads.
     fn default() -> HoldLimits {
-        let (bytes_max, time_ns) = (1 << 20, 200_000);
-        HoldLimits { outstanding_min: 4, bios_max: 16, bytes_max, time_ns, writes: false }
+        HoldLimits {
+            outstanding_min: 4,
+            bios_max: 16,
+            groups: 8,
+            bytes_max: 1 << 20,
+            time_ns: 200_000,
+            writes: false,
+        }
     }
 }
 
@@ -95,7 +105,9 @@ impl Hold {
             self.release();
             return HoldStep { release_before: is_any_held, hold: false, release_after: false };
         }
-        let may_wait = outstanding >= self.limits.outstanding_min && in_flight > 0;
+        let part = outstanding.saturating_add(1) / self.limits.groups.max(1);
+        let bios_max = self.limits.bios_max.min(part);
+        let may_wait = outstanding >= self.limits.outstanding_min && in_flight > 0 && bios_max > 1;
         if !may_wait && !is_any_held {
             return HoldStep { release_before: false, hold: false, release_after: false };
         }
@@ -104,8 +116,7 @@ impl Hold {
         }
         self.nr_held += 1;
         self.nr_bytes += bio.len;
-        let is_full =
-            self.nr_held >= self.limits.bios_max || self.nr_bytes >= self.limits.bytes_max;
+        let is_full = self.nr_held >= bios_max || self.nr_bytes >= self.limits.bytes_max;
         let is_due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         let release_after = !may_wait || is_full || is_due;
         if release_after {
@@ -134,94 +145,4 @@ impl Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bio::Segment;
-
-    const PAST: HoldStep = HoldStep { release_before: false, hold: false, release_after: false };
-    const HOLD: HoldStep = HoldStep { hold: true, ..PAST };
-    const LAST: HoldStep = HoldStep { release_after: true, ..HOLD };
-    const BREAK: HoldStep = HoldStep { release_before: true, ..PAST };
-
-    fn read(block: u64) -> Bio {
-        Bio::data(Op::Read, block * 4096, Segment { addr: 0, len: 4096 })
-    }
-
-    /// Returns a hold whose stream ends before block 1.
-    fn started() -> Hold {
-        let mut hold = Hold::new(HoldLimits::default());
-        assert_eq!(hold.next(&read(0), 9, 9, 0), PAST, "the first bio of a stream is not held");
-        hold
-    }
-
-    #[test]
-    fn stream_is_passed_on_in_groups_of_sixteen() {
-        let mut hold = started();
-        for group in 0..3 {
-            for nth in 0..16 {
-                let step = hold.next(&read(1 + group * 16 + nth), 100, 1, 0);
-                assert_eq!(step, if nth == 15 { LAST } else { HOLD });
-                assert_eq!(u64::from(hold.nr_held()), (nth + 1) % 16);
-            }
-        }
-    }
-
-    #[test]
-    fn few_outstanding_bios_or_an_idle_device_hold_nothing() {
-        let mut hold = started();
-        assert_eq!(hold.next(&read(1), 3, 1, 0), PAST);
-        assert_eq!(hold.next(&read(2), 4, 0, 0), PAST);
-        assert_eq!((hold.nr_held(), hold.deadline()), (0, None));
-        assert_eq!(hold.next(&read(3), 4, 1, 0), HOLD);
-        // A bio that may not wait takes the held ones with it.
-        assert_eq!(hold.next(&read(4), 4, 0, 0), LAST);
-        assert_eq!(hold.next(&read(5), 4, 1, 0), HOLD);
-        assert_eq!(hold.next(&read(6), 3, 1, 0), LAST);
-    }
-
-    #[test]
-    fn bio_elsewhere_passes_the_held_ones_on_and_starts_a_stream() {
-        let mut hold = started();
-        assert_eq!(hold.next(&read(1), 9, 1, 0), HOLD);
-        assert_eq!(hold.next(&read(50), 9, 1, 0), BREAK);
-        assert_eq!(hold.next(&read(51), 9, 1, 0), HOLD);
-        assert_eq!(hold.next(&read(51), 9, 1, 0), BREAK, "it overlaps the one before");
-        assert_eq!(hold.next(&read(3), 9, 1, 0), PAST);
-    }
-
-    #[test]
-    fn writes_and_flags_end_the_stream() {
-        let write = |block| Bio { op: Op::Write, ..read(block) };
-        let mut hold = started();
-        assert_eq!(hold.next(&read(1), 9, 1, 0), HOLD);
-        assert_eq!(hold.next(&write(2), 9, 1, 0), BREAK);
-        assert_eq!(hold.next(&write(3), 9, 1, 0), PAST);
-        assert_eq!(hold.next(&read(4), 9, 1, 0), PAST, "the bio before it is a write");
-        assert_eq!(hold.next(&read(5), 9, 1, 0), HOLD);
-        let flagged = Bio { flags: BioFlags::NOMERGE, ..read(6) };
-        assert_eq!(hold.next(&flagged, 9, 1, 0), BREAK);
-        assert_eq!(hold.next(&Bio::flush(), 9, 1, 0), PAST);
-        let mut hold = Hold::new(HoldLimits { writes: true, ..HoldLimits::default() });
-        assert_eq!(hold.next(&write(0), 9, 1, 0), PAST);
-        assert_eq!(hold.next(&write(1), 9, 1, 0), HOLD);
-        assert_eq!(hold.next(&read(2), 9, 1, 0), BREAK);
-    }
-
-    #[test]
-    fn size_and_age_are_bounded() {
-        let mut hold = started();
-        assert_eq!(hold.next(&read(1), 9, 1, 1000), HOLD);
-        assert_eq!(hold.deadline(), Some(201_000));
-        assert_eq!(hold.next(&read(2), 9, 1, 200_999), HOLD);
-        assert_eq!(hold.next(&read(3), 9, 1, 201_000), LAST);
-        assert_eq!(hold.deadline(), None);
-        assert_eq!(hold.next(&read(4), 9, 1, 202_000), HOLD);
-        hold.release();
-        assert_eq!(hold.next(&read(5), 9, 1, 500_000), HOLD);
-        assert_eq!(hold.deadline(), Some(700_000));
-        let long = Bio::range(Op::Read, 6 * 4096, 1 << 20);
-        assert_eq!(hold.next(&long, 9, 1, 500_000), LAST);
-        let end = Bio::range(Op::Read, u64::MAX, 4096);
-        assert_eq!(hold.next(&end, 9, 1, 0), PAST);
-    }
-}
+mod tests;

@@ -42,8 +42,10 @@ impl Context {
             if !is_due {
                 let (nr_calls, nr_posted, is_busy) =
                     (state.nr_calls, state.nr_posted, state.nr_out > 0);
-                state = match is_busy && !state.has_eventfd {
-                    true => self.pause(state, patience),
+                // While the program's reads are held, this thread bounds the time.
+                let time = if state.stream.was_fresh() { PATIENCE } else { patience };
+                state = match is_busy && (!state.has_eventfd || time < patience) {
+                    true => self.pause(state, time),
                     false => self.sleep(state),
                 };
                 let is_called = state.nr_calls != nr_calls || state.nr_waiting > 0;

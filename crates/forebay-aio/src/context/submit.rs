@@ -7,14 +7,12 @@ use super::{Context, Locked, OF_LAYER, State};
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
 use crate::area::{self, Counter};
 use crate::eventfds::Signals;
-use crate::file::{Ended, File};
+use crate::file::{Ended, File, Outgoing};
 use crate::kernel::Errno;
 use crate::plan::{Planned, op_of, plan};
 use crate::program;
 use crate::records::Record;
-
-/// The most requests of a file at the kernel.
-const DEPTH_MAX: u32 = 1024;
+use forebay_core::Tag;
 
 /// An iocb for the kernel: its number in the call, its record, and itself. Its event has the number
 /// of the record, and signals nothing.
@@ -52,6 +50,13 @@ impl Context {
         // Each has a place in the ring from now on.
         let nr = planned.len() as u32;
         state.nr_out += nr;
+        let is_held;
+        (state, is_held) = self.hold(state, &planned);
+        if is_held {
+            self.leave(state);
+            area::add(Counter::Iocbs, 1);
+            return Ok(1);
+        }
         let (raws, wrong) = raws_of(&mut state, &planned);
         let (mut accepted, mut error) =
             wrong.map_or((planned.len(), None), |(nth, errno)| (nth, Some(errno)));
@@ -109,7 +114,7 @@ impl Context {
     fn submit_layered<'a>(&'a self, mut state: Locked<'a>, planned: Vec<Planned>) -> Locked<'a> {
         let mut plugged: Vec<u32> = Vec::new();
         let mut others: Vec<Raw> = Vec::new();
-        let depth = self.nr_max.min(DEPTH_MAX);
+        let depth = self.depth();
         for (nth, mut it) in planned.into_iter().enumerate() {
             let Some((id, segments)) = it.layered.take() else { continue };
             let record = state.records.insert(record_of(&it, true));
@@ -165,9 +170,6 @@ impl Context {
     /// Passes the requests of a file to the kernel, until none is left. `is_known`: the descriptor
     /// was just seen to be that of the file. Otherwise this checks it, and requests fail if the
     /// program has closed it, or opened another file in another way under its number.
-    ///
-    /// The lock is free during the system call. A request that the kernel refuses keeps its file in
-    /// the table meanwhile. The others may end before this thread has the lock again.
     pub(super) fn issue<'a>(
         &'a self,
         mut state: Locked<'a>,
@@ -190,37 +192,65 @@ impl Context {
                     is_same
                 });
             }
-            for rq in &mut outgoing {
-                rq.iocb.data = OF_LAYER | u64::from(index) << 32 | rq.tag.index() as u64;
-                if rq.vectors.len() > 1 {
-                    rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
-                }
-            }
-            drop(state);
-            area::add(Counter::Requests, outgoing.len() as u64);
-            let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
-            let mut nr_done = 0;
-            while nr_done < list.len() {
-                // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
-                // memory.
-                match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
-                    Ok(nr) => nr_done += nr,
-                    Err(errno) => {
-                        refused.push((outgoing[nr_done].tag, errno));
-                        nr_done += 1;
-                    }
-                }
-            }
-            state = self.lock();
-            if refused.is_empty() {
-                break;
-            }
-            if let Some((_, file)) = state.files.get(index) {
-                refused.iter().for_each(|(tag, errno)| file.complete(*tag, -i64::from(*errno)));
-                file.turn(ended);
-            }
+            state = self.submit_requests(state, index, outgoing, refused, ended);
         }
         state
+    }
+
+    /// Submits requests of a file, and processes those that are refused.
+    ///
+    /// The lock is free during the system call. A request that the kernel refuses keeps its file in
+    /// the table meanwhile. The others may end before this thread has the lock again.
+    fn submit_requests<'a>(
+        &'a self,
+        state: Locked<'a>,
+        index: u32,
+        mut outgoing: Vec<Outgoing>,
+        mut refused: Vec<(Tag, Errno)>,
+        ended: &mut Vec<Ended>,
+    ) -> Locked<'a> {
+        drop(state);
+        refused.extend(self.pass(index, &mut outgoing));
+        let mut state = self.lock();
+        state.refuse(index, &refused, ended);
+        state
+    }
+
+    /// Submits requests of a file. Returns those that the kernel refuses.
+    pub(super) fn pass(&self, index: u32, outgoing: &mut [Outgoing]) -> Vec<(Tag, Errno)> {
+        for rq in outgoing.iter_mut() {
+            rq.iocb.data = OF_LAYER | u64::from(index) << 32 | rq.tag.index() as u64;
+            if rq.vectors.len() > 1 {
+                rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
+            }
+        }
+        area::add(Counter::Requests, outgoing.len() as u64);
+        let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
+        let (mut nr_done, mut refused) = (0, Vec::new());
+        while nr_done < list.len() {
+            // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
+            // memory.
+            match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
+                Ok(nr) => nr_done += nr,
+                Err(errno) => {
+                    refused.push((outgoing[nr_done].tag, errno));
+                    nr_done += 1;
+                }
+            }
+        }
+        refused
+    }
+}
+
+impl State {
+    /// Processes requests that the kernel has refused.
+    pub(super) fn refuse(&mut self, index: u32, refused: &[(Tag, Errno)], ended: &mut Vec<Ended>) {
+        if !refused.is_empty()
+            && let Some((_, file)) = self.files.get(index)
+        {
+            refused.iter().for_each(|(tag, errno)| file.complete(*tag, -i64::from(*errno)));
+            file.turn(ended);
+        }
     }
 }
 
@@ -246,7 +276,7 @@ fn raws_of(state: &mut State, planned: &[Planned]) -> (Vec<Raw>, Option<(usize, 
     (raws, None)
 }
 
-fn record_of(it: &Planned, is_layered: bool) -> Record {
+pub(super) fn record_of(it: &Planned, is_layered: bool) -> Record {
     let resfd = it.resfd.as_ref().and_then(|resfd| resfd.as_ref().ok().cloned());
     let (obj, data) = (it.address as u64, it.copy.data);
     Record { obj, data, resfd, is_layered, at_kernel: None }

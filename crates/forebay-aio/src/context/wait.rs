@@ -52,15 +52,17 @@ impl Context {
             if state.is_gone {
                 break if nr > 0 { Ok(nr) } else { Err(libc::EINVAL) };
             }
+            state = self.release_due(state);
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let is_over = left.is_some_and(|left| left.is_zero());
             let is_enough = nr >= min && (nr > 0 || has_looked);
             if is_enough || nr == max && max > 0 || is_over && has_looked {
                 break Ok(nr);
             }
+            let held = self.time_to_release(&state);
             let wait = Wait {
                 min: state.kernel_min(min.saturating_sub(nr), is_over),
-                timeout: left,
+                timeout: left.into_iter().chain(held).min(),
                 mask,
             };
             let room = (max - nr).clamp(1, NR_AT_ONCE);
@@ -113,9 +115,13 @@ impl Context {
                 continue;
             }
             let index = (event.data & !OF_LAYER) >> 32;
-            let (index, tag) = (index as u32, event.data as u32 as usize);
-            if let Some((_, file)) = state.files.get(index) {
-                file.complete(Tag::from_index(tag), event.res);
+            let (index, tag) = (index as u32, Tag::from_index(event.data as u32 as usize));
+            if Context::is_doubtful(&state, index, tag) {
+                let mut ended = Vec::new();
+                state = self.repeat_doubtful(state, tag, &mut ended);
+                self.post_all(&mut state, ended, &mut signals);
+            } else if let Some((_, file)) = state.files.get(index) {
+                file.complete(tag, event.res);
                 if !touched.contains(&index) {
                     touched.push(index);
                 }
@@ -129,7 +135,8 @@ impl Context {
             state = self.issue(state, index, false, &mut ended);
             self.post_all(&mut state, ended, &mut signals);
         }
-        self.send(state, signals)
+        state = self.send(state, signals);
+        self.release_due(state)
     }
 
     pub(super) fn post_all(&self, state: &mut State, ended: Vec<Ended>, signals: &mut Signals) {

@@ -21,9 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
 
-use forebay::Policy;
-use forebay_aio::POLICY_VARIABLE;
 use forebay_aio::area::{self, AREA_BYTES};
+use forebay_aio::{POLICY_VARIABLE, Settings};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::isatty;
@@ -37,7 +36,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A setting of the layer: plug or nomerges (see: forebay help policies); may be repeated
+    /// A setting of the layer: plug, nomerges, hold, hold_outstanding, hold_bios, hold_groups or
+    /// hold_us; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     policy: Vec<String>,
     /// Write the counters to this file instead of standard error; - is standard output
@@ -92,10 +92,10 @@ fn failure(name: &OsStr, why: &str) -> Failure {
 
 /// Checks the settings. Returns them as one text.
 fn policy_of(settings: &[String]) -> Result<String, Failure> {
-    let mut policy = Policy::default();
+    let mut all = Settings::default();
     for setting in settings {
         let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        forebay_aio::set(&mut policy, key, value).map_err(|expected| {
+        all.set(key, value).map_err(|expected| {
             Failure::Usage(format!("run: --policy {setting}: expected {expected}"))
         })?;
     }

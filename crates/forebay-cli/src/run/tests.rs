@@ -12,7 +12,8 @@ fn settings_without_an_effect_are_refused_by_name() {
     let refused = |text: &str| policy_of(&settings(&[text])).expect_err(text).to_string();
     assert_eq!(
         refused("queue_depth=4"),
-        "run: --policy queue_depth=4: expected one of the settings plug, nomerges"
+        "run: --policy queue_depth=4: expected one of the settings plug, nomerges, hold, \
+         hold_outstanding, hold_bios, hold_groups, hold_us"
     );
     assert_eq!(
         refused("plug=never"),

@@ -1,0 +1,273 @@
+//! Reads of several calls that become one request, for programs that submit them one by one.
+//!
+//! [`Hold`] decides which reads wait. They wait in the plug of their file, which the [`Keeper`] has
+//! from the first of them on. A read joins others only if its descriptor refers to the same inode,
+//! open in the same way. Each end of a request, each call, and the service thread check whether
+//! they have to be passed on.
+//!
+//! They are submitted by the program's descriptor, because its threads wait for the kernel's AIO.
+//! A check before and one after that show that it still referred to the file. If the second one
+//! fails, another thread has just closed it, and the data may be that of another file. Both checks
+//! and the submission are one section of the lock, so no end of these requests was processed yet:
+//! they are *doubtful*. When they end, their reads are repeated by the keeper, which has the file
+//! until then.
+//!
+//! A context is one submitter, with one stream: that of the descriptor in its last call.
+
+use super::{Context, Locked, State};
+use crate::area::{self, Counter};
+use crate::eventfds::Signals;
+use crate::file::{Ended, File, Outgoing};
+use crate::keeper::Keeper;
+use crate::plan::{Planned, can_merge, op_of};
+use crate::program::{self, FileId};
+use forebay_core::{Bio, Hold, HoldLimits, Op, Segment, Tag};
+use std::time::Duration;
+
+/// The stream of a context.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The descriptor of the last call.
+    fd: u32,
+    hold: Hold,
+    /// The reads that are held.
+    group: Option<Group>,
+    keeper: Kept,
+    doubtful: Option<Doubtful>,
+    /// A read was held since the service thread asked for the last time.
+    is_fresh: bool,
+}
+
+/// The keeper of a context.
+#[derive(Debug)]
+enum Kept {
+    /// None was needed so far.
+    Unused,
+    There(Box<Keeper>),
+    /// The system refuses it, or it is used for other reads.
+    Missing,
+}
+
+/// Requests in flight that may read from another file than that of their group.
+#[derive(Debug)]
+struct Doubtful {
+    keeper: Box<Keeper>,
+    index: u32,
+    outgoing: Vec<Outgoing>,
+}
+
+/// Held reads of one file.
+#[derive(Debug)]
+struct Group {
+    id: FileId,
+    /// The index of the file in the context.
+    index: u32,
+    nr: u32,
+    /// The time in nanoseconds at which they are passed on at the latest.
+    deadline: u64,
+}
+
+impl Stream {
+    pub(super) fn new(limits: HoldLimits) -> Stream {
+        let (fd, hold) = (u32::MAX, Hold::new(limits));
+        Stream { fd, hold, group: None, keeper: Kept::Unused, doubtful: None, is_fresh: false }
+    }
+
+    pub(super) fn nr_held(&self) -> u32 {
+        self.group.as_ref().map_or(0, |group| group.nr)
+    }
+
+    /// Returns whether a read was held since the last call.
+    pub(super) fn was_fresh(&mut self) -> bool {
+        std::mem::take(&mut self.is_fresh)
+    }
+
+    /// Keeps the file of a descriptor.
+    fn keep(&mut self, fd: u32) -> Option<()> {
+        if let Kept::Unused = self.keeper {
+            self.keeper = Keeper::new().map_or(Kept::Missing, |it| Kept::There(Box::new(it)));
+        }
+        let Kept::There(keeper) = &self.keeper else { return None };
+        let is_kept = keeper.keep(fd as i32);
+        if is_kept.is_none() {
+            self.keeper = Kept::Missing;
+        }
+        is_kept
+    }
+}
+
+impl Context {
+    /// Holds the read of a call, if it should wait for those of later calls. Returns whether it
+    /// does. A call of several iocbs, or of another one, passes the held reads on. The iocbs of the
+    /// call are counted as submitted.
+    pub(super) fn hold<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        call: &[Planned],
+    ) -> (Locked<'a>, bool) {
+        if !self.holds {
+            return (state, false);
+        }
+        let read = match call {
+            [it] if op_of(&it.copy) == Op::Read && can_merge(&it.copy) => {
+                bio_of(it).map(|bio| (it, bio))
+            }
+            _ => None,
+        };
+        let fd = read.as_ref().map_or(u32::MAX, |(it, _)| it.copy.fildes);
+        if fd != state.stream.fd {
+            state = self.release(state);
+            state.stream.fd = fd;
+            state.stream.hold = Hold::new(self.hold_limits);
+        }
+        let Some((it, (bio, segments))) = read else { return (state, false) };
+        // The clock is read only if it matters.
+        let now = if state.stream.hold.continues(&bio) { self.now() } else { 0 };
+        let outstanding = state.nr_out.saturating_sub(1);
+        let in_flight = outstanding.saturating_sub(state.stream.nr_held());
+        let step = state.stream.hold.next(&bio, outstanding, in_flight, now);
+        let is_held = step.hold && self.join(&mut state, it, &segments, now).is_some();
+        if step.release_before || step.release_after || step.hold && !is_held {
+            state = self.release(state);
+        }
+        (state, is_held)
+    }
+
+    /// Adds a read to the group, or begins one with it. `None` if that is not possible.
+    fn join(&self, state: &mut State, it: &Planned, segments: &[Segment], now: u64) -> Option<()> {
+        let fd = it.copy.fildes;
+        let id = program::direct_file(fd, Op::Read)?;
+        if state.stream.group.as_ref().is_some_and(|group| group.id != id) {
+            return None;
+        }
+        if state.stream.group.is_none() {
+            let deadline = now.saturating_add(self.hold_limits.time_ns);
+            state.stream.keep(fd)?;
+            let index = state.files.index_of(id, || File::new(fd, self.depth(), self.policy));
+            state.stream.group = Some(Group { id, index, nr: 0, deadline });
+            state.stream.is_fresh = true;
+        }
+        let group = state.stream.group.as_mut()?;
+        let record = state.records.insert(super::submit::record_of(it, true));
+        let is_plugged = state.files.get(group.index).is_some_and(|(_, file)| {
+            file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, segments, record)
+        });
+        match is_plugged {
+            true => group.nr += 1,
+            false => drop(state.records.remove(record)),
+        }
+        is_plugged.then_some(())
+    }
+
+    /// Passes the held reads on, if there are any. The calling thread is counted as inside.
+    pub(super) fn release<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
+        state.stream.hold.release();
+        let Some(Group { id, index, .. }) = state.stream.group.take() else { return state };
+        let mut ended = Vec::new();
+        let mut outgoing: Vec<Outgoing> = Vec::new();
+        if let Some((_, file)) = state.files.get(index) {
+            area::add(Counter::Merges, file.unplug(&mut ended).into());
+            outgoing = file.take_outgoing();
+        }
+        let is_same = || program::direct_file(id.fd, Op::Read) == Some(id);
+        match std::mem::replace(&mut state.stream.keeper, Kept::Missing) {
+            Kept::There(keeper) if is_same() => {
+                let refused = self.pass(index, &mut outgoing);
+                if is_same() {
+                    keeper.forget();
+                    state.stream.keeper = Kept::There(keeper);
+                    state.refuse(index, &refused, &mut ended);
+                } else {
+                    let is_refused = |rq: &Outgoing| refused.iter().any(|(tag, _)| *tag == rq.tag);
+                    let (again, outgoing) = outgoing.into_iter().partition(is_refused);
+                    state.stream.doubtful = Some(Doubtful { keeper, index, outgoing });
+                    state = self.read_again(state, again, &mut ended);
+                }
+            }
+            Kept::There(keeper) => {
+                state.stream.doubtful = Some(Doubtful { keeper, index, outgoing: Vec::new() });
+                state = self.read_again(state, outgoing, &mut ended);
+            }
+            // The keeper is there while there is a group.
+            kept => state.stream.keeper = kept,
+        }
+        // Parts that are repeated go by the program's descriptor.
+        state = self.issue(state, index, false, &mut ended);
+        let mut signals = Signals::default();
+        self.post_all(&mut state, ended, &mut signals);
+        self.send(state, signals)
+    }
+
+    /// Returns whether a request in flight is doubtful.
+    pub(super) fn is_doubtful(state: &State, index: u32, tag: Tag) -> bool {
+        state
+            .stream
+            .doubtful
+            .as_ref()
+            .is_some_and(|it| it.index == index && it.outgoing.iter().any(|rq| rq.tag == tag))
+    }
+
+    /// Repeats a doubtful request that has ended, by the keeper.
+    pub(super) fn repeat_doubtful<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        tag: Tag,
+        ended: &mut Vec<Ended>,
+    ) -> Locked<'a> {
+        let Some(doubtful) = &mut state.stream.doubtful else { return state };
+        let again = doubtful.outgoing.extract_if(.., |rq| rq.tag == tag).collect();
+        self.read_again(state, again, ended)
+    }
+
+    /// Reads from the file of the doubtful requests by the keeper, under the lock: that a file is
+    /// closed between two checks is rare enough. The last such read frees the keeper.
+    fn read_again<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        requests: Vec<Outgoing>,
+        ended: &mut Vec<Ended>,
+    ) -> Locked<'a> {
+        let Some(mut doubtful) = state.stream.doubtful.take() else { return state };
+        area::add(Counter::Requests, requests.len() as u64);
+        let results = doubtful.keeper.read(&requests);
+        if let Some((_, file)) = state.files.get(doubtful.index) {
+            results.iter().for_each(|(tag, result)| file.complete(*tag, *result));
+            file.turn(ended);
+        }
+        if doubtful.outgoing.is_empty() {
+            doubtful.keeper.forget();
+            state.stream.keeper = Kept::There(doubtful.keeper);
+        } else {
+            state.stream.doubtful = Some(doubtful);
+        }
+        state
+    }
+
+    /// Passes the held reads on if no request is at the kernel, whose end would do so, or if they
+    /// are too old.
+    pub(super) fn release_due<'a>(&'a self, state: Locked<'a>) -> Locked<'a> {
+        let Some(group) = &state.stream.group else { return state };
+        let is_due = state.nr_out <= group.nr || group.deadline <= self.now();
+        if is_due { self.release(state) } else { state }
+    }
+
+    /// Returns the time until the held reads are passed on at the latest.
+    pub(super) fn time_to_release(&self, state: &State) -> Option<Duration> {
+        let deadline = state.stream.group.as_ref()?.deadline;
+        Some(Duration::from_nanos(deadline.saturating_sub(self.now())))
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// Returns the bio of a read, and its memory.
+fn bio_of(it: &Planned) -> Option<(Bio, Vec<Segment>)> {
+    if matches!(it.resfd, Some(Err(_))) {
+        return None;
+    }
+    let segments = program::segments_of(&it.copy)?;
+    let len = segments.iter().map(|segment| u64::from(segment.len)).sum();
+    Some((Bio::range(Op::Read, it.copy.offset as u64, len), segments))
+}

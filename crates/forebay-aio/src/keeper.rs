@@ -1,0 +1,149 @@
+//! A registered file of an io_uring, for reads that are held.
+//!
+//! A held read must reach the file that its descriptor referred to when it was submitted. The
+//! program may close that descriptor, or use its number again, before the read is passed on. A
+//! duplicate would be visible to the program: to close it would drop the program's POSIX locks on
+//! the file. A registered file has no descriptor.
+//!
+//! The reads are submitted by the program's descriptor, if that still refers to the file: the
+//! program's threads wait for the kernel's AIO. Only if it does not, the ring submits them, and the
+//! calling thread waits for their end.
+//!
+//! Source: io_uring_register_files_update(3), io_uring_enter(2).
+// Reads into the memory of the program.
+#![allow(unsafe_code)]
+
+use crate::abi::opcode::PREADV;
+use crate::file::Outgoing;
+use crate::program;
+use forebay_core::Tag;
+use io_uring::{IoUring, opcode, types};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+
+/// The number of entries of the ring, for the parts of a group.
+const NR_ENTRIES: u32 = 8;
+
+/// The place of the file.
+const PLACE: u32 = 0;
+
+/// A ring with at most one file.
+pub(crate) struct Keeper(IoUring);
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Keeper").field(&self.0.as_raw_fd()).finish()
+    }
+}
+
+impl Keeper {
+    /// Creates a keeper without a file. `None` if the system refuses io_uring.
+    pub(crate) fn new() -> Option<Keeper> {
+        let ring: IoUring = IoUring::builder().dontfork().build(NR_ENTRIES).ok()?;
+        let high = program::duplicate(ring.as_raw_fd())?;
+        let params = ring.params().clone();
+        drop(ring);
+        // SAFETY: the descriptor is a ring with these parameters, and is this value's own.
+        let ring = unsafe { IoUring::from_fd(high.into_raw_fd(), params) }.ok()?;
+        ring.submitter().register_files_sparse(1).ok()?;
+        Some(Keeper(ring))
+    }
+
+    /// Keeps the file of a descriptor instead of the one before. `None` if the system refuses it.
+    pub(crate) fn keep(&self, fd: RawFd) -> Option<()> {
+        self.0.submitter().register_files_update(PLACE, &[fd]).ok().map(drop)
+    }
+
+    /// Keeps no file any more.
+    pub(crate) fn forget(&self) {
+        // It fails if the program has closed the ring's descriptor, which has forgotten the file.
+        let _ = self.0.submitter().register_files_update(PLACE, &[-1]);
+    }
+
+    /// Reads from the file that is kept, and waits for the ends. Returns the result of each
+    /// request: a number of bytes, or a negative errno.
+    pub(crate) fn read(&mut self, requests: &[Outgoing]) -> Vec<(Tag, i64)> {
+        let mut results = Vec::new();
+        for group in requests.chunks(NR_ENTRIES as usize) {
+            for rq in group {
+                let (fd, iocb) = (types::Fixed(PLACE), &rq.iocb);
+                let address = std::ptr::with_exposed_provenance_mut::<u8>(iocb.buf as usize);
+                let offset = iocb.offset as u64;
+                let entry = match iocb.opcode {
+                    PREADV => {
+                        let (vectors, nr) = (rq.vectors.as_ptr().cast(), rq.vectors.len() as u32);
+                        opcode::Readv::new(fd, vectors, nr).offset(offset).build()
+                    }
+                    _ => opcode::Read::new(fd, address, iocb.nbytes as u32).offset(offset).build(),
+                };
+                let entry = entry.user_data(rq.tag.index() as u64);
+                // SAFETY: the program keeps the memory of its iocbs, and this call the vectors.
+                let is_pushed = unsafe { self.0.submission().push(&entry) };
+                assert!(is_pushed.is_ok(), "the ring is empty before a group");
+            }
+            let nr = results.len() + group.len();
+            while results.len() < nr {
+                let waited = self.0.submit_and_wait(nr - results.len());
+                let ends = self.0.completion().map(|end| (end.user_data(), end.result()));
+                results.extend(ends.map(|(tag, res)| (Tag::from_index(tag as usize), res.into())));
+                let is_interrupted =
+                    |error: &std::io::Error| error.kind() == std::io::ErrorKind::Interrupted;
+                if waited.is_err_and(|error| !is_interrupted(&error)) {
+                    break;
+                }
+            }
+        }
+        let is_left = |rq: &&Outgoing| !results.iter().any(|(tag, _)| *tag == rq.tag);
+        let left: Vec<_> = requests.iter().filter(is_left).map(|rq| rq.tag).collect();
+        results.extend(left.into_iter().map(|tag| (tag, -i64::from(libc::EIO))));
+        results
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{Iocb, opcode::PREAD};
+    use crate::skip;
+    use std::io::Write;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
+    fn reads_reach_the_file_that_its_descriptor_was_when_it_was_kept() {
+        let Some(mut keeper) = Keeper::new() else {
+            return skip::skip_always("keeper", "the system refuses io_uring");
+        };
+        let file = |byte: u8| {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&[byte; 8]).expect("room");
+            file
+        };
+        let (one, other) = (file(1), file(2));
+        let mut memory = [0_u8; 12];
+        let request = |at: usize, offset, memory: &mut [u8]| Outgoing {
+            tag: Tag::from_index(at),
+            iocb: Iocb {
+                opcode: PREAD,
+                buf: memory[4 * at..].as_mut_ptr().expose_provenance() as u64,
+                nbytes: 4,
+                offset,
+                ..Iocb::default()
+            },
+            vectors: Vec::new(),
+        };
+        keeper.keep(one.as_raw_fd()).expect("a file");
+        // SAFETY: both numbers are open.
+        unsafe { libc::dup2(other.as_raw_fd(), one.as_raw_fd()) };
+        let requests =
+            [request(0, 0, &mut memory), request(1, 6, &mut memory), request(2, 8, &mut memory)];
+        let mut results = keeper.read(&requests);
+        results.sort_by_key(|(tag, _)| tag.index());
+        let results: Vec<_> = results.iter().map(|(_, result)| *result).collect();
+        assert_eq!((results, memory), (vec![4, 2, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]));
+        keeper.forget();
+        let results = keeper.read(&requests[..1]);
+        assert_eq!(results, [(Tag::from_index(0), -i64::from(libc::EBADF))]);
+        keeper.keep(one.as_raw_fd()).expect("the other file");
+        assert_eq!(keeper.read(&requests[..1])[0].1, 4);
+        assert_eq!(memory[0], 2);
+    }
+}
