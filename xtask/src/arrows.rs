@@ -60,8 +60,14 @@ const ARROWS: &[Row] = &[
         why: "the library stands on core; nothing that stands on the library may leak back into it",
     },
     Row {
-        name: "forebay-aio",
+        name: "forebay-run",
         may_name: &["forebay-core"],
+        outside: true,
+        why: "settings and counters that a program shares with the library that it preloads",
+    },
+    Row {
+        name: "forebay-aio",
+        may_name: &["forebay-core", "forebay-run"],
         outside: true,
         why: "a context of the drop-in belongs to a process, and a queue of the library to a \
               thread, so the drop-in drives core itself (decision 0099)",
@@ -98,7 +104,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-cli",
-        may_name: &["forebay", "forebay-aio", "forebay-fio", "forebay-serve", "forebay-sim"],
+        may_name: &["forebay", "forebay-fio", "forebay-run", "forebay-serve", "forebay-sim"],
         outside: true,
         why: "the program is the top: it names front ends, and core only through the library",
     },

@@ -30,7 +30,8 @@ const THREADS: &[Suite] = &[
         names: &["models", "miri", "contract::checked"],
         skips: &[],
     },
-    Suite { target: "--package forebay-aio --lib", names: &["ring", "area"], skips: &[] },
+    Suite { target: "--package forebay-aio --lib", names: &["ring"], skips: &[] },
+    Suite { target: "--package forebay-run --lib", names: &["area"], skips: &[] },
     Suite {
         target: "--package forebay --test it",
         names: &["miri", "group_commit", "backends::misbehaving", "drivers::small"],

@@ -20,13 +20,14 @@ mod service;
 mod submit;
 mod wait;
 
-use crate::Settings;
 use crate::files::Files;
-use crate::kernel::{Errno, Kernel, Wait};
+use crate::kernel::{Kernel, Wait};
 use crate::program;
+use crate::raw::Errno;
 use crate::records::Records;
 use crate::ring::{self, Ring};
 use forebay_core::{HoldLimits, MergePolicy, PlugPolicy, Policy};
+use forebay_run::Settings;
 use hold::Stream;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -118,7 +119,7 @@ impl Context {
         // Room for all iocbs and for kicks. The kernel's own context would have as many places, but
         // it may keep some of them for other processors.
         let kernel = Kernel::new(nr_max).or_else(|_| Kernel::new(nr))?;
-        let Settings { policy, hold } = settings;
+        let (policy, hold) = (settings.policy(), settings.hold());
         let merges = policy.plug != PlugPolicy::None && policy.nomerges != MergePolicy::Never;
         let hold_limits = hold.unwrap_or_default();
         Ok(Context {

@@ -11,8 +11,8 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{FLAG_RESFD, Iocb};
-use crate::kernel::Errno;
 use crate::program;
+use crate::raw::{self, Errno};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -36,17 +36,19 @@ impl EventFd {
     /// Adds to the counter, unless it is full: the kernel drops a signal then, and a write would
     /// wait.
     fn add(&self, nr: u64) {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        let number = self.0.as_raw_fd();
+        let mut poll = libc::pollfd { fd: number, events: libc::POLLOUT, revents: 0 };
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let no_mask = std::ptr::null::<libc::sigset_t>();
-        let (call, first, now) = (libc::SYS_ppoll, &raw mut poll, &raw const now);
+        let address = (&raw mut poll).expose_provenance();
+        let args = [address, 1, (&raw const now).expose_provenance(), 0, 0];
         // No function of libc: that would be a place where the program's thread may be cancelled.
         // SAFETY: the kernel reads and writes one structure, and reads a time.
-        let nr_ready = unsafe { libc::syscall(call, first, 1_usize, now, no_mask, 8_usize) };
-        if nr_ready == 1 && poll.revents & libc::POLLOUT != 0 {
-            let number = self.0.as_raw_fd();
+        let is_ready = unsafe { raw::call(libc::SYS_ppoll, args) } == Ok(1);
+        if is_ready && poll.revents & libc::POLLOUT != 0 {
+            let args = [number as usize, (&raw const nr).expose_provenance(), size_of::<u64>()];
+            // A count that does not fit is lost, as in the kernel.
             // SAFETY: the kernel reads eight bytes.
-            unsafe { libc::syscall(libc::SYS_write, number, &raw const nr, size_of::<u64>()) };
+            let _ = unsafe { raw::call(libc::SYS_write, args) };
         }
     }
 }

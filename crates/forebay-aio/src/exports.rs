@@ -7,7 +7,7 @@
 
 use crate::abi::IoEvent;
 use crate::context::{self, Context, Events};
-use crate::kernel::Errno;
+use crate::raw::Errno;
 use crate::{program, table};
 use std::ffi::{c_int, c_long, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -122,7 +122,7 @@ unsafe fn events_of(
     let timeout = match timeout.is_null() {
         true => None,
         // SAFETY: the caller's promise.
-        false => Some(duration_of(unsafe { timeout.read_unaligned() })?),
+        false => limit_of(unsafe { timeout.read_unaligned() }),
     };
     let mask = (!mask.is_null()).then_some(mask);
     let mut nr = 0;
@@ -133,10 +133,11 @@ unsafe fn events_of(
     })
 }
 
-fn duration_of(time: libc::timespec) -> Result<Duration, Errno> {
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
-    let nanos = u32::try_from(time.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000);
-    Ok(Duration::new(seconds, nanos.ok_or(libc::EINVAL)?))
+/// Returns the limit of a wait. The kernel does not check it: it waits without a limit for a time
+/// below 0.
+fn limit_of(time: libc::timespec) -> Option<Duration> {
+    let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
 /// Takes events as [`io_getevents`] does, with another signal mask during the wait.

@@ -7,7 +7,7 @@
 //! kernel, an error or a short count. The core gets it as a full one, so that it repeats nothing.
 
 use crate::abi::{Iocb, opcode};
-use crate::kernel::Errno;
+use crate::raw::Errno;
 use forebay_core::{
     Bio, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
     IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, SECTOR_SHIFT, Segment, SoftwareQueue,

@@ -3,22 +3,21 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{IoEvent, Iocb, opcode};
+use crate::raw::{self, Errno};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// The errno of a failed call.
-pub(crate) type Errno = i32;
 
 /// The data of an event that [`Kernel::kick`] causes.
 pub(crate) const KICK: u64 = u64::MAX;
 
 /// The number of `io_pgetevents`, which the crate `libc` lacks: on x86-64, and on all architectures
 /// with the generic table of calls.
-const SYS_IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+pub(crate) const SYS_IO_PGETEVENTS: libc::c_long =
+    if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// The size of a signal mask of the kernel in bytes.
-const MASK_BYTES: usize = 8;
+pub(crate) const MASK_BYTES: usize = 8;
 
 /// An AIO context of the kernel. Dropping it destroys the context, which waits for what is in
 /// flight.
@@ -40,25 +39,20 @@ pub(crate) struct Wait {
 }
 
 /// The last argument of `io_pgetevents`.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct Mask {
-    mask: *const libc::sigset_t,
-    bytes: usize,
-}
-
-fn answer_of(answer: i64) -> Result<usize, Errno> {
-    match usize::try_from(answer) {
-        Ok(answer) => Ok(answer),
-        Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
-    }
+pub(crate) struct Mask {
+    pub(crate) mask: *const libc::sigset_t,
+    pub(crate) bytes: usize,
 }
 
 impl Kernel {
     /// Creates a context for `nr` iocbs at once.
     pub(crate) fn new(nr: u32) -> Result<Kernel, Errno> {
         let mut id = 0_usize;
+        let args = [nr as usize, (&raw mut id).expose_provenance()];
         // SAFETY: the kernel writes one word, the id of the context.
-        answer_of(unsafe { libc::syscall(libc::SYS_io_setup, nr, &raw mut id) })?;
+        unsafe { raw::call(libc::SYS_io_setup, args) }?;
         Ok(Kernel { id, is_destroyed: AtomicBool::new(false) })
     }
 
@@ -68,9 +62,9 @@ impl Kernel {
     /// Each pointer is that of an iocb. The memory that the iocbs name stays valid, as the caller
     /// of `io_submit` has promised, and so do the lists of vectors until this returns.
     pub(crate) unsafe fn submit(&self, iocbs: &mut [*mut Iocb]) -> Result<usize, Errno> {
-        let (nr, first) = (iocbs.len(), iocbs.as_mut_ptr());
+        let args = [self.id, iocbs.len(), iocbs.as_mut_ptr().expose_provenance()];
         // SAFETY: the caller's promise. The kernel writes the field `key` of each.
-        answer_of(unsafe { libc::syscall(libc::SYS_io_submit, self.id, nr, first) })
+        unsafe { raw::call(libc::SYS_io_submit, args) }
     }
 
     /// Waits for events, and appends up to `room` of them.
@@ -89,20 +83,20 @@ impl Kernel {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let first = events.spare_capacity_mut().as_mut_ptr();
-        let (id, min) = (self.id, wait.min);
-        let answer = match wait.mask {
+        let first = events.spare_capacity_mut().as_mut_ptr().expose_provenance();
+        let args = [self.id, wait.min, room, first, limit.expose_provenance()];
+        let nr = match wait.mask {
             // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a
             // time.
-            None => unsafe { libc::syscall(libc::SYS_io_getevents, id, min, room, first, limit) },
+            None => unsafe { raw::call(libc::SYS_io_getevents, args) },
             Some(mask) => {
                 let mask = Mask { mask, bytes: MASK_BYTES };
-                let (call, mask) = (SYS_IO_PGETEVENTS, &raw const mask);
+                let [id, min, room, first, limit] = args;
+                let args = [id, min, room, first, limit, (&raw const mask).expose_provenance()];
                 // SAFETY: as above, and the mask is the caller's.
-                unsafe { libc::syscall(call, id, min, room, first, limit, mask) }
+                unsafe { raw::call(SYS_IO_PGETEVENTS, args) }
             }
-        };
-        let nr = answer_of(answer)?;
+        }?;
         // SAFETY: the kernel has written so many events.
         unsafe { events.set_len(events.len() + nr) };
         Ok(())
@@ -115,7 +109,7 @@ impl Kernel {
     /// Fails if the process has no free descriptor, or the context no place.
     pub(crate) fn kick(&self, nr: usize) -> Result<(), Errno> {
         // SAFETY: the arguments are numbers.
-        let fd = answer_of(unsafe { libc::eventfd(1, libc::EFD_CLOEXEC) }.into())?;
+        let fd = unsafe { raw::call(libc::SYS_eventfd2, [1, libc::EFD_CLOEXEC as usize]) }?;
         // SAFETY: the descriptor is new.
         let ready = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         // An eventfd with a count is readable, so the poll ends when it is submitted.
@@ -136,10 +130,10 @@ impl Kernel {
     /// has `EINPROGRESS`, and its event comes as usual.
     pub(crate) fn cancel(&self, iocb: &Iocb) -> Errno {
         let mut event = IoEvent::default();
-        let (id, iocb) = (self.id, std::ptr::from_ref(iocb));
+        let iocb = std::ptr::from_ref(iocb).expose_provenance();
+        let args = [self.id, iocb, (&raw mut event).expose_provenance()];
         // SAFETY: the kernel reads the key of the iocb, and may write an event.
-        let answer = unsafe { libc::syscall(libc::SYS_io_cancel, id, iocb, &raw mut event) };
-        answer_of(answer).err().unwrap_or(libc::EINPROGRESS)
+        unsafe { raw::call(libc::SYS_io_cancel, args) }.err().unwrap_or(libc::EINPROGRESS)
     }
 
     /// Destroys the context now, and waits until the kernel uses no memory of its iocbs. No thread
@@ -147,7 +141,7 @@ impl Kernel {
     pub(crate) fn destroy(&self) {
         if !self.is_destroyed.swap(true, Ordering::AcqRel) {
             // SAFETY: the argument is a number.
-            unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
+            let _ = unsafe { raw::call(libc::SYS_io_destroy, [self.id]) };
         }
     }
 }

@@ -5,8 +5,8 @@
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
 use crate::eventfds::{EventFd, Held};
 use crate::file::LEN_MAX;
-use crate::kernel::Errno;
 use crate::program::{self, FileId};
+use crate::raw::Errno;
 use forebay_core::{Op, Segment};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Iocb, opcode};
-use crate::kernel::Errno;
+use crate::raw::Errno;
 use forebay_core::{Op, Segment};
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

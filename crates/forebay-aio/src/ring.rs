@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{IoEvent, RING_MAGIC, RingHead};
-use crate::kernel::Errno;
+use crate::raw::Errno;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::context::Context;
-use crate::kernel::Errno;
-use crate::{Settings, area};
+use crate::raw::Errno;
+use forebay_run::{Settings, area};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Once, PoisonError, RwLock};

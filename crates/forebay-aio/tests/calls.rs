@@ -3,7 +3,7 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use forebay_aio::area::{self, AREA_BYTES, processes};
+use forebay_run::area::{self, AREA_BYTES, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -106,6 +106,12 @@ fn waits_have_the_results_of_the_system_library() {
 #[test]
 fn held_reads_have_the_results_of_the_system_library() {
     compare("holds");
+}
+
+#[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "syscall is replaced on x86-64 only")]
+fn calls_by_syscall_have_the_results_of_the_kernel() {
+    compare("syscalls");
 }
 
 #[test]

@@ -15,13 +15,13 @@
 //! A context is one submitter, with one stream: that of the descriptor in its last call.
 
 use super::{Context, Locked, State};
-use crate::area::{self, Counter};
 use crate::eventfds::Signals;
 use crate::file::{Ended, File, Outgoing};
 use crate::keeper::Keeper;
 use crate::plan::{Planned, can_merge, op_of};
 use crate::program::{self, FileId};
 use forebay_core::{Bio, Hold, HoldLimits, Op, Segment, Tag};
+use forebay_run::area::{self, Counter};
 use std::time::Duration;
 
 /// The stream of a context.

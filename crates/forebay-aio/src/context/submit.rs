@@ -5,14 +5,14 @@
 
 use super::{Context, Locked, OF_LAYER, State};
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
-use crate::area::{self, Counter};
 use crate::eventfds::Signals;
 use crate::file::{Ended, File, Outgoing};
-use crate::kernel::Errno;
 use crate::plan::{Planned, op_of, plan};
 use crate::program;
+use crate::raw::Errno;
 use crate::records::Record;
 use forebay_core::Tag;
+use forebay_run::area::{self, Counter};
 
 /// An iocb for the kernel: its number in the call, its record, and itself. Its event has the number
 /// of the record, and signals nothing.

@@ -4,7 +4,8 @@ use super::{Context, Locked, OF_LAYER, State};
 use crate::abi::IoEvent;
 use crate::eventfds::Signals;
 use crate::file::Ended;
-use crate::kernel::{Errno, KICK, Wait};
+use crate::kernel::{KICK, Wait};
+use crate::raw::Errno;
 use forebay_core::Tag;
 use std::time::{Duration, Instant};
 

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
 
-use forebay_aio::area::{self, AREA_BYTES};
-use forebay_aio::{POLICY_VARIABLE, Settings};
+use forebay_run::area::{self, AREA_BYTES};
+use forebay_run::{POLICY_VARIABLE, Settings};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::isatty;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use forebay_aio::area::{AREA_BYTES, Counter, Process, processes};
+use forebay_run::area::{AREA_BYTES, Counter, Process, processes};
 
 use crate::failure::Failure;
 use crate::output;

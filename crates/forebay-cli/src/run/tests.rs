@@ -1,7 +1,7 @@
 //! Settings, the list of libraries, refused programs and the report.
 
 use super::*;
-use forebay_aio::area::Process;
+use forebay_run::area::Process;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]

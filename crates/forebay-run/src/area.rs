@@ -128,12 +128,12 @@ static OWN: Slot = Slot::new();
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Forgets the slot of the parent, in the child of a fork.
-pub(crate) fn after_fork() {
+pub fn after_fork() {
     SLOT.store(std::ptr::null_mut(), Ordering::Relaxed);
 }
 
 /// Adds to a counter of this process.
-pub(crate) fn add(counter: Counter, nr: u64) {
+pub fn add(counter: Counter, nr: u64) {
     let slot = SLOT.load(Ordering::Acquire);
     // SAFETY: a slot stays mapped until the process ends.
     let slot = if slot.is_null() { attach() } else { unsafe { &*slot } };
