@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     Step { name: "python", action: Action::Beside },
     Step { name: "sessions", action: Action::Beside },
     Step { name: "differential", action: Action::Beside },
+    Step { name: "libaio", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
     Step { name: "same-bytes", action: Action::Beside },
 ];

@@ -26,6 +26,7 @@ mod features;
 mod fuzz;
 mod histories;
 mod instructions;
+mod libaio;
 mod long;
 mod loom;
 mod miri;
@@ -76,6 +77,8 @@ cargo xtask <command>
   sessions [--all]     NBD clients and guests, good and bad ones, and a server, from a quarter of
                        many seeds, or from all of them
   differential         scripts by the library's threads and by the simulator, compared
+  libaio               the replacement of the distribution's libaio.so.1, and its tests
+  libaio --build       builds it, and compares its symbols with the distribution's
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
@@ -156,6 +159,8 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
         ["python"] => python::run(),
+        ["libaio"] => libaio::run(),
+        ["libaio", "--build"] => libaio::build().map(drop),
         ["capi", prefix] => capi::install(prefix),
         ["semver"] => semver::run(),
         ["long"] => {

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
 ///
 /// # Safety
 /// `events` has room for `max` events. `timeout` is null or points to a time.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
 pub unsafe extern "C" fn io_getevents(
     handle: *mut c_void,
     min: c_long,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn io_pgetevents(
 
 /// Cancels an iocb, as the kernel does: only polls can be cancelled, with `EINPROGRESS`, and their
 /// event comes as usual. For all others this returns `EINVAL`.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
 pub extern "C" fn io_cancel(handle: *mut c_void, iocb: *mut c_void, _: *mut IoEvent) -> c_int {
     answer(|| Err(table::find(handle.addr())?.cancel(iocb.addr())))
 }
@@ -190,7 +190,7 @@ pub extern "C" fn io_queue_release(handle: *mut c_void) -> c_int {
 ///
 /// # Safety
 /// `timeout` is null or points to a time.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
 pub unsafe extern "C" fn io_queue_wait(
     handle: *mut c_void,
     timeout: *const libc::timespec,

@@ -13,6 +13,7 @@
 //! - `keeper`: the file of reads that are held;
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
+//! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
 //! - `kernel`, `raw`, `abi`, `program`: system calls, structures, and the memory of the program.
 
 mod abi;
@@ -31,6 +32,8 @@ mod ring;
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod syscall;
 mod table;
+#[cfg(feature = "versions")]
+mod versions;
 
 pub use abi::IoEvent;
 

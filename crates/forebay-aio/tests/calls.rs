@@ -33,11 +33,17 @@ fn output_of(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
+/// The variable with the path of another library to test, such as a replacement of the system's.
+const OTHER: &str = "FOREBAY_LIBAIO";
+
 /// Builds the library. A test cannot depend on a library that is not for Rust, so cargo does not
 /// build it by itself.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
+        if let Some(other) = std::env::var_os(OTHER) {
+            return other.into();
+        }
         let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let target = temporary.parent().expect("it is in the target directory");
         let mut cargo = Command::new(env!("CARGO"));
@@ -111,7 +117,19 @@ fn held_reads_have_the_results_of_the_system_library() {
 #[test]
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "syscall is replaced on x86-64 only")]
 fn calls_by_syscall_have_the_results_of_the_kernel() {
+    if std::env::var_os(OTHER).is_some() {
+        return skip::skip_always("syscalls", "a replacement of libaio does not replace syscall");
+    }
     compare("syscalls");
+}
+
+/// Calls the functions of libaio 0.1.
+#[test]
+fn older_versions_have_the_results_of_the_system_library() {
+    if std::env::var_os(OTHER).is_none() {
+        return skip::skip_always("older", "run it by `cargo xtask libaio`");
+    }
+    compare("older");
 }
 
 #[test]
