@@ -73,8 +73,10 @@ struct State {
     nr_posted: u64,
     /// The number of threads that are in a call of this context without the lock.
     nr_inside: u32,
-    /// How many of them wait in the kernel for events.
+    /// How many of them wait in the kernel for events, beside the service thread.
     nr_waiting: u32,
+    /// The service thread waits in the kernel for events.
+    is_serving: bool,
     /// The most events that one of these waits for.
     wait_min: usize,
     /// A kick is on its way.
@@ -84,6 +86,8 @@ struct State {
     has_eventfd: bool,
     /// The service thread sleeps until it is woken.
     service_sleeps: bool,
+    /// The service thread pauses for longer than reads may be held.
+    long_pause: bool,
     /// The number of calls of the program for events.
     nr_calls: u64,
     stream: Stream,
@@ -98,11 +102,13 @@ impl State {
             nr_posted: 0,
             nr_inside: 0,
             nr_waiting: 0,
+            is_serving: false,
             wait_min: 0,
             is_kicked: false,
             is_gone: false,
             has_eventfd: false,
             service_sleeps: false,
+            long_pause: false,
             nr_calls: 0,
             stream: Stream::new(hold_limits),
         }
@@ -184,7 +190,8 @@ impl Context {
         }
     }
 
-    /// Ends the wait of a thread in the kernel, if there is one and no kick is on its way.
+    /// Ends the wait of a thread of the program in the kernel, if there is one and no kick is on its
+    /// way. The service thread may take the kick instead, and then kicks again when it leaves.
     fn kick(&self, state: &mut State) {
         if state.nr_waiting > 0 && !state.is_kicked {
             // If the process has no free descriptor, the next event of the kernel ends the wait.
@@ -212,8 +219,9 @@ impl Context {
         self.wake_service.notify_all();
         while state.nr_inside > 0 {
             // A thread that is on its way into the kernel may come after the kick.
-            state.is_kicked = false;
-            self.kick(&mut state);
+            if state.nr_waiting > 0 || state.is_serving {
+                let _ = self.kernel.kick(state.wait_min.max(1));
+            }
             let woken = self.left.wait_timeout(state, KICK_PAUSE);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -100,6 +100,11 @@ impl Ring {
         if head >= self.nr { 0 } else { (tail + self.nr - head) % self.nr }
     }
 
+    /// Returns the index of the oldest event. It changes when the program takes one by itself.
+    pub(crate) fn head_index(&self) -> u32 {
+        self.head().head.load(Ordering::Relaxed)
+    }
+
     /// Adds an event. The caller has the lock of the context, and has kept a place for it.
     pub(crate) fn push(&self, event: IoEvent) {
         let tail = self.head().tail.load(Ordering::Relaxed);

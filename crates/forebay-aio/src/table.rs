@@ -9,11 +9,12 @@
 use crate::context::Context;
 use crate::raw::Errno;
 use forebay_run::{Settings, area};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Once, PoisonError, RwLock};
 
-type Table = RwLock<HashMap<usize, Arc<Context>>>;
+/// A tree, because a process has few contexts: a hash of the handle would cost more.
+type Table = RwLock<BTreeMap<usize, Arc<Context>>>;
 
 /// The table. Null until it is first used, and again in the child of a fork.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());

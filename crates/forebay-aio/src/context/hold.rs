@@ -146,6 +146,9 @@ impl Context {
             let index = state.files.index_of(id, || File::new(fd, self.depth(), self.policy));
             state.stream.group = Some(Group { id, index, nr: 0, deadline });
             state.stream.is_fresh = true;
+            if std::mem::take(&mut state.long_pause) {
+                self.wake_service.notify_one();
+            }
         }
         let group = state.stream.group.as_mut()?;
         let record = state.records.insert(super::submit::record_of(it, true));

@@ -83,7 +83,7 @@ impl Context {
     }
 
     /// Waits in the kernel without the lock, and then processes the events.
-    pub(super) fn wait_in_kernel<'a>(
+    fn wait_in_kernel<'a>(
         &'a self,
         mut state: Locked<'a>,
         wait: Wait,
@@ -96,11 +96,21 @@ impl Context {
             state.nr_waiting += 1;
         }
         drop(state);
-        events.clear();
-        let waited = self.kernel.events(wait, room, events);
+        let waited = self.take_from_kernel(wait, room, events);
         let mut state = self.lock();
         state.nr_waiting -= u32::from(is_wait);
         (self.process(state, events), waited)
+    }
+
+    /// Waits in the kernel, and replaces `events` by those that it returns.
+    pub(super) fn take_from_kernel(
+        &self,
+        wait: Wait,
+        room: usize,
+        events: &mut Vec<IoEvent>,
+    ) -> Result<(), Errno> {
+        events.clear();
+        self.kernel.events(wait, room, events)
     }
 
     /// Processes events of the kernel.
@@ -175,7 +185,7 @@ impl State {
     fn kernel_min(&self, missing: usize, is_over: bool) -> usize {
         match missing {
             _ if is_over => 0,
-            2.. if self.nr_waiting == 0 && self.records.nr_layered() == 0 => {
+            2.. if self.nr_waiting == 0 && !self.is_serving && self.records.nr_layered() == 0 => {
                 missing.min(WAIT_MIN_MAX)
             }
             _ => missing.min(1),
