@@ -190,8 +190,8 @@ impl Context {
         }
     }
 
-    /// Ends the wait of a thread of the program in the kernel, if there is one and no kick is on its
-    /// way. The service thread may take the kick instead, and then kicks again when it leaves.
+    /// Ends the wait of a thread of the program in the kernel, if there is one and no kick is on
+    /// its way. The service thread may take the kick instead, and kicks again when it leaves.
     fn kick(&self, state: &mut State) {
         if state.nr_waiting > 0 && !state.is_kicked {
             // If the process has no free descriptor, the next event of the kernel ends the wait.
