@@ -5,6 +5,7 @@
 //! here passes or fails a test; the table lists aims and measured values.
 #![forbid(unsafe_code)]
 
+mod aio;
 mod distance;
 mod figures;
 mod library;
@@ -47,6 +48,10 @@ python3 with venv). It is not one of all figures: name it alone. With --seconds 
 The figure rbd compares the driver rbd with fio's rbd engine, on a cluster of one node that it
 starts (packages ceph-mon, ceph-osd, ceph-common). Name it alone, too. With --pairs 7 --seconds 1
 and --out bench/RBD.md it writes the published table, in about 5 minutes.
+
+The figure aio compares fio and sysbench, unmodified, under `forebay run` with the same commands
+without it. Name it alone, too. With --seconds 2 and --out bench/AIO.md it writes the published
+table, in about 5 minutes.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)
@@ -112,6 +117,10 @@ fn main() -> Result<()> {
     if options.names == [library::NAME] {
         measure::lay_out(&forebay, &options.file, options.size_mib)?;
         return write(&library::render(&forebay, &options)?, &options);
+    }
+    if options.names == [aio::NAME] {
+        measure::lay_out(&forebay, &options.file, options.size_mib)?;
+        return write(&aio::render(&forebay, &options)?, &options);
     }
     if options.names == [rbd::NAME] {
         return write(&rbd::render(&forebay, &options)?, &options);

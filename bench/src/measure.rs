@@ -39,6 +39,15 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(folder.join("dist").join("forebay"))
 }
 
+/// Builds the library that `forebay run` preloads, beside the program.
+pub(crate) fn build_preloaded() -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--profile", "dist", "-p", "forebay-aio"]);
+    ensure!(command.status()?.success(), "cargo build --profile dist -p forebay-aio failed");
+    Ok(())
+}
+
 /// Creates the file to read, filled with data: reads of a hole would not reach the device.
 /// `forebay` lays it out as fio does, and undoes that if it is interrupted.
 pub(crate) fn lay_out(forebay: &Path, path: &Path, size_mib: u64) -> Result<()> {
@@ -96,7 +105,7 @@ pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
 }
 
 /// Parses the output of a command. Returns the figures and the number of I/Os.
-fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample, f64)> {
+pub(crate) fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample, f64)> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{} {}: {stderr}", program.display(), arguments.join(" "));

@@ -39,20 +39,26 @@ const SYSTEM: [&str; 3] = [
 pub(crate) fn build() -> Result<String, String> {
     let folder = target("libaio");
     fs::create_dir_all(&folder).map_err(|error| format!("{folder}: {error}"))?;
-    Line::cargo("rustc --release --package forebay-aio --features versions")
-        .argument("--crate-type=staticlib".to_owned())
+    // Not a feature: with all features the plain build must link too.
+    Line::cargo("rustc --release --package forebay-aio --crate-type=staticlib -- --cfg")
+        .argument("forebay_libaio".to_owned())
         .run()?;
     let path = format!("{folder}/libaio.so.1");
     let map = root().join("crates/forebay-aio/libaio.map");
-    Line::new("cc", "-shared -Wl,-soname,libaio.so.1 -Wl,--gc-sections -Wl,-z,now")
-        .argument(format!("-Wl,--version-script={}", map.display()))
-        .argument("-Wl,--whole-archive".to_owned())
-        .argument(format!("{}/libforebay_aio.a", target("release")))
-        .argument("-Wl,--no-whole-archive".to_owned())
-        .argument("-lgcc_s".to_owned())
-        .argument("-lc".to_owned())
-        .argument(format!("-o{path}"))
-        .run()?;
+    // Its threads run until the program ends, so it must stay when the program closes it. It needs
+    // no debug information of the standard library.
+    Line::new(
+        "cc",
+        "-shared -Wl,-soname,libaio.so.1 -Wl,--gc-sections -Wl,-z,now,-z,nodelete -Wl,-S",
+    )
+    .argument(format!("-Wl,--version-script={}", map.display()))
+    .argument("-Wl,--whole-archive".to_owned())
+    .argument(format!("{}/libforebay_aio.a", target("release")))
+    .argument("-Wl,--no-whole-archive".to_owned())
+    .argument("-lgcc_s".to_owned())
+    .argument("-lc".to_owned())
+    .argument(format!("-o{path}"))
+    .run()?;
     let wanted: BTreeSet<String> = SYMBOLS.map(str::to_owned).into();
     compare(&path, &symbols(&path)?, "the table", &wanted)?;
     match SYSTEM.iter().find(|path| Path::new(path).exists()) {

@@ -11,8 +11,9 @@
 //! - [`wait`](self): events of the kernel to events of iocbs;
 //! - [`service`](self): the thread that reaps for programs that make no call for it.
 //!
-//! No system call that may block is made under the lock. A thread that makes one is counted in
-//! `nr_inside` before it releases the lock. The end of a context waits until none is inside, since
+//! No system call that waits is made under the lock. The submission of held reads is, and direct
+//! I/O waits there only for a busy device (see [`hold`](self)). A thread is counted in `nr_inside`
+//! before it releases the lock for a call. The end of a context waits until none is inside, since
 //! the kernel may give the id of a destroyed context to a new one.
 
 mod hold;
@@ -20,6 +21,7 @@ mod service;
 mod submit;
 mod wait;
 
+use crate::file::Outgoing;
 use crate::files::Files;
 use crate::kernel::{Kernel, Wait};
 use crate::program;
@@ -40,6 +42,9 @@ const OF_LAYER: u64 = 1 << 62;
 
 /// The most requests of a file at the kernel.
 const DEPTH_MAX: u32 = 1024;
+
+/// The places of the kernel's context that are for kicks.
+const KICK_ROOM: u32 = 2 * wait::WAIT_MIN_MAX as u32;
 
 /// The time between two kicks of threads that a context waits for at its end.
 const KICK_PAUSE: Duration = Duration::from_millis(1);
@@ -79,8 +84,12 @@ struct State {
     is_serving: bool,
     /// The most events that one of these waits for.
     wait_min: usize,
-    /// A kick is on its way.
-    is_kicked: bool,
+    /// The number of kicks that no thread has taken yet.
+    nr_kicks: usize,
+    /// A kick has failed, and the service thread has to repeat it.
+    kick_failed: bool,
+    /// Requests that the kernel had no place for, by the index of their file.
+    deferred: Vec<(u32, Outgoing)>,
     is_gone: bool,
     /// An iocb has had an eventfd.
     has_eventfd: bool,
@@ -104,7 +113,9 @@ impl State {
             nr_waiting: 0,
             is_serving: false,
             wait_min: 0,
-            is_kicked: false,
+            nr_kicks: 0,
+            kick_failed: false,
+            deferred: Vec::new(),
             is_gone: false,
             has_eventfd: false,
             service_sleeps: false,
@@ -121,10 +132,9 @@ impl Context {
     /// Creates a context for `nr` iocbs at once, with a ring of this id.
     pub(crate) fn new(nr: u32, id: u32, settings: Settings) -> Result<Context, Errno> {
         let places = ring::places(nr).ok_or(libc::EINVAL)?;
-        let nr_max = places - 1;
-        // Room for all iocbs and for kicks. The kernel's own context would have as many places, but
-        // it may keep some of them for other processors.
-        let kernel = Kernel::new(nr_max).or_else(|_| Kernel::new(nr))?;
+        // The kernel's context has as many places, some of them for kicks.
+        let nr_max = places - 1 - KICK_ROOM;
+        let kernel = Kernel::new(nr)?;
         let (policy, hold) = (settings.policy(), settings.hold());
         let merges = policy.plug != PlugPolicy::None && policy.nomerges != MergePolicy::Never;
         let hold_limits = hold.unwrap_or_default();
@@ -193,9 +203,17 @@ impl Context {
     /// Ends the wait of a thread of the program in the kernel, if there is one and no kick is on
     /// its way. The service thread may take the kick instead, and kicks again when it leaves.
     fn kick(&self, state: &mut State) {
-        if state.nr_waiting > 0 && !state.is_kicked {
-            // If the process has no free descriptor, the next event of the kernel ends the wait.
-            state.is_kicked = self.kernel.kick(state.wait_min.max(1)).is_ok();
+        if state.nr_waiting == 0 || state.nr_kicks > 0 {
+            return;
+        }
+        let nr = state.wait_min.max(1);
+        match self.kernel.kick(nr) {
+            Ok(()) => state.nr_kicks += nr,
+            // The process has no free descriptor.
+            Err(_) => {
+                state.kick_failed = true;
+                self.wake_service.notify_one();
+            }
         }
     }
 
@@ -206,6 +224,9 @@ impl Context {
             return libc::EFAULT;
         }
         let state = self.lock();
+        if state.is_gone {
+            return libc::EINVAL;
+        }
         // The kernel cancels polls only. Under the lock, the record stays.
         let record = state.records.find(obj as u64).and_then(|record| record.at_kernel.as_ref());
         record.map_or(libc::EINVAL, |iocb| self.kernel.cancel(iocb))

@@ -17,9 +17,20 @@ use std::time::Duration;
 /// The callback of an iocb (`io_callback_t`), for [`io_queue_run`].
 type Callback = unsafe extern "C" fn(*mut c_void, u64, c_long, c_long);
 
+unsafe extern "C" {
+    /// Source: pthread_setcancelstate(3).
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: c_int = 1;
+
 /// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not
-/// change.
+/// change. The thread is not cancelled during the call: libaio's functions are no places for that.
 fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
+    let mut cancel_state = 0;
+    // SAFETY: the function writes one number, and fails only for a wrong state.
+    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancel_state) };
     // SAFETY: the variable of this thread.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -30,7 +41,10 @@ fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
         Err(_) => -libc::EIO,
     };
     // SAFETY: as above.
-    unsafe { errno.write(before) };
+    unsafe {
+        errno.write(before);
+        pthread_setcancelstate(cancel_state, std::ptr::null_mut());
+    }
     result
 }
 
@@ -90,7 +104,7 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
 ///
 /// # Safety
 /// `events` has room for `max` events. `timeout` is null or points to a time.
-#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
+#[cfg_attr(not(forebay_libaio), unsafe(no_mangle))]
 pub unsafe extern "C" fn io_getevents(
     handle: *mut c_void,
     min: c_long,
@@ -159,7 +173,7 @@ pub unsafe extern "C" fn io_pgetevents(
 
 /// Cancels an iocb, as the kernel does: only polls can be cancelled, with `EINPROGRESS`, and their
 /// event comes as usual. For all others this returns `EINVAL`.
-#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
+#[cfg_attr(not(forebay_libaio), unsafe(no_mangle))]
 pub extern "C" fn io_cancel(handle: *mut c_void, iocb: *mut c_void, _: *mut IoEvent) -> c_int {
     answer(|| Err(table::find(handle.addr())?.cancel(iocb.addr())))
 }
@@ -190,7 +204,7 @@ pub extern "C" fn io_queue_release(handle: *mut c_void) -> c_int {
 ///
 /// # Safety
 /// `timeout` is null or points to a time.
-#[cfg_attr(not(feature = "versions"), unsafe(no_mangle))]
+#[cfg_attr(not(forebay_libaio), unsafe(no_mangle))]
 pub unsafe extern "C" fn io_queue_wait(
     handle: *mut c_void,
     timeout: *const libc::timespec,

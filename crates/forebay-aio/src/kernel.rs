@@ -123,7 +123,8 @@ impl Kernel {
         let mut polls = vec![poll; nr];
         let mut list: Vec<_> = polls.iter_mut().map(std::ptr::from_mut).collect();
         // SAFETY: the polls live until the call returns, and name no memory.
-        unsafe { self.submit(&mut list) }.map(drop)
+        let nr_done = unsafe { self.submit(&mut list) }?;
+        if nr_done == nr { Ok(()) } else { Err(libc::EAGAIN) }
     }
 
     /// Requests that the kernel cancels an iocb. Returns the errno that it reports; a cancelled one

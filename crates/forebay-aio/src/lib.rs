@@ -32,7 +32,7 @@ mod ring;
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod syscall;
 mod table;
-#[cfg(feature = "versions")]
+#[cfg(forebay_libaio)]
 mod versions;
 
 pub use abi::IoEvent;

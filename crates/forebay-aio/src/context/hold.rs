@@ -146,6 +146,10 @@ impl Context {
             let index = state.files.index_of(id, || File::new(fd, self.depth(), self.policy));
             state.stream.group = Some(Group { id, index, nr: 0, deadline });
             state.stream.is_fresh = true;
+            // An event of the kernel may be the end of several iocbs from now on.
+            if state.wait_min > 1 {
+                self.kick(state);
+            }
             if std::mem::take(&mut state.long_pause) {
                 self.wake_service.notify_one();
             }
@@ -176,7 +180,9 @@ impl Context {
         match std::mem::replace(&mut state.stream.keeper, Kept::Missing) {
             Kept::There(keeper) if is_same() => {
                 let refused = self.pass(index, &mut outgoing);
-                if is_same() {
+                // The kernel has no place for a request: the keeper reads.
+                let is_full = refused.iter().any(|(_, errno)| *errno == libc::EAGAIN);
+                if is_same() && !is_full {
                     keeper.forget();
                     state.stream.keeper = Kept::There(keeper);
                     state.refuse(index, &refused, &mut ended);

@@ -88,10 +88,14 @@ impl Context {
                 return (state, false);
             }
             let (nr_posted, is_busy) = (state.nr_posted, state.nr_out > 0);
+            if std::mem::take(&mut state.kick_failed) && self.ring.len() > 0 {
+                self.kick(&mut state);
+            }
             let is_held = state.stream.was_fresh();
-            let time = if is_held { PATIENCE } else { patience };
+            let is_short = is_held || state.kick_failed;
+            let time = if is_short { PATIENCE } else { patience };
             state.long_pause = time > PATIENCE;
-            state = match is_busy && (!state.has_eventfd || is_held) {
+            state = match is_short || is_busy && !state.has_eventfd {
                 true => self.pause(state, time),
                 false => self.sleep(state),
             };
@@ -110,7 +114,11 @@ impl Context {
                 patience = (2 * patience).min(PATIENCE_MAX);
             } else if is_moved && state.nr_out > 0 {
                 return (state, true);
-            } else if state.nr_out == 0 || self.ring.len() > 0 || !is_busy {
+            } else if state.nr_out == 0
+                || !is_busy
+                || self.ring.len() > 0 && patience < PATIENCE_MAX
+            {
+                // A program that waits for several events in the ring gets them late.
                 patience = (2 * patience).min(PATIENCE_MAX);
             } else if state.nr_posted == nr_posted && !state.has_eventfd {
                 return (state, false);

@@ -50,6 +50,10 @@ impl Context {
         // Each has a place in the ring from now on.
         let nr = planned.len() as u32;
         state.nr_out += nr;
+        if !state.has_eventfd && planned.iter().any(|it| matches!(it.resfd, Some(Ok(_)))) {
+            state.has_eventfd = true;
+            self.wake_service.notify_one();
+        }
         let is_held;
         (state, is_held) = self.hold(state, &planned);
         if is_held {
@@ -177,20 +181,14 @@ impl Context {
         is_known: bool,
         ended: &mut Vec<Ended>,
     ) -> Locked<'a> {
-        while let Some((id, file)) = state.files.get(index) {
+        while let Some((_, file)) = state.files.get(index) {
             let mut outgoing = file.take_outgoing();
             if outgoing.is_empty() {
                 break;
             }
             let mut refused = Vec::new();
             if !is_known {
-                outgoing.retain(|rq| {
-                    let is_same = program::direct_file(id.fd, op_of(&rq.iocb)) == Some(*id);
-                    if !is_same {
-                        refused.push((rq.tag, libc::EIO));
-                    }
-                    is_same
-                });
+                (outgoing, refused) = state.same_files(index, outgoing);
             }
             state = self.submit_requests(state, index, outgoing, refused, ended);
         }
@@ -212,7 +210,25 @@ impl Context {
         drop(state);
         refused.extend(self.pass(index, &mut outgoing));
         let mut state = self.lock();
+        // The kernel may keep places for other processors. The end of another request frees one.
+        let is_without_place = |rq: &mut Outgoing| refused.contains(&(rq.tag, libc::EAGAIN));
+        let deferred = outgoing.extract_if(.., is_without_place);
+        state.deferred.extend(deferred.map(|rq| (index, rq)));
+        refused.retain(|(_, errno)| *errno != libc::EAGAIN);
         state.refuse(index, &refused, ended);
+        state
+    }
+
+    /// Submits the requests again that the kernel had no place for.
+    pub(super) fn submit_deferred<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
+        for (index, rq) in std::mem::take(&mut state.deferred) {
+            let mut ended = Vec::new();
+            let (outgoing, refused) = state.same_files(index, vec![rq]);
+            state = self.submit_requests(state, index, outgoing, refused, &mut ended);
+            let mut signals = Signals::default();
+            self.post_all(&mut state, ended, &mut signals);
+            state = self.send(state, signals);
+        }
         state
     }
 
@@ -243,6 +259,21 @@ impl Context {
 }
 
 impl State {
+    /// Divides requests of a file into those whose descriptor still refers to it, and the others,
+    /// which fail.
+    fn same_files(
+        &mut self,
+        index: u32,
+        outgoing: Vec<Outgoing>,
+    ) -> (Vec<Outgoing>, Vec<(Tag, Errno)>) {
+        let id = self.files.get(index).map(|(id, _)| *id);
+        let is_same = |rq: &Outgoing| {
+            id.is_some_and(|id| program::direct_file(id.fd, op_of(&rq.iocb)) == Some(id))
+        };
+        let (same, others): (Vec<_>, Vec<_>) = outgoing.into_iter().partition(is_same);
+        (same, others.iter().map(|rq| (rq.tag, libc::EIO)).collect())
+    }
+
     /// Processes requests that the kernel has refused.
     pub(super) fn refuse(&mut self, index: u32, refused: &[(Tag, Errno)], ended: &mut Vec<Ended>) {
         if !refused.is_empty()
@@ -259,7 +290,6 @@ impl State {
 fn raws_of(state: &mut State, planned: &[Planned]) -> (Vec<Raw>, Option<(usize, Errno)>) {
     let mut raws = Vec::with_capacity(planned.len());
     for (nth, it) in planned.iter().enumerate() {
-        state.has_eventfd |= matches!(it.resfd, Some(Ok(_)));
         if it.layered.is_some() {
             continue;
         }

@@ -13,7 +13,11 @@ use std::time::{Duration, Instant};
 pub(super) const NR_AT_ONCE: usize = 32;
 
 /// The most events of the kernel that a thread waits for at once: so many a kick takes.
-const WAIT_MIN_MAX: usize = 8;
+pub(super) const WAIT_MIN_MAX: usize = 8;
+
+/// The longest wait for several events of the kernel. Another thread may take some of the events of
+/// a kick, so that it does not end the wait.
+const WIDE_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// The arguments of `io_getevents`.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +65,11 @@ impl Context {
                 break Ok(nr);
             }
             let held = self.time_to_release(&state);
-            let wait = Wait {
-                min: state.kernel_min(min.saturating_sub(nr), is_over),
-                timeout: left.into_iter().chain(held).min(),
-                mask,
-            };
+            let kernel_min = state.kernel_min(min.saturating_sub(nr), is_over);
+            let wide = (kernel_min > 1).then_some(WIDE_WAIT_MAX);
+            let timeout = left.into_iter().chain(held).chain(wide).min();
+            let wait = Wait { min: kernel_min, timeout, mask };
+            let wide_end = wide.and(timeout).map(|timeout| Instant::now() + timeout);
             let room = (max - nr).clamp(1, NR_AT_ONCE);
             let waited;
             (state, waited) = self.wait_in_kernel(state, wait, room, &mut events);
@@ -75,6 +79,10 @@ impl Context {
                     break Err(errno);
                 }
                 // A signal ends a wait that has events.
+                min = 0;
+            } else if wide_end.is_some_and(|end| Instant::now() < end) && events.len() < kernel_min
+            {
+                // So does one that the kernel does not report, because there are events.
                 min = 0;
             }
         };
@@ -118,7 +126,7 @@ impl Context {
         let (mut touched, mut signals): (Vec<u32>, _) = (Vec::new(), Signals::default());
         for event in events {
             if event.data == KICK {
-                state.is_kicked = false;
+                state.nr_kicks = state.nr_kicks.saturating_sub(1);
                 continue;
             }
             if event.data & OF_LAYER == 0 {
@@ -147,6 +155,9 @@ impl Context {
             self.post_all(&mut state, ended, &mut signals);
         }
         state = self.send(state, signals);
+        if !events.is_empty() {
+            state = self.submit_deferred(state);
+        }
         self.release_due(state)
     }
 

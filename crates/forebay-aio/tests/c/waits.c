@@ -92,7 +92,7 @@ static void submit_neighbours(void *context, int nr, int resfd)
 static void signals(void *context)
 {
     struct sigaction action = { .sa_handler = handle };
-    struct event event;
+    struct event event, events[8];
     struct timespec limit = { 10, 0 }, none = { 0, 0 };
     sigset_t blocked, mask;
     double start;
@@ -103,6 +103,12 @@ static void signals(void *context)
     show("handled", nr_handled);
     start_alarm(50);
     show("wait with a limit that a signal ends", io_getevents(context, 1, 1, &event, &limit));
+    /* The events that are there are returned instead of EINTR. */
+    for (int n = 0; n < 3; n++)
+        set(n, PREAD, file, memory + n * BLOCK, BLOCK, 2 * n * BLOCK);
+    show("submit", io_submit(context, 3, list));
+    start_alarm(50);
+    show("wait for more events than there are", io_getevents(context, 8, 8, events, NULL));
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGALRM);
     sigprocmask(SIG_BLOCK, &blocked, &mask);
