@@ -82,9 +82,9 @@ cargo xtask <command>
   simspeed             simulated bios per second, crash points per minute, instructions
   same-bytes           hashes of seeds and crash histories, in builds for glibc and musl
   plants               bugs planted in the code that ships, found by the simulator's rules
-  planted              a twelfth of the known bugs, planted in a copy, must fail their tests
+  planted              a 24th of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
-  fuzz [SECONDS]       each fuzz target for 15 or 60 seconds, and longer if that did not
+  fuzz [SECONDS]       each fuzz target for 15 or 30 seconds, and longer if that did not
                        reach its features; or once for SECONDS (half with AddressSanitizer)
   fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
