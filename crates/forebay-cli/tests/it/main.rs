@@ -16,6 +16,7 @@ mod lab;
 mod load;
 mod refusals;
 mod run;
+mod run_apps;
 #[path = "../../../forebay/tests/it/seccomp.rs"]
 mod seccomp;
 mod serve;

@@ -24,7 +24,7 @@ fn build_library() {
 }
 
 /// Returns `forebay run` with these arguments, separated by spaces.
-fn run(folder: &TempDir, args: &str) -> Command {
+pub(crate) fn run(folder: &TempDir, args: &str) -> Command {
     build_library();
     let mut command = forebay(folder);
     command.arg("run").args(args.split_whitespace());
