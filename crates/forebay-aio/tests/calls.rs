@@ -1,8 +1,85 @@
-//! The calls of libaio, on the system's library and on this one: programs must print the same.
+//! C programs that use libaio, on the system's library and on this one: they must print the same.
 
-mod support;
+#[path = "../../forebay/tests/support/skip.rs"]
+mod skip;
 
-use support::{both, compile};
+use forebay_aio::area::{AREA_BYTES, PATH_VARIABLE, processes};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The system's library, whose functions a program without this one gets.
+const SYSTEM: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/libaio.so.1",
+    "/usr/lib/aarch64-linux-gnu/libaio.so.1",
+    "/usr/lib64/libaio.so.1",
+];
+
+fn here() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// Builds the library. A test cannot depend on a library that is not for Rust, so cargo does not
+/// build it by itself.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let target = temporary.parent().expect("it is in the target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--package", "forebay-aio", "--target-dir"]);
+        output_of(cargo.arg(target).current_dir(here()));
+        target.join("debug/libforebay_aio.so")
+    })
+}
+
+/// Compiles a program against the system's library.
+fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
+    let Some(system) = SYSTEM.iter().find(|path| Path::new(path).exists()) else {
+        skip::skip(name, "libaio.so.1 is not installed (package libaio1)");
+        return None;
+    };
+    let program = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
+    cc.arg(here().join(format!("tests/c/{name}.c"))).arg(system).arg("-o").arg(&program);
+    output_of(&mut cc);
+    Some(program)
+}
+
+/// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
+/// that the layer has merged iocbs.
+fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
+    let area = folder.join("area");
+    let file = File::create(&area).expect("a file");
+    file.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
+    let run = |preload: &str| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(program).arg(folder.join("file")).args(more);
+        output_of(command.env("LD_PRELOAD", preload).env(PATH_VARIABLE, &area))
+    };
+    let outputs = [run(""), run(&library().display().to_string())];
+    let processes = processes(&std::fs::read(&area).expect("the area"));
+    let name = program.file_name().expect("a name");
+    assert!(processes.iter().all(|process| *process.name == *name), "{processes:?}");
+    let [iocbs, requests, merges] = processes[0].counters;
+    assert!(merges > 0 && requests < iocbs, "{processes:?}");
+    outputs
+}
 
 #[test]
 fn calls_have_the_results_of_the_system_library() {
@@ -23,4 +100,61 @@ fn random_batches_have_the_results_of_the_system_library() {
         let [system, own] = both(&program, folder.path(), &[seed]);
         assert_eq!(system, own, "seed {seed}");
     }
+}
+
+/// Runs a program on both libraries.
+fn same_on_both(name: &str) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(program) = compile(name, folder.path()) else { return };
+    let [system, own] = both(&program, folder.path(), &[]);
+    assert_eq!(system, own, "the first is of the system's library");
+}
+
+#[test]
+fn locks_are_held_during_io_and_released_by_the_close() {
+    same_on_both("locks");
+}
+
+#[test]
+fn forks_exec_and_exits_during_io_lose_nothing() {
+    same_on_both("processes");
+}
+
+#[test]
+fn iocbs_of_many_threads_and_contexts_end_once() {
+    same_on_both("threads");
+}
+
+#[test]
+fn number_of_a_closed_descriptor_is_used_again_during_io() {
+    same_on_both("reuse");
+}
+
+/// Runs a program under valgrind, with these options, on this library.
+fn under_valgrind(name: &str, options: &[&str], more: &[&str]) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(program) = compile(name, folder.path()) else { return };
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "100", "valgrind", "--quiet", "--error-exitcode=9"]);
+    // Without it, one of several threads may get the processor for most of the time.
+    command.arg("--fair-sched=yes").args(options);
+    command.arg(&program).arg(folder.path().join("file")).args(more);
+    let text = output_of(command.env("LD_PRELOAD", library()));
+    assert!(!text.is_empty());
+}
+
+#[test]
+fn valgrind_finds_no_error() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return skip::skip("valgrind_finds_no_error", "valgrind is not installed");
+    }
+    // The child of a fork leaks the contexts of its parent, so only these two are free of leaks.
+    let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite"];
+    under_valgrind("threads", &leaks, &["30"]);
+    under_valgrind("reuse", &leaks, &[]);
+    under_valgrind("locks", &[], &[]);
+    under_valgrind("processes", &[], &[]);
+    under_valgrind("random", &[], &["1"]);
+    let suppressions = format!("--suppressions={}", here().join("tests/c/valgrind.supp").display());
+    under_valgrind("calls", &[&suppressions], &[]);
 }

@@ -1,6 +1,6 @@
 /* Two processes extend a file each, and print the number of each block whose write has ended. They
  * run until they are killed. */
-#include "aio.h"
+#include "batch.h"
 
 enum { NR = 16, NR_BLOCKS = 1 << 15 };
 

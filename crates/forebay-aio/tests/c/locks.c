@@ -1,5 +1,5 @@
 /* Locks of a file stay held during I/O on it, and the program's close releases them. */
-#include "aio.h"
+#include "batch.h"
 #include <sys/file.h>
 
 enum kind { FLOCK, POSIX, OFD, NR_KINDS };

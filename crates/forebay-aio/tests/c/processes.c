@@ -1,5 +1,5 @@
 /* Forks, exec and exits while I/O is in flight. */
-#include "aio.h"
+#include "batch.h"
 #include <signal.h>
 #include <spawn.h>
 

@@ -1,5 +1,5 @@
 /* A descriptor is closed while reads of it are in flight, and its number is another file then. */
-#include "aio.h"
+#include "batch.h"
 
 enum { NR_BLOCKS = 64, NR = 16, NR_ROUNDS = 60 };
 

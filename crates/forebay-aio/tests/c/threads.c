@@ -1,5 +1,5 @@
 /* Several contexts on one file, and several threads on one context: each iocb ends exactly once. */
-#include "aio.h"
+#include "batch.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
