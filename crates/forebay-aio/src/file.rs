@@ -7,14 +7,16 @@
 //! kernel, an error or a short count. The core gets it as a full one, so that it repeats nothing.
 
 use crate::abi::{Iocb, opcode};
+use crate::program;
 use crate::raw::Errno;
 use forebay_core::{
     Bio, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
-    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, SECTOR_SHIFT, Segment, SoftwareQueue,
-    Tag, TagSet, UnplugCause,
+    IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, RunCounters, SECTOR_SHIFT, Segment,
+    SoftwareQueue, Tag, TagSet, UnplugCause,
 };
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The end of an iocb: its record, and a number of bytes or a negative errno.
@@ -121,6 +123,18 @@ pub(crate) struct File {
     segments_max: usize,
 }
 
+/// Returns the counters of all files, which nothing reads. They have several KiB, and a thread of
+/// the program may have a stack of 64 KiB, so another thread creates them.
+fn counters() -> Arc<RunCounters> {
+    static COUNTERS: OnceLock<Arc<RunCounters>> = OnceLock::new();
+    let create = || {
+        let thread = thread::Builder::new().stack_size(256 << 10);
+        let thread = program::without_signals(|| thread.spawn(Arc::default));
+        thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    };
+    Arc::clone(COUNTERS.get_or_init(create))
+}
+
 /// The longest request in bytes. Longer iocbs gain nothing from a merge.
 pub(crate) const LEN_MAX: u64 = 1 << 20;
 
@@ -136,7 +150,7 @@ impl File {
         let (device, tags) = (Arc::new(DeviceState::new(1)), Arc::new(TagSet::new(depth)));
         File {
             queue: SoftwareQueue::new(limits, policy, Arc::default()),
-            hctx: HardwareContext::new(limits, policy, 0, device, tags, Arc::default()),
+            hctx: HardwareContext::new(limits, policy, 0, device, tags, counters()),
             driver: FileDriver {
                 fd,
                 outgoing: Vec::new(),

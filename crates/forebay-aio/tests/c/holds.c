@@ -103,6 +103,24 @@ static void stream(int fd)
     show("right blocks of a stream", nr_right);
 }
 
+static void *stream_of_thread(void *fd)
+{
+    stream(*(int *)fd);
+    return NULL;
+}
+
+/* sysbench, for example, gives its threads such stacks. */
+static void stream_on_a_small_stack(int fd)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 65536);
+    pthread_create(&thread, &attributes, stream_of_thread, &fd);
+    pthread_join(thread, NULL);
+}
+
 static void end_of_file(int fd)
 {
     struct event events[NR_MAX];
@@ -243,7 +261,7 @@ int main(int argc, char **argv)
     memory = aligned_alloc(BLOCK, NR_MAX * BLOCK);
     fd = open(path, O_RDONLY | O_DIRECT);
     show("setup", io_setup(2 * NR_MAX, &context));
-    stream(fd);
+    stream_on_a_small_stack(fd);
     end_of_file(fd);
     for (int way = 0; way < NR_WAYS; way++)
         closed(way);

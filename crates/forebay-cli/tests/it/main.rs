@@ -16,6 +16,8 @@ mod lab;
 mod load;
 mod refusals;
 mod run;
+mod run_apps;
+mod run_kill;
 #[path = "../../../forebay/tests/it/seccomp.rs"]
 mod seccomp;
 mod serve;

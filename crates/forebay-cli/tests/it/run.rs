@@ -24,7 +24,7 @@ fn build_library() {
 }
 
 /// Returns `forebay run` with these arguments, separated by spaces.
-fn run(folder: &TempDir, args: &str) -> Command {
+pub(crate) fn run(folder: &TempDir, args: &str) -> Command {
     build_library();
     let mut command = forebay(folder);
     command.arg("run").args(args.split_whitespace());
@@ -35,15 +35,21 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the counters of the process with this name: iocbs, requests and merges.
-fn counters(report: &str, name: &str) -> [u64; 3] {
+/// Returns the counters of each process with this name: iocbs, requests and merges.
+pub(crate) fn counters_of_all(report: &str, name: &str) -> Vec<[u64; 3]> {
     let fields = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, found, iocbs, requests, merges] = words[..] else { return None };
         let number = |word: &str| word.parse().ok();
         (found == name).then_some([number(iocbs)?, number(requests)?, number(merges)?])
     };
-    report.lines().find_map(fields).unwrap_or_else(|| panic!("no line of {name}: {report}"))
+    report.lines().filter_map(fields).collect()
+}
+
+/// Returns the counters of the first process with this name.
+fn counters(report: &str, name: &str) -> [u64; 3] {
+    let all = counters_of_all(report, name);
+    *all.first().unwrap_or_else(|| panic!("no line of {name}: {report}"))
 }
 
 /// fio's options for batches of neighbours on `file`.
