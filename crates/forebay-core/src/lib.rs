@@ -28,6 +28,7 @@ mod driver;
 mod durability;
 mod emulation;
 mod hctx;
+mod hold;
 mod knob;
 mod limits;
 mod list;
@@ -61,6 +62,7 @@ pub use hctx::{
     Backing, Commit, DeviceState, Gates, HardwareContext, LateRequest, LateRequests, LateStage,
     Turned,
 };
+pub use hold::{Hold, HoldLimits, HoldStep};
 pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
 pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
