@@ -21,6 +21,7 @@
 //!   [`Hold::release`].
 
 use crate::bio::{Bio, BioFlags, Op};
+use crate::plant::plants;
 
 /// Bounds of the adaptive hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl Hold {
     pub fn continues(&self, bio: &Bio) -> bool {
         let is_held = bio.op == Op::Read || bio.op == Op::Write && self.limits.writes;
         is_held
-            && bio.flags.without(BioFlags::OWNED) == BioFlags::NONE
+            && (bio.flags.without(BioFlags::OWNED) == BioFlags::NONE || plants!(HoldFlagged))
             && self.last == Some((bio.op, bio.start))
     }
 
@@ -103,20 +104,24 @@ impl Hold {
         let is_any_held = self.nr_held > 0;
         if !continues {
             self.release();
-            return HoldStep { release_before: is_any_held, hold: false, release_after: false };
+            let release_before = is_any_held && !plants!(OvertakeHeld);
+            return HoldStep { release_before, hold: false, release_after: false };
         }
         let part = outstanding.saturating_add(1) / self.limits.groups.max(1);
         let bios_max = self.limits.bios_max.min(part);
-        let may_wait = outstanding >= self.limits.outstanding_min && in_flight > 0 && bios_max > 1;
+        let has_others = outstanding >= self.limits.outstanding_min || plants!(HoldFew);
+        let is_busy = in_flight > 0 || plants!(HoldIdle);
+        let may_wait = has_others && is_busy && bios_max > 1;
         if !may_wait && !is_any_held {
             return HoldStep { release_before: false, hold: false, release_after: false };
         }
-        if !is_any_held {
+        if !is_any_held || plants!(RenewAge) {
             self.since_ns = now_ns;
         }
         self.nr_held += 1;
         self.nr_bytes += bio.len;
-        let is_full = self.nr_held >= bios_max || self.nr_bytes >= self.limits.bytes_max;
+        let extra = u32::from(plants!(HoldOneMore));
+        let is_full = self.nr_held >= bios_max + extra || self.nr_bytes >= self.limits.bytes_max;
         let is_due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         let release_after = !may_wait || is_full || is_due;
         if release_after {
