@@ -1,7 +1,7 @@
 //! The figure `aio`: fio's libaio engine and sysbench, unmodified, under `forebay run` and without.
 //!
 //! Side A is the same command under `forebay run --stats`, and its counters must show iocbs. The
-//! processor time is that of all processes of a run, with their starts.
+//! processor time is that of all processes of a run, including start-up.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -45,8 +45,8 @@ pub(crate) fn build() -> Result<String, String> {
         .run()?;
     let path = format!("{folder}/libaio.so.1");
     let map = root().join("crates/forebay-aio/libaio.map");
-    // Its threads run until the program ends, so it must stay when the program closes it. It needs
-    // no debug information of the standard library.
+    // A service thread may still run after `dlclose`, so the file stays loaded. It needs no debug
+    // information of the standard library.
     Line::new(
         "cc",
         "-shared -Wl,-soname,libaio.so.1 -Wl,--gc-sections -Wl,-z,now,-z,nodelete -Wl,-S",
@@ -83,7 +83,7 @@ fn compare(path: &str, found: &BTreeSet<String>, by: &str, wanted: &BTreeSet<Str
     if missing.is_empty() && more.is_empty() {
         return Ok(());
     }
-    Err(format!("libaio: {path}, beside {by}: missing symbols: [{missing}]; others: [{more}]"))
+    Err(format!("libaio: {path} differs from {by}: missing [{missing}]; unexpected [{more}]"))
 }
 
 /// Returns the functions and data that a file defines for others, with their versions.
@@ -119,7 +119,7 @@ mod tests {
         compare("file", &found, "itself", &found).expect("equal");
         let wanted = ["io_destroy@@LIBAIO_0.4", "io_setup@@LIBAIO_0.4"].map(str::to_owned).into();
         let error = compare("file", &found, "a table", &wanted).expect_err("two differences");
-        assert!(error.contains("missing symbols: [io_setup@@LIBAIO_0.4]"), "{error}");
-        assert!(error.ends_with("others: [io_queue_wait@LIBAIO_0.1]"), "{error}");
+        assert!(error.contains("missing [io_setup@@LIBAIO_0.4]"), "{error}");
+        assert!(error.ends_with("unexpected [io_queue_wait@LIBAIO_0.1]"), "{error}");
     }
 }

@@ -9,7 +9,13 @@ use crate::suite::{self, Suite};
 
 const SUITES: &[Suite] = &[Suite {
     target: "--package forebay-sim --test it",
-    names: &["--nocapture", "plants::", "every_planted_bug_of_nbd", "every_planted_bug_of_blk"],
+    names: &[
+        "--nocapture",
+        "plants::",
+        "every_planted_bug_of_nbd",
+        "every_planted_bug_of_blk",
+        "every_planted_bug_of_the_hold",
+    ],
     skips: &[],
 }];
 

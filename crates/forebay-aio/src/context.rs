@@ -11,10 +11,11 @@
 //! - [`wait`](self): events of the kernel to events of iocbs;
 //! - [`service`](self): the thread that reaps for programs that make no call for it.
 //!
-//! No system call that waits is made under the lock. The submission of held reads is, and direct
-//! I/O waits there only for a busy device (see [`hold`](self)). A thread is counted in `nr_inside`
-//! before it releases the lock for a call. The end of a context waits until none is inside, since
-//! the kernel may give the id of a destroyed context to a new one.
+//! No system call that may block is made under the lock, except for held reads: their submission,
+//! and a read by the keeper after the program has closed their descriptor ([`hold`](self)). A
+//! thread is counted in `nr_inside` before it releases the lock for a call. The end of a context
+//! waits until none is inside, since the kernel may give the id of a destroyed context to a new
+//! one.
 
 mod hold;
 mod service;
@@ -53,7 +54,7 @@ const KICK_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Context {
     ring: Ring,
     kernel: Kernel,
-    /// The most iocbs that have not ended, or whose events were not taken.
+    /// The capacity: iocbs that have not ended, and events in the ring.
     nr_max: u32,
     policy: Policy,
     hold_limits: HoldLimits,
@@ -82,7 +83,7 @@ struct State {
     nr_waiting: u32,
     /// The service thread waits in the kernel for events.
     is_serving: bool,
-    /// The most events that one of these waits for.
+    /// The events of the kernel that the first of the waiting threads waits for.
     wait_min: usize,
     /// The number of kicks that no thread has taken yet.
     nr_kicks: usize,

@@ -2,8 +2,8 @@
 //!
 //! The kernel resolves the number of an eventfd when an iocb is submitted, and holds the file until
 //! the iocb has ended. The program may close the descriptor meanwhile, and its number may then be
-//! that of another file. So this library holds a duplicate for as long. It is above the numbers
-//! that programs expect to get next, and it is closed when the last iocb of the call has ended.
+//! that of another file. So this library holds a duplicate, until the last iocb of the call with
+//! that eventfd has ended. It is above the numbers that programs expect to get next.
 //!
 //! An end adds 1 to the counter. The ends of one pass add their sum with one write, which has the
 //! same effect.
@@ -41,7 +41,6 @@ impl EventFd {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let address = (&raw mut poll).expose_provenance();
         let args = [address, 1, (&raw const now).expose_provenance(), 0, 0];
-        // No function of libc: that would be a place where the program's thread may be cancelled.
         // SAFETY: the kernel reads and writes one structure, and reads a time.
         let is_ready = unsafe { raw::call(libc::SYS_ppoll, args) } == Ok(1);
         if is_ready && poll.revents & libc::POLLOUT != 0 {

@@ -26,7 +26,8 @@ unsafe extern "C" {
 const CANCEL_DISABLE: c_int = 1;
 
 /// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not
-/// change. The thread is not cancelled during the call: libaio's functions are no places for that.
+/// change. The thread is not cancelled during the call: libaio's functions are not
+/// cancellation points.
 fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
     let mut cancel_state = 0;
     // SAFETY: the function writes one number, and fails only for a wrong state.
@@ -200,7 +201,7 @@ pub extern "C" fn io_queue_release(handle: *mut c_void) -> c_int {
     io_destroy(handle)
 }
 
-/// Waits until an event is there, or the timeout has passed.
+/// Processes the ends that the kernel has, and returns without waiting. Takes no event.
 ///
 /// # Safety
 /// `timeout` is null or points to a time.

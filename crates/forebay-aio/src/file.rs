@@ -139,7 +139,7 @@ fn counters() -> Arc<RunCounters> {
 pub(crate) const LEN_MAX: u64 = 1 << 20;
 
 impl File {
-    /// Creates the layer of a descriptor, with so many requests at the kernel.
+    /// Creates the layer of a descriptor, with at most `depth` requests at the kernel.
     pub(crate) fn new(fd: u32, depth: u32, policy: Policy) -> File {
         // The kernel splits requests, and checks alignment. Most disks have blocks of 512 bytes.
         let sectors = (LEN_MAX >> SECTOR_SHIFT) as u32;
@@ -205,7 +205,6 @@ impl File {
     pub(crate) fn unplug(&mut self, ended: &mut Vec<Ended>) -> u32 {
         let now = self.now();
         self.queue.unplug(UnplugCause::Outermost, 1, now);
-        // A long iocb may be several requests.
         let nr_requests = self.queue.nr_outgoing() as u32;
         let nr_merges = std::mem::take(&mut self.nr_plugged).saturating_sub(nr_requests);
         for rq in self.queue.outgoing() {

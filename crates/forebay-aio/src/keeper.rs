@@ -53,7 +53,7 @@ impl Keeper {
         self.0.submitter().register_files_update(PLACE, &[fd]).ok().map(drop)
     }
 
-    /// Keeps no file any more.
+    /// Unregisters the file.
     pub(crate) fn forget(&self) {
         // It fails if the program has closed the ring's descriptor, which has forgotten the file.
         let _ = self.0.submitter().register_files_update(PLACE, &[-1]);

@@ -19,7 +19,7 @@ pub(crate) const SYS_IO_PGETEVENTS: libc::c_long =
 /// The size of a signal mask of the kernel in bytes.
 pub(crate) const MASK_BYTES: usize = 8;
 
-/// An AIO context of the kernel. Dropping it destroys the context, which waits for what is in
+/// An AIO context of the kernel. Dropping it destroys the context, and waits for the iocbs in
 /// flight.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -102,8 +102,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Ends the wait of a thread for up to `nr` events: so many events with the data [`KICK`] are
-    /// there at once. No descriptor stays open, because the program may close any that it finds.
+    /// Ends the wait of a thread for up to `nr` events: submits `nr` polls that end at once, each
+    /// with the data [`KICK`]. No descriptor stays open, because the program may close any that it
+    /// finds.
     ///
     /// # Errors
     /// Fails if the process has no free descriptor, or the context no place.
@@ -137,8 +138,8 @@ impl Kernel {
         unsafe { raw::call(libc::SYS_io_cancel, args) }.err().unwrap_or(libc::EINPROGRESS)
     }
 
-    /// Destroys the context now, and waits until the kernel uses no memory of its iocbs. No thread
-    /// is in another call, because the kernel may use the id again.
+    /// Destroys the context now, and waits until the kernel uses no memory of its iocbs. The caller
+    /// ensures that no other thread uses the context: the kernel may use the id again.
     pub(crate) fn destroy(&self) {
         if !self.is_destroyed.swap(true, Ordering::AcqRel) {
             // SAFETY: the argument is a number.

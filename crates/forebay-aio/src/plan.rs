@@ -1,6 +1,7 @@
 //! The iocbs of one call, and which of them go through the layer.
 //!
-//! Everything about an iocb is decided once, before the call takes the lock of its context.
+//! This is decided once, before the call takes the lock of its context. Held reads are decided
+//! under the lock (`context/hold.rs`).
 
 use crate::abi::{FLAG_RESFD, Iocb, opcode};
 use crate::eventfds::{EventFd, Held};
@@ -30,11 +31,11 @@ pub(crate) fn op_of(copy: &Iocb) -> Op {
     }
 }
 
-/// Copies the iocbs at these addresses until the first one that cannot be one, and decides about
-/// them.
+/// Copies the iocbs, up to the first invalid address, and decides about them.
 ///
 /// Those of a descriptor go through the layer if it is open for direct I/O, and if two neighbours
-/// in the call are of it. All others cost no system call more than without the layer.
+/// in the call are of it. The others go to the kernel unchanged. They cost a check of the
+/// descriptor if two are neighbours, and a duplicate of each eventfd.
 pub(crate) fn plan(addresses: &[usize]) -> Vec<Planned> {
     let mut held = Held::default();
     let copies = addresses.iter().map_while(|&address| {

@@ -65,7 +65,7 @@ pub(crate) fn can_be_eventfd(fd: u32) -> Result<bool, Errno> {
     Ok(stat.st_mode & libc::S_IFMT == 0)
 }
 
-/// The lowest number of a descriptor of this library, if the process may have so many. A program
+/// The lowest number of a descriptor of this library, if the limit allows it. A program
 /// may expect that its next descriptor has the lowest number that it has not opened.
 const LOWEST: i32 = 512;
 

@@ -49,7 +49,7 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// Creates a ring with so many places, one of which stays free, and the number `id`.
+    /// Creates a ring with `places` places, one of which stays free, and the number `id`.
     pub(crate) fn new(places: u32, id: u32) -> Result<Ring, Errno> {
         let bytes = size_of::<RingHead>() + places as usize * size_of::<IoEvent>();
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -1,8 +1,8 @@
 //! The functions of libaio 0.1 that later versions have changed, for `libaio.so.1`.
 //!
 //! - `io_getevents(context, max, events, timeout)` waits for one event.
-//! - `io_cancel(context, iocb)` passes no memory for an event, which the later one does not write.
-//! - `io_queue_wait` has another version only.
+//! - `io_cancel(context, iocb)` has no event; the later function ignores its own.
+//! - `io_queue_wait` has the same arguments in both versions.
 //!
 //! Each moves its arguments, and jumps to the function of Rust. `.symver` names the version, which
 //! `libaio.map` defines. It is in the same assembly, because the directive and the function must be

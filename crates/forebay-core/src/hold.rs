@@ -5,22 +5,24 @@
 //! one. So a bio that continues its stream waits in the plug for the next one, while the device is
 //! busy with earlier ones. [`Hold`] decides; its user has the plug, and passes the held bios on.
 //!
-//! - I7 A bio continues the stream if the one before it had the same operation and ended where it
-//!   starts, and if it carries no flag, all of which forbid a delay or a merge. Only reads are
-//!   held, unless [`HoldLimits::writes`] is set: a write that is held is lost if its program is
-//!   killed.
+//! - I7 A bio continues the stream if the previous bio had the same operation and ended where
+//!   this one starts, and if it has no flag except OWNED. The other flags forbid a delay or a
+//!   merge. Only reads are held, unless [`HoldLimits::writes`] is set: a write that is held is lost
+//!   if its program is killed.
 //! - I8 A bio is held only if it continues the stream, [`HoldLimits::outstanding_min`] others have
 //!   not ended, and a request is at the device. The first shows that the program reads ahead. The
 //!   second is a completion that will release it, so nothing is held while the device is idle.
-//! - I9 Held bios are passed on before a bio that does not continue the stream; with a bio that
-//!   does and is not held itself; and when they reach a size or an age of [`HoldLimits`], or their
-//!   number: [`HoldLimits::bios_max`], and one of [`HoldLimits::groups`] equal parts of the
-//!   outstanding bios. So the device still has several requests at once.
+//! - I9 Held bios are passed on (a) before a bio that does not continue the stream; (b) with one
+//!   that does but may not wait (I8); (c) when they reach [`HoldLimits::bytes_max`] or
+//!   [`HoldLimits::time_ns`]; (d) when their number is [`HoldLimits::bios_max`], or the part of the
+//!   outstanding bios that [`HoldLimits::groups`] gives. If that part is one bio, nothing is held.
+//!   So the device still has several requests at once.
 //! - I10 The user passes them on when a completion leaves nothing at the device, before its thread
-//!   waits in that case, before a flush, and at the end of a plug. It then calls
-//!   [`Hold::release`].
+//!   waits for more bios than are at the device, before a flush, and at the end of a plug. It then
+//!   calls [`Hold::release`].
 
 use crate::bio::{Bio, BioFlags, Op};
+use crate::plant::plants;
 
 /// Bounds of the adaptive hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct HoldLimits {
     pub outstanding_min: u32,
     /// The most bios held at once. They are passed on with the last one.
     pub bios_max: u32,
-    /// The fewest groups that the outstanding bios make: a group is at most that part of them.
+    /// A group has at most `1 / groups` of the outstanding bios.
     pub groups: u32,
     /// The most bytes held at once. A bio that exceeds them is passed on with those before it.
     pub bytes_max: u64,
@@ -88,7 +90,7 @@ impl Hold {
     pub fn continues(&self, bio: &Bio) -> bool {
         let is_held = bio.op == Op::Read || bio.op == Op::Write && self.limits.writes;
         is_held
-            && bio.flags.without(BioFlags::OWNED) == BioFlags::NONE
+            && (bio.flags.without(BioFlags::OWNED) == BioFlags::NONE || plants!(HoldFlagged))
             && self.last == Some((bio.op, bio.start))
     }
 
@@ -103,20 +105,24 @@ impl Hold {
         let is_any_held = self.nr_held > 0;
         if !continues {
             self.release();
-            return HoldStep { release_before: is_any_held, hold: false, release_after: false };
+            let release_before = is_any_held && !plants!(OvertakeHeld);
+            return HoldStep { release_before, hold: false, release_after: false };
         }
         let part = outstanding.saturating_add(1) / self.limits.groups.max(1);
         let bios_max = self.limits.bios_max.min(part);
-        let may_wait = outstanding >= self.limits.outstanding_min && in_flight > 0 && bios_max > 1;
+        let has_others = outstanding >= self.limits.outstanding_min || plants!(HoldFew);
+        let is_busy = in_flight > 0 || plants!(HoldIdle);
+        let may_wait = has_others && is_busy && bios_max > 1;
         if !may_wait && !is_any_held {
             return HoldStep { release_before: false, hold: false, release_after: false };
         }
-        if !is_any_held {
+        if !is_any_held || plants!(RenewAge) {
             self.since_ns = now_ns;
         }
         self.nr_held += 1;
         self.nr_bytes += bio.len;
-        let is_full = self.nr_held >= bios_max || self.nr_bytes >= self.limits.bytes_max;
+        let extra = u32::from(plants!(HoldOneMore));
+        let is_full = self.nr_held >= bios_max + extra || self.nr_bytes >= self.limits.bytes_max;
         let is_due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         let release_after = !may_wait || is_full || is_due;
         if release_after {

@@ -156,6 +156,18 @@ mod chosen {
         NeedFewer: "T14:",
         /// A split bio gathers as many tags as it has parts, even if there are not so many.
         NeedAll: "T10:",
+        /// A bio with a flag is held.
+        HoldFlagged: "I7:",
+        /// A bio is held while the device is idle.
+        HoldIdle: "I8:",
+        /// A bio is held although few others are outstanding.
+        HoldFew: "I8:",
+        /// A bio that does not continue the stream overtakes those that are held.
+        OvertakeHeld: "I9:",
+        /// The age of held bios is that of the newest one.
+        RenewAge: "I9:",
+        /// A group may have one bio too many.
+        HoldOneMore: "I9:",
     }
 
     impl CorePlant {
@@ -173,7 +185,16 @@ mod chosen {
                     | PassRetry
                     | RetryOvertaken
                     | NeedAll
+                    | HoldIdle
             )
+        }
+    }
+
+    impl CorePlant {
+        /// Returns whether the bug is in the adaptive hold, which only some users of the core have.
+        pub const fn is_of_hold(self) -> bool {
+            use CorePlant::*;
+            matches!(self, HoldFlagged | HoldIdle | HoldFew | OvertakeHeld | RenewAge | HoldOneMore)
         }
     }
 

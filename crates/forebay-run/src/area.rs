@@ -3,8 +3,8 @@
 //!
 //! The area is a file in memory. The variable [`VARIABLE`] has its device, inode and path
 //! ([`variable`]). A process opens the path, and maps the file if it is the one with that inode:
-//! the program that created it may have ended, and its path may be that of another file. Each
-//! process that creates a context takes a slot, and adds to its counters there. So the counters
+//! the program that created it may have ended, and its path may be that of another file. A
+//! process takes a slot at its first `io_submit`, and adds to its counters there. So the counters
 //! outlive a process that is killed. A child of a fork takes a slot of its own.
 //!
 //! A slot is taken by a compare-and-swap of its first word, from 0 to the id of the process. Each
@@ -73,7 +73,7 @@ pub(crate) struct Slot {
 pub enum Counter {
     /// Iocbs that `io_submit` has accepted.
     Iocbs,
-    /// Requests that the kernel got for them.
+    /// Requests passed to the kernel, including repeats and refused ones.
     Requests,
     /// Iocbs that have joined the request of another one.
     Merges,
@@ -89,7 +89,7 @@ impl Counter {
 pub struct Process {
     /// Its id.
     pub pid: u32,
-    /// Its name when it created its first context.
+    /// Its name at its first `io_submit`.
     pub name: String,
     /// Its counters, in the order of [`Counter::ALL`].
     pub counters: [u64; Counter::ALL.len()],

@@ -53,7 +53,7 @@ impl Settings {
             return Err(format!("one of the settings {}", SETTINGS.join(", ")));
         }
         let Some(limits) = &mut self.hold else {
-            return Err("hold=adaptive, for a bound of the hold".to_owned());
+            return Err("no bound of the hold, because hold=off is set: remove one".to_owned());
         };
         let number = value.parse::<u32>().ok().filter(|number| (1..=BOUND_MAX).contains(number));
         let number = number.ok_or_else(|| format!("a number from 1 to {BOUND_MAX}"))?;
@@ -76,7 +76,8 @@ impl Settings {
         self.hold
     }
 
-    /// Returns the settings that the environment names. Others were refused by `forebay run`.
+    /// Returns the settings that the environment names. Ignores unknown keys and values, which
+    /// `forebay run` rejects before it starts the program.
     pub fn of_environment() -> Settings {
         let mut settings = Settings::default();
         let text = std::env::var(POLICY_VARIABLE).unwrap_or_default();
@@ -107,6 +108,6 @@ mod tests {
         assert_eq!(settings.hold().map(|limits| limits.bios_max), Some(8));
         assert_eq!(settings.set("hold", "off"), Ok(()));
         let error = settings.set("hold_bios", "8").unwrap_err();
-        assert_eq!(error, "hold=adaptive, for a bound of the hold");
+        assert_eq!(error, "no bound of the hold, because hold=off is set: remove one");
     }
 }

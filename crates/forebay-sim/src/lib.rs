@@ -21,6 +21,8 @@
 //! [`sectors`] checks logs of reads and writes from any source: tests of drivers and servers use it
 //! too.
 //!
+//! [`hold`] runs a program that submits bios one by one, under the adaptive hold.
+//!
 //! [`lab`] measures published experiments in this world.
 //!
 //! Not covered: interleavings within a step of the core (loom explores these), the real drivers,
@@ -48,6 +50,7 @@ mod few;
 mod file;
 mod heap;
 pub mod histories;
+pub mod hold;
 mod image;
 mod jobs;
 pub mod lab;

@@ -120,11 +120,15 @@ impl Plant {
         Plant::UncheckedOpen,
     ];
 
-    /// Returns all planted bugs, with those of the core.
+    /// Returns all planted bugs, with those of the core except the adaptive hold's.
     pub fn all() -> impl Iterator<Item = Plant> {
         let own = Plant::ALL.iter().copied();
         #[cfg(forebay_plant)]
-        let own = CorePlant::ALL.iter().map(|&plant| Plant::Core(plant)).chain(own);
+        let own = CorePlant::ALL
+            .iter()
+            .filter(|plant| !plant.is_of_hold())
+            .map(|&plant| Plant::Core(plant))
+            .chain(own);
         own
     }
 

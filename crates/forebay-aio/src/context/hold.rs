@@ -1,14 +1,14 @@
 //! Reads of several calls that become one request, for programs that submit them one by one.
 //!
-//! [`Hold`] decides which reads wait. They wait in the plug of their file, which the [`Keeper`] has
-//! from the first of them on. A read joins others only if its descriptor refers to the same inode,
-//! open in the same way. Each end of a request, each call, and the service thread check whether
-//! they have to be passed on.
+//! [`Hold`] decides which reads wait. They wait in the plug of their file, which the [`Keeper`]
+//! registers when the first of them is held. A read joins others only if its descriptor refers to
+//! the same inode, open in the same way. The context checks at each completion and each call
+//! whether they have to be passed on; the service thread checks too.
 //!
 //! They are submitted by the program's descriptor, because its threads wait for the kernel's AIO.
 //! A check before and one after that show that it still referred to the file. If the second one
 //! fails, another thread has just closed it, and the data may be that of another file. Both checks
-//! and the submission are one section of the lock, so no end of these requests was processed yet:
+//! and the submission are one critical section, so no end of these requests was processed yet:
 //! they are *doubtful*. When they end, their reads are repeated by the keeper, which has the file
 //! until then.
 //!
@@ -34,7 +34,7 @@ pub(super) struct Stream {
     group: Option<Group>,
     keeper: Kept,
     doubtful: Option<Doubtful>,
-    /// A read was held since the service thread asked for the last time.
+    /// A group was begun since the service thread asked for the last time.
     is_fresh: bool,
 }
 
@@ -77,8 +77,8 @@ impl Stream {
         self.group.as_ref().map_or(0, |group| group.nr)
     }
 
-    /// Returns whether a read was held since the last call.
-    pub(super) fn was_fresh(&mut self) -> bool {
+    /// Returns whether a group was begun since the last call.
+    pub(super) fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.is_fresh)
     }
 
@@ -108,6 +108,7 @@ impl Context {
         if !self.holds {
             return (state, false);
         }
+        // A call of another kind needs no bio.
         let read = match call {
             [it] if op_of(&it.copy) == Op::Read && can_merge(&it.copy) => {
                 bio_of(it).map(|bio| (it, bio))
@@ -166,7 +167,8 @@ impl Context {
         is_plugged.then_some(())
     }
 
-    /// Passes the held reads on, if there are any. The calling thread is counted as inside.
+    /// Passes the held reads on, if there are any. The calling thread is counted as inside, or the
+    /// context is gone.
     pub(super) fn release<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
         state.stream.hold.release();
         let Some(Group { id, index, .. }) = state.stream.group.take() else { return state };
@@ -252,11 +254,12 @@ impl Context {
         state
     }
 
-    /// Passes the held reads on if no request is at the kernel, whose end would do so, or if they
-    /// are too old.
-    pub(super) fn release_due<'a>(&'a self, state: Locked<'a>) -> Locked<'a> {
+    /// Passes the held reads on if no request is at the kernel, whose end would do so; if fewer
+    /// than the caller needs are there; or if they are too old.
+    pub(super) fn release_due<'a>(&'a self, state: Locked<'a>, needed: usize) -> Locked<'a> {
         let Some(group) = &state.stream.group else { return state };
-        let is_due = state.nr_out <= group.nr || group.deadline <= self.now();
+        let nr_sent = state.nr_out.saturating_sub(group.nr) as usize;
+        let is_due = nr_sent == 0 || nr_sent < needed || group.deadline <= self.now();
         if is_due { self.release(state) } else { state }
     }
 

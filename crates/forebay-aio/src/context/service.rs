@@ -54,15 +54,17 @@ impl Context {
             let is_idle = loop {
                 state.nr_inside += 1;
                 state.is_serving = true;
-                state = self.release_due(state);
+                state = self.release_due(state, 0);
+                let held = self.time_to_release(&state);
+                let timeout = held.into_iter().chain([IDLE_MAX]).min();
                 drop(state);
-                let wait = Wait { min: 1, timeout: Some(IDLE_MAX), mask: None };
+                let wait = Wait { min: 1, timeout, mask: None };
                 // An error is the end of a wait.
                 let _ = self.take_from_kernel(wait, NR_AT_ONCE, &mut events);
                 state = self.lock();
                 state.is_serving = false;
                 state = self.process(state, &events);
-                let is_idle = events.is_empty() && state.nr_out == 0;
+                let is_idle = events.is_empty() && state.nr_out == 0 && held.is_none();
                 self.leave(state);
                 state = self.lock();
                 let is_called = state.nr_waiting > 0 || state.nr_calls != nr_calls;
@@ -91,7 +93,7 @@ impl Context {
             if std::mem::take(&mut state.kick_failed) && self.ring.len() > 0 {
                 self.kick(&mut state);
             }
-            let is_held = state.stream.was_fresh();
+            let is_held = state.stream.take_fresh();
             let is_short = is_held || state.kick_failed;
             let time = if is_short { PATIENCE } else { patience };
             state.long_pause = time > PATIENCE;
@@ -102,7 +104,7 @@ impl Context {
             state.long_pause = false;
             if is_held && state.stream.nr_held() > 0 {
                 state.nr_inside += 1;
-                state = self.release_due(state);
+                state = self.release_due(state, 0);
                 self.leave(state);
                 state = self.lock();
             }

@@ -14,8 +14,7 @@ use crate::records::Record;
 use forebay_core::Tag;
 use forebay_run::area::{self, Counter};
 
-/// An iocb for the kernel: its number in the call, its record, and itself. Its event has the number
-/// of the record, and signals nothing.
+/// An iocb that bypasses the layer. Its data is the number of its record, and it has no eventfd.
 #[derive(Debug)]
 struct Raw {
     nth: usize,
@@ -96,8 +95,9 @@ impl Context {
         let mut list: Vec<_> = raws.iter_mut().map(Raw::address).collect();
         let (mut nr_done, mut refused) = (0, None);
         while nr_done < list.len() {
-            // SAFETY: the iocbs are in `raws` and in records, which stay until they have ended. The
-            // program keeps their memory.
+            // SAFETY: `raws` lives until the call returns, and the kernel copies an iocb. A poll,
+            // which the kernel may have to find again, is in its record. The program keeps their
+            // memory.
             match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
                 Ok(nr) => nr_done += nr,
                 Err(errno) => {
@@ -149,8 +149,8 @@ impl Context {
         self.send(state, signals)
     }
 
-    /// Submits iocbs that the layer does not take, after they were accepted: the end of one that
-    /// the kernel refuses has the errno.
+    /// Submits iocbs that the layer does not take. The call has counted them as accepted already,
+    /// so an errno of the kernel is the result of the iocb.
     fn submit_others<'a>(
         &'a self,
         state: Locked<'a>,
@@ -197,8 +197,8 @@ impl Context {
 
     /// Submits requests of a file, and processes those that are refused.
     ///
-    /// The lock is free during the system call. A request that the kernel refuses keeps its file in
-    /// the table meanwhile. The others may end before this thread has the lock again.
+    /// The lock is released during the system call. Accepted requests may end before it is taken
+    /// again. A refused one still counts in its file, so the file stays in the table.
     fn submit_requests<'a>(
         &'a self,
         state: Locked<'a>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The most events that a thread takes from the kernel at once.
 pub(super) const NR_AT_ONCE: usize = 32;
 
-/// The most events of the kernel that a thread waits for at once: so many a kick takes.
+/// The most events of the kernel that a thread waits for at once. A kick submits as many polls.
 pub(super) const WAIT_MIN_MAX: usize = 8;
 
 /// The longest wait for several events of the kernel. Another thread may take some of the events of
@@ -57,7 +57,8 @@ impl Context {
             if state.is_gone {
                 break if nr > 0 { Ok(nr) } else { Err(libc::EINVAL) };
             }
-            state = self.release_due(state);
+            let missing = min.saturating_sub(nr);
+            state = self.release_due(state, missing);
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let is_over = left.is_some_and(|left| left.is_zero());
             let is_enough = nr >= min && (nr > 0 || has_looked);
@@ -65,7 +66,7 @@ impl Context {
                 break Ok(nr);
             }
             let held = self.time_to_release(&state);
-            let kernel_min = state.kernel_min(min.saturating_sub(nr), is_over);
+            let kernel_min = state.kernel_min(missing, is_over);
             let wide = (kernel_min > 1).then_some(WIDE_WAIT_MAX);
             let timeout = left.into_iter().chain(held).chain(wide).min();
             let wait = Wait { min: kernel_min, timeout, mask };
@@ -82,7 +83,8 @@ impl Context {
                 min = 0;
             } else if wide_end.is_some_and(|end| Instant::now() < end) && events.len() < kernel_min
             {
-                // So does one that the kernel does not report, because there are events.
+                // With events to return, the kernel does not report EINTR. Fewer events than
+                // requested before the timeout mean that a signal handler has run.
                 min = 0;
             }
         };
@@ -158,7 +160,7 @@ impl Context {
         if !events.is_empty() {
             state = self.submit_deferred(state);
         }
-        self.release_due(state)
+        self.release_due(state, 0)
     }
 
     pub(super) fn post_all(&self, state: &mut State, ended: Vec<Ended>, signals: &mut Signals) {
@@ -190,9 +192,9 @@ impl Context {
 }
 
 impl State {
-    /// Returns how many events of the kernel a thread waits for that needs `missing` events. If it
-    /// is the only one, and each event of the kernel is one of an iocb, that is more than one, so
-    /// that it wakes up less often.
+    /// Returns the minimum for the kernel when the caller still needs `missing` events. A lone
+    /// waiter with no request of the layer in flight asks for up to [`WAIT_MIN_MAX`], so that it
+    /// wakes up less often. Otherwise 1, or 0 to poll.
     fn kernel_min(&self, missing: usize, is_over: bool) -> usize {
         match missing {
             _ if is_over => 0,

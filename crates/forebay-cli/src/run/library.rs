@@ -22,13 +22,13 @@ pub(super) fn find_beside(program: &Path) -> Result<OsString, String> {
     let Some(path) = found else {
         return Err(format!(
             "run: {NAME} is neither in {} nor in {}: build it with `cargo build --release`, or \
-             copy it there",
+             copy it to one of them",
             places[0].display(),
             places[1].display()
         ));
     };
     let path = path.into_os_string();
-    // The list of the dynamic linker is divided by these.
+    // LD_PRELOAD is split at these.
     if path.as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         return Err(format!(
             "run: {}: the dynamic linker cannot preload a path with a space or a colon: move the \

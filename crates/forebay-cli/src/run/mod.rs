@@ -69,7 +69,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
         .spawn()
         .map_err(|error| failure(name, &format!("cannot be started: {error}")))?;
     let status = wait(&mut child, signals);
-    let status = status.map_err(|error| failure(name, &format!("cannot be awaited: {error}")))?;
+    let status = status.map_err(|error| failure(name, &format!("wait failed: {error}")))?;
     report::write(&area, args.stats.as_deref())?;
     Ok(code_of(status))
 }
@@ -77,8 +77,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
 /// Returns the failure for a command line of `forebay run` with a program, but without `--`.
 pub(crate) fn missing_dashes(args: &[OsString]) -> Option<Failure> {
     let words = args.get(1..).filter(|words| words.first().is_some_and(|word| word == "run"))?;
-    let is_program = |word: &&OsString| !word.as_encoded_bytes().starts_with(b"-");
-    let program = words[1..].iter().find(is_program)?;
+    let mut rest = words[1..].iter();
+    let program = loop {
+        let word = rest.next()?;
+        match word.to_str() {
+            // Their values.
+            Some("--policy" | "--stats") => _ = rest.next(),
+            _ if word.as_encoded_bytes().starts_with(b"-") => {}
+            _ => break word,
+        }
+    };
     let is_missing = !words.iter().any(|word| word == "--");
     is_missing.then(|| {
         let program = program.display();

@@ -31,8 +31,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, String> {
     found.ok_or_else(|| String::from("no such program in PATH"))
 }
 
-/// The most interpreters of a script, each of which is a script itself but the last, as in the
-/// kernel.
+/// The most nested interpreters of a script, as in the kernel.
 const SCRIPTS_MAX: u32 = 4;
 
 /// Checks that a library can be preloaded into a program, or into the interpreter of a script.
@@ -63,7 +62,7 @@ fn check_nested(path: &Path, scripts_max: u32) -> Result<(), String> {
             return Ok(());
         };
         if scripts_max == 0 {
-            return Err(String::from("too many scripts are interpreters of each other"));
+            return Err(String::from("the interpreters are nested more than 4 deep"));
         }
         let interpreter = std::ffi::OsString::from_vec(interpreter.to_vec());
         return check_nested(Path::new(&interpreter), scripts_max - 1)
@@ -79,19 +78,26 @@ fn check_nested(path: &Path, scripts_max: u32) -> Result<(), String> {
             "it is a static program, into which no library can be preloaded: use one that is \
              linked dynamically",
         )),
-        Ok(None) => Err(format!(
-            "it is a program of another architecture than the library, which is for {}",
-            std::env::consts::ARCH
-        )),
+        Ok(None) => {
+            Err(format!("not a program for {}, which the library is for", std::env::consts::ARCH))
+        }
         Err(error) => Err(format!("cannot be read: {error}")),
     }
 }
 
-/// Returns whether a 64-bit ELF file names a dynamic linker. `None` if it has another class or byte
-/// order.
+/// Returns whether a 64-bit ELF file names a dynamic linker. `None` if it is for another machine.
 fn has_linker(file: &File, start: &[u8]) -> io::Result<Option<bool>> {
     let own = if cfg!(target_endian = "little") { [2, 1] } else { [2, 2] };
-    if start.get(4..6) != Some(&own) || start.len() < 64 {
+    let machine: Option<u16> = match std::env::consts::ARCH {
+        "x86_64" => Some(62),
+        "aarch64" => Some(183),
+        _ => None,
+    };
+    let is_own = |start: &[u8]| {
+        let found = u16::from_ne_bytes([start[18], start[19]]);
+        start[4..6] == own && machine.is_none_or(|machine| machine == found)
+    };
+    if start.len() < 64 || !is_own(start) {
         return Ok(None);
     }
     let word = |at: usize| u64::from_ne_bytes(start[at..at + 8].try_into().expect("eight bytes"));

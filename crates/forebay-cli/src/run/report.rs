@@ -31,7 +31,7 @@ pub(super) fn write(area: &File, to: Option<&Path>) -> Result<(), Failure> {
 /// Returns a line for each process, and one for their sum if there are several.
 pub(super) fn text_of(all: &[Process]) -> String {
     if all.is_empty() {
-        return String::from("forebay run: no process has created a context of libaio\n");
+        return String::from("forebay run: no process has submitted an iocb through libaio\n");
     }
     let mut text = String::from("forebay run: iocbs of libaio, and requests that the kernel got\n");
     writeln!(

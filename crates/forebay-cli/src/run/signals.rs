@@ -6,8 +6,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 const ALL: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
-/// Returns the signals to forward: those that this process does not ignore. The program inherits
-/// the ignored ones, as under `nohup`, but a handler in this process would let it die of them.
+/// Returns the signals to forward: those that this process does not ignore, as it does under
+/// `nohup`. If it handled an ignored signal, `exec` would reset it to the default action in the
+/// program.
 pub(super) fn to_forward() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = ignored_of(&status);

@@ -10,6 +10,7 @@ mod flush;
 mod fua;
 mod gates;
 mod gather;
+mod hold;
 mod left_flush;
 mod limits;
 mod lines;

@@ -4,6 +4,7 @@ mod blk;
 mod costs;
 mod differential;
 mod histories;
+mod hold;
 mod nbd;
 mod plants;
 mod same_bytes;

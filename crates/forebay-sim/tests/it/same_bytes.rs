@@ -4,6 +4,7 @@
 use forebay_fio::cmdline::{Parsed, parse};
 use forebay_sim::blk::{BlkOptions, run_blk_seed};
 use forebay_sim::histories::{Kinds, Scope, Setting, explore};
+use forebay_sim::hold::{HoldOptions, run_hold_seed};
 use forebay_sim::nbd::{NbdOptions, run_nbd_seed};
 use forebay_sim::{DeviceSpec, JobDisk, Options, run_jobs, run_seed};
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::ffi::OsString;
 const NR_SEEDS: u64 = 60;
 const NR_NBD_SEEDS: u64 = 30;
 const NR_BLK_SEEDS: u64 = 30;
+const NR_HOLD_SEEDS: u64 = 30;
 
 /// Loads whose blocks and sizes are drawn in all ways that a simulated job has.
 const LOADS: [&str; 6] = [
@@ -57,6 +59,11 @@ fn hashes_of_seeds_jobs_and_histories_are_the_same_bytes() {
         let run = run_blk_seed(seed, &BlkOptions::default());
         let hash = run.unwrap_or_else(|violation| panic!("{violation}")).hash;
         hashes.push(print(&format!("blk seed {seed}"), hash));
+    }
+    for seed in 0..NR_HOLD_SEEDS {
+        let run = run_hold_seed(seed, &HoldOptions::default());
+        let hash = run.unwrap_or_else(|violation| panic!("{violation}")).hash;
+        hashes.push(print(&format!("hold seed {seed}"), hash));
     }
     for load in LOADS {
         for device in DEVICES {
