@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{IoEvent, Iocb, opcode};
+use crate::program;
 use crate::raw::{self, Errno};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,16 +86,20 @@ impl Kernel {
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let first = events.spare_capacity_mut().as_mut_ptr().expose_provenance();
         let args = [self.id, wait.min, room, first, limit.expose_provenance()];
+        // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a time.
+        let without_mask = || unsafe { raw::call(libc::SYS_io_getevents, args) };
         let nr = match wait.mask {
-            // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a
-            // time.
-            None => unsafe { raw::call(libc::SYS_io_getevents, args) },
+            None => without_mask(),
             Some(mask) => {
-                let mask = Mask { mask, bytes: MASK_BYTES };
+                let of_call = Mask { mask, bytes: MASK_BYTES };
                 let [id, min, room, first, limit] = args;
-                let args = [id, min, room, first, limit, (&raw const mask).expose_provenance()];
+                let args = [id, min, room, first, limit, (&raw const of_call).expose_provenance()];
                 // SAFETY: as above, and the mask is the caller's.
-                unsafe { raw::call(SYS_IO_PGETEVENTS, args) }
+                match unsafe { raw::call(SYS_IO_PGETEVENTS, args) } {
+                    // Linux before 4.18, and valgrind.
+                    Err(libc::ENOSYS) => program::with_mask(mask, without_mask),
+                    result => result,
+                }
             }
         }?;
         // SAFETY: the kernel has written so many events.

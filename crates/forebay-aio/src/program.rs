@@ -5,6 +5,7 @@
 use crate::abi::{Iocb, opcode};
 use crate::raw::Errno;
 use forebay_core::{Op, Segment};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -115,19 +116,67 @@ pub(crate) fn direct_file(fd: u32, op: Op) -> Option<FileId> {
     if is_direct { file_of(fd) } else { None }
 }
 
-/// Calls `work` while all signals of this thread are blocked. A thread that it starts has them
-/// blocked too.
-pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the masks are written before they are read. The calls fail only for a wrong `how`.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+/// Signals that a fault of this thread raises. Blocked, they would end the program.
+const FAULTS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
+
+/// All signals of this thread are blocked while this value lives, except for faults.
+pub(crate) struct SignalsBlocked {
+    before: libc::sigset_t,
+    /// The mask is that of a thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> SignalsBlocked {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the masks are written before they are read. The calls fail only for a wrong
+        // argument.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            FAULTS.iter().for_each(|fault| _ = libc::sigdelset(all.as_mut_ptr(), *fault));
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        }
+        // SAFETY: as above.
+        SignalsBlocked { before: unsafe { before.assume_init() }, not_send: PhantomData }
     }
+
+    /// Returns the mask that the thread had before.
+    pub(crate) fn before(&self) -> *const libc::sigset_t {
+        &raw const self.before
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the mask is one that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.before(), std::ptr::null_mut()) };
+    }
+}
+
+/// Calls `work` with another signal mask, which is valid.
+pub(crate) fn with_mask<T>(mask: *const libc::sigset_t, work: impl FnOnce() -> T) -> T {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the mask is the caller's, and the other one is written.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr()) };
     let result = work();
-    // SAFETY: as above.
+    // SAFETY: it was written.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     result
+}
+
+/// Calls `work` while the signals of this thread are blocked. A thread that it starts has them
+/// blocked too.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let _blocked = SignalsBlocked::new();
+    work()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::abi::IoEvent;
 use crate::eventfds::Signals;
 use crate::file::Ended;
 use crate::kernel::{KICK, Wait};
+use crate::program::SignalsBlocked;
 use crate::raw::Errno;
 use forebay_core::Tag;
 use std::time::{Duration, Instant};
@@ -44,6 +45,7 @@ impl Context {
     ) -> Result<usize, Errno> {
         let Events { mut min, max, timeout, mask } = wanted;
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut blocked: Option<SignalsBlocked> = None;
         let (mut events, mut nr, mut has_looked) = (Vec::new(), 0, false);
         let mut state = self.enter()?;
         state.nr_calls += 1;
@@ -69,8 +71,13 @@ impl Context {
             let kernel_min = state.kernel_min(missing, is_over);
             let wide = (kernel_min > 1).then_some(WIDE_WAIT_MAX);
             let timeout = left.into_iter().chain(held).chain(wide).min();
+            // Such a call may wait several times. A signal handler that runs between two waits
+            // would end none of them, so it runs only during a wait.
+            if kernel_min > 0 && (min > 1 || held.is_some() || has_looked) {
+                blocked.get_or_insert_with(SignalsBlocked::new);
+            }
+            let mask = mask.or(blocked.as_ref().map(SignalsBlocked::before));
             let wait = Wait { min: kernel_min, timeout, mask };
-            let wide_end = wide.and(timeout).map(|timeout| Instant::now() + timeout);
             let room = (max - nr).clamp(1, NR_AT_ONCE);
             let waited;
             (state, waited) = self.wait_in_kernel(state, wait, room, &mut events);
@@ -80,11 +87,6 @@ impl Context {
                     break Err(errno);
                 }
                 // A signal ends a wait that has events.
-                min = 0;
-            } else if wide_end.is_some_and(|end| Instant::now() < end) && events.len() < kernel_min
-            {
-                // With events to return, the kernel does not report EINTR. Fewer events than
-                // requested before the timeout mean that a signal handler has run.
                 min = 0;
             }
         };

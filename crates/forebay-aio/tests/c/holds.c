@@ -179,7 +179,7 @@ static void closed(int way)
         close(again);
 }
 
-static atomic_int shared_fd = -1, is_over;
+static atomic_int shared_fd = -1, nr_reused, is_over;
 
 /* Lets the number of a descriptor refer to the other file, at any moment. */
 static void *reuse(void *nothing)
@@ -192,6 +192,7 @@ static void *reuse(void *nothing)
             for (volatile int spin = rand() % 3000; spin > 0; spin--)
                 ;
             dup2(other, fd);
+            nr_reused++;
         }
     }
     close(other);
@@ -210,9 +211,8 @@ static void raced(void)
         submit_all(fd, NR_MAX, round);
         shared_fd = fd;
         nr_right += reap(NR_MAX);
-        while (shared_fd >= 0)
+        while (nr_reused <= round)
             ;
-        usleep(20);
         close(fd);
     }
     is_over = 1;
