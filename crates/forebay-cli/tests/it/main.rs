@@ -18,6 +18,7 @@ mod refusals;
 mod run;
 mod run_apps;
 mod run_kill;
+mod run_mariadb;
 #[path = "../../../forebay/tests/it/seccomp.rs"]
 mod seccomp;
 mod serve;
