@@ -59,8 +59,8 @@ const LOADS: [Load; 11] = [
     ),
     fio("random writes, depth 32", "--rw=randwrite --iodepth=32", EQUAL),
     sysbench(
-        "sysbench, sequential writes, 16 threads, fsync each",
-        "--file-test-mode=seqwr --threads=16",
+        "sysbench, sequential rewrites, 16 threads, fsync each",
+        "--file-test-mode=seqrewr --threads=16",
         EQUAL,
     ),
     sysbench(

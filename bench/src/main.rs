@@ -50,8 +50,8 @@ starts (packages ceph-mon, ceph-osd, ceph-common). Name it alone, too. With --pa
 and --out bench/RBD.md it writes the published table, in about 5 minutes.
 
 The figure aio compares fio and sysbench, unmodified, under `forebay run` with the same commands
-without it. Name it alone, too. With --seconds 2 and --out bench/AIO.md it writes the published
-table, in about 5 minutes.
+without it. Name it alone, too. With --seconds 1 and --out bench/AIO.md it writes the published
+table, in about 4 minutes beyond the builds.
 
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help), and
 vhost-user-blk servers by: cargo run --release -p figures -- vhost (see vhost --help)

@@ -1,8 +1,9 @@
 //! Checks that the figures in README.md and docs/ are those of the tables in bench/.
 
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     ("RESULTS.md", include_str!("../RESULTS.md")),
     ("DURABLE.md", include_str!("../DURABLE.md")),
+    ("AIO.md", include_str!("../AIO.md")),
     ("FIO.md", include_str!("../FIO.md")),
     ("LIBRARY.md", include_str!("../LIBRARY.md")),
     ("NBD.md", include_str!("../NBD.md")),
