@@ -15,12 +15,13 @@
 //! A context is one submitter, with one stream: that of the descriptor in its last call.
 
 use super::{Context, Locked, State};
+use crate::abi::opcode;
 use crate::eventfds::Signals;
-use crate::file::{Ended, File, Outgoing};
+use crate::file::{Ended, File, LEN_MAX, Outgoing};
 use crate::keeper::Keeper;
 use crate::plan::{Planned, can_merge, op_of};
 use crate::program::{self, FileId};
-use forebay_core::{Bio, Hold, HoldLimits, Op, Segment, Tag};
+use forebay_core::{Bio, Hold, HoldLimits, Op, Tag};
 use forebay_run::area::{self, Counter};
 use std::time::Duration;
 
@@ -121,13 +122,13 @@ impl Context {
             state.stream.fd = fd;
             state.stream.hold = Hold::new(self.hold_limits);
         }
-        let Some((it, (bio, segments))) = read else { return (state, false) };
+        let Some((it, bio)) = read else { return (state, false) };
         // The clock is read only if it matters.
         let now = if state.stream.hold.continues(&bio) { self.now() } else { 0 };
         let outstanding = state.nr_out.saturating_sub(1);
         let in_flight = outstanding.saturating_sub(state.stream.nr_held());
         let step = state.stream.hold.next(&bio, outstanding, in_flight, now);
-        let is_held = step.hold && self.join(&mut state, it, &segments, now).is_some();
+        let is_held = step.hold && self.join(&mut state, it, now).is_some();
         if step.release_before || step.release_after || step.hold && !is_held {
             state = self.release(state);
         }
@@ -135,7 +136,8 @@ impl Context {
     }
 
     /// Adds a read to the group, or begins one with it. `None` if that is not possible.
-    fn join(&self, state: &mut State, it: &Planned, segments: &[Segment], now: u64) -> Option<()> {
+    fn join(&self, state: &mut State, it: &Planned, now: u64) -> Option<()> {
+        let segments = program::segments_of(&it.copy)?;
         let fd = it.copy.fildes;
         let id = program::direct_file(fd, Op::Read)?;
         if state.stream.group.as_ref().is_some_and(|group| group.id != id) {
@@ -158,7 +160,7 @@ impl Context {
         let group = state.stream.group.as_mut()?;
         let record = state.records.insert(super::submit::record_of(it, true));
         let is_plugged = state.files.get(group.index).is_some_and(|(_, file)| {
-            file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, segments, record)
+            file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, &segments, record)
         });
         match is_plugged {
             true => group.nr += 1,
@@ -274,12 +276,16 @@ impl Context {
     }
 }
 
-/// Returns the bio of a read, and its memory.
-fn bio_of(it: &Planned) -> Option<(Bio, Vec<Segment>)> {
+/// Returns the bio of a read, without its memory: few reads are held. `None` if the kernel should
+/// judge the read.
+fn bio_of(it: &Planned) -> Option<Bio> {
     if matches!(it.resfd, Some(Err(_))) {
         return None;
     }
-    let segments = program::segments_of(&it.copy)?;
-    let len = segments.iter().map(|segment| u64::from(segment.len)).sum();
-    Some((Bio::range(Op::Read, it.copy.offset as u64, len), segments))
+    let len = match it.copy.opcode {
+        opcode::PREAD => it.copy.nbytes,
+        _ => program::segments_of(&it.copy)?.iter().map(|segment| u64::from(segment.len)).sum(),
+    };
+    let is_right = (1..=LEN_MAX).contains(&len);
+    is_right.then(|| Bio::range(Op::Read, it.copy.offset as u64, len))
 }

@@ -46,8 +46,12 @@ fn parts_of_seeds_have_each_seed_once() {
 
 /// Checks that each seed does the same again, and that different seeds do not.
 pub(crate) fn check_repeats(run: impl Fn(u64) -> Run) {
-    let hash = |seed| run(seed).map(|summary| summary.hash).ok();
-    let hashes: Vec<_> = (0..20).map(hash).collect();
+    check_hashes(|seed| run(seed).map(|summary| summary.hash).ok());
+}
+
+/// The same for the hashes of the runs.
+pub(crate) fn check_hashes<H: Ord + Clone>(hash: impl Fn(u64) -> H) {
+    let hashes: Vec<_> = (0..20).map(&hash).collect();
     assert!((0..20).all(|seed| hash(seed) == hashes[seed as usize]));
     let mut distinct = hashes.clone();
     distinct.sort_unstable();
