@@ -4,6 +4,10 @@
 //! [`CHECKS`] on it. A check uses a disk as a program would, and so tests what the rules K1 to K8
 //! of [`Driver`](crate::driver::Driver) mean for users. Every driver of this library passes them.
 //!
+//! A block of 4096 bytes must never read as a mix of two writes. A file that the device uses
+//! through the page cache may not give that (ext4 does not), so let the device use direct I/O in
+//! the test.
+//!
 //! ```
 //! use forebay::testing::Subject;
 //! use forebay::{Backend, Batch, Disk, Op, QueueLimits};

@@ -3,6 +3,9 @@
 //! Each block has one writer, which writes increasing numbers. So a read is correct if it returns a
 //! number between the last one whose write had ended before the read began, and the last one whose
 //! write had begun before the read ended. A later read of the same thread never returns less.
+//!
+//! A block also never reads as a mix of two numbers. The page cache of some file systems, such as
+//! ext4, does not give that: it lets a read copy a page while a write to it is still copying.
 
 use super::Subject;
 use super::helpers::{Numbers, join_all, keeps_data, reap_all, submit};
@@ -85,7 +88,14 @@ fn read(disk: &Disk, seed: u64, written: &[Written; NR]) {
         let words: Vec<u64> =
             block.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let number = words[0];
-        assert!(words.iter().all(|word| *word == number), "register {register} is torn: {words:?}");
+        if let Some(at) = words.iter().position(|word| *word != number) {
+            panic!(
+                "register {register} is torn: it reads as {number}, and as {} from byte {} on. If \
+                 a file system's page cache is behind the device, open the file for direct I/O",
+                words[at],
+                at * 8
+            );
+        }
         assert!(
             (least..=most).contains(&number),
             "register {register} reads as {number}, which is not in {least}..={most}"
