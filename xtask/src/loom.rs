@@ -9,6 +9,7 @@ const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --lib", names: &["models"], skips: &[] },
     Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] },
     Suite { target: "--package forebay-vhost-user --lib", names: &["models"], skips: &[] },
+    Suite { target: "--package forebay-aio --lib", names: &["models"], skips: &[] },
 ];
 
 pub(crate) fn run() -> Outcome {

@@ -10,6 +10,7 @@ use crate::context::{self, Context, Events};
 use crate::raw::Errno;
 use crate::{program, table};
 use std::ffi::{c_int, c_long, c_void};
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +26,34 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
+/// This thread is not cancelled while this value lives.
+pub(crate) struct NoCancel {
+    before: c_int,
+    /// The state is that of a thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl NoCancel {
+    pub(crate) fn new() -> NoCancel {
+        let mut before = 0;
+        // SAFETY: the function writes one number, and fails only for a wrong state.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+        NoCancel { before, not_send: PhantomData }
+    }
+}
+
+impl Drop for NoCancel {
+    fn drop(&mut self) {
+        // SAFETY: the state is one that the thread had.
+        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// Returns the result of a call as C has it. A panic is `EIO`. The variable `errno` does not
 /// change. The thread is not cancelled during the call: libaio's functions are not
 /// cancellation points.
 fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
-    let mut cancel_state = 0;
-    // SAFETY: the function writes one number, and fails only for a wrong state.
-    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancel_state) };
+    let _not_cancelled = NoCancel::new();
     // SAFETY: the variable of this thread.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -42,10 +64,7 @@ fn answer(call: impl FnOnce() -> Result<usize, Errno>) -> c_int {
         Err(_) => -libc::EIO,
     };
     // SAFETY: as above.
-    unsafe {
-        errno.write(before);
-        pthread_setcancelstate(cancel_state, std::ptr::null_mut());
-    }
+    unsafe { errno.write(before) };
     result
 }
 

@@ -1,4 +1,4 @@
-//! A registered file of an io_uring, for reads that are held.
+//! A registered file of an io_uring, for reads that are held, and for syncs that wait.
 //!
 //! A held read must reach the file that its descriptor referred to when it was submitted. The
 //! program may close that descriptor, or use its number again, before the read is passed on. A
@@ -7,7 +7,10 @@
 //!
 //! The reads are submitted by the program's descriptor, if that still refers to the file: the
 //! program's threads wait for the kernel's AIO. Only if it does not, the ring submits them, and the
-//! calling thread waits for their end.
+//! calling thread waits for their end. Syncs that have waited for another one go by the ring.
+//!
+//! Nothing here allocates memory on the heap before it reads, so `fsync` can use it in a handler of
+//! signals.
 //!
 //! Source: io_uring_register_files_update(3), io_uring_enter(2).
 // Reads into the memory of the program.
@@ -16,6 +19,7 @@
 use crate::abi::opcode::PREADV;
 use crate::file::Outgoing;
 use crate::program;
+use crate::raw::Errno;
 use forebay_core::Tag;
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
@@ -57,6 +61,25 @@ impl Keeper {
     pub(crate) fn forget(&self) {
         // It fails if the program has closed the ring's descriptor, which has forgotten the file.
         let _ = self.0.submitter().register_files_update(PLACE, &[-1]);
+    }
+
+    /// Syncs the file that is kept, only its data if `data` is set, and waits for the end. Returns
+    /// its errno. `None` if the ring cannot make the sync: the program has closed its descriptor.
+    /// Then the keeper cannot be used again.
+    pub(crate) fn sync(&mut self, data: bool) -> Option<Result<(), Errno>> {
+        let flags = if data { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
+        let entry = opcode::Fsync::new(types::Fixed(PLACE)).flags(flags).build();
+        // SAFETY: the entry names no memory.
+        unsafe { self.0.submission().push(&entry) }.ok()?;
+        loop {
+            let waited = self.0.submit_and_wait(1);
+            if let Some(end) = self.0.completion().next() {
+                return Some(if end.result() < 0 { Err(-end.result()) } else { Ok(()) });
+            }
+            if waited.is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted) {
+                return None;
+            }
+        }
     }
 
     /// Reads from the file that is kept, and waits for the ends. Returns the result of each
@@ -145,5 +168,20 @@ mod tests {
         keeper.keep(one.as_raw_fd()).expect("the other file");
         assert_eq!(keeper.read(&requests[..1])[0].1, 4);
         assert_eq!(memory[0], 2);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
+    fn file_is_synced_after_its_descriptor_was_closed() {
+        let Some(mut keeper) = Keeper::new() else {
+            return skip::skip_always("keeper", "the system refuses io_uring");
+        };
+        let file = tempfile::tempfile().expect("a file");
+        keeper.keep(file.as_raw_fd()).expect("a file");
+        drop(file);
+        assert_eq!((keeper.sync(false), keeper.sync(true)), (Some(Ok(())), Some(Ok(()))));
+        let (pipe, _end) = std::io::pipe().expect("a pipe");
+        keeper.keep(pipe.as_raw_fd()).expect("a pipe");
+        assert_eq!(keeper.sync(false), Some(Err(libc::EINVAL)));
     }
 }

@@ -10,7 +10,8 @@
 //! - `table`: the contexts of the process, by handle; `context`: one of them;
 //! - `plan`: which iocbs go through the layer; `file`: the block layer of a descriptor; `files`:
 //!   those of a context; `records`: the iocbs that have not ended;
-//! - `keeper`: the file of reads that are held;
+//! - `keeper`: the file of reads that are held, and of syncs that wait;
+//! - `syncs`: `fsync` and `fdatasync`, which threads share;
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
@@ -29,6 +30,7 @@ mod program;
 mod raw;
 mod records;
 mod ring;
+mod syncs;
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod syscall;
 mod table;

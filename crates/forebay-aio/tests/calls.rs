@@ -3,6 +3,7 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
+use forebay_run::POLICY_VARIABLE;
 use forebay_run::area::{self, AREA_BYTES, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -77,14 +78,17 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
     let run = |preload: &str| {
         let mut command = Command::new("timeout");
         command.arg("60").arg(program).arg(folder.join("file")).args(more);
+        // Also where it is slower.
+        command.env(POLICY_VARIABLE, "join_syncs=on");
         output_of(command.env("LD_PRELOAD", preload).env(area::VARIABLE, &variable))
     };
     let outputs = [run(""), run(&library().display().to_string())];
     let processes = processes(&std::fs::read(&area).expect("the area"));
     let name = program.file_name().expect("a name");
     assert!(processes.iter().all(|process| *process.name == *name), "{processes:?}");
-    let [iocbs, requests, merges] = processes[0].counters;
+    let [iocbs, requests, merges, syncs, joined] = processes[0].counters;
     assert!(merges > 0 && requests < iocbs, "{processes:?}");
+    assert!(joined > 0 && syncs > joined || !program.ends_with("syncs"), "{processes:?}");
     outputs
 }
 
@@ -160,6 +164,14 @@ fn iocbs_of_many_threads_and_contexts_end_once() {
 #[test]
 fn number_of_a_closed_descriptor_is_used_again_during_io() {
     compare("reuse");
+}
+
+#[test]
+fn syncs_have_the_results_of_libc() {
+    if std::env::var_os(OTHER).is_some() {
+        return skip::skip_always("syncs", "a replacement of libaio does not replace fsync");
+    }
+    compare("syncs");
 }
 
 /// Runs a program under valgrind, with these options, on this library.

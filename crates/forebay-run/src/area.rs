@@ -77,11 +77,16 @@ pub enum Counter {
     Requests,
     /// Iocbs that have joined the request of another one.
     Merges,
+    /// Calls of `fsync` and `fdatasync`, after the first `io_submit`.
+    Syncs,
+    /// How many of them have shared the sync of another thread.
+    SyncsJoined,
 }
 
 impl Counter {
     /// All counters, in the order of a slot.
-    pub const ALL: [Counter; 3] = [Counter::Iocbs, Counter::Requests, Counter::Merges];
+    pub const ALL: [Counter; 5] =
+        [Counter::Iocbs, Counter::Requests, Counter::Merges, Counter::Syncs, Counter::SyncsJoined];
 }
 
 /// A process and its counters, as a reader of the area sees them.
@@ -138,6 +143,15 @@ pub fn add(counter: Counter, nr: u64) {
     // SAFETY: a slot stays mapped until the process ends.
     let slot = if slot.is_null() { attach() } else { unsafe { &*slot } };
     slot.counters[counter as usize].fetch_add(nr, Ordering::Relaxed);
+}
+
+/// Adds to a counter of this process if it has a slot, which [`add`] takes. Allocates no memory.
+pub fn add_if_attached(counter: Counter, nr: u64) {
+    let slot = SLOT.load(Ordering::Acquire);
+    if !slot.is_null() {
+        // SAFETY: a slot stays mapped until the process ends.
+        unsafe { &*slot }.counters[counter as usize].fetch_add(nr, Ordering::Relaxed);
+    }
 }
 
 /// Takes a slot in the area that the environment names, or else the process's own.
@@ -214,6 +228,7 @@ mod tests {
         area[slot - 8..slot].copy_from_slice(&3_u64.to_ne_bytes());
         area[2 * slot..2 * slot + 4].copy_from_slice(&8_u32.to_ne_bytes());
         let process = |pid, name: &str, counters| Process { pid, name: name.to_owned(), counters };
-        assert_eq!(processes(&area), [process(7, "fio", [0, 0, 3]), process(8, "", [0, 0, 0])]);
+        let expected = [process(7, "fio", [0, 0, 0, 0, 3]), process(8, "", [0; 5])];
+        assert_eq!(processes(&area), expected);
     }
 }

@@ -6,4 +6,4 @@
 pub mod area;
 pub mod settings;
 
-pub use settings::{POLICY_VARIABLE, SETTINGS, Settings};
+pub use settings::{JoinSyncs, POLICY_VARIABLE, SETTINGS, Settings};

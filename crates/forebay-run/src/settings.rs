@@ -6,19 +6,43 @@ use forebay_core::{HoldLimits, Knob, Policy};
 pub const POLICY_VARIABLE: &str = "FOREBAY_RUN_POLICY";
 
 /// The settings that have an effect here.
-pub const SETTINGS: [&str; 7] =
-    ["plug", "nomerges", "hold", "hold_outstanding", "hold_bios", "hold_groups", "hold_us"];
+pub const SETTINGS: [&str; 8] = [
+    "plug",
+    "nomerges",
+    "hold",
+    "hold_outstanding",
+    "hold_bios",
+    "hold_groups",
+    "hold_us",
+    "join_syncs",
+];
+
+/// Whether the calls of `fsync` and `fdatasync` by several threads share syncs of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinSyncs {
+    /// No thread shares.
+    Off,
+    /// Threads share where that is faster.
+    Adaptive,
+    /// Threads always share.
+    On,
+}
 
 /// Settings of the layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     policy: Policy,
     hold: Option<HoldLimits>,
+    join_syncs: JoinSyncs,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { policy: Policy::default(), hold: Some(HoldLimits::default()) }
+        Settings {
+            policy: Policy::default(),
+            hold: Some(HoldLimits::default()),
+            join_syncs: JoinSyncs::Adaptive,
+        }
     }
 }
 
@@ -35,6 +59,15 @@ impl Settings {
                 "adaptive" => Some(limits),
                 "off" => None,
                 _ => return Err("adaptive or off".to_owned()),
+            };
+            return Ok(());
+        }
+        if key == "join_syncs" {
+            self.join_syncs = match value {
+                "adaptive" => JoinSyncs::Adaptive,
+                "on" => JoinSyncs::On,
+                "off" => JoinSyncs::Off,
+                _ => return Err("adaptive, on or off".to_owned()),
             };
             return Ok(());
         }
@@ -76,6 +109,11 @@ impl Settings {
         self.hold
     }
 
+    /// Returns whether threads share syncs.
+    pub fn join_syncs(&self) -> JoinSyncs {
+        self.join_syncs
+    }
+
     /// Returns the settings that the environment names. Ignores unknown keys and values, which
     /// `forebay run` rejects before it starts the program.
     pub fn of_environment() -> Settings {
@@ -103,8 +141,11 @@ mod tests {
         assert_eq!(set("hold_us", "0"), Err("a number from 1 to 1000000".to_owned()));
         assert_eq!(set("hold", "always"), Err("adaptive or off".to_owned()));
         assert!(set("hold_writes", "1").unwrap_err().starts_with("one of the settings plug, "));
+        assert_eq!(set("join_syncs", "on"), Ok(()));
+        assert_eq!(set("join_syncs", "never"), Err("adaptive, on or off".to_owned()));
         assert!(set("wake", "fair").unwrap_err().starts_with("one of the settings plug, "));
         assert_eq!(set("nomerges", "2"), Ok(()));
+        assert_eq!(settings.join_syncs(), JoinSyncs::On);
         assert_eq!(settings.hold().map(|limits| limits.bios_max), Some(8));
         assert_eq!(settings.set("hold", "off"), Ok(()));
         let error = settings.set("hold_bios", "8").unwrap_err();

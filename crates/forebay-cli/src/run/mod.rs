@@ -36,8 +36,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A setting of the layer: plug, nomerges, hold, hold_outstanding, hold_bios, hold_groups or
-    /// hold_us; may be repeated
+    /// A setting of the layer: plug, nomerges, hold, hold_outstanding, hold_bios, hold_groups,
+    /// hold_us or join_syncs; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     policy: Vec<String>,
     /// Write the counters to this file instead of standard error; - is standard output

@@ -13,7 +13,7 @@ fn settings_without_an_effect_are_refused_by_name() {
     assert_eq!(
         refused("queue_depth=4"),
         "run: --policy queue_depth=4: expected one of the settings plug, nomerges, hold, \
-         hold_outstanding, hold_bios, hold_groups, hold_us"
+         hold_outstanding, hold_bios, hold_groups, hold_us, join_syncs"
     );
     assert_eq!(
         refused("plug=never"),

@@ -1,0 +1,170 @@
+//! The functions `fsync` and `fdatasync`.
+//!
+//! Source: fsync(2), signal-safety(7), pthreads(7) for cancellation points.
+// Functions that C programs call.
+#![allow(unsafe_code)]
+
+use super::choice::{Choice, Way};
+use super::rounds::{Kind, Outcome, Rounds};
+use crate::keeper::Keeper;
+use crate::program::{self, FileId, SignalsBlocked};
+use crate::raw;
+use forebay_run::JoinSyncs;
+use forebay_run::area::{self, Counter};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// The number of files whose syncs can be shared at once. The number of a descriptor selects one.
+const NR_PLACES: usize = 64;
+
+/// Syncs of one file at a time.
+struct Place {
+    choice: Choice,
+    rounds: Rounds<FileId, Keeper>,
+}
+
+static PLACES: [Place; NR_PLACES] =
+    [const { Place { choice: Choice::new(), rounds: Rounds::new() } }; NR_PLACES];
+
+/// A [`JoinSyncs`] as a number.
+static JOIN_SYNCS: AtomicU8 = AtomicU8::new(JoinSyncs::Off as u8);
+
+/// The process whose threads share syncs: the first one that has called. A child of a fork has
+/// another id.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(not(any(test, forebay_libaio)))]
+mod exports {
+    use super::{JOIN_SYNCS, call};
+    use forebay_run::Settings;
+    use std::ffi::c_int;
+    use std::sync::atomic::Ordering;
+
+    /// The dynamic linker calls this when it has loaded the library.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static CONFIGURE: extern "C" fn() = configure;
+
+    /// Reads the environment now, because the functions must not allocate memory.
+    extern "C" fn configure() {
+        JOIN_SYNCS.store(Settings::of_environment().join_syncs() as u8, Ordering::Relaxed);
+    }
+
+    unsafe extern "C-unwind" {
+        /// Ends this thread if a cancellation is pending. Source: pthread_testcancel(3).
+        fn pthread_testcancel();
+    }
+
+    /// Makes the data and the metadata of a file durable. Returns 0, or -1 and an errno.
+    #[unsafe(no_mangle)]
+    extern "C-unwind" fn fsync(fd: c_int) -> c_int {
+        // SAFETY: no value of this frame needs to be dropped.
+        unsafe { pthread_testcancel() };
+        call(fd, true)
+    }
+
+    /// Makes the data of a file durable. Returns 0, or -1 and an errno.
+    #[unsafe(no_mangle)]
+    extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { pthread_testcancel() };
+        call(fd, false)
+    }
+}
+
+/// Makes a call as C has it, for all metadata or only what the data need. A panic ends the process.
+#[cfg_attr(any(test, forebay_libaio), expect(dead_code, reason = "for the exported functions"))]
+extern "C" fn call(fd: c_int, all: bool) -> c_int {
+    match sync(fd, if all { Kind::All } else { Kind::Data }) {
+        Ok(()) => 0,
+        Err(errno) => {
+            // SAFETY: the variable of this thread.
+            unsafe { libc::__errno_location().write(errno) };
+            -1
+        }
+    }
+}
+
+/// Syncs a file, or waits for a sync that other threads share.
+fn sync(fd: c_int, kind: Kind) -> Outcome {
+    area::add_if_attached(Counter::Syncs, 1);
+    let place = &PLACES[fd as usize % NR_PLACES];
+    let setting = JOIN_SYNCS.load(Ordering::Relaxed);
+    if setting == JoinSyncs::Off as u8 {
+        return sync_alone(fd, kind);
+    }
+    if setting == JoinSyncs::On as u8 {
+        return shared(place, fd, kind).unwrap_or_else(|| sync_alone(fd, kind));
+    }
+    let way = place.choice.begin();
+    let outcome = match way {
+        Way::Alone => None,
+        Way::Shared => shared(place, fd, kind),
+    };
+    let outcome = outcome.unwrap_or_else(|| sync_alone(fd, kind));
+    let now = now_ns();
+    if place.choice.end(way, now) {
+        let _blocked = SignalsBlocked::new();
+        place.choice.advance(now);
+    }
+    outcome
+}
+
+/// Returns the time in nanoseconds. `Instant` does not give it as a number.
+fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Syncs a file in the rounds of its place. `None` if this thread has to make its own sync.
+fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
+    let _blocked = SignalsBlocked::new();
+    let _not_cancelled = crate::exports::NoCancel::new();
+    let pid = std::process::id();
+    let owner = OWNER.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
+    if owner.is_err_and(|owner| owner != pid) {
+        return None;
+    }
+    let file = program::file_of(fd as u32)?;
+    let keep = |spare: Option<Keeper>| {
+        let keeper = spare.or_else(Keeper::new)?;
+        keeper.keep(fd)?;
+        // The number may have been used again since the first look.
+        (program::file_of(fd as u32) == Some(file)).then_some(keeper)
+    };
+    let sync = |kind, kept: &mut Option<Keeper>| match kept {
+        None => sync_alone(fd, kind),
+        Some(_) => sync_kept(file, kind, kept),
+    };
+    let (outcome, is_joined) = place.rounds.sync(file, kind, keep, sync)?;
+    area::add_if_attached(Counter::SyncsJoined, is_joined.into());
+    Some(outcome)
+}
+
+/// Syncs the file that a round has kept. Takes the keeper if the program has closed its descriptor:
+/// then the sync goes by the program's number, if that still refers to the file.
+fn sync_kept(file: FileId, kind: Kind, kept: &mut Option<Keeper>) -> Outcome {
+    if let Some(mut keeper) = kept.take()
+        && let Some(outcome) = keeper.sync(kind == Kind::Data)
+    {
+        keeper.forget();
+        *kept = Some(keeper);
+        return outcome;
+    }
+    match program::file_of(file.fd) == Some(file) {
+        true => sync_alone(file.fd as c_int, kind),
+        false => Err(libc::EIO),
+    }
+}
+
+/// Makes the sync of one thread.
+fn sync_alone(fd: c_int, kind: Kind) -> Outcome {
+    let number = match kind {
+        Kind::Data => libc::SYS_fdatasync,
+        Kind::All => libc::SYS_fsync,
+    };
+    // SAFETY: the argument is a number.
+    unsafe { raw::call(number, [fd as usize]) }.map(drop)
+}

@@ -1,0 +1,225 @@
+//! The choice between syncs that each thread makes alone, and shared ones.
+//!
+//! The kernel runs cheap syncs of several threads beside each other, and shared ones, one at a
+//! time, would be slower. Dear ones gain as many times as there are threads. The time of a sync
+//! does not show which is the case: it contains the wait for other syncs and for a processor. So
+//! both ways are tried for a short time each. If the shared syncs win twice, by syncs per second,
+//! they are used for a longer time, and otherwise those alone. Then both are tried again.
+//!
+//! A trial begins when all syncs of the other way have ended. On a busy machine one trial may be
+//! slow by chance, so the better one of two counts for the syncs alone.
+//!
+//! The counters order nothing, and two files may have them in common, so they only guide. A handler
+//! of signals that interrupts a sync alone and never returns leaves one counted as running. So a
+//! trial waits for the end of the others only for a time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The shortest trial, in nanoseconds and in syncs.
+const TRIAL_NS: u64 = 10_000_000;
+const TRIAL_SYNCS: u32 = 32;
+
+/// The time between trials, in nanoseconds.
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// Shared syncs win if there are at least so many hundredths of those alone.
+const GAIN_MIN: u64 = 125;
+
+/// The number of pairs of trials that they have to win.
+const NR_WINS: u32 = 2;
+
+/// The way of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Alone,
+    Shared,
+}
+
+/// The phases of a choice, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    TryAlone,
+    TryShared,
+    Chosen,
+}
+
+/// The choice for a file.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// 1 if syncs are shared now.
+    is_shared: AtomicU32,
+    /// The syncs that run alone, and the shared ones.
+    nr_running: [AtomicU32; 2],
+    /// The time from which on the phase may end.
+    end_ns: AtomicU64,
+    /// The syncs that have ended in the phase.
+    nr_ended: AtomicU32,
+    phases: Mutex<Phases>,
+}
+
+#[derive(Debug)]
+struct Phases {
+    phase: Phase,
+    /// The time at which the phase began to count. `None` while syncs of the other way run.
+    began_ns: Option<u64>,
+    /// The time since which it waits for them.
+    since_ns: Option<u64>,
+    /// The most syncs per second in the trials of those alone.
+    rate_alone: u64,
+    /// The pairs of trials that shared syncs have won.
+    nr_wins: u32,
+}
+
+impl Phases {
+    const FIRST: Phases = Phases {
+        phase: Phase::TryAlone,
+        began_ns: None,
+        since_ns: None,
+        rate_alone: 0,
+        nr_wins: 0,
+    };
+
+    /// Begins the next phase, after one with so many syncs per second. Returns whether its syncs
+    /// are shared.
+    fn next(&mut self, rate: u64) -> bool {
+        (self.began_ns, self.since_ns) = (None, None);
+        match self.phase {
+            Phase::TryAlone => {
+                self.rate_alone = self.rate_alone.max(rate);
+                self.phase = Phase::TryShared;
+                true
+            }
+            Phase::TryShared => {
+                let is_win = rate.saturating_mul(100) >= self.rate_alone.saturating_mul(GAIN_MIN);
+                self.nr_wins += u32::from(is_win);
+                let is_decided = !is_win || self.nr_wins == NR_WINS;
+                self.phase = if is_decided { Phase::Chosen } else { Phase::TryAlone };
+                is_decided && is_win
+            }
+            Phase::Chosen => {
+                *self = Phases::FIRST;
+                false
+            }
+        }
+    }
+}
+
+impl Choice {
+    pub(super) const fn new() -> Choice {
+        Choice {
+            is_shared: AtomicU32::new(0),
+            nr_running: [AtomicU32::new(0), AtomicU32::new(0)],
+            end_ns: AtomicU64::new(0),
+            nr_ended: AtomicU32::new(0),
+            phases: Mutex::new(Phases::FIRST),
+        }
+    }
+
+    /// Begins a sync. Returns its way.
+    pub(super) fn begin(&self) -> Way {
+        let way = match self.is_shared.load(Ordering::Relaxed) {
+            0 => Way::Alone,
+            _ => Way::Shared,
+        };
+        self.nr_running[way as usize].fetch_add(1, Ordering::Relaxed);
+        way
+    }
+
+    /// Ends a sync, at this time. Returns whether [`advance`](Choice::advance) is due.
+    pub(super) fn end(&self, way: Way, now_ns: u64) -> bool {
+        self.nr_running[way as usize].fetch_sub(1, Ordering::Relaxed);
+        let nr = self.nr_ended.fetch_add(1, Ordering::Relaxed) + 1;
+        nr >= TRIAL_SYNCS && now_ns >= self.end_ns.load(Ordering::Relaxed)
+    }
+
+    /// Begins to count in a phase, or begins the next one. The caller has blocked its signals.
+    pub(super) fn advance(&self, now_ns: u64) {
+        let Ok(mut phases) = self.phases.try_lock() else { return };
+        let way = self.is_shared.load(Ordering::Relaxed);
+        let other = &self.nr_running[1 - way as usize];
+        let Some(began_ns) = phases.began_ns else {
+            let since = *phases.since_ns.get_or_insert(now_ns);
+            if other.load(Ordering::Relaxed) == 0 || now_ns >= since + PERIOD_NS {
+                let time = if phases.phase == Phase::Chosen { PERIOD_NS } else { TRIAL_NS };
+                phases.began_ns = Some(now_ns);
+                self.nr_ended.store(0, Ordering::Relaxed);
+                self.end_ns.store(now_ns + time, Ordering::Relaxed);
+            }
+            return;
+        };
+        let time = now_ns.saturating_sub(began_ns).max(1);
+        let nr = u64::from(self.nr_ended.swap(0, Ordering::Relaxed));
+        let rate = nr.saturating_mul(1_000_000_000) / time;
+        let is_shared = phases.next(rate);
+        self.end_ns.store(0, Ordering::Relaxed);
+        self.is_shared.store(is_shared.into(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes syncs one after the other, of which each takes a time, in nanoseconds, that depends on
+    /// its way. Returns the times at which the way has changed, in milliseconds.
+    fn changes(alone_ns: u64, shared_ns: u64, end_ns: u64) -> Vec<(Way, u64)> {
+        let choice = Choice::new();
+        let (mut now, mut changes) = (0, vec![(Way::Alone, 0)]);
+        while now < end_ns {
+            let way = choice.begin();
+            if changes.last().is_some_and(|(last, _)| *last != way) {
+                changes.push((way, now / 1_000_000));
+            }
+            now += if way == Way::Alone { alone_ns } else { shared_ns };
+            if choice.end(way, now) {
+                choice.advance(now);
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn cheap_syncs_are_shared_only_during_trials() {
+        // 32 syncs of 10 us until each phase begins to count.
+        let expected = [(Way::Alone, 0), (Way::Shared, 10), (Way::Alone, 21)];
+        let changes = changes(10_000, 50_000, 2_000_000_000);
+        assert_eq!(changes[..3], expected);
+        let (way, at) = changes[3];
+        assert!(way == Way::Shared && (1030..1040).contains(&at), "{changes:?}");
+        assert_eq!(changes.len(), 5);
+    }
+
+    #[test]
+    fn dear_syncs_are_shared_between_trials() {
+        let changes = changes(1_000_000, 100_000, 2_000_000_000);
+        let ways: Vec<_> = changes.iter().map(|(way, _)| *way).collect();
+        let two = [Way::Alone, Way::Shared];
+        assert_eq!(ways, [two, two, two, two].concat());
+        assert!(changes[4].1 - changes[3].1 > 1000, "{changes:?}");
+    }
+
+    #[test]
+    fn trial_begins_when_the_syncs_of_the_other_way_have_ended() {
+        let choice = Choice::new();
+        let slow = choice.begin();
+        let mut now = 0;
+        let mut make = |nr: u32| {
+            for _ in 0..nr {
+                let way = choice.begin();
+                now += 1_000_000;
+                if choice.end(way, now) {
+                    choice.advance(now);
+                }
+            }
+            choice.is_shared.load(Ordering::Relaxed)
+        };
+        assert_eq!(make(100), 1, "shared syncs are tried, and have not begun to count");
+        assert_eq!(make(900), 1);
+        choice.end(slow, 1_000_000_000);
+        assert_eq!(make(100), 0, "their trial has ended");
+        let _interrupted = choice.begin();
+        assert_eq!(make(1100), 1, "shared syncs are tried again");
+        assert_eq!(make(1100), 0, "the trial has not waited for the sync that never ends");
+    }
+}
