@@ -3,8 +3,9 @@
 //! The kernel runs cheap syncs of several threads beside each other, and shared ones, one at a
 //! time, would be slower. Dear ones gain as many times as there are threads. The time of a sync
 //! does not show which is the case: it contains the wait for other syncs and for a processor. So
-//! both ways are tried for a short time each. If the shared syncs win twice, by syncs per second,
-//! they are used for a longer time, and otherwise those alone. Then both are tried again.
+//! both ways are tried for a short time each. If the shared syncs win clearly, or twice, by syncs
+//! per second, they are used for a longer time, and otherwise those alone. Then both are tried
+//! again.
 //!
 //! A trial begins when all syncs of the other way have ended. On a busy machine one trial may be
 //! slow by chance, so the better one of two counts for the syncs alone.
@@ -18,15 +19,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The shortest trial, in nanoseconds and in syncs.
 const TRIAL_NS: u64 = 10_000_000;
-const TRIAL_SYNCS: u32 = 32;
+const TRIAL_SYNCS: u32 = 16;
 
-/// The time between trials, in nanoseconds.
+/// The shortest time between trials, in nanoseconds, and in times that the last ones took.
 const PERIOD_NS: u64 = 1_000_000_000;
+const PERIOD_TRIALS: u64 = 16;
+
+/// The longest wait for the end of syncs of the other way, in nanoseconds.
+const DRAIN_NS: u64 = 1_000_000_000;
 
 /// Shared syncs win if there are at least so many hundredths of those alone.
 const GAIN_MIN: u64 = 125;
 
-/// The number of pairs of trials that they have to win.
+/// They win clearly with so many hundredths.
+const GAIN_CLEAR: u64 = 400;
+
+/// The number of pairs of trials that they have to win otherwise.
 const NR_WINS: u32 = 2;
 
 /// The way of a sync.
@@ -65,6 +73,8 @@ struct Phases {
     began_ns: Option<u64>,
     /// The time since which it waits for them.
     since_ns: Option<u64>,
+    /// The time since the trials began.
+    first_ns: Option<u64>,
     /// The most syncs per second in the trials of those alone.
     rate_alone: u64,
     /// The pairs of trials that shared syncs have won.
@@ -76,6 +86,7 @@ impl Phases {
         phase: Phase::TryAlone,
         began_ns: None,
         since_ns: None,
+        first_ns: None,
         rate_alone: 0,
         nr_wins: 0,
     };
@@ -91,9 +102,10 @@ impl Phases {
                 true
             }
             Phase::TryShared => {
-                let is_win = rate.saturating_mul(100) >= self.rate_alone.saturating_mul(GAIN_MIN);
-                self.nr_wins += u32::from(is_win);
-                let is_decided = !is_win || self.nr_wins == NR_WINS;
+                let gain = rate.saturating_mul(100) / self.rate_alone.max(1);
+                let is_win = gain >= GAIN_MIN;
+                self.nr_wins += if gain >= GAIN_CLEAR { NR_WINS } else { is_win.into() };
+                let is_decided = !is_win || self.nr_wins >= NR_WINS;
                 self.phase = if is_decided { Phase::Chosen } else { Phase::TryAlone };
                 is_decided && is_win
             }
@@ -140,8 +152,12 @@ impl Choice {
         let other = &self.nr_running[1 - way as usize];
         let Some(began_ns) = phases.began_ns else {
             let since = *phases.since_ns.get_or_insert(now_ns);
-            if other.load(Ordering::Relaxed) == 0 || now_ns >= since + PERIOD_NS {
-                let time = if phases.phase == Phase::Chosen { PERIOD_NS } else { TRIAL_NS };
+            let first = *phases.first_ns.get_or_insert(now_ns);
+            if other.load(Ordering::Relaxed) == 0 || now_ns >= since + DRAIN_NS {
+                let time = match phases.phase {
+                    Phase::Chosen => PERIOD_NS.max((now_ns - first) * PERIOD_TRIALS),
+                    _ => TRIAL_NS,
+                };
                 phases.began_ns = Some(now_ns);
                 self.nr_ended.store(0, Ordering::Relaxed);
                 self.end_ns.store(now_ns + time, Ordering::Relaxed);
@@ -181,8 +197,7 @@ mod tests {
 
     #[test]
     fn cheap_syncs_are_shared_only_during_trials() {
-        // 32 syncs of 10 us until each phase begins to count.
-        let expected = [(Way::Alone, 0), (Way::Shared, 10), (Way::Alone, 21)];
+        let expected = [(Way::Alone, 0), (Way::Shared, 10), (Way::Alone, 20)];
         let changes = changes(10_000, 50_000, 2_000_000_000);
         assert_eq!(changes[..3], expected);
         let (way, at) = changes[3];
@@ -192,11 +207,21 @@ mod tests {
 
     #[test]
     fn dear_syncs_are_shared_between_trials() {
-        let changes = changes(1_000_000, 100_000, 2_000_000_000);
-        let ways: Vec<_> = changes.iter().map(|(way, _)| *way).collect();
-        let two = [Way::Alone, Way::Shared];
-        assert_eq!(ways, [two, two, two, two].concat());
-        assert!(changes[4].1 - changes[3].1 > 1000, "{changes:?}");
+        // A clear win ends the trials at once; a smaller one needs another pair.
+        for (shared_ns, nr_pairs) in [(100_000, 1), (500_000, 2)] {
+            let changes = changes(1_000_000, shared_ns, 2_000_000_000);
+            let ways: Vec<_> = changes.iter().map(|(way, _)| *way).collect();
+            assert_eq!(ways, [Way::Alone, Way::Shared].repeat(2 * nr_pairs));
+            let chosen = 2 * nr_pairs - 1;
+            assert!(changes[chosen + 1].1 - changes[chosen].1 > 1000, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn trials_of_slow_syncs_take_a_small_part_of_the_time() {
+        let changes = changes(10_000_000, 5_000_000, 60_000_000_000);
+        let trials: Vec<_> = changes.iter().filter(|(way, _)| *way == Way::Alone).collect();
+        assert!(trials.len() <= 16, "{changes:?}");
     }
 
     #[test]
@@ -219,7 +244,7 @@ mod tests {
         choice.end(slow, 1_000_000_000);
         assert_eq!(make(100), 0, "their trial has ended");
         let _interrupted = choice.begin();
-        assert_eq!(make(1100), 1, "shared syncs are tried again");
+        assert!((0..20_000).any(|_| make(1) == 1), "shared syncs are tried again");
         assert_eq!(make(1100), 0, "the trial has not waited for the sync that never ends");
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn text_of(all: &[Process]) -> String {
     )
     .expect("a string");
     let mut line = |pid: &str, name: &str, counters: [u64; Counter::ALL.len()]| {
-        let [iocbs, requests, merges] = counters;
+        let [iocbs, requests, merges, ..] = counters;
         writeln!(text, "{pid:>8} {name:<15} {iocbs:>12} {requests:>12} {merges:>12}")
             .expect("a string");
     };
