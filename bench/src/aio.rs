@@ -2,12 +2,23 @@
 //!
 //! Side A is the same command under `forebay run --stats`, and its counters must show iocbs. The
 //! processor time is that of all processes of a run, including start-up.
+//!
+//! Some loads are on a file whose flushes take a set time ([`SlowFile`]), one at a time. Let n
+//! threads write and flush. Plain, each flush serves one thread. If concurrent flushes are shared,
+//! a thread waits for the rest of the flush in front of its own, and then for its own. So a thread
+//! writes once in two flushes, and the ratio is about n / 2. Writes do not overlap with flushes on
+//! this file, so the processor time w of a write, 10 to 30 us, lowers the ratio: n * w comes on
+//! top of two flushes. The aims are half of n / 2, and less where n * w is half of a flush or more.
+//! The processor time of the file system is in neither side.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use forebay_slowfs::SlowFile;
+use tempfile::TempDir;
 
 use crate::Options;
 use crate::measure::{self, Sample, say};
@@ -17,12 +28,17 @@ use crate::table::{self, Aim, Row, What};
 /// The name that selects this table.
 pub(crate) const NAME: &str = "aio";
 
+/// The name that selects its loads on a file with slow flushes.
+pub(crate) const FLUSH_NAME: &str = "aio-flush";
+
 /// A load of both sides.
 struct Load {
     title: &'static str,
     program: Program,
     options: &'static str,
     aim: Aim,
+    /// The time of a flush, on a file where it is set.
+    flush: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,16 +48,35 @@ enum Program {
 }
 
 const fn fio(title: &'static str, options: &'static str, aim: Aim) -> Load {
-    Load { title, program: Program::Fio, options, aim }
+    Load { title, program: Program::Fio, options, aim, flush: None }
 }
 
 const fn sysbench(title: &'static str, options: &'static str, aim: Aim) -> Load {
-    Load { title, program: Program::Sysbench, options, aim }
+    Load { title, program: Program::Sysbench, options, aim, flush: None }
+}
+
+/// sysbench with `fsync` after each random write, where a flush takes this time.
+macro_rules! slow {
+    ($threads:literal, $time:literal, $us:literal, $ratio:literal) => {
+        Load {
+            flush: Some(Duration::from_micros($us)),
+            ..sysbench(
+                concat!(
+                    "sysbench, random writes, ",
+                    $threads,
+                    " threads, fsync each, flush of ",
+                    $time
+                ),
+                concat!("--file-test-mode=rndwr --threads=", $threads),
+                Aim::AtLeast($ratio),
+            )
+        }
+    };
 }
 
 const EQUAL: Aim = Aim::Reaches(1.0);
 
-const LOADS: [Load; 11] = [
+const LOADS: [Load; 17] = [
     fio("sequential reads one by one, depth 128", "--rw=read --iodepth=128", Aim::AtLeast(2.0)),
     fio("sequential reads one by one, depth 32", "--rw=read --iodepth=32", Aim::None),
     fio(
@@ -73,12 +108,22 @@ const LOADS: [Load; 11] = [
         "--file-test-mode=rndwr --threads=64",
         EQUAL,
     ),
+    slow!(16, "200 us", 200, 3.0),
+    slow!(64, "200 us", 200, 5.0),
+    slow!(16, "1 ms", 1000, 4.0),
+    slow!(64, "1 ms", 1000, 10.0),
+    slow!(16, "5 ms", 5000, 4.0),
+    slow!(64, "5 ms", 5000, 16.0),
 ];
 
 /// The options of sysbench that select its file.
 const SYSBENCH_FILE: &str = "fileio --file-num=1 --file-total-size=256M";
+const SYSBENCH_SIZE: u64 = 256 << 20;
 
-/// Measures all loads, and returns the table.
+/// The name that sysbench gives its file.
+const SYSBENCH_NAME: &str = "test_file.0";
+
+/// Measures the loads that the options select, and returns the table.
 pub(crate) fn render(forebay: &Path, options: &Options) -> Result<String> {
     measure::build_preloaded()?;
     let file = std::path::absolute(&options.file)?;
@@ -86,12 +131,21 @@ pub(crate) fn render(forebay: &Path, options: &Options) -> Result<String> {
     let side = Side { forebay, file: &file, folder: folder.path(), seconds: options.seconds };
     side.prepare_sysbench()?;
     let mut rows = Vec::new();
-    for load in &LOADS {
+    let all = options.names == [NAME];
+    for load in LOADS.iter().filter(|load| all || load.flush.is_some()) {
+        let slow = match load.flush.map(|flush| Slow::new(flush, side.folder)).transpose() {
+            Ok(slow) => slow,
+            Err(reason) => {
+                say(&format!("{NAME}: {}: SKIPPED: {reason:#}", load.title));
+                continue;
+            }
+        };
+        let folder = slow.as_ref().map_or(side.folder, |slow| slow.folder.path());
         let mut pairs: Vec<(Sample, Sample)> = Vec::new();
         // The first pair is a warm-up; its figures do not count.
         for nth in 0..=options.pairs {
             say(&format!("{NAME}: {}: pair {nth} of {}", load.title, options.pairs));
-            pairs.push((side.measure(load, true)?, side.measure(load, false)?));
+            pairs.push((side.measure(load, folder, true)?, side.measure(load, folder, false)?));
         }
         let row = |what: What, aim| Row {
             title: load.title,
@@ -116,6 +170,21 @@ struct Side<'a> {
     seconds: u32,
 }
 
+/// A file with slow flushes, and a folder where sysbench finds it.
+struct Slow {
+    folder: TempDir,
+    _file: SlowFile,
+}
+
+impl Slow {
+    fn new(flush: Duration, parent: &Path) -> Result<Slow> {
+        let file = SlowFile::mount(SYSBENCH_SIZE, flush).map_err(anyhow::Error::msg)?;
+        let folder = tempfile::tempdir_in(parent)?;
+        symlink(file.path(), folder.path().join(SYSBENCH_NAME))?;
+        Ok(Slow { folder, _file: file })
+    }
+}
+
 impl Side<'_> {
     fn prepare_sysbench(&self) -> Result<()> {
         let mut command = Command::new("sysbench");
@@ -125,8 +194,8 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// Runs a load, on the layer or without it.
-    fn measure(&self, load: &Load, on_layer: bool) -> Result<Sample> {
+    /// Runs a load in a folder, on the layer or without it.
+    fn measure(&self, load: &Load, folder: &Path, on_layer: bool) -> Result<Sample> {
         let stats = self.folder.join("stats");
         let mut words: Vec<String> = Vec::new();
         if on_layer {
@@ -140,7 +209,7 @@ impl Side<'_> {
         };
         let before = cpu_time_of_children()?;
         let mut command = Command::new(&program);
-        let output = command.args(&words).current_dir(self.folder).output();
+        let output = command.args(&words).current_dir(folder).output();
         let output = output.with_context(|| format!("{}: is it installed?", program.display()))?;
         let cpu = cpu_time_of_children()?.saturating_sub(before);
         let (mut sample, nr_ios) = match load.program {
