@@ -5,6 +5,8 @@ mod skip;
 
 #[path = "support/faults.rs"]
 mod faults;
+#[path = "support/soak.rs"]
+mod soak;
 
 use forebay_run::area::{self, AREA_BYTES, Process, processes};
 use std::fs::File;

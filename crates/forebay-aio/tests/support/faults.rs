@@ -53,7 +53,14 @@ pub(crate) struct Programs {
 impl Programs {
     /// Compiles the programs. `None` if the system's library is not installed.
     pub(crate) fn compile(folder: &Path) -> Option<Programs> {
-        Some(Programs { faults: compile("faults", folder)?, faulty: compile("faulty", folder)? })
+        compile("faults", folder)?;
+        compile("faulty", folder)?;
+        Some(Programs::of(folder))
+    }
+
+    /// Returns those in a folder.
+    pub(crate) fn of(folder: &Path) -> Programs {
+        Programs { faults: folder.join("faults"), faulty: folder.join("faulty") }
     }
 
     /// Runs the program on a new file or device of this kind. Returns its output, and the iocbs and
