@@ -174,9 +174,18 @@ impl Drop for Faulty {
     }
 }
 
-/// Returns why this machine has no files of this kind, if it has none.
-pub(crate) fn obstacle(programs: &Programs, kind: Kind) -> Option<String> {
-    Faulty::new(&programs.faulty, kind).err()
+/// Returns whether this machine can have files of this kind. Otherwise skips the test.
+#[track_caller]
+pub(crate) fn can_have(programs: &Programs, kind: Kind, test: &str) -> bool {
+    let obstacle = Faulty::new(&programs.faulty, kind).err();
+    if let Some(why) = &obstacle {
+        let why = format!("no file or device with bad blocks: {why} (needs root)");
+        match Path::new("/dev/fuse").exists() {
+            true => skip::skip(test, &why),
+            false => skip::skip_always(test, &why),
+        }
+    }
+    obstacle.is_none()
 }
 
 /// Compares the results of each iocb on both libraries, on files of this kind.
@@ -184,12 +193,8 @@ pub(crate) fn obstacle(programs: &Programs, kind: Kind) -> Option<String> {
 fn compare(test: &str, kind: Kind, results: &[&str]) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let Some(programs) = Programs::compile(folder.path()) else { return };
-    if let Some(why) = obstacle(&programs, kind) {
-        let why = format!("no file or device with bad blocks: {why} (needs root)");
-        return match Path::new("/dev/fuse").exists() {
-            true => skip::skip(test, &why),
-            false => skip::skip_always(test, &why),
-        };
+    if !can_have(&programs, kind, test) {
+        return;
     }
     let mut all = String::new();
     for seed in 1..=4 {

@@ -2,7 +2,7 @@
 //! for minutes.
 
 use super::faults::{self, Kind, Programs};
-use super::{compile, library, play, skip};
+use super::{compile, library, play};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -163,11 +163,7 @@ fn jobs(worker: &Worker) -> Vec<Job> {
     let is_wanted = |job: &Job| only.as_ref().is_none_or(|only| *only == job.name());
     let can_run = |job: &Job| {
         let Job::Faults(kind) = *job else { return true };
-        let obstacle = faults::obstacle(&worker.faults, kind);
-        if let Some(why) = &obstacle {
-            skip::skip(&format!("soak: {}", job.name()), why);
-        }
-        obstacle.is_none()
+        faults::can_have(&worker.faults, kind, &format!("soak of {}", job.name()))
     };
     let jobs: Vec<Job> = JOBS.into_iter().filter(is_wanted).filter(can_run).collect();
     assert!(!jobs.is_empty(), "{ONLY}={only:?}: no job of this name can run");
