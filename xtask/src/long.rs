@@ -123,8 +123,8 @@ fn aio(options: &[&str]) -> Outcome {
         names: &["--nocapture", "soak::"],
         skips: &[],
     }];
-    let line = Line::cargo("test").variable("FOREBAY_SOAK_SECONDS", seconds.to_string());
-    suite::run("long", &suites, &line.variable("FOREBAY_SOAK_SEED", seed.to_string()))
+    let line = Line::cargo("test").variable("FOREBAY_AIO_SOAK_SECONDS", seconds.to_string());
+    suite::run("long", &suites, &line.variable("FOREBAY_AIO_SOAK_SEED", seed.to_string()))
 }
 
 fn opens() -> Outcome {

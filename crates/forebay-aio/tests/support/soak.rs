@@ -13,13 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The variable with the seconds after which no more programs are started.
-const SECONDS: &str = "FOREBAY_SOAK_SECONDS";
+const SECONDS: &str = "FOREBAY_AIO_SOAK_SECONDS";
 
 /// The variable with the seed of the first program. Each one adds one.
-const SEED: &str = "FOREBAY_SOAK_SEED";
+const SEED: &str = "FOREBAY_AIO_SOAK_SEED";
 
 /// The variable with the name of the only job to run, always with the first seed.
-const ONLY: &str = "FOREBAY_SOAK_ONLY";
+const ONLY: &str = "FOREBAY_AIO_SOAK_ONLY";
 
 /// The time between two lines about the progress.
 const PERIOD: Duration = Duration::from_secs(60);
