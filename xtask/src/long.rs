@@ -3,6 +3,7 @@
 //! They run before a release, whose notes contain their output.
 
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::Line;
 use crate::suite::{self, Suite};
@@ -24,6 +25,12 @@ const ALL: &[Long] = &[
         time: "9 min",
         what: "random calls of many threads, 2 minutes a test",
         run: soak,
+    },
+    Long {
+        name: "aio",
+        time: "10 min",
+        what: "programs on both libaios, several at once: `long aio [MINUTES [SEED]]`",
+        run: || aio(&[]),
     },
     Long {
         name: "guests",
@@ -63,13 +70,19 @@ const ALL: &[Long] = &[
     },
 ];
 
-/// Runs the long test with this name.
-pub(crate) fn run(name: &str) -> Outcome {
+/// Runs the long test with this name. Only `aio` has options.
+pub(crate) fn run(name: &str, options: &[&str]) -> Outcome {
     let long = ALL.iter().find(|long| long.name == name);
     let long =
         long.ok_or_else(|| format!("long: there is no test `{name}`; it has\n{}", list()))?;
-    println!("long: {name}, about {}: {}", long.time, long.what);
-    (long.run)()
+    match options {
+        [] => {
+            println!("long: {name}, about {}: {}", long.time, long.what);
+            (long.run)()
+        }
+        options if name == "aio" => aio(options),
+        _ => Err(format!("long: {name} has no options")),
+    }
 }
 
 /// Returns one line for each name.
@@ -87,6 +100,31 @@ fn soak() -> Outcome {
         skips: &[],
     }];
     suite::run("long", &suites, &Line::cargo("test").variable("FOREBAY_SOAK_SECONDS", "120"))
+}
+
+/// Runs the programs of `forebay-aio`. The options are minutes, and the first seed, which is the
+/// time by default.
+fn aio(options: &[&str]) -> Outcome {
+    let number = |nth: usize| {
+        let parse = |word: &&str| {
+            let number = word.parse::<u64>().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| format!("long: aio: `{word}` is no number of 1 or more"))
+        };
+        options.get(nth).map(parse).transpose()
+    };
+    if options.len() > 2 {
+        return Err("long: aio has two options: minutes, and the first seed".to_owned());
+    }
+    let seconds = 60 * number(0)?.unwrap_or(10);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
+    let seed = number(1)?.unwrap_or(now);
+    let suites = [Suite {
+        target: "--package forebay-aio --test calls",
+        names: &["--nocapture", "soak::"],
+        skips: &[],
+    }];
+    let line = Line::cargo("test").variable("FOREBAY_AIO_SOAK_SECONDS", seconds.to_string());
+    suite::run("long", &suites, &line.variable("FOREBAY_AIO_SOAK_SEED", seed.to_string()))
 }
 
 fn opens() -> Outcome {
@@ -115,9 +153,17 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_list() {
-        let message = run("frobnicate").unwrap_err();
+        let message = run("frobnicate", &[]).unwrap_err();
         assert!(message.contains("`frobnicate`"), "{message}");
         assert!(ALL.iter().all(|long| message.contains(long.what)), "{message}");
         assert_eq!(list().lines().count(), ALL.len());
+    }
+
+    #[test]
+    fn options_of_the_wrong_kind_or_for_another_test_are_refused() {
+        assert!(run("aio", &["x"]).unwrap_err().contains("`x`"));
+        assert!(run("aio", &["1", "0"]).unwrap_err().contains("`0`"));
+        assert!(run("aio", &["1", "2", "3"]).unwrap_err().contains("two options"));
+        assert!(run("opens", &["1"]).unwrap_err().contains("opens has no options"));
     }
 }

@@ -93,6 +93,8 @@ cargo xtask <command>
   python               the Python package: its tests, and the instructions of an I/O
   capi PREFIX          installs the library for C below a directory (cargo-c)
   long [NAME]          a test that takes minutes and is not part of CI; without NAME, their list
+  long aio [MINUTES [SEED]]
+                       programs on the system's libaio and on forebay-aio, several at once
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
@@ -167,7 +169,7 @@ fn dispatch(words: &[&str]) -> Outcome {
             print!("{}", long::list());
             Ok(())
         }
-        ["long", name] => long::run(name),
+        ["long", name, options @ ..] => long::run(name, options),
         ["nightly"] => nightly::install(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}{}", ci::step_names().join(", "));

@@ -3,8 +3,12 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use forebay_run::POLICY_VARIABLE;
-use forebay_run::area::{self, AREA_BYTES, processes};
+#[path = "support/faults.rs"]
+mod faults;
+#[path = "support/soak.rs"]
+mod soak;
+
+use forebay_run::area::{self, AREA_BYTES, Process, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,17 +25,20 @@ fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Runs a command, which must succeed. Returns its output.
 fn output_of(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    try_output(command).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Does the same, and returns how the command has failed.
+fn try_output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    text(&output.stdout)
+    let (status, stdout, stderr) = (output.status, text(&output.stdout), text(&output.stderr));
+    match status.success() {
+        true => Ok(stdout),
+        false => Err(format!("{command:?}: {status}\n{stdout}{stderr}")),
+    }
 }
 
 /// The variable with the path of another library to test, such as a replacement of the system's.
@@ -68,28 +75,37 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// Runs a program on a file. `preload` is the library to test, or empty. Returns the output, and
+/// the counters of its processes.
+fn play(
+    program: &Path,
+    file: &Path,
+    more: &[&str],
+    preload: &Path,
+) -> Result<(String, Vec<Process>), String> {
+    let path = program.with_extension("area");
+    let area = File::create(&path).expect("a file");
+    area.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
+    let variable = area::variable(&area, &path).expect("metadata");
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).arg(file).args(more);
+    let output = try_output(command.env("LD_PRELOAD", preload).env(area::VARIABLE, variable))?;
+    Ok((output, processes(&std::fs::read(&path).expect("the area"))))
+}
+
 /// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
 /// that the layer has merged iocbs.
 fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
-    let area = folder.join("area");
-    let file = File::create(&area).expect("a file");
-    file.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
-    let variable = area::variable(&file, &area).expect("metadata");
-    let run = |preload: &str| {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(program).arg(folder.join("file")).args(more);
-        // Also where it is slower.
-        command.env(POLICY_VARIABLE, "join_syncs=on");
-        output_of(command.env("LD_PRELOAD", preload).env(area::VARIABLE, &variable))
+    let run = |preload: &Path| {
+        let played = play(program, &folder.join("file"), more, preload);
+        played.unwrap_or_else(|error| panic!("{error}"))
     };
-    let outputs = [run(""), run(&library().display().to_string())];
-    let processes = processes(&std::fs::read(&area).expect("the area"));
+    let ((system, _), (own, processes)) = (run(Path::new("")), run(library()));
     let name = program.file_name().expect("a name");
     assert!(processes.iter().all(|process| *process.name == *name), "{processes:?}");
     let [iocbs, requests, merges, syncs, joined] = processes[0].counters;
     assert!(merges > 0 && requests < iocbs, "{processes:?}");
-    assert!(joined > 0 && syncs > joined || !program.ends_with("syncs"), "{processes:?}");
-    outputs
+    [system, own]
 }
 
 /// Compares the lines that a program prints on both libraries.

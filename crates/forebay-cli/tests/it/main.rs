@@ -17,6 +17,7 @@ mod load;
 mod refusals;
 mod run;
 mod run_apps;
+mod run_flush;
 mod run_kill;
 mod run_mariadb;
 #[path = "../../../forebay/tests/it/seccomp.rs"]

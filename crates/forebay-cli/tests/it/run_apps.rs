@@ -2,11 +2,12 @@
 //! their data, and the counters show that the layer has had their iocbs.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::{data_file, folder, skip_without, stderr, stdout};
+use crate::common::{data_file, folder, skip_unless_required, skip_without, stderr, stdout};
 use crate::run::{counters_of_all, run};
 
 /// The time after which a program is killed, because it hangs. All take a few seconds at most.
@@ -60,14 +61,15 @@ fn play_well(folder: &TempDir, args: &[&str]) -> (String, Sums) {
     (stdout(&output), sums)
 }
 
-/// Runs fio with batches of 16 of 32 iocbs. Its jobs verify their data.
+/// fio with batches of 16 of 32 iocbs.
+const FIO: &str = "fio --ioengine=libaio --iodepth=32 --iodepth_batch=16 \
+                   --iodepth_batch_complete_min=16 --bs=4k --size=8m --name=a";
+
+/// Runs fio. Its jobs verify their data.
 #[track_caller]
 fn fio(folder: &TempDir, args: &str) -> Sums {
-    let usual = "fio --ioengine=libaio --iodepth=32 --iodepth_batch=16 \
-                 --iodepth_batch_complete_min=16 --bs=4k --size=8m --verify=crc32c \
-                 --verify_fatal=1 --name=a";
-    let args: Vec<&str> = usual.split_whitespace().chain(args.split_whitespace()).collect();
-    play_well(folder, &args).1
+    let args = format!("{FIO} --verify=crc32c --verify_fatal=1 {args}");
+    play_well(folder, &args.split_whitespace().collect::<Vec<_>>()).1
 }
 
 /// Runs fio with each way of access. The reads verify what `write` has left.
@@ -128,6 +130,91 @@ fn fio_that_reads_the_ring_of_events_verifies_its_data() {
         let args = "--direct=1 --size=1m --userspace_reap=1 --iodepth_batch_complete_min=0";
         let sums = fio(&folder, &format!("{args} --rw={rw}"));
         assert!(sums.iocbs >= 256, "{rw}: {sums:?}");
+    }
+}
+
+/// A loop device on a file of 8 MiB.
+struct LoopDevice {
+    node: String,
+    image: PathBuf,
+}
+
+impl LoopDevice {
+    fn new(folder: &TempDir, name: &str) -> Result<LoopDevice, String> {
+        let image = data_file(folder, name, 8 << 20);
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        let output = output.map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(LoopDevice { node: stdout(&output).trim().to_owned(), image }),
+            false => Err(stderr(&output)),
+        }
+    }
+
+    /// Returns which blocks are zero.
+    fn zeroes(&self) -> Vec<bool> {
+        let data = fs::read(&self.image).expect("the file");
+        data.chunks(4096).map(|block| block.iter().all(|byte| *byte == 0)).collect()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").args(["--detach", &self.node]).status();
+        let is_clean = detached.is_ok_and(|status| status.success());
+        assert!(is_clean || std::thread::panicking(), "{} stays attached", self.node);
+    }
+}
+
+#[test]
+fn fio_trims_the_same_blocks_and_verifies_the_others() {
+    let test = "fio_trims_the_same_blocks";
+    if !has("fio", test) {
+        return;
+    }
+    let folder = folder();
+    // Trims of a file in memory are quick.
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return skip_unless_required(test, "no folder can be created in /dev/shm");
+    };
+    let devices = [LoopDevice::new(&memory, "plain"), LoopDevice::new(&memory, "layered")];
+    let [Ok(plain), Ok(layered)] = &devices else {
+        let why = devices.iter().find_map(|device| device.as_ref().err()).expect("an error");
+        return skip_unless_required(test, &format!("no loop device: {why}"));
+    };
+    // fio selects the same random blocks in each run.
+    // Each with the least number of iocbs, and of blocks that are zero afterwards. Trims are no
+    // iocbs, and a write between two of them has no neighbour. `--trim_percentage` ends with a
+    // failed assertion in fio 3.33, and `randtrimwrite` with an offset writes nothing, also without
+    // the layer.
+    for (args, iocbs_min, zeroes_min) in [
+        ("--rw=write --size=8m", 4096, 0),
+        ("--rw=randtrim --size=4m --io_size=1m", 0, 256),
+        ("--rw=trim --size=4m --io_size=256k", 0, 280),
+        ("--rw=trimwrite --offset=3m --size=1m", 512, 100),
+        ("--rw=randtrimwrite --size=1m", 512, 64),
+        ("--rw=randtrim --offset=6m --size=2m --io_size=512k", 0, 192),
+        ("--rw=write --size=8m", 4096, 0),
+    ] {
+        let verify = if iocbs_min > 0 { "--verify=crc32c --verify_fatal=1" } else { "" };
+        let line = |device: &LoopDevice| {
+            format!("{FIO} --direct=1 {verify} {args} --filename={}", device.node)
+        };
+        let (plain_line, layered_line) = (line(plain), line(layered));
+        let mut words = plain_line.split_whitespace();
+        let mut command = Command::new(words.next().expect("a program"));
+        let output = command.args(words).current_dir(folder.path()).output();
+        let output = output.expect("it can be run");
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+        let (output, sums) = play(&folder, &layered_line.split_whitespace().collect::<Vec<_>>());
+        assert!(output.status.success(), "{args}: {}", stderr(&output));
+        assert!(sums.iocbs >= iocbs_min, "{args}: {sums:?}");
+        if args.starts_with("--rw=write") {
+            assert!(sums.requests < sums.iocbs / 4, "{args}: {sums:?}");
+        }
+        let zeroes = plain.zeroes();
+        let nr = zeroes.iter().filter(|is_zero| **is_zero).count();
+        assert!(nr >= zeroes_min, "{args}: {nr} blocks are zero");
+        assert!(zeroes == layered.zeroes(), "{args}: other blocks are zero under the layer");
     }
 }
 
