@@ -12,6 +12,7 @@
 //!   those of a context; `records`: the iocbs that have not ended;
 //! - `keeper`: the file of reads that are held;
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
+//! - `stats`: counters of calls and files, and times of stages, in the area of `forebay run`;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
 //! - `kernel`, `raw`, `abi`, `program`: system calls, structures, and the memory of the program.
@@ -29,6 +30,7 @@ mod program;
 mod raw;
 mod records;
 mod ring;
+mod stats;
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod syscall;
 mod table;

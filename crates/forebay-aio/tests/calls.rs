@@ -3,7 +3,7 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use forebay_run::area::{self, AREA_BYTES, processes};
+use forebay_run::area::{self, AREA_BYTES, Counter, FileCounter, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,12 +67,22 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// The counters that processes and files have.
+const SAME: [(Counter, FileCounter); 5] = [
+    (Counter::Iocbs, FileCounter::Iocbs),
+    (Counter::Requests, FileCounter::Requests),
+    (Counter::Merges, FileCounter::Merges),
+    (Counter::Held, FileCounter::Held),
+    (Counter::Syncs, FileCounter::Syncs),
+];
+
 /// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
 /// that the layer has merged iocbs.
 fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
     let area = folder.join("area");
     let file = File::create(&area).expect("a file");
     file.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
+    area::set_detailed(&file).expect("a file");
     let variable = area::variable(&file, &area).expect("metadata");
     let run = |preload: &str| {
         let mut command = Command::new("timeout");
@@ -80,11 +90,20 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
         output_of(command.env("LD_PRELOAD", preload).env(area::VARIABLE, &variable))
     };
     let outputs = [run(""), run(&library().display().to_string())];
-    let processes = processes(&std::fs::read(&area).expect("the area"));
+    let area = std::fs::read(&area).expect("the area");
+    let (processes, files) = (processes(&area), area::files(&area));
     let name = program.file_name().expect("a name");
     assert!(processes.iter().all(|process| *process.name == *name), "{processes:?}");
-    let [iocbs, requests, merges] = processes[0].counters;
+    let [iocbs, requests, merges, ..] = processes[0].counters;
     assert!(merges > 0 && requests < iocbs, "{processes:?}");
+    let [.., syncs, _, _, _] = processes[0].counters;
+    assert!(syncs > 0 || *name != *"calls", "{processes:?}");
+    // Each iocb, request, merge, held read and sync is one of a file too.
+    for (counter, of_file) in SAME {
+        let by_process: u64 = processes.iter().map(|it| it.counters[counter as usize]).sum();
+        let by_file: u64 = files.iter().map(|it| it.counters[of_file as usize]).sum();
+        assert_eq!(by_process, by_file, "{counter:?}: {processes:?} {files:?}");
+    }
     outputs
 }
 
