@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// the times of I/O; - is standard output
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// Write the counters as JSON
+    #[arg(long)]
+    json: bool,
     /// The program and its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -71,7 +74,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
         .map_err(|error| failure(name, &format!("cannot be started: {error}")))?;
     let status = wait(&mut child, signals);
     let status = status.map_err(|error| failure(name, &format!("wait failed: {error}")))?;
-    report::write(&area, args.stats.as_deref())?;
+    report::write(&area, args.stats.as_deref(), args.json)?;
     Ok(code_of(status))
 }
 

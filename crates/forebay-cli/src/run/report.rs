@@ -10,17 +10,22 @@ use forebay_run::area::{
     AREA_BYTES, Counter, FileCounter, FileRow, LOOKUP_MS, Process, Stage, Times, files, processes,
 };
 use rustix::fs::{major, minor};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output;
 use crate::table;
 
 /// Writes the counters to a file, to standard output (`-`), or to standard error.
-pub(super) fn write(area: &File, to: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn write(area: &File, to: Option<&Path>, as_json: bool) -> Result<(), Failure> {
     let mut bytes = vec![0; AREA_BYTES];
     area.read_exact_at(&mut bytes, 0)
         .map_err(|error| Failure::Run(format!("run: cannot read the counters: {error}")))?;
-    let text = text_of(&processes(&bytes), &files(&bytes));
+    let (processes, files) = (processes(&bytes), files(&bytes));
+    let text = match as_json {
+        true => format!("{:#}\n", json_of(&processes, &files)),
+        false => text_of(&processes, &files),
+    };
     match to {
         None => {
             output::stderr(&text);
@@ -32,6 +37,51 @@ pub(super) fn write(area: &File, to: Option<&Path>) -> Result<(), Failure> {
         }),
     }
 }
+
+/// Returns the same as JSON, without sums. Times are in nanoseconds.
+pub(super) fn json_of(all: &[Process], files: &[FileRow]) -> Value {
+    let of_process = |process: &Process| {
+        let times = Stage::ALL.iter().map(|&stage| (stage, &process.stages[stage as usize]));
+        let times = times.filter(|(_, times)| times.count() > 0).map(|(stage, times)| {
+            let [p50, p99] = [50, 99].map(|percent| times.percentile(percent));
+            let figures = json!({
+                "count": times.count(), "p50": p50, "p99": p99, "max": times.max(),
+            });
+            (name_of(stage).to_owned(), figures)
+        });
+        let counters = Counter::ALL.map(|it| (column(it), process.counters[it as usize]));
+        let mut value = object(&counters);
+        value["pid"] = process.pid.into();
+        value["name"] = process.name.as_str().into();
+        value["times_ns"] = Value::Object(times.collect());
+        value
+    };
+    let of_file = |file: &FileRow| {
+        let counters =
+            FileCounter::ALL.map(|it| (FILE_COLUMNS[it as usize], file.counters[it as usize]));
+        let mut value = object(&counters);
+        value["path"] = file.path.as_str().into();
+        value["device"] = file.id.map(|(dev, _)| device(dev)).into();
+        value["inode"] = file.id.map(|(_, ino)| ino).into();
+        value
+    };
+    let processes: Vec<_> = all.iter().map(of_process).collect();
+    let files: Vec<_> = files.iter().map(of_file).collect();
+    json!({ "processes": processes, "files": files })
+}
+
+fn object(counters: &[(&str, u64)]) -> Value {
+    counters.iter().map(|(name, nr)| ((*name).to_owned(), Value::from(*nr))).collect()
+}
+
+/// Returns a device as other programs print it.
+fn device(dev: u64) -> String {
+    format!("{}:{}", major(dev), minor(dev))
+}
+
+/// The titles of the columns of the counters of files.
+const FILE_COLUMNS: [&str; FileCounter::ALL.len()] =
+    ["iocbs", "requests", "merged", "held", "syncs"];
 
 /// Returns a table of the processes, one of their times, and one of the files. The last two are
 /// there only if they have a row.
@@ -128,14 +178,14 @@ fn files_of(files: &[FileRow]) -> String {
     if files.is_empty() {
         return String::new();
     }
-    let heading = ["iocbs", "requests", "merged", "held", "syncs", "device", "inode"];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let heading = FILE_COLUMNS.into_iter().chain(["device", "inode"]);
+    let mut rows = vec![heading.map(str::to_owned).collect::<Vec<_>>()];
     let mut paths = vec!["path".to_owned()];
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort_by_key(|file| std::cmp::Reverse(file.counters[FileCounter::Iocbs as usize]));
     for file in sorted {
         let [device, inode] = match file.id {
-            Some((dev, ino)) => [format!("{}:{}", major(dev), minor(dev)), ino.to_string()],
+            Some((dev, ino)) => [device(dev), ino.to_string()],
             None => ["-", "-"].map(str::to_owned),
         };
         let counters = file.counters.iter().map(u64::to_string);

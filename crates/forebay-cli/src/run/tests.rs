@@ -148,6 +148,34 @@ fn report_has_the_files_with_the_most_iocbs_first() {
     assert_eq!(lines[1..], expected);
 }
 
+#[test]
+fn json_has_the_counters_times_and_files() {
+    let kernel = [(Stage::Kernel, 1_000)];
+    let one = process(7, "fio", [8, 7, 6, 5, 4, 3, 2, 1], kernel);
+    let files = [
+        FileRow { id: Some((0x801, 77)), path: "/a".to_owned(), counters: [5, 4, 3, 2, 1] },
+        FileRow { id: None, path: "other files".to_owned(), counters: [1; 5] },
+    ];
+    let expected = serde_json::json!({
+        "processes": [{
+            "pid": 7, "name": "fio", "iocbs": 8, "requests": 7, "merged": 6, "held": 5,
+            "syncs": 4, "joined": 3, "waits": 2, "repeats": 1,
+            "times_ns": { "kernel": { "count": 1, "p50": 992, "p99": 992, "max": 1000 } },
+        }],
+        "files": [
+            {
+                "path": "/a", "device": "8:1", "inode": 77,
+                "iocbs": 5, "requests": 4, "merged": 3, "held": 2, "syncs": 1,
+            },
+            {
+                "path": "other files", "device": null, "inode": null,
+                "iocbs": 1, "requests": 1, "merged": 1, "held": 1, "syncs": 1,
+            },
+        ],
+    });
+    assert_eq!(report::json_of(&[one], &files), expected);
+}
+
 /// Returns a process whose I/O was in stages for these times in nanoseconds.
 fn process(
     pid: u32,

@@ -138,6 +138,23 @@ fn counters_of_files_and_stages_add_up_to_those_of_processes() {
 }
 
 #[test]
+fn json_has_the_counters_of_the_process_and_its_file() {
+    let folder = folder();
+    let args = format!("--json --stats report -- {FIO} --rw=write");
+    let output = run(&folder, &args).output().expect("it can be run");
+    if stderr(&output).contains("fio: no such program") {
+        return skip_without("fio", "json_has_the_counters_of_the_process_and_its_file");
+    }
+    let report = fs::read(folder.path().join("report")).expect("a report");
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    let (process, file) = (&report["processes"][0], &report["files"][0]);
+    assert_eq!((&process["name"], &process["iocbs"]), (&"fio".into(), &2048.into()));
+    assert_eq!(process["times_ns"]["kernel"]["count"], process["requests"]);
+    let path = folder.path().join("file").display().to_string();
+    assert_eq!((&file["path"], &file["merged"]), (&path.into(), &process["merged"]));
+}
+
+#[test]
 fn files_and_times_are_reported_only_with_stats() {
     let folder = folder();
     let output = run(&folder, &format!("-- {FIO} --rw=write")).output().expect("it can be run");
