@@ -11,8 +11,8 @@
 //! counter is one atomic that orders nothing: a reader may see some counters of an I/O and not yet
 //! others, until the process has ended.
 //!
-//! An area may be *detailed* ([`set_detailed`]). Then the processes also count by file ([`files`]),
-//! and measure how long I/O stays in each stage ([`stages`]).
+//! An area may be *detailed* ([`set_detailed`]). Then the processes also count by file
+//! ([`FileCounter`]), and measure how long I/O stays in each stage ([`Stage`]).
 // Maps the memory, and accesses it by address.
 #![allow(unsafe_code)]
 

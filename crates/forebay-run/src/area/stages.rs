@@ -142,8 +142,7 @@ mod tests {
 
     #[test]
     fn middle_of_a_bucket_is_within_a_sixteenth_of_its_times() {
-        for ns in (0..5_000).chain((13..34).flat_map(|bit| [1 << bit, (1 << bit) + (1 << bit) / 3]))
-        {
+        for ns in (0..600).chain((10..34).flat_map(|bit| [1 << bit, (1 << bit) + (1 << bit) / 3])) {
             let middle = middle_of(bucket_of(ns));
             assert!(middle.abs_diff(ns) <= ns / 16, "{ns}: {middle}");
             assert_eq!(bucket_of(middle), bucket_of(ns), "{ns}");
