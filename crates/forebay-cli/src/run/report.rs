@@ -3,13 +3,15 @@
 
 use std::fmt::Write;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use forebay_run::area::{
     AREA_BYTES, Counter, FileCounter, FileRow, LOOKUP_MS, Process, Stage, Times, files, processes,
 };
-use rustix::fs::{major, minor};
+use rustix::fs::{SeekFrom, major, minor, seek};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -18,8 +20,7 @@ use crate::table;
 
 /// Writes the counters to a file, to standard output (`-`), or to standard error.
 pub(super) fn write(area: &File, to: Option<&Path>, as_json: bool) -> Result<(), Failure> {
-    let mut bytes = vec![0; AREA_BYTES];
-    area.read_exact_at(&mut bytes, 0)
+    let bytes = read(area)
         .map_err(|error| Failure::Run(format!("run: cannot read the counters: {error}")))?;
     let (processes, files) = (processes(&bytes), files(&bytes));
     let text = match as_json {
@@ -35,6 +36,23 @@ pub(super) fn write(area: &File, to: Option<&Path>, as_json: bool) -> Result<(),
         Some(path) => std::fs::write(path, text).map_err(|error| {
             Failure::Run(format!("run: --stats {}: cannot be written: {error}", path.display()))
         }),
+    }
+}
+
+/// Reads an area. Most of it is a hole, which is zero.
+fn read(area: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; AREA_BYTES];
+    let mut end = 0;
+    loop {
+        let start = match seek(area, SeekFrom::Data(end)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(bytes),
+            Err(error) => return Err(error.into()),
+        };
+        end = seek(area, SeekFrom::Hole(start))?;
+        // A process may have extended the file.
+        let [from, to] = [start, end].map(|at| (at as usize).min(AREA_BYTES));
+        area.read_exact_at(&mut bytes[from..to], start)?;
     }
 }
 
