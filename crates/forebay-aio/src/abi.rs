@@ -29,6 +29,8 @@ pub(crate) struct Iocb {
 pub(crate) mod opcode {
     pub(crate) const PREAD: u16 = 0;
     pub(crate) const PWRITE: u16 = 1;
+    pub(crate) const FSYNC: u16 = 2;
+    pub(crate) const FDSYNC: u16 = 3;
     pub(crate) const POLL: u16 = 5;
     pub(crate) const PREADV: u16 = 7;
     pub(crate) const PWRITEV: u16 = 8;

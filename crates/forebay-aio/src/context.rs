@@ -29,6 +29,7 @@ use crate::program;
 use crate::raw::Errno;
 use crate::records::Records;
 use crate::ring::{self, Ring};
+use crate::stats::Starts;
 use forebay_core::{HoldLimits, MergePolicy, PlugPolicy, Policy};
 use forebay_run::Settings;
 use hold::Stream;
@@ -101,6 +102,7 @@ struct State {
     /// The number of calls of the program for events.
     nr_calls: u64,
     stream: Stream,
+    starts: Starts,
 }
 
 impl State {
@@ -123,6 +125,7 @@ impl State {
             long_pause: false,
             nr_calls: 0,
             stream: Stream::new(hold_limits),
+            starts: Starts::default(),
         }
     }
 }

@@ -7,13 +7,15 @@
 //! kernel, an error or a short count. The core gets it as a full one, so that it repeats nothing.
 
 use crate::abi::{Iocb, opcode};
-use crate::program;
+use crate::program::{self, FileId};
 use crate::raw::Errno;
+use crate::stats;
 use forebay_core::{
     Bio, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
     IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, RunCounters, SECTOR_SHIFT, Segment,
     SoftwareQueue, Tag, TagSet, UnplugCause,
 };
+use forebay_run::area::{self, Counter, FileCounter, FileNumber, Stage};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -29,6 +31,8 @@ pub(crate) struct Outgoing {
     pub(crate) iocb: Iocb,
     /// The vectors, if the request has several segments.
     pub(crate) vectors: Vec<Vector>,
+    /// The place of the counters of its file.
+    pub(crate) number: FileNumber,
 }
 
 /// `struct iovec`, with its address as a number.
@@ -43,6 +47,7 @@ pub(crate) struct Vector {
 #[derive(Debug)]
 struct FileDriver {
     fd: u32,
+    number: FileNumber,
     outgoing: Vec<Outgoing>,
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
     /// The requests at the kernel, by tag.
@@ -64,6 +69,8 @@ struct Sent {
     len: u64,
     /// The record of its first iocb.
     record: u32,
+    /// When it was submitted.
+    at: u64,
 }
 
 impl Driver for FileDriver {
@@ -95,8 +102,9 @@ impl Driver for FileDriver {
             resfd: 0,
         };
         let record = rq.owner() as u32;
-        self.sent[rq.tag.index()] = Sent { op: Some(rq.op), start: rq.start, len: rq.len, record };
-        self.outgoing.push(Outgoing { tag: rq.tag, iocb, vectors });
+        let (op, at) = (Some(rq.op), stats::now());
+        self.sent[rq.tag.index()] = Sent { op, start: rq.start, len: rq.len, record, at };
+        self.outgoing.push(Outgoing { tag: rq.tag, iocb, vectors, number: self.number });
         Issue::Queued
     }
 
@@ -140,7 +148,7 @@ pub(crate) const LEN_MAX: u64 = 1 << 20;
 
 impl File {
     /// Creates the layer of a descriptor, with at most `depth` requests at the kernel.
-    pub(crate) fn new(fd: u32, depth: u32, policy: Policy) -> File {
+    pub(crate) fn new(id: FileId, depth: u32, policy: Policy) -> File {
         // The kernel splits requests, and checks alignment. Most disks have blocks of 512 bytes.
         let sectors = (LEN_MAX >> SECTOR_SHIFT) as u32;
         let limits = QueueLimits::default().capacity_bytes(None);
@@ -152,7 +160,8 @@ impl File {
             queue: SoftwareQueue::new(limits, policy, Arc::default()),
             hctx: HardwareContext::new(limits, policy, 0, device, tags, counters()),
             driver: FileDriver {
-                fd,
+                fd: id.fd,
+                number: stats::number_of(id),
                 outgoing: Vec::new(),
                 done: Vec::new(),
                 sent: vec![Sent::default(); depth as usize].into(),
@@ -170,6 +179,11 @@ impl File {
 
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Returns the place of its counters.
+    pub(crate) fn number(&self) -> FileNumber {
+        self.driver.number
     }
 
     /// Returns how many more iocbs find a tag, even if none merges.
@@ -211,6 +225,7 @@ impl File {
             self.hctx.accept(rq, true);
         }
         self.turn(ended);
+        area::add_of_file(self.driver.number, FileCounter::Merges, nr_merges.into());
         nr_merges
     }
 
@@ -237,15 +252,23 @@ impl File {
         std::mem::take(&mut self.driver.outgoing)
     }
 
+    /// Records the time of a request whose event the kernel has returned.
+    pub(crate) fn record_time(&mut self, tag: Tag) {
+        let sent = &mut self.driver.sent[tag.index()];
+        stats::record_since(Stage::Kernel, std::mem::take(&mut sent.at));
+    }
+
     /// Records the result of a request: a number of bytes, or a negative errno. A turn is due.
     pub(crate) fn complete(&mut self, tag: Tag, res: i64) {
-        let Sent { op, start, len, record } = self.driver.sent[tag.index()];
+        let Sent { op, start, len, record, .. } = self.driver.sent[tag.index()];
         let (offset, full) = self.driver.ranges.get(&record).copied().unwrap_or((start, len));
         // The bytes of the first iocb that an earlier request has moved.
         let moved = start.saturating_sub(offset);
         let is_one = start + len == offset + full;
+        let is_full = u64::try_from(res) == Ok(len);
+        area::add(Counter::Repeats, u64::from(!is_full && !is_one));
         let result = match u64::try_from(res) {
-            Ok(nr) if nr == len => Ok(len),
+            Ok(_) if is_full => Ok(len),
             _ if is_one => {
                 let is_short = res >= 0 || moved > 0;
                 let result = if is_short { moved as i64 + res.max(0) } else { res };

@@ -59,7 +59,7 @@ mod tests {
     fn place_of_an_idle_file_is_used_again_when_there_are_many() {
         let mut files = Files::default();
         let id = |fd| FileId { fd, dev: 1, ino: 2 };
-        let file = |fd| File::new(fd, 1, Policy::default());
+        let file = |fd| File::new(id(fd), 1, Policy::default());
         assert_eq!(files.index_of(id(3), || file(3)), 0);
         assert_eq!(files.index_of(FileId { ino: 5, ..id(3) }, || file(3)), 1);
         assert_eq!(files.index_of(id(3), || unreachable!()), 0);

@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::abi::{Iocb, opcode::PREAD};
     use crate::skip;
+    use forebay_run::area::FileNumber;
     use std::io::Write;
 
     #[test]
@@ -152,6 +153,7 @@ mod tests {
                 ..Iocb::default()
             },
             vectors: Vec::new(),
+            number: FileNumber::OTHER,
         };
         keeper.keep(one.as_raw_fd()).expect("a file");
         // SAFETY: both numbers are open.

@@ -13,6 +13,7 @@
 //! - `keeper`: the file of reads that are held, and of syncs that wait;
 //! - `syncs`: `fsync` and `fdatasync`, which threads share;
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
+//! - `stats`: counters of calls and files, and times of stages, in the area of `forebay run`;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
 //! - `kernel`, `raw`, `abi`, `program`: system calls, structures, and the memory of the program.
@@ -30,6 +31,7 @@ mod program;
 mod raw;
 mod records;
 mod ring;
+mod stats;
 mod syncs;
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod syscall;

@@ -31,6 +31,11 @@ pub(crate) fn op_of(copy: &Iocb) -> Op {
     }
 }
 
+/// Returns whether an iocb syncs a file.
+pub(crate) fn is_sync(copy: &Iocb) -> bool {
+    matches!(copy.opcode, opcode::FSYNC | opcode::FDSYNC)
+}
+
 /// Copies the iocbs, up to the first invalid address, and decides about them.
 ///
 /// Those of a descriptor go through the layer if it is open for direct I/O, and if two neighbours

@@ -97,6 +97,11 @@ pub(crate) struct FileId {
     pub(crate) ino: u64,
 }
 
+/// Returns the identity of a descriptor's file of any kind.
+pub(crate) fn identity_of(fd: u32) -> Option<FileId> {
+    stat_of(fd).map(|stat| FileId { fd, dev: stat.st_dev, ino: stat.st_ino })
+}
+
 /// Returns the file of a descriptor, if it is a regular file or a block device.
 pub(crate) fn file_of(fd: u32) -> Option<FileId> {
     let stat = stat_of(fd)?;

@@ -8,7 +8,8 @@ mod faults;
 #[path = "support/soak.rs"]
 mod soak;
 
-use forebay_run::area::{self, AREA_BYTES, Process, processes};
+use forebay_run::POLICY_VARIABLE;
+use forebay_run::area::{self, AREA_BYTES, Counter, FileCounter, FileRow, Process, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,23 +76,41 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// The counters of a run.
+struct Counted {
+    processes: Vec<Process>,
+    files: Vec<FileRow>,
+}
+
 /// Runs a program on a file. `preload` is the library to test, or empty. Returns the output, and
-/// the counters of its processes.
+/// the counters. Threads always share syncs, also where that is slower.
 fn play(
     program: &Path,
     file: &Path,
     more: &[&str],
     preload: &Path,
-) -> Result<(String, Vec<Process>), String> {
+) -> Result<(String, Counted), String> {
     let path = program.with_extension("area");
     let area = File::create(&path).expect("a file");
     area.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
+    area::set_detailed(&area).expect("a file");
     let variable = area::variable(&area, &path).expect("metadata");
     let mut command = Command::new("timeout");
     command.arg("60").arg(program).arg(file).args(more);
-    let output = try_output(command.env("LD_PRELOAD", preload).env(area::VARIABLE, variable))?;
-    Ok((output, processes(&std::fs::read(&path).expect("the area"))))
+    command.env("LD_PRELOAD", preload).env(area::VARIABLE, variable);
+    let output = try_output(command.env(POLICY_VARIABLE, "join_syncs=on"))?;
+    let area = std::fs::read(&path).expect("the area");
+    Ok((output, Counted { processes: processes(&area), files: area::files(&area) }))
 }
+
+/// The counters that processes and files have.
+const SAME: [(Counter, FileCounter); 5] = [
+    (Counter::Iocbs, FileCounter::Iocbs),
+    (Counter::Requests, FileCounter::Requests),
+    (Counter::Merges, FileCounter::Merges),
+    (Counter::Held, FileCounter::Held),
+    (Counter::Syncs, FileCounter::Syncs),
+];
 
 /// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
 /// that the layer has merged iocbs.
@@ -100,11 +119,20 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
         let played = play(program, &folder.join("file"), more, preload);
         played.unwrap_or_else(|error| panic!("{error}"))
     };
-    let ((system, _), (own, processes)) = (run(Path::new("")), run(library()));
+    let ((system, _), (own, counted)) = (run(Path::new("")), run(library()));
+    let Counted { processes, files } = counted;
     let name = program.file_name().expect("a name");
     assert!(processes.iter().all(|process| *process.name == *name), "{processes:?}");
-    let [iocbs, requests, merges, syncs, joined] = processes[0].counters;
+    let [iocbs, requests, merges, _, syncs, joined, ..] = processes[0].counters;
     assert!(merges > 0 && requests < iocbs, "{processes:?}");
+    assert!(syncs > 0 || *name != *"calls", "{processes:?}");
+    assert!(joined > 0 && syncs > joined || *name != *"syncs", "{processes:?}");
+    // Each iocb, request, merge, held read and sync is one of a file too.
+    for (counter, of_file) in SAME {
+        let by_process: u64 = processes.iter().map(|it| it.counters[counter as usize]).sum();
+        let by_file: u64 = files.iter().map(|it| it.counters[of_file as usize]).sum();
+        assert_eq!(by_process, by_file, "{counter:?}: {processes:?} {files:?}");
+    }
     [system, own]
 }
 

@@ -103,6 +103,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("lab flush", "markdown", "lab flush", "lab flush --markdown"),
     ("run", "policy", "run -- true", "run --policy plug=none -- true"),
     ("run", "stats", "run -- true", "run --stats - -- true"),
+    ("run", "json", "run -- true", "run --json -- true"),
     ("run", "command", "run -- true", "run -- false"),
     ("help", "words", "help", "help specs"),
 ];

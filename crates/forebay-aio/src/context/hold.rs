@@ -21,8 +21,9 @@ use crate::file::{Ended, File, LEN_MAX, Outgoing};
 use crate::keeper::Keeper;
 use crate::plan::{Planned, can_merge, op_of};
 use crate::program::{self, FileId};
+use crate::stats;
 use forebay_core::{Bio, Hold, HoldLimits, Op, Tag};
-use forebay_run::area::{self, Counter};
+use forebay_run::area::{self, Counter, Stage};
 use std::time::Duration;
 
 /// The stream of a context.
@@ -64,6 +65,8 @@ struct Group {
     /// The index of the file in the context.
     index: u32,
     nr: u32,
+    /// When they were held, if times are measured.
+    starts: Vec<u64>,
     /// The time in nanoseconds at which they are passed on at the latest.
     deadline: u64,
 }
@@ -146,8 +149,8 @@ impl Context {
         if state.stream.group.is_none() {
             let deadline = now.saturating_add(self.hold_limits.time_ns);
             state.stream.keep(fd)?;
-            let index = state.files.index_of(id, || File::new(fd, self.depth(), self.policy));
-            state.stream.group = Some(Group { id, index, nr: 0, deadline });
+            let index = state.files.index_of(id, || File::new(id, self.depth(), self.policy));
+            state.stream.group = Some(Group { id, index, nr: 0, starts: Vec::new(), deadline });
             state.stream.is_fresh = true;
             // An event of the kernel may be the end of several iocbs from now on.
             if state.wait_min > 1 {
@@ -160,10 +163,19 @@ impl Context {
         let group = state.stream.group.as_mut()?;
         let record = state.records.insert(super::submit::record_of(it, true));
         let is_plugged = state.files.get(group.index).is_some_and(|(_, file)| {
-            file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, &segments, record)
+            area::add(Counter::TagWaits, u64::from(file.room() == 0));
+            let is_plugged =
+                file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, &segments, record);
+            if is_plugged {
+                stats::count_held(file.number());
+            }
+            is_plugged
         });
         match is_plugged {
-            true => group.nr += 1,
+            true => {
+                group.nr += 1;
+                group.starts.extend(Some(stats::now()).filter(|now| *now > 0));
+            }
             false => drop(state.records.remove(record)),
         }
         is_plugged.then_some(())
@@ -173,7 +185,8 @@ impl Context {
     /// context is gone.
     pub(super) fn release<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
         state.stream.hold.release();
-        let Some(Group { id, index, .. }) = state.stream.group.take() else { return state };
+        let Some(Group { id, index, starts, .. }) = state.stream.group.take() else { return state };
+        starts.iter().for_each(|start| stats::record_since(Stage::Held, *start));
         let mut ended = Vec::new();
         let mut outgoing: Vec<Outgoing> = Vec::new();
         if let Some((_, file)) = state.files.get(index) {
@@ -241,7 +254,8 @@ impl Context {
         ended: &mut Vec<Ended>,
     ) -> Locked<'a> {
         let Some(mut doubtful) = state.stream.doubtful.take() else { return state };
-        area::add(Counter::Requests, requests.len() as u64);
+        stats::count_requests(&requests);
+        area::add(Counter::Repeats, requests.len() as u64);
         let results = doubtful.keeper.read(&requests);
         if let Some((_, file)) = state.files.get(doubtful.index) {
             results.iter().for_each(|(tag, result)| file.complete(*tag, *result));

@@ -11,8 +11,9 @@ use crate::plan::{Planned, op_of, plan};
 use crate::program;
 use crate::raw::Errno;
 use crate::records::Record;
+use crate::stats::{self, Call};
 use forebay_core::Tag;
-use forebay_run::area::{self, Counter};
+use forebay_run::area::{self, Counter, FileCounter};
 
 /// An iocb that bypasses the layer. Its data is the number of its record, and it has no eventfd.
 #[derive(Debug)]
@@ -40,8 +41,11 @@ impl Context {
         if planned.is_empty() {
             return Err(libc::EFAULT);
         }
+        let call = Call::new(&planned);
         let mut state = self.enter()?;
+        let nr_planned = planned.len();
         planned.truncate(self.nr_max.saturating_sub(state.nr_out + self.ring.len()) as usize);
+        area::add(Counter::TagWaits, (nr_planned - planned.len()) as u64);
         if planned.is_empty() {
             self.leave(state);
             return Err(libc::EAGAIN);
@@ -60,7 +64,7 @@ impl Context {
             area::add(Counter::Iocbs, 1);
             return Ok(1);
         }
-        let (raws, wrong) = raws_of(&mut state, &planned);
+        let (raws, wrong) = raws_of(&mut state, &planned, call.time());
         let (mut accepted, mut error) =
             wrong.map_or((planned.len(), None), |(nth, errno)| (nth, Some(errno)));
         let refused;
@@ -70,11 +74,11 @@ impl Context {
         }
         state.nr_out -= nr - accepted as u32;
         planned.truncate(accepted);
+        call.count(&planned);
         if planned.iter().any(|it| it.layered.is_some()) {
-            state = self.submit_layered(state, planned);
+            state = self.submit_layered(state, planned, call.time());
         }
         self.leave(state);
-        area::add(Counter::Iocbs, accepted as u64);
         match error {
             Some(errno) if accepted == 0 => Err(errno),
             _ => Ok(accepted),
@@ -115,17 +119,25 @@ impl Context {
     }
 
     /// Submits the others through the layer.
-    fn submit_layered<'a>(&'a self, mut state: Locked<'a>, planned: Vec<Planned>) -> Locked<'a> {
+    fn submit_layered<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        planned: Vec<Planned>,
+        now: u64,
+    ) -> Locked<'a> {
         let mut plugged: Vec<u32> = Vec::new();
         let mut others: Vec<Raw> = Vec::new();
         let depth = self.depth();
         for (nth, mut it) in planned.into_iter().enumerate() {
             let Some((id, segments)) = it.layered.take() else { continue };
             let record = state.records.insert(record_of(&it, true));
-            let index = state.files.index_of(id, || File::new(id.fd, depth, self.policy));
+            let index = state.files.index_of(id, || File::new(id, depth, self.policy));
             let (_, file) = state.files.get(index).expect("it was found or created");
             let (op, offset) = (op_of(&it.copy), it.copy.offset as u64);
+            area::add(Counter::TagWaits, u64::from(file.room() == 0));
             if file.room() == 0 || !file.plug(op, offset, &segments, record) {
+                area::add_of_file(file.number(), FileCounter::Requests, 1);
+                state.starts.begin(record, &it.copy, now);
                 others.push(raw_of(nth, record, &it.copy));
             } else if !plugged.contains(&index) {
                 plugged.push(index);
@@ -213,7 +225,9 @@ impl Context {
         // The kernel may keep places for other processors. The end of another request frees one.
         let is_without_place = |rq: &mut Outgoing| refused.contains(&(rq.tag, libc::EAGAIN));
         let deferred = outgoing.extract_if(.., is_without_place);
+        let nr_before = state.deferred.len();
         state.deferred.extend(deferred.map(|rq| (index, rq)));
+        area::add(Counter::TagWaits, (state.deferred.len() - nr_before) as u64);
         refused.retain(|(_, errno)| *errno != libc::EAGAIN);
         state.refuse(index, &refused, ended);
         state
@@ -240,7 +254,7 @@ impl Context {
                 rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
             }
         }
-        area::add(Counter::Requests, outgoing.len() as u64);
+        stats::count_requests(outgoing);
         let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
         let (mut nr_done, mut refused) = (0, Vec::new());
         while nr_done < list.len() {
@@ -287,7 +301,7 @@ impl State {
 
 /// Adds the records of the iocbs that do not go through the layer. Ends at the first one with a
 /// wrong eventfd, and returns its number in the call and the errno.
-fn raws_of(state: &mut State, planned: &[Planned]) -> (Vec<Raw>, Option<(usize, Errno)>) {
+fn raws_of(state: &mut State, planned: &[Planned], now: u64) -> (Vec<Raw>, Option<(usize, Errno)>) {
     let mut raws = Vec::with_capacity(planned.len());
     for (nth, it) in planned.iter().enumerate() {
         if it.layered.is_some() {
@@ -301,6 +315,7 @@ fn raws_of(state: &mut State, planned: &[Planned]) -> (Vec<Raw>, Option<(usize, 
         if raw.iocb.opcode == opcode::POLL {
             raw.kept = state.records.keep(record, raw.iocb);
         }
+        state.starts.begin(record, &raw.iocb, now);
         raws.push(raw);
     }
     (raws, None)

@@ -134,6 +134,7 @@ impl Context {
                 continue;
             }
             if event.data & OF_LAYER == 0 {
+                state.starts.end(event.data as u32);
                 self.post(&mut state, event.data as u32, event.res, event.res2, &mut signals);
                 continue;
             }
@@ -144,6 +145,7 @@ impl Context {
                 state = self.repeat_doubtful(state, tag, &mut ended);
                 self.post_all(&mut state, ended, &mut signals);
             } else if let Some((_, file)) = state.files.get(index) {
+                file.record_time(tag);
                 file.complete(tag, event.res);
                 if !touched.contains(&index) {
                     touched.push(index);

@@ -10,7 +10,7 @@ use crate::keeper::Keeper;
 use crate::program::{self, FileId, SignalsBlocked};
 use crate::raw;
 use forebay_run::JoinSyncs;
-use forebay_run::area::{self, Counter};
+use forebay_run::area::{self, Counter, FileCounter, Stage};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -85,9 +85,25 @@ extern "C" fn call(fd: c_int, all: bool) -> c_int {
     }
 }
 
-/// Syncs a file, or waits for a sync that other threads share.
+/// Counts a call, and syncs a file or waits for a sync that other threads share.
 fn sync(fd: c_int, kind: Kind) -> Outcome {
-    area::add_if_attached(Counter::Syncs, 1);
+    if !area::is_attached() {
+        return choose(fd, kind);
+    }
+    area::add(Counter::Syncs, 1);
+    if !area::is_detailed() {
+        return choose(fd, kind);
+    }
+    let file = program::identity_of(fd as u32).map(|id| (id.dev, id.ino));
+    area::add_of_known_file(file, FileCounter::Syncs, 1);
+    let start = now_ns();
+    let outcome = choose(fd, kind);
+    area::record(Stage::Sync, now_ns() - start);
+    outcome
+}
+
+/// Syncs a file in the way that is faster, or that the setting demands.
+fn choose(fd: c_int, kind: Kind) -> Outcome {
     let place = &PLACES[fd as usize % NR_PLACES];
     let setting = JOIN_SYNCS.load(Ordering::Relaxed);
     if setting == JoinSyncs::Off as u8 {
@@ -139,7 +155,9 @@ fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
         Some(_) => sync_kept(file, kind, kept),
     };
     let (outcome, is_joined) = place.rounds.sync(file, kind, keep, sync)?;
-    area::add_if_attached(Counter::SyncsJoined, is_joined.into());
+    if is_joined && area::is_attached() {
+        area::add(Counter::SyncsJoined, 1);
+    }
     Some(outcome)
 }
 

@@ -67,8 +67,11 @@ impl Programs {
     /// merges of the layer.
     fn run(&self, kind: Kind, seed: u64, preload: &Path) -> Result<(String, [u64; 2]), String> {
         let file = Faulty::new(&self.faulty, kind)?;
-        let (output, processes) = play(&self.faults, file.path(), &[&seed.to_string()], preload)?;
-        let counters = processes.first().map_or([0; 3], |process| process.counters);
+        let (output, counted) = play(&self.faults, file.path(), &[&seed.to_string()], preload)?;
+        let counters = counted
+            .processes
+            .first()
+            .map_or([0; 3], |process| process.counters[..3].try_into().expect("three"));
         Ok((output, [counters[0], counters[2]]))
     }
 

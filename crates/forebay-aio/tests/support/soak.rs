@@ -109,8 +109,8 @@ impl Worker {
     fn compare(&self, name: &str, arguments: &[&str]) -> Result<[u64; 2], String> {
         let file = self.folder.path().join("file");
         let (system, _) = play(&self.program(name), &file, arguments, Path::new(""))?;
-        let (own, processes) = play(&self.program(name), &file, arguments, library())?;
-        let sum = |nth: usize| processes.iter().map(|process| process.counters[nth]).sum();
+        let (own, counted) = play(&self.program(name), &file, arguments, library())?;
+        let sum = |nth: usize| counted.processes.iter().map(|process| process.counters[nth]).sum();
         match faults::first_difference(&system, &own) {
             None => Ok([sum(0), sum(2)]),
             Some(difference) => Err(difference),

@@ -40,9 +40,13 @@ pub(crate) struct Args {
     /// hold_us or join_syncs; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     policy: Vec<String>,
-    /// Write the counters to this file instead of standard error; - is standard output
+    /// Write the counters to this file instead of standard error, and also those of each file and
+    /// the times of I/O; - is standard output
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// Write the counters as JSON
+    #[arg(long)]
+    json: bool,
     /// The program and its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -55,7 +59,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
     let path = program::find(name).map_err(|why| failure(name, &why))?;
     program::check(&path).map_err(|why| failure(name, &why))?;
     let library = library::find().map_err(Failure::Run)?;
-    let (area, variable) = area().map_err(|error| {
+    let (area, variable) = area(args.stats.is_some()).map_err(|error| {
         Failure::Run(format!("run: cannot create the memory of the counters: {error}"))
     })?;
     // Handlers first, so that no signal is lost.
@@ -70,7 +74,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
         .map_err(|error| failure(name, &format!("cannot be started: {error}")))?;
     let status = wait(&mut child, signals);
     let status = status.map_err(|error| failure(name, &format!("wait failed: {error}")))?;
-    report::write(&area, args.stats.as_deref())?;
+    report::write(&area, args.stats.as_deref(), args.json)?;
     Ok(code_of(status))
 }
 
@@ -111,11 +115,14 @@ fn policy_of(settings: &[String]) -> Result<String, Failure> {
 }
 
 /// Returns the memory of the counters, and the variable that names it. Only processes of the same
-/// user can open it.
-fn area() -> std::io::Result<(File, OsString)> {
+/// user can open it. If it is detailed, they also count by file, and measure times.
+fn area(is_detailed: bool) -> std::io::Result<(File, OsString)> {
     let fd = rustix::fs::memfd_create("forebay-run", MemfdFlags::CLOEXEC)?;
     let file = File::from(fd);
     file.set_len(AREA_BYTES as u64)?;
+    if is_detailed {
+        area::set_detailed(&file)?;
+    }
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let variable = area::variable(&file, Path::new(&path))?;
     Ok((file, variable))

@@ -1,21 +1,32 @@
-//! The counters of the processes that have run.
+//! The counters of the processes that have run; and those of files, and the times of I/O, if
+//! `--stats` was given.
 
 use std::fmt::Write;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use forebay_run::area::{AREA_BYTES, Counter, Process, processes};
+use forebay_run::area::{
+    AREA_BYTES, Counter, FileCounter, FileRow, LOOKUP_MS, Process, Stage, Times, files, processes,
+};
+use rustix::fs::{SeekFrom, major, minor, seek};
+use rustix::io::Errno;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output;
+use crate::table;
 
 /// Writes the counters to a file, to standard output (`-`), or to standard error.
-pub(super) fn write(area: &File, to: Option<&Path>) -> Result<(), Failure> {
-    let mut bytes = vec![0; AREA_BYTES];
-    area.read_exact_at(&mut bytes, 0)
+pub(super) fn write(area: &File, to: Option<&Path>, as_json: bool) -> Result<(), Failure> {
+    let bytes = read(area)
         .map_err(|error| Failure::Run(format!("run: cannot read the counters: {error}")))?;
-    let text = text_of(&processes(&bytes));
+    let (processes, files) = (processes(&bytes), files(&bytes));
+    let text = match as_json {
+        true => format!("{:#}\n", json_of(&processes, &files)),
+        false => text_of(&processes, &files),
+    };
     match to {
         None => {
             output::stderr(&text);
@@ -28,29 +39,185 @@ pub(super) fn write(area: &File, to: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Returns a line for each process, and one for their sum if there are several.
-pub(super) fn text_of(all: &[Process]) -> String {
+/// Reads an area. Most of it is a hole, which is zero.
+fn read(area: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; AREA_BYTES];
+    let mut end = 0;
+    loop {
+        let start = match seek(area, SeekFrom::Data(end)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(bytes),
+            Err(error) => return Err(error.into()),
+        };
+        end = seek(area, SeekFrom::Hole(start))?;
+        // A process may have extended the file.
+        let [from, to] = [start, end].map(|at| (at as usize).min(AREA_BYTES));
+        area.read_exact_at(&mut bytes[from..to], start)?;
+    }
+}
+
+/// Returns the same as JSON, without sums. Times are in nanoseconds.
+pub(super) fn json_of(all: &[Process], files: &[FileRow]) -> Value {
+    let of_process = |process: &Process| {
+        let times = Stage::ALL.iter().map(|&stage| (stage, &process.stages[stage as usize]));
+        let times = times.filter(|(_, times)| times.count() > 0).map(|(stage, times)| {
+            let [p50, p99] = [50, 99].map(|percent| times.percentile(percent));
+            let figures = json!({
+                "count": times.count(), "p50": p50, "p99": p99, "max": times.max(),
+            });
+            (name_of(stage).to_owned(), figures)
+        });
+        let counters = Counter::ALL.map(|it| (column(it), process.counters[it as usize]));
+        let mut value = object(&counters);
+        value["pid"] = process.pid.into();
+        value["name"] = process.name.as_str().into();
+        value["times_ns"] = Value::Object(times.collect());
+        value
+    };
+    let of_file = |file: &FileRow| {
+        let counters =
+            FileCounter::ALL.map(|it| (FILE_COLUMNS[it as usize], file.counters[it as usize]));
+        let mut value = object(&counters);
+        value["path"] = file.path.as_str().into();
+        value["device"] = file.id.map(|(dev, _)| device(dev)).into();
+        value["inode"] = file.id.map(|(_, ino)| ino).into();
+        value
+    };
+    let processes: Vec<_> = all.iter().map(of_process).collect();
+    let files: Vec<_> = files.iter().map(of_file).collect();
+    json!({ "processes": processes, "files": files })
+}
+
+fn object(counters: &[(&str, u64)]) -> Value {
+    counters.iter().map(|(name, nr)| ((*name).to_owned(), Value::from(*nr))).collect()
+}
+
+/// Returns a device as other programs print it.
+fn device(dev: u64) -> String {
+    format!("{}:{}", major(dev), minor(dev))
+}
+
+/// The titles of the columns of the counters of files.
+const FILE_COLUMNS: [&str; FileCounter::ALL.len()] =
+    ["iocbs", "requests", "merged", "held", "syncs"];
+
+/// Returns a table of the processes, one of their times, and one of the files. The last two are
+/// there only if they have a row.
+pub(super) fn text_of(all: &[Process], files: &[FileRow]) -> String {
     if all.is_empty() {
         return String::from("forebay run: no process has submitted an iocb through libaio\n");
     }
+    counters_of(all) + &times_of(all) + &files_of(files)
+}
+
+/// Returns a line for each process, and one for their sum if there are several.
+fn counters_of(all: &[Process]) -> String {
     let mut text = String::from("forebay run: iocbs of libaio, and requests that the kernel got\n");
-    writeln!(
-        text,
-        "{:>8} {:<15} {:>12} {:>12} {:>12}",
-        "pid", "name", "iocbs", "requests", "merged"
-    )
-    .expect("a string");
-    let mut line = |pid: &str, name: &str, counters: [u64; Counter::ALL.len()]| {
-        let [iocbs, requests, merges, ..] = counters;
-        writeln!(text, "{pid:>8} {name:<15} {iocbs:>12} {requests:>12} {merges:>12}")
-            .expect("a string");
+    let mut line = |pid: &str, name: &str, cells: [String; Counter::ALL.len()]| {
+        write!(text, "{pid:>8} {name:<15}").expect("a string");
+        cells.iter().for_each(|cell| write!(text, " {cell:>10}").expect("a string"));
+        text.push('\n');
     };
+    line("pid", "name", Counter::ALL.map(|counter| column(counter).to_owned()));
     for process in all {
-        line(&process.pid.to_string(), &process.name, process.counters);
+        line(&process.pid.to_string(), &process.name, process.counters.map(|nr| nr.to_string()));
     }
     if all.len() > 1 {
-        let sum = |nth: usize| all.iter().map(|process| process.counters[nth]).sum();
-        line("sum", "", std::array::from_fn(sum));
+        let sum = |nth: usize| all.iter().map(|process| process.counters[nth]).sum::<u64>();
+        line("sum", "", std::array::from_fn(|nth| sum(nth).to_string()));
+    }
+    text
+}
+
+/// Returns the title of the column of a counter.
+fn column(counter: Counter) -> &'static str {
+    match counter {
+        Counter::Iocbs => "iocbs",
+        Counter::Requests => "requests",
+        Counter::Merges => "merged",
+        Counter::Held => "held",
+        Counter::Syncs => "syncs",
+        Counter::SyncsJoined => "joined",
+        Counter::TagWaits => "waits",
+        Counter::Repeats => "repeats",
+    }
+}
+
+/// Returns the name of a stage.
+fn name_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Held => "held",
+        Stage::Kernel => "kernel",
+        Stage::Sync => "sync",
+    }
+}
+
+/// Returns a line for each process and stage, and for the stages of all if there are several
+/// processes.
+fn times_of(all: &[Process]) -> String {
+    let heading = ["pid", "name", "stage", "count", "p50", "p99", "max"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut add = |pid: &str, name: &str, stage: Stage, times: &Times| {
+        if times.count() > 0 {
+            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+            let texts = [pid, name, name_of(stage)].map(str::to_owned);
+            let figures = [times.percentile(50), times.percentile(99), times.max()].map(us);
+            let count = [times.count().to_string()];
+            rows.push(texts.into_iter().chain(count).chain(figures).collect());
+        }
+    };
+    for process in all {
+        for stage in Stage::ALL {
+            let times = &process.stages[stage as usize];
+            add(&process.pid.to_string(), &process.name, stage, times);
+        }
+    }
+    if let [first, others @ ..] = all
+        && !others.is_empty()
+    {
+        for stage in Stage::ALL {
+            let mut sum = first.stages[stage as usize].clone();
+            others.iter().for_each(|process| sum.merge(&process.stages[stage as usize]));
+            add("sum", "", stage, &sum);
+        }
+    }
+    match rows.len() {
+        1 => String::new(),
+        _ => format!(
+            "\nforebay run: microseconds in a stage; the kernel's end when the program asks for \
+             events\n{}",
+            table::aligned(&rows, "")
+        ),
+    }
+}
+
+/// Returns a line for each file, with the most iocbs first.
+fn files_of(files: &[FileRow]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let heading = FILE_COLUMNS.into_iter().chain(["device", "inode"]);
+    let mut rows = vec![heading.map(str::to_owned).collect::<Vec<_>>()];
+    let mut paths = vec!["path".to_owned()];
+    let mut sorted: Vec<_> = files.iter().collect();
+    sorted.sort_by_key(|file| std::cmp::Reverse(file.counters[FileCounter::Iocbs as usize]));
+    for file in sorted {
+        let [device, inode] = match file.id {
+            Some((dev, ino)) => [device(dev), ino.to_string()],
+            None => ["-", "-"].map(str::to_owned),
+        };
+        let counters = file.counters.iter().map(u64::to_string);
+        rows.push(counters.chain([device, inode]).collect());
+        // A path may have any letters.
+        paths.push(file.path.replace(|letter: char| letter.is_control(), "?"));
+    }
+    let mut text = format!(
+        "\nforebay run: files; an iocb that bypassed the layer counts for the file that its \
+         descriptor was, at most {LOOKUP_MS} ms before\n"
+    );
+    let widths = table::widths(&rows);
+    for (row, path) in rows.iter().zip(paths) {
+        writeln!(text, "{}  {path}", table::line(row, &widths)).expect("a string");
     }
     text
 }

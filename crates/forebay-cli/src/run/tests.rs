@@ -1,7 +1,7 @@
 //! Settings, the list of libraries, refused programs and the report.
 
 use super::*;
-use forebay_run::area::Process;
+use forebay_run::area::{Counter, FileRow, Process, Stage, Times};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -92,13 +92,104 @@ fn ignored_signals_are_read_from_the_status_of_a_process() {
 
 #[test]
 fn report_has_a_line_for_each_process_and_their_sum() {
-    let process = |pid, name: &str, counters| Process { pid, name: name.to_owned(), counters };
-    let text =
-        report::text_of(&[process(7, "fio", [32, 2, 30]), process(8, "qemu-img", [1, 1, 0])]);
-    let lines: Vec<Vec<&str>> =
-        text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[1], ["pid", "name", "iocbs", "requests", "merged"]);
-    assert_eq!(lines[2], ["7", "fio", "32", "2", "30"]);
-    assert_eq!(lines[4], ["sum", "33", "3", "30"]);
-    assert!(report::text_of(&[]).contains("no process"));
+    let lines = lines_of(
+        &[
+            process(7, "fio", [32, 2, 30, 4, 3, 2, 1, 0], []),
+            process(8, "qemu-img", [1, 1, 0, 0, 0, 0, 0, 1], []),
+        ],
+        &[],
+    );
+    assert_eq!(lines[1], "pid name iocbs requests merged held syncs joined waits repeats");
+    assert_eq!(lines[2], "7 fio 32 2 30 4 3 2 1 0");
+    assert_eq!(lines[4], "sum 33 3 30 4 3 2 1 1");
+    assert_eq!(lines.len(), 5, "no times and no files");
+    assert!(report::text_of(&[], &[]).contains("no process"));
+}
+
+#[test]
+fn report_has_the_times_of_each_stage_and_their_sum() {
+    let held = |ns| (Stage::Held, ns);
+    let one = process(7, "fio", [1; 8], [held(4_000), held(4_000), (Stage::Kernel, 1_000)]);
+    let other = process(8, "fio", [1; 8], [held(900_000)]);
+    let lines = lines_of(&[one, other], &[]);
+    let lines = &lines[6..];
+    assert!(lines[0].starts_with("forebay run: microseconds in a stage"), "{lines:?}");
+    let expected = [
+        "pid name stage count p50 p99 max",
+        "7 fio held 2 4.0 4.0 4.0",
+        "7 fio kernel 1 1.0 1.0 1.0",
+        "8 fio held 1 884.7 884.7 900.0",
+        "sum held 3 4.0 884.7 900.0",
+        "sum kernel 1 1.0 1.0 1.0",
+    ];
+    assert_eq!(lines[1..], expected);
+}
+
+#[test]
+fn report_has_the_files_with_the_most_iocbs_first() {
+    let file = |id, path: &str, iocbs| {
+        let counters = [iocbs, 2, 3, 4, 5];
+        FileRow { id, path: path.to_owned(), counters }
+    };
+    let files = [
+        file(Some((0x801, 77)), "/var/tmp/a b\n", 10),
+        file(Some((0xfd00, 78)), "/dev/vda", 1000),
+        file(None, "other files", 1),
+    ];
+    let lines = lines_of(&[process(7, "fio", [0; 8], [])], &files);
+    let lines = &lines[4..];
+    assert!(lines[0].ends_with(" descriptor was, at most 100 ms before"), "{lines:?}");
+    let expected = [
+        "iocbs requests merged held syncs device inode path",
+        "1000 2 3 4 5 253:0 78 /dev/vda",
+        "10 2 3 4 5 8:1 77 /var/tmp/a b?",
+        "1 2 3 4 5 - - other files",
+    ];
+    assert_eq!(lines[1..], expected);
+}
+
+#[test]
+fn json_has_the_counters_times_and_files() {
+    let kernel = [(Stage::Kernel, 1_000)];
+    let one = process(7, "fio", [8, 7, 6, 5, 4, 3, 2, 1], kernel);
+    let files = [
+        FileRow { id: Some((0x801, 77)), path: "/a".to_owned(), counters: [5, 4, 3, 2, 1] },
+        FileRow { id: None, path: "other files".to_owned(), counters: [1; 5] },
+    ];
+    let expected = serde_json::json!({
+        "processes": [{
+            "pid": 7, "name": "fio", "iocbs": 8, "requests": 7, "merged": 6, "held": 5,
+            "syncs": 4, "joined": 3, "waits": 2, "repeats": 1,
+            "times_ns": { "kernel": { "count": 1, "p50": 992, "p99": 992, "max": 1000 } },
+        }],
+        "files": [
+            {
+                "path": "/a", "device": "8:1", "inode": 77,
+                "iocbs": 5, "requests": 4, "merged": 3, "held": 2, "syncs": 1,
+            },
+            {
+                "path": "other files", "device": null, "inode": null,
+                "iocbs": 1, "requests": 1, "merged": 1, "held": 1, "syncs": 1,
+            },
+        ],
+    });
+    assert_eq!(report::json_of(&[one], &files), expected);
+}
+
+/// Returns a process whose I/O was in stages for these times in nanoseconds.
+fn process(
+    pid: u32,
+    name: &str,
+    counters: [u64; Counter::ALL.len()],
+    times: impl IntoIterator<Item = (Stage, u64)>,
+) -> Process {
+    let mut stages = Stage::ALL.map(|_| Times::default());
+    times.into_iter().for_each(|(stage, ns)| stages[stage as usize].add(ns));
+    Process { pid, name: name.to_owned(), counters, stages }
+}
+
+/// Returns the lines of a report, with single spaces.
+fn lines_of(all: &[Process], files: &[FileRow]) -> Vec<String> {
+    let text = report::text_of(all, files);
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }

@@ -39,7 +39,7 @@ fn stderr(output: &Output) -> String {
 pub(crate) fn counters_of_all(report: &str, name: &str) -> Vec<[u64; 3]> {
     let fields = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, found, iocbs, requests, merges] = words[..] else { return None };
+        let [_, found, iocbs, requests, merges, ..] = words[..] else { return None };
         let number = |word: &str| word.parse().ok();
         (found == name).then_some([number(iocbs)?, number(requests)?, number(merges)?])
     };
@@ -74,6 +74,96 @@ fn fio_verifies_what_it_has_written_and_its_neighbours_merge() {
             assert!(requests < iocbs / 4 && merges == iocbs - requests, "{report}");
         }
     }
+}
+
+/// Returns the rows of a table of a report, by words, after the line that begins with these words.
+fn rows_after<'a>(report: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let words = report.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let is_other = |words: &Vec<&str>| !words.join(" ").starts_with(heading);
+    words.skip_while(is_other).skip(1).take_while(|words| !words.is_empty()).collect()
+}
+
+/// Returns the numbers in some columns of a row.
+fn numbers<const NR: usize>(row: &[&str], columns: [usize; NR]) -> [u64; NR] {
+    columns.map(|at| row[at].parse().unwrap_or_else(|_| panic!("{at}: {row:?}")))
+}
+
+#[test]
+fn counters_of_files_and_stages_add_up_to_those_of_processes() {
+    let folder = folder();
+    // The first job has batches of neighbours; the second one reads one by one, so that
+    // its reads are held.
+    let args = "--stats report -- fio --ioengine=libaio --direct=1 --bs=4k --size=4m --iodepth=32 \
+                --name=batches --filename=one --rw=write --iodepth_batch=16 \
+                --iodepth_batch_complete_min=16 --name=singles --filename=two --rw=read";
+    let output = run(&folder, args).output().expect("it can be run");
+    if stderr(&output).contains("fio: no such program") {
+        return skip_without("fio", "counters_of_files_and_stages_add_up");
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = fs::read_to_string(folder.path().join("report")).expect("a report");
+    let processes = rows_after(&report, "pid name iocbs");
+    let [batches, singles, sum] = &processes[..] else { panic!("{report}") };
+    let files = rows_after(&report, "iocbs requests");
+    let file = |name: &str| {
+        let path = folder.path().join(name).display().to_string();
+        let row = files.iter().find(|row| row[7..].join(" ") == path);
+        numbers(row.unwrap_or_else(|| panic!("{path}: {report}")), [0, 1, 2, 3, 4])
+    };
+    let counters = |process: &[&str]| numbers(process, [2, 3, 4, 5, 6]);
+    let (one, two) = (file("one"), file("two"));
+    // The processes may have come in any order.
+    let mut by_process = [counters(batches), counters(singles)];
+    by_process.sort_by_key(|counters| counters[3]);
+    assert_eq!(by_process, [one, two], "{report}");
+    assert_eq!(numbers(sum, [1, 2, 3, 4, 5]), std::array::from_fn(|nth| one[nth] + two[nth]));
+    let [iocbs, requests, merges, held, syncs] = one;
+    assert!((iocbs, held, syncs) == (1024, 0, 0) && iocbs == requests + merges, "{report}");
+    assert!(merges > 512, "{report}");
+    let [iocbs, requests, merges, held, syncs] = two;
+    assert!((iocbs, syncs) == (1024, 0) && iocbs == requests + merges, "{report}");
+    assert!(held > merges && merges > 0, "{report}");
+
+    // Each held read and each request has a time.
+    let times = rows_after(&report, "pid name stage");
+    let of_sum = |stage: &str| {
+        let row = times.iter().find(|row| row[..2] == ["sum", stage]);
+        let row = row.unwrap_or_else(|| panic!("{stage}: {report}"));
+        let us = [3, 4, 5].map(|at| row[at].parse::<f64>().expect("microseconds"));
+        assert!(us[0] > 0.0 && us[0] <= us[1] && us[1] <= us[2], "{report}");
+        row[2].parse::<u64>().expect("a number")
+    };
+    assert_eq!(of_sum("held"), two[3]);
+    assert_eq!(of_sum("kernel"), one[1] + two[1]);
+}
+
+#[test]
+fn json_has_the_counters_of_the_process_and_its_file() {
+    let folder = folder();
+    let args = format!("--json --stats report -- {FIO} --rw=write");
+    let output = run(&folder, &args).output().expect("it can be run");
+    if stderr(&output).contains("fio: no such program") {
+        return skip_without("fio", "json_has_the_counters_of_the_process_and_its_file");
+    }
+    let report = fs::read(folder.path().join("report")).expect("a report");
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    let (process, file) = (&report["processes"][0], &report["files"][0]);
+    assert_eq!((&process["name"], &process["iocbs"]), (&"fio".into(), &2048.into()));
+    assert_eq!(process["times_ns"]["kernel"]["count"], process["requests"]);
+    let path = folder.path().join("file").display().to_string();
+    assert_eq!((&file["path"], &file["merged"]), (&path.into(), &process["merged"]));
+}
+
+#[test]
+fn files_and_times_are_reported_only_with_stats() {
+    let folder = folder();
+    let output = run(&folder, &format!("-- {FIO} --rw=write")).output().expect("it can be run");
+    let text = stderr(&output);
+    if text.contains("fio: no such program") {
+        return skip_without("fio", "files_and_times_are_reported_only_with_stats");
+    }
+    assert_eq!(counters(&text, "fio")[0], 2048);
+    assert!(!text.contains("stage") && !text.contains("inode"), "{text}");
 }
 
 #[test]
