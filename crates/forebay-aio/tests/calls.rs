@@ -3,7 +3,7 @@
 #[path = "../../forebay/tests/support/skip.rs"]
 mod skip;
 
-use forebay_run::area::{self, AREA_BYTES, Counter, FileCounter, processes};
+use forebay_run::area::{self, AREA_BYTES, Counter, FileCounter, FileRow, processes};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,8 +77,13 @@ const SAME: [(Counter, FileCounter); 5] = [
 ];
 
 /// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
-/// that the layer has merged iocbs.
+/// that the layer has merged iocbs, and counted each for a file.
 fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
+    both_with_files(program, folder, more).0
+}
+
+/// Does the same, and returns the files too.
+fn both_with_files(program: &Path, folder: &Path, more: &[&str]) -> ([String; 2], Vec<FileRow>) {
     let area = folder.join("area");
     let file = File::create(&area).expect("a file");
     file.set_len(AREA_BYTES as u64).expect("a file in a folder of the build");
@@ -104,7 +109,7 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
         let by_file: u64 = files.iter().map(|it| it.counters[of_file as usize]).sum();
         assert_eq!(by_process, by_file, "{counter:?}: {processes:?} {files:?}");
     }
-    outputs
+    (outputs, files)
 }
 
 /// Compares the lines that a program prints on both libraries.
@@ -179,6 +184,23 @@ fn iocbs_of_many_threads_and_contexts_end_once() {
 #[test]
 fn number_of_a_closed_descriptor_is_used_again_during_io() {
     compare("reuse");
+}
+
+#[test]
+fn iocbs_count_for_the_file_that_their_descriptor_was_lately() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(program) = compile("files", folder.path()) else { return };
+    let ([system, own], files) = both_with_files(&program, folder.path(), &[]);
+    assert_eq!(system, own);
+    let counters = |name: &str| {
+        let path = folder.path().join(format!("file.{name}")).display().to_string();
+        let row = files.iter().find(|row| row.path == path);
+        row.map_or([0; 5], |row| row.counters)
+    };
+    let iocbs = ["one", "late", "soon"].map(|name| counters(name)[0]);
+    assert_eq!((iocbs[0], iocbs[1] + iocbs[2]), (2, 4), "{files:?}");
+    assert!(iocbs[1] >= 2, "{files:?}");
+    assert_eq!(counters("batch"), [2, 1, 1, 0, 0], "the layer checks its descriptors");
 }
 
 /// Runs a program under valgrind, with these options, on this library.
