@@ -113,8 +113,13 @@ const SAME: [(Counter, FileCounter); 5] = [
 ];
 
 /// Returns the outputs of a program on both libraries, on files that support direct I/O. Checks
-/// that the layer has merged iocbs.
+/// that the layer has merged iocbs, and counted each for a file.
 fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
+    both_with_files(program, folder, more).0
+}
+
+/// Does the same, and returns the files too.
+fn both_with_files(program: &Path, folder: &Path, more: &[&str]) -> ([String; 2], Vec<FileRow>) {
     let run = |preload: &Path| {
         let played = play(program, &folder.join("file"), more, preload);
         played.unwrap_or_else(|error| panic!("{error}"))
@@ -133,7 +138,7 @@ fn both(program: &Path, folder: &Path, more: &[&str]) -> [String; 2] {
         let by_file: u64 = files.iter().map(|it| it.counters[of_file as usize]).sum();
         assert_eq!(by_process, by_file, "{counter:?}: {processes:?} {files:?}");
     }
-    [system, own]
+    ([system, own], files)
 }
 
 /// Compares the lines that a program prints on both libraries.
@@ -216,6 +221,23 @@ fn syncs_have_the_results_of_libc() {
         return skip::skip_always("syncs", "a replacement of libaio does not replace fsync");
     }
     compare("syncs");
+}
+
+#[test]
+fn iocbs_count_for_the_file_that_their_descriptor_was_lately() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(program) = compile("files", folder.path()) else { return };
+    let ([system, own], files) = both_with_files(&program, folder.path(), &[]);
+    assert_eq!(system, own);
+    let counters = |name: &str| {
+        let path = folder.path().join(format!("file.{name}")).display().to_string();
+        let row = files.iter().find(|row| row.path == path);
+        row.map_or([0; 5], |row| row.counters)
+    };
+    let iocbs = ["one", "late", "soon"].map(|name| counters(name)[0]);
+    assert_eq!((iocbs[0], iocbs[1] + iocbs[2]), (2, 4), "{files:?}");
+    assert!(iocbs[1] >= 2, "{files:?}");
+    assert_eq!(counters("batch"), [2, 1, 1, 0, 0], "the layer checks its descriptors");
 }
 
 /// Runs a program under valgrind, with these options, on this library.

@@ -56,7 +56,7 @@ fn read(area: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the same as JSON, without sums. Times are in nanoseconds.
+/// Returns the report as JSON, without sums. Times are in nanoseconds.
 pub(super) fn json_of(all: &[Process], files: &[FileRow]) -> Value {
     let of_process = |process: &Process| {
         let times = Stage::ALL.iter().map(|&stage| (stage, &process.stages[stage as usize]));
