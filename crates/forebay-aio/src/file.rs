@@ -26,6 +26,8 @@ pub(crate) type Ended = (u32, i64);
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) tag: Tag,
+    /// The record of its first iocb.
+    pub(crate) record: u32,
     pub(crate) iocb: Iocb,
     /// The vectors, if the request has several segments.
     pub(crate) vectors: Vec<Vector>,
@@ -96,7 +98,7 @@ impl Driver for FileDriver {
         };
         let record = rq.owner() as u32;
         self.sent[rq.tag.index()] = Sent { op: Some(rq.op), start: rq.start, len: rq.len, record };
-        self.outgoing.push(Outgoing { tag: rq.tag, iocb, vectors });
+        self.outgoing.push(Outgoing { tag: rq.tag, record, iocb, vectors });
         Issue::Queued
     }
 

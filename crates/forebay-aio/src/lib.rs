@@ -14,6 +14,7 @@
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
+//! - `own_iocbs`: those that are submitted from this library's memory;
 //! - `kernel`, `raw`, `abi`, `program`: system calls, structures, and the memory of the program.
 
 mod abi;
@@ -24,6 +25,7 @@ mod file;
 mod files;
 mod keeper;
 mod kernel;
+mod own_iocbs;
 mod plan;
 mod program;
 mod raw;
