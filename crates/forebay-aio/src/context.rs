@@ -6,6 +6,14 @@
 //! events there, and other threads wait in the kernel, it kicks one of them. So no thread waits for
 //! another one that reaps.
 //!
+//! Most iocbs take a *short path*. If the layer does not take an iocb, and it has no eventfd, the
+//! kernel gets it at the program's address, and its event is the one that the program expects.
+//! There is no record of it, only a number in `nr_out`. The submission of a single one takes the
+//! lock once, and allocates nothing. The kernel writes events into the program's array. They stay
+//! there if all are of such iocbs and the ring is empty. Otherwise they are processed in order,
+//! through the ring. The address in an event shows which kind of iocb has ended
+//! ([`own_iocbs`](crate::own_iocbs)).
+//!
 //! - [`submit`](self): iocbs to requests, and requests to the kernel;
 //! - [`hold`](self): reads of several calls that become one request;
 //! - [`wait`](self): events of the kernel to events of iocbs;
@@ -15,7 +23,7 @@
 //! and a read by the keeper after the program has closed their descriptor ([`hold`](self)). A
 //! thread is counted in `nr_inside` before it releases the lock for a call. The end of a context
 //! waits until none is inside, since the kernel may give the id of a destroyed context to a new
-//! one.
+//! one. A thread on the short path of a submission leaves without the lock, and adds to `nr_left`.
 
 mod hold;
 mod service;
@@ -25,6 +33,7 @@ mod wait;
 use crate::file::Outgoing;
 use crate::files::Files;
 use crate::kernel::{Kernel, Wait};
+use crate::own_iocbs::OwnIocbs;
 use crate::program;
 use crate::raw::Errno;
 use crate::records::Records;
@@ -33,6 +42,7 @@ use crate::stats::Starts;
 use forebay_core::{HoldLimits, MergePolicy, PlugPolicy, Policy};
 use forebay_run::Settings;
 use hold::Stream;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +65,7 @@ const KICK_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Context {
     ring: Ring,
     kernel: Kernel,
+    own_iocbs: OwnIocbs,
     /// The capacity: iocbs that have not ended, and events in the ring.
     nr_max: u32,
     policy: Policy,
@@ -63,6 +74,8 @@ pub(crate) struct Context {
     holds: bool,
     start: Instant,
     state: Mutex<State>,
+    /// How many threads have left the context without the lock.
+    nr_left: AtomicU32,
     /// A thread has left the context, which ends.
     left: Condvar,
     /// The service thread may have work.
@@ -78,7 +91,8 @@ struct State {
     nr_out: u32,
     /// The number of events posted so far.
     nr_posted: u64,
-    /// The number of threads that are in a call of this context without the lock.
+    /// The number of threads that are in a call of this context without the lock, and of those
+    /// that `nr_left` counts.
     nr_inside: u32,
     /// How many of them wait in the kernel for events, beside the service thread.
     nr_waiting: u32,
@@ -145,12 +159,14 @@ impl Context {
         Ok(Context {
             ring: Ring::new(places, id)?,
             kernel,
+            own_iocbs: OwnIocbs::new(nr_max)?,
             nr_max,
             policy,
             hold_limits,
             holds: hold.is_some() && merges,
             start: Instant::now(),
             state: Mutex::new(State::new(hold_limits)),
+            nr_left: AtomicU32::new(0),
             left: Condvar::new(),
             wake_service: Condvar::new(),
             service: Once::new(),
@@ -185,19 +201,38 @@ impl Context {
         if state.is_gone {
             return Err(libc::EINVAL);
         }
-        state.nr_inside += 1;
+        state.nr_inside = state.nr_inside.wrapping_add(1);
         Ok(state)
     }
 
     /// Ends a call that [`Context::enter`] began.
     fn leave(&self, mut state: Locked<'_>) {
-        state.nr_inside -= 1;
-        if state.is_gone && state.nr_inside == 0 {
+        state.nr_inside = state.nr_inside.wrapping_sub(1);
+        if state.is_gone && self.nr_inside(&state) == 0 {
             self.left.notify_all();
         }
+        self.wake_others(&mut state);
+    }
+
+    /// Ends a call that [`Context::enter`] began, without the lock. If the context ends, its end
+    /// sees this after at most [`KICK_PAUSE`]. The caller has woken the others before.
+    fn leave_unlocked(&self) {
+        // Release pairs with the Acquire of `nr_inside`: the end of the context comes after the
+        // system calls of this thread.
+        self.nr_left.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns the number of threads inside.
+    fn nr_inside(&self, state: &State) -> u32 {
+        state.nr_inside.wrapping_sub(self.nr_left.load(Ordering::Acquire))
+    }
+
+    /// Wakes a thread that waits for events, if there are some, and the service thread, if it has
+    /// to wait for an iocb.
+    fn wake_others(&self, state: &mut State) {
         // Events that this thread has posted, or left.
         if self.ring.len() > 0 {
-            self.kick(&mut state);
+            self.kick(state);
         }
         if state.nr_out > 0 && state.service_sleeps && state.nr_waiting == 0 {
             self.wake_service.notify_one();
@@ -211,7 +246,7 @@ impl Context {
             return;
         }
         let nr = state.wait_min.max(1);
-        match self.kernel.kick(nr) {
+        match self.kernel.kick(&self.own_iocbs, nr) {
             Ok(()) => state.nr_kicks += nr,
             // The process has no free descriptor.
             Err(_) => {
@@ -232,8 +267,11 @@ impl Context {
             return libc::EINVAL;
         }
         // The kernel cancels polls only. Under the lock, the record stays.
-        let record = state.records.find(obj as u64).and_then(|record| record.at_kernel.as_ref());
-        record.map_or(libc::EINVAL, |iocb| self.kernel.cancel(iocb))
+        match state.records.find(obj as u64) {
+            Some((_, record)) if record.is_layered => libc::EINVAL,
+            Some((number, _)) => self.kernel.cancel(self.own_iocbs.place(number).addr()),
+            None => self.kernel.cancel(obj),
+        }
     }
 
     /// Ends the context: waits until no thread is inside and all requests have ended, and signals
@@ -242,10 +280,10 @@ impl Context {
         let mut state = self.lock();
         state.is_gone = true;
         self.wake_service.notify_all();
-        while state.nr_inside > 0 {
+        while self.nr_inside(&state) > 0 {
             // A thread that is on its way into the kernel may come after the kick.
             if state.nr_waiting > 0 || state.is_serving {
-                let _ = self.kernel.kick(state.wait_min.max(1));
+                let _ = self.kernel.kick(&self.own_iocbs, state.wait_min.max(1));
             }
             let woken = self.left.wait_timeout(state, KICK_PAUSE);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;

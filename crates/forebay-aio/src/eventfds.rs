@@ -59,16 +59,17 @@ pub(crate) struct Held(Vec<(u32, Result<Arc<EventFd>, Errno>)>);
 impl Held {
     /// Returns the eventfd of an iocb, or the errno if its number is a wrong one.
     pub(crate) fn of(&mut self, iocb: &Iocb) -> Option<Result<Arc<EventFd>, Errno>> {
-        if iocb.flags & FLAG_RESFD == 0 {
-            return None;
-        }
-        let number = iocb.resfd;
+        let has_eventfd = iocb.flags & FLAG_RESFD != 0;
+        has_eventfd.then(|| self.of_number(iocb.resfd))
+    }
+
+    fn of_number(&mut self, number: u32) -> Result<Arc<EventFd>, Errno> {
         if let Some((_, held)) = self.0.iter().find(|(of, _)| *of == number) {
-            return Some(held.clone());
+            return held.clone();
         }
         let held = EventFd::hold(number).map(Arc::new);
         self.0.push((number, held.clone()));
-        Some(held)
+        held
     }
 }
 

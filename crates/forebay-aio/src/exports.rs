@@ -7,6 +7,8 @@
 
 use crate::abi::IoEvent;
 use crate::context::{self, Context, Events};
+use crate::plan::plan;
+use crate::program::EventArray;
 use crate::raw::Errno;
 use crate::{program, table};
 use std::ffi::{c_int, c_long, c_void};
@@ -112,9 +114,14 @@ pub unsafe extern "C" fn io_submit(handle: *mut c_void, nr: c_long, iocbs: *cons
         if !program::can_be_memory(iocbs.addr()) {
             return Err(libc::EFAULT);
         }
-        // SAFETY: the caller's promise.
-        let iocbs = unsafe { program::addresses(iocbs, nr.min(context.nr_max())) };
-        let accepted = context.submit(&iocbs)?;
+        let accepted = if nr == 1 {
+            // SAFETY: the caller's promise.
+            context.submit_one(unsafe { iocbs.read_unaligned() })?
+        } else {
+            // SAFETY: as above.
+            let iocbs = unsafe { program::addresses(iocbs, nr.min(context.nr_max())) };
+            context.submit(plan(&iocbs))?
+        };
         context::start_service(&context);
         Ok(accepted)
     })
@@ -159,12 +166,9 @@ unsafe fn events_of(
         false => limit_of(unsafe { timeout.read_unaligned() }),
     };
     let mask = (!mask.is_null()).then_some(mask);
-    let mut nr = 0;
-    context.events(Events { min, max, timeout, mask }, |event| {
-        // SAFETY: there is room for `max` events, and no more are taken.
-        unsafe { events.add(nr).write_unaligned(event) };
-        nr += 1;
-    })
+    // SAFETY: the caller's promise.
+    let array = unsafe { EventArray::new(events, max) };
+    context.events(Events { min, timeout, mask }, array)
 }
 
 /// Returns the limit of a wait. The kernel does not check it: it waits without a limit for a time

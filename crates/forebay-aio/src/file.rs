@@ -28,6 +28,8 @@ pub(crate) type Ended = (u32, i64);
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) tag: Tag,
+    /// The record of its first iocb.
+    pub(crate) record: u32,
     pub(crate) iocb: Iocb,
     /// The vectors, if the request has several segments.
     pub(crate) vectors: Vec<Vector>,
@@ -104,7 +106,7 @@ impl Driver for FileDriver {
         let record = rq.owner() as u32;
         let (op, at) = (Some(rq.op), stats::now());
         self.sent[rq.tag.index()] = Sent { op, start: rq.start, len: rq.len, record, at };
-        self.outgoing.push(Outgoing { tag: rq.tag, iocb, vectors, number: self.number });
+        self.outgoing.push(Outgoing { tag: rq.tag, record, iocb, vectors, number: self.number });
         Issue::Queued
     }
 

@@ -145,6 +145,7 @@ mod tests {
         let mut memory = [0_u8; 12];
         let request = |at: usize, offset, memory: &mut [u8]| Outgoing {
             tag: Tag::from_index(at),
+            record: at as u32,
             iocb: Iocb {
                 opcode: PREAD,
                 buf: memory[4 * at..].as_mut_ptr().expose_provenance() as u64,

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{IoEvent, Iocb, opcode};
-use crate::program;
+use crate::own_iocbs::OwnIocbs;
+use crate::program::{self, EventArray};
 use crate::raw::{self, Errno};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,16 +80,40 @@ impl Kernel {
         events: &mut Vec<IoEvent>,
     ) -> Result<(), Errno> {
         events.reserve(room);
+        let first = events.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: the spare capacity has room for so many.
+        let nr = unsafe { self.events_at(wait, room, first) }?;
+        // SAFETY: the kernel has written so many events.
+        unsafe { events.set_len(events.len() + nr) };
+        Ok(())
+    }
+
+    /// Waits for events as [`Kernel::events`] does. The kernel writes them behind those that the
+    /// array has. Returns how many.
+    pub(crate) fn events_behind(&self, wait: Wait, array: &EventArray) -> Result<usize, Errno> {
+        // SAFETY: the array has room for so many.
+        unsafe { self.events_at(wait, array.room(), array.spare()) }
+    }
+
+    /// Waits for up to `room` events, which the kernel writes to an address.
+    ///
+    /// # Safety
+    /// The memory has room for so many.
+    unsafe fn events_at(
+        &self,
+        wait: Wait,
+        room: usize,
+        first: *mut IoEvent,
+    ) -> Result<usize, Errno> {
         let limit = wait.timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let first = events.spare_capacity_mut().as_mut_ptr().expose_provenance();
-        let args = [self.id, wait.min, room, first, limit.expose_provenance()];
-        // SAFETY: the kernel writes at most `room` events to the spare capacity, and reads a time.
+        let args = [self.id, wait.min, room, first.expose_provenance(), limit.expose_provenance()];
+        // SAFETY: the kernel writes at most `room` events, and reads a time.
         let without_mask = || unsafe { raw::call(libc::SYS_io_getevents, args) };
-        let nr = match wait.mask {
+        match wait.mask {
             None => without_mask(),
             Some(mask) => {
                 let of_call = Mask { mask, bytes: MASK_BYTES };
@@ -101,19 +126,16 @@ impl Kernel {
                     result => result,
                 }
             }
-        }?;
-        // SAFETY: the kernel has written so many events.
-        unsafe { events.set_len(events.len() + nr) };
-        Ok(())
+        }
     }
 
     /// Ends the wait of a thread for up to `nr` events: submits `nr` polls that end at once, each
     /// with the data [`KICK`]. No descriptor stays open, because the program may close any that it
-    /// finds.
+    /// finds. The caller has the lock of the context.
     ///
     /// # Errors
     /// Fails if the process has no free descriptor, or the context no place.
-    pub(crate) fn kick(&self, nr: usize) -> Result<(), Errno> {
+    pub(crate) fn kick(&self, own: &OwnIocbs, nr: usize) -> Result<(), Errno> {
         // SAFETY: the arguments are numbers.
         let fd = unsafe { raw::call(libc::SYS_eventfd2, [1, libc::EFD_CLOEXEC as usize]) }?;
         // SAFETY: the descriptor is new.
@@ -126,20 +148,18 @@ impl Kernel {
             buf: libc::POLLIN as u64,
             ..Iocb::default()
         };
-        let mut polls = vec![poll; nr];
-        let mut list: Vec<_> = polls.iter_mut().map(std::ptr::from_mut).collect();
-        // SAFETY: the polls live until the call returns, and name no memory.
+        let mut list = vec![own.put_kick(poll); nr];
+        // SAFETY: the kernel copies the poll, which names no memory. It may do so several times.
         let nr_done = unsafe { self.submit(&mut list) }?;
         if nr_done == nr { Ok(()) } else { Err(libc::EAGAIN) }
     }
 
-    /// Requests that the kernel cancels an iocb. Returns the errno that it reports; a cancelled one
-    /// has `EINPROGRESS`, and its event comes as usual.
-    pub(crate) fn cancel(&self, iocb: &Iocb) -> Errno {
+    /// Requests that the kernel cancels the iocb that was submitted at an address. Returns the
+    /// errno that it reports; a cancelled one has `EINPROGRESS`, and its event comes as usual.
+    pub(crate) fn cancel(&self, iocb: usize) -> Errno {
         let mut event = IoEvent::default();
-        let iocb = std::ptr::from_ref(iocb).expose_provenance();
         let args = [self.id, iocb, (&raw mut event).expose_provenance()];
-        // SAFETY: the kernel reads the key of the iocb, and may write an event.
+        // SAFETY: the kernel checks the address, reads the key, and may write an event.
         unsafe { raw::call(libc::SYS_io_cancel, args) }.err().unwrap_or(libc::EINPROGRESS)
     }
 
@@ -171,9 +191,11 @@ mod tests {
         let none = Wait { min: 0, timeout: Some(Duration::ZERO), mask: None };
         kernel.events(none, 8, &mut events).expect("a look");
         assert_eq!(events, []);
-        kernel.kick(3).expect("a kick");
+        let own = OwnIocbs::new(0).expect("memory");
+        kernel.kick(&own, 3).expect("a kick");
         let wait = Wait { min: 3, timeout: Some(Duration::from_secs(10)), mask: None };
         kernel.events(wait, 8, &mut events).expect("a wait");
-        assert_eq!(events.iter().map(|event| event.data).collect::<Vec<_>>(), [KICK; 3]);
+        assert!(events.iter().all(|event| event.data == KICK && own.contain(event.obj)));
+        assert_eq!(events.len(), 3);
     }
 }

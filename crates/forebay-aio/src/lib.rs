@@ -16,6 +16,7 @@
 //! - `stats`: counters of calls and files, and times of stages, in the area of `forebay run`;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
+//! - `own_iocbs`: those that are submitted from this library's memory;
 //! - `kernel`, `raw`, `abi`, `program`: system calls, structures, and the memory of the program.
 
 mod abi;
@@ -26,6 +27,7 @@ mod file;
 mod files;
 mod keeper;
 mod kernel;
+mod own_iocbs;
 mod plan;
 mod program;
 mod raw;

@@ -36,6 +36,13 @@ pub(crate) fn is_sync(copy: &Iocb) -> bool {
     matches!(copy.opcode, opcode::FSYNC | opcode::FDSYNC)
 }
 
+/// Copies the iocb of a call that has no other one. `None` if its address is invalid. It does not
+/// go through the layer, unless it is held.
+pub(crate) fn plan_one(address: usize) -> Option<Planned> {
+    let copy = program::copy_iocb(address)?;
+    Some(Planned { address, copy, resfd: Held::default().of(&copy), layered: None })
+}
+
 /// Copies the iocbs, up to the first invalid address, and decides about them.
 ///
 /// Those of a descriptor go through the layer if it is open for direct I/O, and if two neighbours

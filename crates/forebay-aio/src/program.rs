@@ -2,7 +2,7 @@
 // Reads memory by the addresses that the program passes.
 #![allow(unsafe_code)]
 
-use crate::abi::{Iocb, opcode};
+use crate::abi::{IoEvent, Iocb, opcode};
 use crate::raw::Errno;
 use forebay_core::{Op, Segment};
 use std::marker::PhantomData;
@@ -21,6 +21,59 @@ pub(crate) unsafe fn addresses(list: *const usize, nr: usize) -> Vec<usize> {
     (0..nr).map(|nth| unsafe { list.add(nth).read_unaligned() }).collect()
 }
 
+/// The program's array for events, of which the first ones are filled.
+#[derive(Debug)]
+pub(crate) struct EventArray {
+    first: *mut IoEvent,
+    nr: usize,
+    max: usize,
+}
+
+impl EventArray {
+    /// # Safety
+    /// The array has room for `max` events.
+    pub(crate) unsafe fn new(first: *mut IoEvent, max: usize) -> EventArray {
+        EventArray { first, nr: 0, max }
+    }
+
+    /// Returns the number of events in the array.
+    pub(crate) fn nr(&self) -> usize {
+        self.nr
+    }
+
+    /// Returns how many more events it has room for.
+    pub(crate) fn room(&self) -> usize {
+        self.max - self.nr
+    }
+
+    /// Returns the address behind the last event.
+    pub(crate) fn spare(&self) -> *mut IoEvent {
+        // The program's pointer may be of no memory, so this is no addition within an object.
+        self.first.wrapping_add(self.nr)
+    }
+
+    /// Adds an event.
+    pub(crate) fn push(&mut self, event: IoEvent) {
+        assert!(self.room() > 0, "the array is not full");
+        // SAFETY: the array has room for `max` events.
+        unsafe { self.spare().write_unaligned(event) };
+        self.nr += 1;
+    }
+
+    /// Returns an event that the kernel has written behind the last one.
+    pub(crate) fn behind(&self, nth: usize) -> IoEvent {
+        assert!(nth < self.room(), "the kernel writes no more events than there is room for");
+        // SAFETY: the array has room for `max` events, and the kernel has written this one.
+        unsafe { self.spare().add(nth).read_unaligned() }
+    }
+
+    /// Adds the next `nr` events, which the kernel has written.
+    pub(crate) fn add(&mut self, nr: usize) {
+        assert!(nr <= self.room(), "the kernel writes no more events than there is room for");
+        self.nr += nr;
+    }
+}
+
 /// Returns whether an address may be one of a program. The kernel's addresses and 0 are not. Any
 /// other one is used as it is: a check would cost a system call.
 pub(crate) fn can_be_memory(address: usize) -> bool {
@@ -29,9 +82,13 @@ pub(crate) fn can_be_memory(address: usize) -> bool {
 
 /// Copies the iocb at an address of the program. `None` if it cannot be one.
 pub(crate) fn copy_iocb(address: usize) -> Option<Iocb> {
-    let iocb = std::ptr::with_exposed_provenance::<Iocb>(address);
     // SAFETY: the program passes the addresses of its iocbs to `io_submit`.
-    can_be_memory(address).then(|| unsafe { iocb.read_unaligned() })
+    can_be_memory(address).then(|| unsafe { iocb_at(address).read_unaligned() })
+}
+
+/// Returns the pointer to the iocb at an address of the program.
+pub(crate) fn iocb_at(address: usize) -> *mut Iocb {
+    std::ptr::with_exposed_provenance_mut(address)
 }
 
 /// Returns the memory of a read or write. `None` if the kernel should judge it: it is empty, too

@@ -1,10 +1,11 @@
-//! The iocbs that were submitted and have not ended.
+//! The iocbs that have not ended and whose event is not the kernel's.
+//!
+//! These go through the layer or have an eventfd. All others have no record.
 
-use crate::abi::Iocb;
 use crate::eventfds::EventFd;
 use std::sync::Arc;
 
-/// An iocb that has not ended.
+/// An iocb of the layer or with an eventfd, which has not ended.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// The address of the program's iocb.
@@ -15,8 +16,6 @@ pub(crate) struct Record {
     pub(crate) resfd: Option<Arc<EventFd>>,
     /// It goes through the layer.
     pub(crate) is_layered: bool,
-    /// The iocb at the kernel, if the kernel may cancel it.
-    pub(crate) at_kernel: Option<Box<Iocb>>,
 }
 
 /// A table of records, by number.
@@ -43,12 +42,6 @@ impl Records {
         }
     }
 
-    /// Keeps a copy of an iocb in its record, at a fixed address, for [`Record::at_kernel`].
-    pub(crate) fn keep(&mut self, number: u32, iocb: Iocb) -> Option<*mut Iocb> {
-        let record = self.all.get_mut(number as usize)?.as_mut()?;
-        Some(&raw mut **record.at_kernel.insert(Box::new(iocb)))
-    }
-
     /// Removes a record.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Record> {
         let record = self.all.get_mut(number as usize)?.take()?;
@@ -62,9 +55,11 @@ impl Records {
         self.nr_layered
     }
 
-    /// Returns the record of the program's iocb at an address.
-    pub(crate) fn find(&self, obj: u64) -> Option<&Record> {
-        self.all.iter().flatten().find(|record| record.obj == obj)
+    /// Returns the number and the record of the program's iocb at an address.
+    pub(crate) fn find(&self, obj: u64) -> Option<(u32, &Record)> {
+        let numbered = (0..).zip(&self.all);
+        let mut records = numbered.filter_map(|(number, it)| Some((number, it.as_ref()?)));
+        records.find(|(_, record)| record.obj == obj)
     }
 
     /// Removes all records.
@@ -82,12 +77,11 @@ mod tests {
     #[test]
     fn numbers_are_used_again_and_iocbs_of_the_layer_are_counted() {
         let mut records = Records::default();
-        let record =
-            |obj, is_layered| Record { obj, data: 0, resfd: None, is_layered, at_kernel: None };
+        let record = |obj, is_layered| Record { obj, data: 0, resfd: None, is_layered };
         assert_eq!([records.insert(record(8, true)), records.insert(record(9, false))], [0, 1]);
         assert_eq!(
-            (records.nr_layered(), records.find(9).map(|it| it.is_layered)),
-            (1, Some(false))
+            (records.nr_layered(), records.find(9).map(|(nth, it)| (nth, it.is_layered))),
+            (1, Some((1, false)))
         );
         assert_eq!(records.remove(0).map(|it| it.obj), Some(8));
         assert!(records.remove(0).is_none() && records.find(8).is_none());

@@ -26,6 +26,7 @@ extern "C" fn after_fork() {
     area::after_fork();
 }
 
+#[inline]
 fn table() -> &'static Table {
     // Acquire pairs with the Release below: the table is seen whole.
     let found = TABLE.load(Ordering::Acquire);
@@ -33,6 +34,11 @@ fn table() -> &'static Table {
         // SAFETY: a table is never freed.
         return unsafe { &*found };
     }
+    create_table()
+}
+
+#[cold]
+fn create_table() -> &'static Table {
     let new = Box::into_raw(Box::<Table>::default());
     let null = std::ptr::null_mut();
     match TABLE.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {

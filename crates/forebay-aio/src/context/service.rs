@@ -52,7 +52,7 @@ impl Context {
             }
             // The next I/O may come soon, so the thread waits for its end even if there is none.
             let is_idle = loop {
-                state.nr_inside += 1;
+                state.nr_inside = state.nr_inside.wrapping_add(1);
                 state.is_serving = true;
                 state = self.release_due(state, 0);
                 let held = self.time_to_release(&state);
@@ -103,7 +103,7 @@ impl Context {
             };
             state.long_pause = false;
             if is_held && state.stream.nr_held() > 0 {
-                state.nr_inside += 1;
+                state.nr_inside = state.nr_inside.wrapping_add(1);
                 state = self.release_due(state, 0);
                 self.leave(state);
                 state = self.lock();

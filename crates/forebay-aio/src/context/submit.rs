@@ -1,13 +1,22 @@
 //! Submission of iocbs: those of the layer become requests, the others go to the kernel as they
 //! are.
+//!
+//! - An iocb that is alone in its call takes the short path ([`Context::submit_one`]), unless it
+//!   has an eventfd or its time is measured. It is copied once, to the stack, to decide whether it is held. If not, the
+//!   kernel reads the program's own iocb.
+//! - Others of a call without the layer and without an eventfd are passed by the program's address
+//!   too, in one list.
+//! - One with an eventfd, or whose time is measured, has a record, and is submitted from the place
+//!   of that record, without the eventfd: its event must be in the ring before this library signals.
+//! - Requests of the layer are submitted from the places of their first records.
 // Passes iocbs to the kernel by address.
 #![allow(unsafe_code)]
 
 use super::{Context, Locked, OF_LAYER, State};
-use crate::abi::{FLAG_RESFD, Iocb, opcode};
+use crate::abi::{FLAG_RESFD, Iocb};
 use crate::eventfds::Signals;
 use crate::file::{Ended, File, Outgoing};
-use crate::plan::{Planned, op_of, plan};
+use crate::plan::{Planned, is_sync, op_of, plan_one};
 use crate::program;
 use crate::raw::Errno;
 use crate::records::Record;
@@ -15,36 +24,73 @@ use crate::stats::{self, Call};
 use forebay_core::Tag;
 use forebay_run::area::{self, Counter, FileCounter};
 
-/// An iocb that bypasses the layer. Its data is the number of its record, and it has no eventfd.
+/// An iocb that bypasses the layer.
 #[derive(Debug)]
 struct Raw {
     nth: usize,
-    record: u32,
-    iocb: Iocb,
-    /// The copy in the record, which the kernel gets instead if it may have to find the iocb again.
-    kept: Option<*mut Iocb>,
-}
-
-impl Raw {
-    fn address(&mut self) -> *mut Iocb {
-        self.kept.unwrap_or(&raw mut self.iocb)
-    }
+    /// Its record, if it has an eventfd or its time is measured.
+    record: Option<u32>,
 }
 
 impl Context {
-    /// Submits iocbs, in order. Returns how many were accepted.
+    /// Submits the only iocb of a call. Returns 1.
+    ///
+    /// # Errors
+    /// The errno for the iocb.
+    pub(crate) fn submit_one(&self, address: usize) -> Result<usize, Errno> {
+        let it = plan_one(address).ok_or(libc::EFAULT)?;
+        // The time of an iocb is kept by its record.
+        if it.resfd.is_some() || area::is_detailed() {
+            return self.submit(vec![it]);
+        }
+        let mut state = self.enter()?;
+        if self.room(&state) == 0 {
+            self.leave(state);
+            area::add(Counter::TagWaits, 1);
+            return Err(libc::EAGAIN);
+        }
+        state.nr_out += 1;
+        let is_held;
+        (state, is_held) = self.hold(state, std::slice::from_ref(&it));
+        if is_held {
+            self.leave(state);
+            area::add(Counter::Iocbs, 1);
+            return Ok(1);
+        }
+        self.wake_others(&mut state);
+        drop(state);
+        // SAFETY: the program's iocb is there, and it keeps the memory that the iocb names.
+        let result = unsafe { self.kernel.submit(&mut [program::iocb_at(address)]) };
+        if let Err(errno) = result {
+            let mut state = self.lock();
+            state.nr_out -= 1;
+            self.leave(state);
+            return Err(errno);
+        }
+        self.leave_unlocked();
+        area::add(Counter::Requests, 1);
+        area::add(Counter::Iocbs, 1);
+        area::add(Counter::Syncs, is_sync(&it.copy).into());
+        Ok(1)
+    }
+
+    /// Returns how many more iocbs can be submitted: each has a place in the ring.
+    fn room(&self, state: &State) -> u32 {
+        self.nr_max.saturating_sub(state.nr_out + self.ring.len())
+    }
+
+    /// Submits the iocbs of a call, in order. Returns how many were accepted.
     ///
     /// # Errors
     /// The errno for the first iocb.
-    pub(crate) fn submit(&self, iocbs: &[usize]) -> Result<usize, Errno> {
-        let mut planned = plan(iocbs);
+    pub(crate) fn submit(&self, mut planned: Vec<Planned>) -> Result<usize, Errno> {
         if planned.is_empty() {
             return Err(libc::EFAULT);
         }
         let call = Call::new(&planned);
         let mut state = self.enter()?;
         let nr_planned = planned.len();
-        planned.truncate(self.nr_max.saturating_sub(state.nr_out + self.ring.len()) as usize);
+        planned.truncate(self.room(&state) as usize);
         area::add(Counter::TagWaits, (nr_planned - planned.len()) as u64);
         if planned.is_empty() {
             self.leave(state);
@@ -64,11 +110,11 @@ impl Context {
             area::add(Counter::Iocbs, 1);
             return Ok(1);
         }
-        let (raws, wrong) = raws_of(&mut state, &planned, call.time());
+        let (raws, list, wrong) = self.raws_of(&mut state, &planned, call.time());
         let (mut accepted, mut error) =
             wrong.map_or((planned.len(), None), |(nth, errno)| (nth, Some(errno)));
         let refused;
-        (state, refused) = self.submit_raws(state, raws);
+        (state, refused) = self.submit_raws(state, &raws, list);
         if let Some((nth, errno)) = refused {
             (accepted, error) = (nth, Some(errno));
         }
@@ -85,23 +131,56 @@ impl Context {
         }
     }
 
+    /// Returns the iocbs that do not go through the layer, and their list for the kernel. Ends at
+    /// the first one with a wrong eventfd, and returns its number in the call and the errno.
+    fn raws_of(
+        &self,
+        state: &mut State,
+        planned: &[Planned],
+        now: u64,
+    ) -> (Vec<Raw>, Vec<*mut Iocb>, Option<(usize, Errno)>) {
+        let (mut raws, mut list) = (Vec::new(), Vec::new());
+        for (nth, it) in planned.iter().enumerate().filter(|(_, it)| it.layered.is_none()) {
+            let record = match it.resfd {
+                None if now == 0 => None,
+                None | Some(Ok(_)) => Some(state.records.insert(record_of(it, false))),
+                Some(Err(errno)) => return (raws, list, Some((nth, errno))),
+            };
+            if let Some(record) = record {
+                state.starts.begin(record, &it.copy, now);
+            }
+            raws.push(Raw { nth, record });
+            list.push(match record {
+                None => program::iocb_at(it.address),
+                Some(record) => self.put_raw(record, &it.copy),
+            });
+        }
+        (raws, list, None)
+    }
+
+    /// Puts an iocb that the layer does not take into the place of its record. It has no eventfd
+    /// there: this library signals it.
+    fn put_raw(&self, record: u32, copy: &Iocb) -> *mut Iocb {
+        let flags = copy.flags & !FLAG_RESFD;
+        self.own_iocbs.put(record, Iocb { data: record.into(), flags, resfd: 0, ..*copy })
+    }
+
     /// Submits the iocbs that do not go through the layer, with one system call, without the lock.
     /// Returns the number in the call of the first one that the kernel refuses, and its errno.
     fn submit_raws<'a>(
         &'a self,
         state: Locked<'a>,
-        mut raws: Vec<Raw>,
+        raws: &[Raw],
+        mut list: Vec<*mut Iocb>,
     ) -> (Locked<'a>, Option<(usize, Errno)>) {
         if raws.is_empty() {
             return (state, None);
         }
         drop(state);
-        let mut list: Vec<_> = raws.iter_mut().map(Raw::address).collect();
         let (mut nr_done, mut refused) = (0, None);
         while nr_done < list.len() {
-            // SAFETY: `raws` lives until the call returns, and the kernel copies an iocb. A poll,
-            // which the kernel may have to find again, is in its record. The program keeps their
-            // memory.
+            // SAFETY: the iocbs are the program's, or at the places of their records. The program
+            // keeps the memory that they name.
             match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
                 Ok(nr) => nr_done += nr,
                 Err(errno) => {
@@ -112,8 +191,8 @@ impl Context {
         }
         area::add(Counter::Requests, nr_done as u64);
         let mut state = self.lock();
-        for raw in &raws[nr_done..] {
-            state.records.remove(raw.record);
+        for record in raws[nr_done..].iter().filter_map(|raw| raw.record) {
+            state.records.remove(record);
         }
         (state, refused)
     }
@@ -126,9 +205,9 @@ impl Context {
         now: u64,
     ) -> Locked<'a> {
         let mut plugged: Vec<u32> = Vec::new();
-        let mut others: Vec<Raw> = Vec::new();
+        let mut others: Vec<(u32, *mut Iocb)> = Vec::new();
         let depth = self.depth();
-        for (nth, mut it) in planned.into_iter().enumerate() {
+        for mut it in planned {
             let Some((id, segments)) = it.layered.take() else { continue };
             let record = state.records.insert(record_of(&it, true));
             let index = state.files.index_of(id, || File::new(id, depth, self.policy));
@@ -138,7 +217,7 @@ impl Context {
             if file.room() == 0 || !file.plug(op, offset, &segments, record) {
                 area::add_of_file(file.number(), FileCounter::Requests, 1);
                 state.starts.begin(record, &it.copy, now);
-                others.push(raw_of(nth, record, &it.copy));
+                others.push((record, self.put_raw(record, &it.copy)));
             } else if !plugged.contains(&index) {
                 plugged.push(index);
             }
@@ -166,7 +245,7 @@ impl Context {
     fn submit_others<'a>(
         &'a self,
         state: Locked<'a>,
-        others: Vec<Raw>,
+        others: Vec<(u32, *mut Iocb)>,
         ended: &mut Vec<Ended>,
     ) -> Locked<'a> {
         if others.is_empty() {
@@ -174,10 +253,10 @@ impl Context {
         }
         drop(state);
         area::add(Counter::Requests, others.len() as u64);
-        for mut raw in others {
-            // SAFETY: the iocb is there. The program keeps its memory.
-            if let Err(errno) = unsafe { self.kernel.submit(&mut [raw.address()]) } {
-                ended.push((raw.record, -i64::from(errno)));
+        for (record, place) in others {
+            // SAFETY: the iocb is at its place. The program keeps its memory.
+            if let Err(errno) = unsafe { self.kernel.submit(&mut [place]) } {
+                ended.push((record, -i64::from(errno)));
             }
         }
         self.lock()
@@ -235,6 +314,9 @@ impl Context {
 
     /// Submits the requests again that the kernel had no place for.
     pub(super) fn submit_deferred<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
+        if state.deferred.is_empty() {
+            return state;
+        }
         for (index, rq) in std::mem::take(&mut state.deferred) {
             let mut ended = Vec::new();
             let (outgoing, refused) = state.same_files(index, vec![rq]);
@@ -255,11 +337,13 @@ impl Context {
             }
         }
         stats::count_requests(outgoing);
-        let mut list: Vec<_> = outgoing.iter_mut().map(|rq| &raw mut rq.iocb).collect();
+        // Each request in flight has a record of its own.
+        let put = |rq: &Outgoing| self.own_iocbs.put(rq.record, rq.iocb);
+        let mut list: Vec<_> = outgoing.iter().map(put).collect();
         let (mut nr_done, mut refused) = (0, Vec::new());
         while nr_done < list.len() {
-            // SAFETY: the iocbs and their vectors are in `outgoing`. The program keeps their
-            // memory.
+            // SAFETY: the iocbs are at their places, and their vectors in `outgoing`. The program
+            // keeps their memory.
             match unsafe { self.kernel.submit(&mut list[nr_done..]) } {
                 Ok(nr) => nr_done += nr,
                 Err(errno) => {
@@ -299,36 +383,8 @@ impl State {
     }
 }
 
-/// Adds the records of the iocbs that do not go through the layer. Ends at the first one with a
-/// wrong eventfd, and returns its number in the call and the errno.
-fn raws_of(state: &mut State, planned: &[Planned], now: u64) -> (Vec<Raw>, Option<(usize, Errno)>) {
-    let mut raws = Vec::with_capacity(planned.len());
-    for (nth, it) in planned.iter().enumerate() {
-        if it.layered.is_some() {
-            continue;
-        }
-        if let Some(Err(errno)) = it.resfd {
-            return (raws, Some((nth, errno)));
-        }
-        let record = state.records.insert(record_of(it, false));
-        let mut raw = raw_of(nth, record, &it.copy);
-        if raw.iocb.opcode == opcode::POLL {
-            raw.kept = state.records.keep(record, raw.iocb);
-        }
-        state.starts.begin(record, &raw.iocb, now);
-        raws.push(raw);
-    }
-    (raws, None)
-}
-
 pub(super) fn record_of(it: &Planned, is_layered: bool) -> Record {
     let resfd = it.resfd.as_ref().and_then(|resfd| resfd.as_ref().ok().cloned());
     let (obj, data) = (it.address as u64, it.copy.data);
-    Record { obj, data, resfd, is_layered, at_kernel: None }
-}
-
-fn raw_of(nth: usize, record: u32, copy: &Iocb) -> Raw {
-    let flags = copy.flags & !FLAG_RESFD;
-    let iocb = Iocb { data: record.into(), flags, resfd: 0, ..*copy };
-    Raw { nth, record, iocb, kept: None }
+    Record { obj, data, resfd, is_layered }
 }

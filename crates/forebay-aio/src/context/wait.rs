@@ -5,7 +5,7 @@ use crate::abi::IoEvent;
 use crate::eventfds::Signals;
 use crate::file::Ended;
 use crate::kernel::{KICK, Wait};
-use crate::program::SignalsBlocked;
+use crate::program::{EventArray, SignalsBlocked};
 use crate::raw::Errno;
 use forebay_core::Tag;
 use std::time::{Duration, Instant};
@@ -24,7 +24,6 @@ const WIDE_WAIT_MAX: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Events {
     pub(crate) min: usize,
-    pub(crate) max: usize,
     /// `None` waits without a limit.
     pub(crate) timeout: Option<Duration>,
     /// The signal mask during the wait.
@@ -32,30 +31,27 @@ pub(crate) struct Events {
 }
 
 impl Context {
-    /// Takes up to `max` events, and waits until there are `min`, the timeout has passed, or a
-    /// signal handler has run.
+    /// Fills an array with events, and waits until there are `min`, the timeout has passed, or a
+    /// signal handler has run. Returns how many there are.
     ///
     /// # Errors
     /// `EINTR` and `EINVAL` if there is no event, and a signal handler has run or the context has
     /// ended.
-    pub(crate) fn events(
-        &self,
-        wanted: Events,
-        mut take: impl FnMut(IoEvent),
-    ) -> Result<usize, Errno> {
-        let Events { mut min, max, timeout, mask } = wanted;
+    pub(crate) fn events(&self, wanted: Events, mut array: EventArray) -> Result<usize, Errno> {
+        let Events { mut min, timeout, mask } = wanted;
+        let max = array.room();
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut blocked: Option<SignalsBlocked> = None;
-        let (mut events, mut nr, mut has_looked) = (Vec::new(), 0, false);
+        let mut has_looked = false;
         let mut state = self.enter()?;
         state.nr_calls += 1;
         let result = loop {
-            while nr < max
+            while array.room() > 0
                 && let Some(event) = self.ring.pop()
             {
-                take(event);
-                nr += 1;
+                array.push(event);
             }
+            let nr = array.nr();
             if state.is_gone {
                 break if nr > 0 { Ok(nr) } else { Err(libc::EINVAL) };
             }
@@ -78,9 +74,8 @@ impl Context {
             }
             let mask = mask.or(blocked.as_ref().map(SignalsBlocked::before));
             let wait = Wait { min: kernel_min, timeout, mask };
-            let room = (max - nr).clamp(1, NR_AT_ONCE);
             let waited;
-            (state, waited) = self.wait_in_kernel(state, wait, room, &mut events);
+            (state, waited) = self.wait_in_kernel(state, wait, &mut array);
             has_looked = true;
             if let Err(errno) = waited {
                 if nr == 0 && self.ring.len() == 0 && !state.is_gone {
@@ -95,12 +90,14 @@ impl Context {
     }
 
     /// Waits in the kernel without the lock, and then processes the events.
+    ///
+    /// The kernel writes them into the array. They stay there if each is the one that the program
+    /// expects, and no other thread has posted events before.
     fn wait_in_kernel<'a>(
         &'a self,
         mut state: Locked<'a>,
         wait: Wait,
-        room: usize,
-        events: &mut Vec<IoEvent>,
+        array: &mut EventArray,
     ) -> (Locked<'a>, Result<(), Errno>) {
         let is_wait = wait.min > 0;
         if is_wait {
@@ -108,10 +105,26 @@ impl Context {
             state.nr_waiting += 1;
         }
         drop(state);
-        let waited = self.take_from_kernel(wait, room, events);
+        let mut events = Vec::new();
+        let waited = match array.room() {
+            // The caller takes no event, so one goes to the ring.
+            0 => self.take_from_kernel(wait, 1, &mut events).map(|()| 0),
+            _ => self.kernel.events_behind(wait, array),
+        };
+        let nr = waited.unwrap_or(0);
         let mut state = self.lock();
         state.nr_waiting -= u32::from(is_wait);
-        (self.process(state, events), waited)
+        let are_own = (0..nr).any(|nth| self.own_iocbs.contain(array.behind(nth).obj));
+        if nr > 0 && !are_own && self.ring.len() == 0 {
+            array.add(nr);
+            state.nr_out -= nr as u32;
+            state.nr_posted += nr as u64;
+            state = self.release_due(self.submit_deferred(state), 0);
+        } else {
+            events.extend((0..nr).map(|nth| array.behind(nth)));
+            state = self.process(state, &events);
+        }
+        (state, waited.map(drop))
     }
 
     /// Waits in the kernel, and replaces `events` by those that it returns.
@@ -129,6 +142,12 @@ impl Context {
     pub(super) fn process<'a>(&'a self, mut state: Locked<'a>, events: &[IoEvent]) -> Locked<'a> {
         let (mut touched, mut signals): (Vec<u32>, _) = (Vec::new(), Signals::default());
         for event in events {
+            if !self.own_iocbs.contain(event.obj) {
+                self.ring.push(*event);
+                state.nr_out -= 1;
+                state.nr_posted += 1;
+                continue;
+            }
             if event.data == KICK {
                 state.nr_kicks = state.nr_kicks.saturating_sub(1);
                 continue;
@@ -173,7 +192,7 @@ impl Context {
         }
     }
 
-    /// Posts the event of an iocb. The signal of its eventfd is due then.
+    /// Posts the event of an iocb with a record. The signal of its eventfd is due then.
     fn post(&self, state: &mut State, number: u32, res: i64, res2: i64, signals: &mut Signals) {
         let Some(record) = state.records.remove(number) else { return };
         self.ring.push(IoEvent { data: record.data, obj: record.obj, res, res2 });

@@ -252,6 +252,57 @@ static void eventfds(void *context, int fd)
     close(resfd);
 }
 
+/* Iocbs that reach the kernel in different ways, and data that the library could take for its own. */
+static void kinds(void *context, int fd)
+{
+    static const uint64_t data[] = { UINT64_MAX, UINT64_C(1) << 62, 0 };
+    int eventfd_of_two = eventfd(0, EFD_NONBLOCK);
+    struct event event, events[NR_MAX];
+    struct pollfd poll_fd = { .fd = eventfd_of_two, .events = POLLIN };
+    uint64_t count, sum = 0;
+
+    for (int n = 0; n < 3; n++) {
+        set(n, PREAD, fd, memory + n * BLOCK, BLOCK, 2 * n * BLOCK)->data = data[n];
+        show("alone", io_submit(context, 1, list + n));
+    }
+    for (int n = 0; n < 3; n++) {
+        show("one event", io_getevents(context, 1, 1, &event, NULL));
+        uint64_t nth = (event.obj - (uint64_t)(uintptr_t)iocbs) / sizeof iocbs[0];
+        events[nth < 3 ? nth : 3] = event;
+    }
+    for (int n = 0; n < 3; n++)
+        printf("data %llx: %ld\n", (unsigned long long)events[n].data, (long)events[n].res);
+
+    for (int n = 0; n < 7; n++)
+        set(n, PREAD, fd, memory + n * BLOCK, BLOCK, (n == 2 ? 3 : 2 * n) * BLOCK);
+    for (int n = 3; n < 6; n += 2) {
+        iocbs[n].flags = RESFD;
+        iocbs[n].resfd = (uint32_t)eventfd_of_two;
+    }
+    show("alone", io_submit(context, 1, list));
+    show("neighbours", io_submit(context, 2, list + 1));
+    show("alone with an eventfd", io_submit(context, 1, list + 3));
+    show("no neighbours", io_submit(context, 3, list + 4));
+    reap(context, "kinds", 7);
+    while (sum < 2 && poll(&poll_fd, 1, 10000) == 1 && read(eventfd_of_two, &count, 8) == 8)
+        sum += count;
+    show("eventfd", (long)sum);
+    close(eventfd_of_two);
+    show("cancel one that has ended", io_cancel(context, &iocbs[0], &event));
+
+    set(0, PREAD, fd, memory, BLOCK, 0);
+    show("once", io_submit(context, 1, list));
+    show("the same iocb again", io_submit(context, 1, list));
+    reap(context, "twice", 2);
+
+    for (int n = 0; n < 40; n++) {
+        set(n, PREAD, fd, memory + n * BLOCK, BLOCK, n * 7 % 40 * BLOCK);
+        if (io_submit(context, 1, list + n) != 1)
+            show("submit", n);
+    }
+    show("all at once", io_getevents(context, 40, NR_MAX, events, NULL));
+}
+
 static void pipes(void *context)
 {
     int ends[2];
@@ -311,6 +362,7 @@ int main(int argc, char **argv)
         data(context, fd, NR_BLOCKS);
         limits(context, fd, read_only);
         eventfds(context, fd);
+        kinds(context, fd);
         pipes(context);
         forks(context, fd);
         show("destroy", io_destroy(context));
