@@ -2,8 +2,8 @@
 //! are.
 //!
 //! - An iocb that is alone in its call takes the short path ([`Context::submit_one`]), unless it
-//!   has an eventfd or its time is measured. It is copied once, to the stack, to decide whether it is held. If not, the
-//!   kernel reads the program's own iocb.
+//!   has an eventfd or its time is measured. It is copied once, to the stack, to decide whether it
+//!   is held. If not, the kernel reads the program's own iocb.
 //! - Others of a call without the layer and without an eventfd are passed by the program's address
 //!   too, in one list.
 //! - One with an eventfd, or whose time is measured, has a record, and is submitted from the place
