@@ -17,6 +17,7 @@
 //! - [`submit`](self): iocbs to requests, and requests to the kernel;
 //! - [`hold`](self): reads of several calls that become one request;
 //! - [`wait`](self): events of the kernel to events of iocbs;
+//! - [`counts`](self): counters of calls, files and times;
 //! - [`service`](self): the thread that reaps for programs that make no call for it.
 //!
 //! No system call that may block is made under the lock, except for held reads: their submission,
@@ -25,6 +26,7 @@
 //! waits until none is inside, since the kernel may give the id of a destroyed context to a new
 //! one. A thread on the short path of a submission leaves without the lock, and adds to `nr_left`.
 
+mod counts;
 mod hold;
 mod service;
 mod submit;
@@ -38,7 +40,7 @@ use crate::program;
 use crate::raw::Errno;
 use crate::records::Records;
 use crate::ring::{self, Ring};
-use crate::stats::Starts;
+use counts::Starts;
 use forebay_core::{HoldLimits, MergePolicy, PlugPolicy, Policy};
 use forebay_run::Settings;
 use hold::Stream;

@@ -225,8 +225,8 @@ fn slot() -> &'static Slot {
     if slot.is_null() { attach() } else { unsafe { &*slot } }
 }
 
-/// Returns whether this process has counted. From then on, no function here allocates memory, except
-/// for [`file`].
+/// Returns whether this process has counted. From then on, no function here allocates memory,
+/// except for [`file`].
 pub fn is_attached() -> bool {
     !SLOT.load(Ordering::Acquire).is_null()
 }
@@ -273,8 +273,8 @@ pub fn add_of_file(number: FileNumber, counter: FileCounter, nr: u64) {
     }
 }
 
-/// Adds to a counter of the file with this device and inode, or of the other files if it has no place
-/// yet. Has an effect only if [`is_detailed`].
+/// Adds to a counter of the file with this device and inode, or of the other files if it has no
+/// place yet. Has an effect only if [`is_detailed`].
 pub fn add_of_known_file(id: Option<(u64, u64)>, counter: FileCounter, nr: u64) {
     if let Some(places) = places() {
         let number = id.and_then(|(dev, ino)| files::known(places, dev, ino));

@@ -254,7 +254,7 @@ impl Context {
         ended: &mut Vec<Ended>,
     ) -> Locked<'a> {
         let Some(mut doubtful) = state.stream.doubtful.take() else { return state };
-        stats::count_requests(&requests);
+        super::counts::count_requests(&requests);
         area::add(Counter::Repeats, requests.len() as u64);
         let results = doubtful.keeper.read(&requests);
         if let Some((_, file)) = state.files.get(doubtful.index) {

@@ -7,11 +7,13 @@
 //! - Others of a call without the layer and without an eventfd are passed by the program's address
 //!   too, in one list.
 //! - One with an eventfd, or whose time is measured, has a record, and is submitted from the place
-//!   of that record, without the eventfd: its event must be in the ring before this library signals.
+//!   of that record, without the eventfd: its event must be in the ring before this library
+//!   signals.
 //! - Requests of the layer are submitted from the places of their first records.
 // Passes iocbs to the kernel by address.
 #![allow(unsafe_code)]
 
+use super::counts::{self, Call};
 use super::{Context, Locked, OF_LAYER, State};
 use crate::abi::{FLAG_RESFD, Iocb};
 use crate::eventfds::Signals;
@@ -20,7 +22,7 @@ use crate::plan::{Planned, is_sync, op_of, plan_one};
 use crate::program;
 use crate::raw::Errno;
 use crate::records::Record;
-use crate::stats::{self, Call};
+
 use forebay_core::Tag;
 use forebay_run::area::{self, Counter, FileCounter};
 
@@ -336,7 +338,7 @@ impl Context {
                 rq.iocb.buf = rq.vectors.as_ptr().expose_provenance() as u64;
             }
         }
-        stats::count_requests(outgoing);
+        counts::count_requests(outgoing);
         // Each request in flight has a record of its own.
         let put = |rq: &Outgoing| self.own_iocbs.put(rq.record, rq.iocb);
         let mut list: Vec<_> = outgoing.iter().map(put).collect();

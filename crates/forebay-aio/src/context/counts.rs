@@ -1,0 +1,129 @@
+//! Counters of the iocbs of a call and of the requests to the kernel, and times of iocbs that the
+//! layer does not take.
+
+use crate::abi::{Iocb, opcode};
+use crate::file::Outgoing;
+use crate::plan::{Planned, is_sync};
+use crate::stats;
+use forebay_run::area::{self, Counter, FileCounter, FileNumber, Stage};
+
+/// The files of the iocbs of a call, seen before it takes the lock of its context: a file system
+/// may block.
+#[derive(Debug)]
+pub(super) struct Call {
+    now: u64,
+    /// One for each iocb; empty if files are not counted.
+    files: Vec<FileNumber>,
+}
+
+impl Call {
+    pub(super) fn new(planned: &[Planned]) -> Call {
+        match stats::now() {
+            0 => Call { now: 0, files: Vec::new() },
+            now => Call::of_files(planned, now),
+        }
+    }
+
+    #[cold]
+    fn of_files(planned: &[Planned], now: u64) -> Call {
+        let of = |it: &Planned| {
+            let id = it.layered.as_ref().map(|(id, _)| *id);
+            stats::number_at(it.copy.fildes, id, now)
+        };
+        Call { now, files: planned.iter().map(of).collect() }
+    }
+
+    /// Returns the time at which the call has begun; 0 if times are not measured.
+    pub(super) fn time(&self) -> u64 {
+        self.now
+    }
+
+    /// Counts the iocbs that were accepted, which are the first ones of the call.
+    pub(super) fn count(&self, accepted: &[Planned]) {
+        area::add(Counter::Iocbs, accepted.len() as u64);
+        area::add(Counter::Syncs, nr_syncs(accepted));
+        if !self.files.is_empty() {
+            self.count_files(accepted);
+        }
+    }
+
+    #[cold]
+    fn count_files(&self, accepted: &[Planned]) {
+        let mut rest = accepted;
+        let nr = accepted.len().min(self.files.len());
+        for run in self.files[..nr].chunk_by(|one, other| one == other) {
+            let (of_file, after) = rest.split_at(run.len());
+            let add = |counter, nr| area::add_of_file(run[0], counter, nr);
+            add(FileCounter::Iocbs, of_file.len() as u64);
+            // An iocb that the layer does not take is a request.
+            let bypassing = of_file.iter().filter(|it| it.layered.is_none());
+            add(FileCounter::Requests, bypassing.count() as u64);
+            add(FileCounter::Syncs, nr_syncs(of_file));
+            rest = after;
+        }
+    }
+}
+
+fn nr_syncs(planned: &[Planned]) -> u64 {
+    planned.iter().filter(|it| is_sync(&it.copy)).count() as u64
+}
+
+/// Counts requests of one file that are passed to the kernel.
+pub(super) fn count_requests(requests: &[Outgoing]) {
+    area::add(Counter::Requests, requests.len() as u64);
+    if let Some(first) = requests.first() {
+        area::add_of_file(first.number, FileCounter::Requests, requests.len() as u64);
+    }
+}
+
+/// The times at which iocbs were submitted that are at the kernel as they are, by their record.
+/// Empty if times are not measured.
+#[derive(Debug, Default)]
+pub(super) struct Starts(Vec<(Stage, u64)>);
+
+impl Starts {
+    /// Stores the time of a submission. A poll has none: it waits for something else than I/O.
+    pub(super) fn begin(&mut self, record: u32, iocb: &Iocb, now: u64) {
+        if now > 0 {
+            self.store(record, iocb, now);
+        }
+    }
+
+    #[cold]
+    fn store(&mut self, record: u32, iocb: &Iocb, now: u64) {
+        let stage = if is_sync(iocb) { Stage::Sync } else { Stage::Kernel };
+        let nth = record as usize;
+        if self.0.len() <= nth {
+            self.0.resize(nth + 1, (stage, 0));
+        }
+        self.0[nth] = (stage, if iocb.opcode == opcode::POLL { 0 } else { now });
+    }
+
+    /// Records the time of an iocb that has ended.
+    pub(super) fn end(&mut self, record: u32) {
+        if let Some((stage, since)) = self.0.get_mut(record as usize) {
+            stats::record_since(*stage, std::mem::take(since));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_and_ends_without_a_start_have_no_time() {
+        let mut starts = Starts::default();
+        let iocb = |opcode| Iocb { opcode, ..Iocb::default() };
+        starts.end(3);
+        starts.begin(3, &iocb(opcode::FSYNC), 0);
+        assert!(starts.0.is_empty(), "times are not measured");
+        starts.begin(1, &iocb(opcode::FSYNC), 9);
+        assert_eq!(starts.0, [(Stage::Sync, 0), (Stage::Sync, 9)]);
+        starts.end(1);
+        assert_eq!(starts.0[1], (Stage::Sync, 0));
+        starts.begin(0, &iocb(opcode::PREAD), 5);
+        starts.begin(0, &iocb(opcode::POLL), 6);
+        assert_eq!(starts.0[0], (Stage::Kernel, 0));
+    }
+}
