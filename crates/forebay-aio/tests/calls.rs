@@ -5,6 +5,8 @@ mod skip;
 
 #[path = "support/faults.rs"]
 mod faults;
+#[path = "support/slow.rs"]
+mod slow;
 #[path = "support/soak.rs"]
 mod soak;
 
