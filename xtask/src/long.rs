@@ -108,7 +108,9 @@ fn aio(options: &[&str]) -> Outcome {
     let number = |nth: usize| {
         let parse = |word: &&str| {
             let number = word.parse::<u64>().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| format!("long: aio: `{word}` is no number of 1 or more"))
+            number.ok_or_else(|| {
+                format!("long: aio: expected a whole number of at least 1, found `{word}`")
+            })
         };
         options.get(nth).map(parse).transpose()
     };

@@ -6,13 +6,13 @@
 //! events there, and other threads wait in the kernel, it kicks one of them. So no thread waits for
 //! another one that reaps.
 //!
-//! Most iocbs take a *short path*. If the layer does not take an iocb, and it has no eventfd, the
-//! kernel gets it at the program's address, and its event is the one that the program expects.
-//! There is no record of it, only a number in `nr_out`. The submission of a single one takes the
-//! lock once, and allocates nothing. The kernel writes events into the program's array. They stay
-//! there if all are of such iocbs and the ring is empty. Otherwise they are processed in order,
-//! through the ring. The address in an event shows which kind of iocb has ended
-//! ([`own_iocbs`](crate::own_iocbs)).
+//! Most iocbs take a *short path*. If the layer does not take an iocb, it has no eventfd, and its
+//! time is not measured, the kernel gets it at the program's address, and its event is the one that
+//! the program expects. There is no record of it, only a number in `nr_out`. The submission of a
+//! single one takes the lock once, and allocates nothing. The kernel writes events into the
+//! program's array. They stay there if all are of such iocbs and the ring is empty. Otherwise they
+//! are processed in order, through the ring. The address in an event shows which kind of iocb has
+//! ended ([`own_iocbs`](crate::own_iocbs)).
 //!
 //! - [`submit`](self): iocbs to requests, and requests to the kernel;
 //! - [`hold`](self): reads of several calls that become one request;

@@ -13,7 +13,7 @@
 //! - `keeper`: the file of reads that are held, and of syncs that wait;
 //! - `syncs`: `fsync` and `fdatasync`, which threads share;
 //! - `ring`: events in memory; `eventfds`: those that ends signal;
-//! - `stats`: counters of calls and files, and times of stages, in the area of `forebay run`;
+//! - `stats`: the files of descriptors, and times of stages, for the area of `forebay run`;
 //! - `syscall`: libc's function of that name, for programs that use AIO without libaio;
 //! - `versions`: functions of older versions of libaio, for `libaio.so.1`;
 //! - `own_iocbs`: those that are submitted from this library's memory;

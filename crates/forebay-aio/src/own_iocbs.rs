@@ -2,8 +2,9 @@
 //!
 //! The kernel returns the address of an iocb with its event. An iocb that the layer leaves alone is
 //! submitted where the program has it, so its event is the one that the program expects. Requests
-//! of the layer, iocbs with an eventfd and kicks are submitted from places here, and this library
-//! sets their data. The program may choose any data, so the address in an event shows its kind.
+//! of the layer, iocbs with an eventfd or whose time is measured, and kicks are submitted from
+//! places here, and this library sets their data. The program may choose any data, so the address
+//! in an event shows its kind.
 //!
 //! Each record has a place (`records`), and one more place is for kicks. The kernel copies an iocb
 //! when it is submitted. Only a poll is found again at its place, when the program cancels it.

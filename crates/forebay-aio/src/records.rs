@@ -1,11 +1,12 @@
 //! The iocbs that have not ended and whose event is not the kernel's.
 //!
-//! These go through the layer or have an eventfd. All others have no record.
+//! An iocb has a record if it goes through the layer, has an eventfd, or its time is measured
+//! (`forebay run --stats`).
 
 use crate::eventfds::EventFd;
 use std::sync::Arc;
 
-/// An iocb of the layer or with an eventfd, which has not ended.
+/// An iocb with a record, which has not ended.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// The address of the program's iocb.

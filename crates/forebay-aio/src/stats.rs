@@ -6,8 +6,8 @@
 //! An iocb of the layer counts for the file that it was submitted to: the layer has checked its
 //! descriptor. Any other iocb has only the number of a descriptor, and a check of each would cost
 //! too much. So its file is the one that the descriptor was seen to be in the same period of
-//! [`PERIOD_NS`]: if the program uses a number again, its iocbs may count for the file before for
-//! so long.
+//! [`PERIOD_NS`]: if the program reuses a number, its iocbs may count for the previous file for so
+//! long.
 
 use crate::program::{self, FileId};
 use forebay_run::area::{self, Counter, FileCounter, FileNumber, LOOKUP_MS, Stage};
@@ -68,7 +68,7 @@ pub(crate) fn number_of(id: FileId) -> FileNumber {
     }
 }
 
-/// Returns the place of the file of a descriptor, which is that of `id` if the caller has checked
+/// Returns the table index of a descriptor's file. `id` is its identity, if the caller has checked
 /// it.
 pub(crate) fn number_at(fd: u32, id: Option<FileId>, now: u64) -> FileNumber {
     let place = &SEEN[fd as usize % SEEN.len()];

@@ -109,20 +109,21 @@ pub(crate) struct Slot {
 pub enum Counter {
     /// Iocbs that `io_submit` has accepted.
     Iocbs,
-    /// Requests passed to the kernel, including repeats and refused ones.
+    /// Requests passed to the kernel, including repeats. A merged request counts even if the kernel
+    /// refuses it; an iocb that `io_submit` rejects does not.
     Requests,
     /// Iocbs that have joined the request of another one.
     Merges,
     /// Reads that have waited for those of later calls.
     Held,
-    /// Syncs of files that the program has asked for.
+    /// Iocbs that sync, and calls of `fsync` and `fdatasync` after the first `io_submit`.
     Syncs,
-    /// Syncs that another one, made at the same time, has served too.
+    /// Calls that the sync of another thread served.
     SyncsJoined,
-    /// Times that there was no place for an iocb: the context was full, so that `io_submit` did not
-    /// accept it; its file had no tag, so that it did not go through the layer; or the kernel had
-    /// no place for its request, which was passed again later.
-    TagWaits,
+    /// Times that a queue was full: the context, so that `io_submit` did not accept the iocb; the
+    /// tags of its file, so that the iocb bypassed the layer; or the kernel's context, so that the
+    /// request was submitted again later.
+    Full,
     /// Requests that were repeated in whole or in part: merged ones that were short or failed, and
     /// those of held reads whose descriptor was closed meanwhile, or that the kernel had no place
     /// for.
@@ -138,7 +139,7 @@ impl Counter {
         Counter::Held,
         Counter::Syncs,
         Counter::SyncsJoined,
-        Counter::TagWaits,
+        Counter::Full,
         Counter::Repeats,
     ];
 }
@@ -392,13 +393,14 @@ mod tests {
     fn area_is_detailed_only_if_it_was_set() {
         let area = tempfile::tempfile().expect("a file");
         area.set_len(AREA_BYTES as u64).expect("a size");
-        let words_of = || {
-            let mut bytes = vec![0; AREA_BYTES];
-            area.read_exact_at(&mut bytes, 0).expect("the area");
-            bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>()
+        let is_detailed = || {
+            let mut word = [0; 4];
+            let at = std::mem::offset_of!(Area, is_detailed) as u64;
+            area.read_exact_at(&mut word, at).expect("the area");
+            u32::from_ne_bytes(word)
         };
-        assert_eq!(words_of(), 0);
+        assert_eq!(is_detailed(), 0);
         set_detailed(&area).expect("a file");
-        assert_eq!(words_of(), 1);
+        assert_eq!(is_detailed(), 1);
     }
 }

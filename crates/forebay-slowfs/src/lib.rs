@@ -56,14 +56,15 @@ impl SlowFile {
     /// The reason why this process cannot mount it: no `/dev/fuse`, no privilege, or an old kernel.
     pub fn mount(size: u64, flush: Duration) -> Result<SlowFile, String> {
         let device = Device::new(size, flush);
-        let device =
-            device.map_err(|error| format!("a file in memory of {size} bytes: {error}"))?;
+        let device = device
+            .map_err(|error| format!("cannot create a memory file of {size} bytes: {error}"))?;
         let device = Arc::new(device);
         let fuse = File::options().read(true).write(true).open("/dev/fuse");
-        let fuse = fuse.map_err(|error| format!("/dev/fuse: {error}"))?;
-        let mount =
-            mount(&fuse).map_err(|error| format!("mount of a fuse file system: {error}"))?;
-        serve(Arc::new(fuse), &device).map_err(|error| format!("a thread: {error}"))?;
+        let fuse = fuse.map_err(|error| format!("cannot open /dev/fuse: {error}"))?;
+        let mount = mount(&fuse)
+            .map_err(|error| format!("cannot mount a FUSE file system: {error}: it needs root"))?;
+        serve(Arc::new(fuse), &device)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         let folder = format!("/proc/{}/fd/{}", std::process::id(), mount.as_raw_fd());
         Ok(SlowFile { path: Path::new(&folder).join(NAME), device, _mount: mount })
     }

@@ -76,8 +76,8 @@ pub(super) fn count_requests(requests: &[Outgoing]) {
     }
 }
 
-/// The times at which iocbs were submitted that are at the kernel as they are, by their record.
-/// Empty if times are not measured.
+/// The submission times, by record, of iocbs that bypassed the layer and have not ended. Empty if
+/// times are not measured.
 #[derive(Debug, Default)]
 pub(super) struct Starts(Vec<(Stage, u64)>);
 

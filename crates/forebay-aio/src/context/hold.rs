@@ -163,7 +163,7 @@ impl Context {
         let group = state.stream.group.as_mut()?;
         let record = state.records.insert(super::submit::record_of(it, true));
         let is_plugged = state.files.get(group.index).is_some_and(|(_, file)| {
-            area::add(Counter::TagWaits, u64::from(file.room() == 0));
+            area::add(Counter::Full, u64::from(file.room() == 0));
             let is_plugged =
                 file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, &segments, record);
             if is_plugged {

@@ -48,7 +48,7 @@ impl Context {
         let mut state = self.enter()?;
         if self.room(&state) == 0 {
             self.leave(state);
-            area::add(Counter::TagWaits, 1);
+            area::add(Counter::Full, 1);
             return Err(libc::EAGAIN);
         }
         state.nr_out += 1;
@@ -93,7 +93,7 @@ impl Context {
         let mut state = self.enter()?;
         let nr_planned = planned.len();
         planned.truncate(self.room(&state) as usize);
-        area::add(Counter::TagWaits, (nr_planned - planned.len()) as u64);
+        area::add(Counter::Full, (nr_planned - planned.len()) as u64);
         if planned.is_empty() {
             self.leave(state);
             return Err(libc::EAGAIN);
@@ -215,7 +215,7 @@ impl Context {
             let index = state.files.index_of(id, || File::new(id, depth, self.policy));
             let (_, file) = state.files.get(index).expect("it was found or created");
             let (op, offset) = (op_of(&it.copy), it.copy.offset as u64);
-            area::add(Counter::TagWaits, u64::from(file.room() == 0));
+            area::add(Counter::Full, u64::from(file.room() == 0));
             if file.room() == 0 || !file.plug(op, offset, &segments, record) {
                 area::add_of_file(file.number(), FileCounter::Requests, 1);
                 state.starts.begin(record, &it.copy, now);
@@ -308,7 +308,7 @@ impl Context {
         let deferred = outgoing.extract_if(.., is_without_place);
         let nr_before = state.deferred.len();
         state.deferred.extend(deferred.map(|rq| (index, rq)));
-        area::add(Counter::TagWaits, (state.deferred.len() - nr_before) as u64);
+        area::add(Counter::Full, (state.deferred.len() - nr_before) as u64);
         refused.retain(|(_, errno)| *errno != libc::EAGAIN);
         state.refuse(index, &refused, ended);
         state

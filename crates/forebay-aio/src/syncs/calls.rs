@@ -4,7 +4,7 @@
 // Functions that C programs call.
 #![allow(unsafe_code)]
 
-use super::choice::{Choice, Way};
+use super::choice::{Choice, Mode};
 use super::rounds::{Kind, Outcome, Rounds};
 use crate::keeper::Keeper;
 use crate::program::{self, FileId, SignalsBlocked};
@@ -112,14 +112,14 @@ fn choose(fd: c_int, kind: Kind) -> Outcome {
     if setting == JoinSyncs::On as u8 {
         return shared(place, fd, kind).unwrap_or_else(|| sync_alone(fd, kind));
     }
-    let way = place.choice.begin();
-    let outcome = match way {
-        Way::Alone => None,
-        Way::Shared => shared(place, fd, kind),
+    let mode = place.choice.begin();
+    let outcome = match mode {
+        Mode::Separate => None,
+        Mode::Shared => shared(place, fd, kind),
     };
     let outcome = outcome.unwrap_or_else(|| sync_alone(fd, kind));
     let now = now_ns();
-    if place.choice.end(way, now) {
+    if place.choice.end(mode, now) {
         let _blocked = SignalsBlocked::new();
         place.choice.advance(now);
     }

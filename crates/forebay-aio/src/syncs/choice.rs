@@ -28,10 +28,11 @@ const PERIOD_TRIALS: u64 = 16;
 /// The longest wait for the end of syncs of the other way, in nanoseconds.
 const DRAIN_NS: u64 = 1_000_000_000;
 
-/// Shared syncs win if there are at least so many hundredths of those alone.
+/// Shared syncs win a pair of trials if their rate is at least this percentage of the rate of
+/// separate ones.
 const GAIN_MIN: u64 = 125;
 
-/// They win clearly with so many hundredths.
+/// They win clearly with this percentage.
 const GAIN_CLEAR: u64 = 400;
 
 /// The number of pairs of trials that they have to win otherwise.
@@ -39,15 +40,15 @@ const NR_WINS: u32 = 2;
 
 /// The way of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Alone,
+pub(super) enum Mode {
+    Separate,
     Shared,
 }
 
 /// The phases of a choice, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    TryAlone,
+    TrySeparate,
     TryShared,
     Chosen,
 }
@@ -73,21 +74,21 @@ struct Phases {
     began_ns: Option<u64>,
     /// The time since which it waits for them.
     since_ns: Option<u64>,
-    /// The time since the trials began.
+    /// The time at which the trials began.
     first_ns: Option<u64>,
     /// The most syncs per second in the trials of those alone.
-    rate_alone: u64,
+    rate_separate: u64,
     /// The pairs of trials that shared syncs have won.
     nr_wins: u32,
 }
 
 impl Phases {
     const FIRST: Phases = Phases {
-        phase: Phase::TryAlone,
+        phase: Phase::TrySeparate,
         began_ns: None,
         since_ns: None,
         first_ns: None,
-        rate_alone: 0,
+        rate_separate: 0,
         nr_wins: 0,
     };
 
@@ -96,17 +97,17 @@ impl Phases {
     fn next(&mut self, rate: u64) -> bool {
         (self.began_ns, self.since_ns) = (None, None);
         match self.phase {
-            Phase::TryAlone => {
-                self.rate_alone = self.rate_alone.max(rate);
+            Phase::TrySeparate => {
+                self.rate_separate = self.rate_separate.max(rate);
                 self.phase = Phase::TryShared;
                 true
             }
             Phase::TryShared => {
-                let gain = rate.saturating_mul(100) / self.rate_alone.max(1);
+                let gain = rate.saturating_mul(100) / self.rate_separate.max(1);
                 let is_win = gain >= GAIN_MIN;
                 self.nr_wins += if gain >= GAIN_CLEAR { NR_WINS } else { is_win.into() };
                 let is_decided = !is_win || self.nr_wins >= NR_WINS;
-                self.phase = if is_decided { Phase::Chosen } else { Phase::TryAlone };
+                self.phase = if is_decided { Phase::Chosen } else { Phase::TrySeparate };
                 is_decided && is_win
             }
             Phase::Chosen => {
@@ -129,17 +130,17 @@ impl Choice {
     }
 
     /// Begins a sync. Returns its way.
-    pub(super) fn begin(&self) -> Way {
+    pub(super) fn begin(&self) -> Mode {
         let way = match self.is_shared.load(Ordering::Relaxed) {
-            0 => Way::Alone,
-            _ => Way::Shared,
+            0 => Mode::Separate,
+            _ => Mode::Shared,
         };
         self.nr_running[way as usize].fetch_add(1, Ordering::Relaxed);
         way
     }
 
     /// Ends a sync, at this time. Returns whether [`advance`](Choice::advance) is due.
-    pub(super) fn end(&self, way: Way, now_ns: u64) -> bool {
+    pub(super) fn end(&self, way: Mode, now_ns: u64) -> bool {
         self.nr_running[way as usize].fetch_sub(1, Ordering::Relaxed);
         let nr = self.nr_ended.fetch_add(1, Ordering::Relaxed) + 1;
         nr >= TRIAL_SYNCS && now_ns >= self.end_ns.load(Ordering::Relaxed)
@@ -179,15 +180,15 @@ mod tests {
 
     /// Makes syncs one after the other, of which each takes a time, in nanoseconds, that depends on
     /// its way. Returns the times at which the way has changed, in milliseconds.
-    fn changes(alone_ns: u64, shared_ns: u64, end_ns: u64) -> Vec<(Way, u64)> {
+    fn changes(separate_ns: u64, shared_ns: u64, end_ns: u64) -> Vec<(Mode, u64)> {
         let choice = Choice::new();
-        let (mut now, mut changes) = (0, vec![(Way::Alone, 0)]);
+        let (mut now, mut changes) = (0, vec![(Mode::Separate, 0)]);
         while now < end_ns {
             let way = choice.begin();
             if changes.last().is_some_and(|(last, _)| *last != way) {
                 changes.push((way, now / 1_000_000));
             }
-            now += if way == Way::Alone { alone_ns } else { shared_ns };
+            now += if way == Mode::Separate { separate_ns } else { shared_ns };
             if choice.end(way, now) {
                 choice.advance(now);
             }
@@ -197,11 +198,11 @@ mod tests {
 
     #[test]
     fn cheap_syncs_are_shared_only_during_trials() {
-        let expected = [(Way::Alone, 0), (Way::Shared, 10), (Way::Alone, 20)];
+        let expected = [(Mode::Separate, 0), (Mode::Shared, 10), (Mode::Separate, 20)];
         let changes = changes(10_000, 50_000, 2_000_000_000);
         assert_eq!(changes[..3], expected);
         let (way, at) = changes[3];
-        assert!(way == Way::Shared && (1030..1040).contains(&at), "{changes:?}");
+        assert!(way == Mode::Shared && (1030..1040).contains(&at), "{changes:?}");
         assert_eq!(changes.len(), 5);
     }
 
@@ -211,7 +212,7 @@ mod tests {
         for (shared_ns, nr_pairs) in [(100_000, 1), (500_000, 2)] {
             let changes = changes(1_000_000, shared_ns, 2_000_000_000);
             let ways: Vec<_> = changes.iter().map(|(way, _)| *way).collect();
-            assert_eq!(ways, [Way::Alone, Way::Shared].repeat(2 * nr_pairs));
+            assert_eq!(ways, [Mode::Separate, Mode::Shared].repeat(2 * nr_pairs));
             let chosen = 2 * nr_pairs - 1;
             assert!(changes[chosen + 1].1 - changes[chosen].1 > 1000, "{changes:?}");
         }
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn trials_of_slow_syncs_take_a_small_part_of_the_time() {
         let changes = changes(10_000_000, 5_000_000, 60_000_000_000);
-        let trials: Vec<_> = changes.iter().filter(|(way, _)| *way == Way::Alone).collect();
+        let trials: Vec<_> = changes.iter().filter(|(way, _)| *way == Mode::Separate).collect();
         assert!(trials.len() <= 16, "{changes:?}");
     }
 

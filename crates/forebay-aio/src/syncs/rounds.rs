@@ -1,5 +1,5 @@
-//! Rounds of syncs: at most one sync of a file runs, and the threads that come meanwhile share the
-//! next one.
+//! Rounds of syncs: at most one shared sync of a file runs, and the threads that arrive meanwhile
+//! share the next one.
 //!
 //! - R1 a thread that finds no sync running begins one at once.
 //! - R2 a thread that comes while one runs joins the *round* that gathers then. It never shares the

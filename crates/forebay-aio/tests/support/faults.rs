@@ -173,7 +173,11 @@ impl Drop for Faulty {
         }
         let has_ended = self.server.wait().is_ok();
         let is_clean = is_detached && is_unmounted && has_ended;
-        assert!(is_clean || std::thread::panicking(), "{} or its mount stays", self.file.display());
+        assert!(
+            is_clean || std::thread::panicking(),
+            "cannot clean up {0}: run `losetup --detach-all` and `umount --lazy {0}`",
+            self.file.display()
+        );
     }
 }
 

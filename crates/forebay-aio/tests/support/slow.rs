@@ -49,8 +49,8 @@ fn waiting_syncs_reach_a_file_whose_descriptor_was_closed() {
 }
 
 #[test]
-fn failure_of_a_sync_is_that_of_all_threads_that_share_it() {
-    let test = "failure_of_a_sync_is_that_of_all_threads_that_share_it";
+fn failed_sync_fails_every_thread_that_shares_it() {
+    let test = "failed_sync_fails_every_thread_that_shares_it";
     let fail = |file: &SlowFile| file.fail_flush(2, libc::EIO);
     let Some([(system, _), (own, joined)]) = closing(test, "stay", fail) else { return };
     let nr_failed = |lines: &[String]| {

@@ -166,7 +166,12 @@ fn jobs(worker: &Worker) -> Vec<Job> {
         faults::can_have(&worker.faults, kind, &format!("soak of {}", job.name()))
     };
     let jobs: Vec<Job> = JOBS.into_iter().filter(is_wanted).filter(can_run).collect();
-    assert!(!jobs.is_empty(), "{ONLY}={only:?}: no job of this name can run");
+    let names = JOBS.into_iter().map(|job| job.name()).collect::<Vec<_>>().join(", ");
+    let only = only.unwrap_or_default();
+    assert!(
+        !jobs.is_empty(),
+        "{ONLY}={only}: this machine can run no such job; the jobs are {names}"
+    );
     jobs
 }
 

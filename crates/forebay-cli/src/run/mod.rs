@@ -40,11 +40,11 @@ pub(crate) struct Args {
     /// hold_us or join_syncs; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     policy: Vec<String>,
-    /// Write the counters to this file instead of standard error, and also those of each file and
-    /// the times of I/O; - is standard output
+    /// Also count by file and measure times, and write the report to this file instead of standard
+    /// error; - is standard output
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Write the counters as JSON
+    /// Write the report as JSON, with times in nanoseconds; files and times need --stats
     #[arg(long)]
     json: bool,
     /// The program and its arguments, after --

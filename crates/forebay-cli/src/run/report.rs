@@ -105,14 +105,19 @@ const FILE_COLUMNS: [&str; FileCounter::ALL.len()] =
 /// there only if they have a row.
 pub(super) fn text_of(all: &[Process], files: &[FileRow]) -> String {
     if all.is_empty() {
-        return String::from("forebay run: no process has submitted an iocb through libaio\n");
+        return String::from(
+            "forebay run: no process submitted an iocb through libaio, so nothing was merged: \
+             check that the program uses libaio (fio: --ioengine=libaio; sysbench: \
+             --file-io-mode=async)\n",
+        );
     }
     counters_of(all) + &times_of(all) + &files_of(files)
 }
 
 /// Returns a line for each process, and one for their sum if there are several.
 fn counters_of(all: &[Process]) -> String {
-    let mut text = String::from("forebay run: iocbs of libaio, and requests that the kernel got\n");
+    let mut text =
+        String::from("forebay run: iocbs, requests to the kernel, and syncs of each process\n");
     let mut line = |pid: &str, name: &str, cells: [String; Counter::ALL.len()]| {
         write!(text, "{pid:>8} {name:<15}").expect("a string");
         cells.iter().for_each(|cell| write!(text, " {cell:>10}").expect("a string"));
@@ -138,7 +143,7 @@ fn column(counter: Counter) -> &'static str {
         Counter::Held => "held",
         Counter::Syncs => "syncs",
         Counter::SyncsJoined => "joined",
-        Counter::TagWaits => "waits",
+        Counter::Full => "full",
         Counter::Repeats => "repeats",
     }
 }
@@ -184,8 +189,8 @@ fn times_of(all: &[Process]) -> String {
     match rows.len() {
         1 => String::new(),
         _ => format!(
-            "\nforebay run: microseconds in a stage; the kernel's end when the program asks for \
-             events\n{}",
+            "\nforebay run: time in each stage, in microseconds; `kernel` ends when the program \
+             asks for events\n{}",
             table::aligned(&rows, "")
         ),
     }
@@ -212,8 +217,8 @@ fn files_of(files: &[FileRow]) -> String {
         paths.push(file.path.replace(|letter: char| letter.is_control(), "?"));
     }
     let mut text = format!(
-        "\nforebay run: files; an iocb that bypassed the layer counts for the file that its \
-         descriptor was, at most {LOOKUP_MS} ms before\n"
+        "\nforebay run: counters of files; an iocb that bypassed the layer may count for the \
+         previous file of a reused descriptor for up to {LOOKUP_MS} ms\n"
     );
     let widths = table::widths(&rows);
     for (row, path) in rows.iter().zip(paths) {

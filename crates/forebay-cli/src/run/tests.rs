@@ -99,7 +99,7 @@ fn report_has_a_line_for_each_process_and_their_sum() {
         ],
         &[],
     );
-    assert_eq!(lines[1], "pid name iocbs requests merged held syncs joined waits repeats");
+    assert_eq!(lines[1], "pid name iocbs requests merged held syncs joined full repeats");
     assert_eq!(lines[2], "7 fio 32 2 30 4 3 2 1 0");
     assert_eq!(lines[4], "sum 33 3 30 4 3 2 1 1");
     assert_eq!(lines.len(), 5, "no times and no files");
@@ -113,7 +113,7 @@ fn report_has_the_times_of_each_stage_and_their_sum() {
     let other = process(8, "fio", [1; 8], [held(900_000)]);
     let lines = lines_of(&[one, other], &[]);
     let lines = &lines[6..];
-    assert!(lines[0].starts_with("forebay run: microseconds in a stage"), "{lines:?}");
+    assert!(lines[0].starts_with("forebay run: time in each stage"), "{lines:?}");
     let expected = [
         "pid name stage count p50 p99 max",
         "7 fio held 2 4.0 4.0 4.0",
@@ -159,7 +159,7 @@ fn json_has_the_counters_times_and_files() {
     let expected = serde_json::json!({
         "processes": [{
             "pid": 7, "name": "fio", "iocbs": 8, "requests": 7, "merged": 6, "held": 5,
-            "syncs": 4, "joined": 3, "waits": 2, "repeats": 1,
+            "syncs": 4, "joined": 3, "full": 2, "repeats": 1,
             "times_ns": { "kernel": { "count": 1, "p50": 992, "p99": 992, "max": 1000 } },
         }],
         "files": [

@@ -242,5 +242,5 @@ fn mistakes_are_one_line_each() {
     assert_eq!(code, Some(2));
     assert!(text.starts_with("forebay: run: --policy depth=3: expected one of"), "{text}");
     let output = run(&folder, "-- true").output().expect("it can be run");
-    assert!(stderr(&output).contains("no process has submitted an iocb"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no process submitted an iocb"), "{}", stderr(&output));
 }

@@ -42,13 +42,13 @@ impl FileNumber {
 pub enum FileCounter {
     /// Iocbs that `io_submit` has accepted.
     Iocbs,
-    /// Requests passed to the kernel, including repeats and refused ones.
+    /// Requests passed to the kernel, including repeats.
     Requests,
     /// Iocbs that have joined the request of another one.
     Merges,
     /// Reads that have waited for those of later calls.
     Held,
-    /// Syncs that the program has asked for.
+    /// Iocbs that sync, and calls of `fsync` and `fdatasync`.
     Syncs,
 }
 

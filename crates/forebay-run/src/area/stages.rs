@@ -13,7 +13,7 @@ pub enum Stage {
     /// A request that moves data is at the kernel: from its submission until the library takes its
     /// event, which it does when the program asks for events.
     Kernel,
-    /// The same for a sync.
+    /// A sync: for an iocb, as for [`Stage::Kernel`]; for a call, until it returns.
     Sync,
 }
 
@@ -158,10 +158,8 @@ mod tests {
         assert_eq!((hundred.count(), hundred.max()), (100, 100_000));
         let [p50, p99] = [50, 99].map(|percent| hundred.percentile(percent));
         assert!(p50.abs_diff(50_000) <= 50_000 / 16 && p99.abs_diff(99_000) <= 99_000 / 16);
-        assert_eq!(
-            times([5_000_000]).percentile(99),
-            5_000_000.min(middle_of(bucket_of(5_000_000)))
-        );
+        let one = times([5_000_000]).percentile(99);
+        assert!((4_687_500..=5_000_000).contains(&one), "{one}");
     }
 
     #[test]
