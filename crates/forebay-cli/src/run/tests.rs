@@ -138,7 +138,7 @@ fn report_has_the_files_with_the_most_iocbs_first() {
     ];
     let lines = lines_of(&[process(7, "fio", [0; 8], [])], &files);
     let lines = &lines[4..];
-    assert!(lines[0].ends_with(" descriptor was, at most 100 ms before"), "{lines:?}");
+    assert!(lines[0].ends_with(" reused descriptor for up to 100 ms"), "{lines:?}");
     let expected = [
         "iocbs requests merged held syncs device inode path",
         "1000 2 3 4 5 253:0 78 /dev/vda",
