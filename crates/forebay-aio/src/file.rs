@@ -15,7 +15,7 @@ use forebay_core::{
     IssuedRequest, Op, Policy, QueueLimits, QueuedBio, Reap, RunCounters, SECTOR_SHIFT, Segment,
     SoftwareQueue, Tag, TagSet, UnplugCause,
 };
-use forebay_run::area::{self, Counter, FileCounter, FileNumber, Stage};
+use forebay_run::area::{self, Counter, FileNumber, Stage};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -216,9 +216,9 @@ impl File {
         is_accepted
     }
 
-    /// Ends the plug, and issues its requests. Appends the iocbs that have ended. Returns how many
-    /// iocbs have joined the request of another one.
-    pub(crate) fn unplug(&mut self, ended: &mut Vec<Ended>) -> u32 {
+    /// Ends the plug, and issues its requests. Appends the iocbs that have ended. Counts those that
+    /// have joined the request of another one.
+    pub(crate) fn unplug(&mut self, ended: &mut Vec<Ended>) {
         let now = self.now();
         self.queue.unplug(UnplugCause::Outermost, 1, now);
         let nr_requests = self.queue.nr_outgoing() as u32;
@@ -227,8 +227,7 @@ impl File {
             self.hctx.accept(rq, true);
         }
         self.turn(ended);
-        area::add_of_file(self.driver.number, FileCounter::Merges, nr_merges.into());
-        nr_merges
+        area::count(self.driver.number, Counter::Merges, nr_merges.into());
     }
 
     /// Does everything that can be done now. Appends the iocbs that have ended.
@@ -257,7 +256,7 @@ impl File {
     /// Records the time of a request whose event the kernel has returned.
     pub(crate) fn record_time(&mut self, tag: Tag) {
         let sent = &mut self.driver.sent[tag.index()];
-        stats::record_since(Stage::Kernel, std::mem::take(&mut sent.at));
+        stats::record_since(Stage::Kernel, self.driver.number, std::mem::take(&mut sent.at));
     }
 
     /// Records the result of a request: a number of bytes, or a negative errno. A turn is due.
@@ -268,7 +267,7 @@ impl File {
         let moved = start.saturating_sub(offset);
         let is_one = start + len == offset + full;
         let is_full = u64::try_from(res) == Ok(len);
-        area::add(Counter::Repeats, u64::from(!is_full && !is_one));
+        area::count(self.driver.number, Counter::Repeats, u64::from(!is_full && !is_one));
         let result = match u64::try_from(res) {
             Ok(_) if is_full => Ok(len),
             _ if is_one => {

@@ -7,7 +7,10 @@
 //!
 //! The reads are submitted by the program's descriptor, if that still refers to the file: the
 //! program's threads wait for the kernel's AIO. Only if it does not, the ring submits them, and the
-//! calling thread waits for their end. Syncs that have waited for another one go by the ring.
+//! calling thread waits for their end. Syncs that have waited for another one do the same.
+//!
+//! The program may close the descriptor of the ring, and use its number for a file or a ring of its
+//! own. So each use, and the end of a keeper, first look at the identity of the descriptor.
 //!
 //! Nothing here allocates memory on the heap before it reads, so `fsync` can use it in a handler of
 //! signals.
@@ -18,10 +21,11 @@
 
 use crate::abi::opcode::PREADV;
 use crate::file::Outgoing;
-use crate::program;
+use crate::program::{self, FileId};
 use crate::raw::Errno;
 use forebay_core::Tag;
 use io_uring::{IoUring, opcode, types};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 
 /// The number of entries of the ring, for the parts of a group.
@@ -31,11 +35,15 @@ const NR_ENTRIES: u32 = 8;
 const PLACE: u32 = 0;
 
 /// A ring with at most one file.
-pub(crate) struct Keeper(IoUring);
+pub(crate) struct Keeper {
+    ring: ManuallyDrop<IoUring>,
+    /// The identity of its descriptor. On kernels before 5.12 all rings have the same one.
+    id: FileId,
+}
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Keeper").field(&self.0.as_raw_fd()).finish()
+        f.debug_tuple("Keeper").field(&self.ring.as_raw_fd()).finish()
     }
 }
 
@@ -49,31 +57,45 @@ impl Keeper {
         // SAFETY: the descriptor is a ring with these parameters, and is this value's own.
         let ring = unsafe { IoUring::from_fd(high.into_raw_fd(), params) }.ok()?;
         ring.submitter().register_files_sparse(1).ok()?;
-        Some(Keeper(ring))
+        let id = program::identity_of(ring.as_raw_fd() as u32)?;
+        Some(Keeper { ring: ManuallyDrop::new(ring), id })
+    }
+
+    /// Returns whether the program has left the descriptor of the ring alone.
+    fn is_there(&self) -> bool {
+        program::identity_of(self.id.fd) == Some(self.id)
     }
 
     /// Keeps the file of a descriptor instead of the one before. `None` if the system refuses it.
     pub(crate) fn keep(&self, fd: RawFd) -> Option<()> {
-        self.0.submitter().register_files_update(PLACE, &[fd]).ok().map(drop)
+        if !self.is_there() {
+            return None;
+        }
+        self.ring.submitter().register_files_update(PLACE, &[fd]).ok().map(drop)
     }
 
     /// Unregisters the file.
     pub(crate) fn forget(&self) {
-        // It fails if the program has closed the ring's descriptor, which has forgotten the file.
-        let _ = self.0.submitter().register_files_update(PLACE, &[-1]);
+        // If the program has closed the ring's descriptor, the file is forgotten.
+        if self.is_there() {
+            let _ = self.ring.submitter().register_files_update(PLACE, &[-1]);
+        }
     }
 
     /// Syncs the file that is kept, only its data if `data` is set, and waits for the end. Returns
-    /// its errno. `None` if the ring cannot make the sync: the program has closed its descriptor.
-    /// Then the keeper cannot be used again.
+    /// its errno; `ECANCELED` if the kernel cannot make the sync. It was not made then, nor if this
+    /// returns `None`: the program has closed the descriptor of the ring.
     pub(crate) fn sync(&mut self, data: bool) -> Option<Result<(), Errno>> {
+        if !self.is_there() {
+            return None;
+        }
         let flags = if data { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
         let entry = opcode::Fsync::new(types::Fixed(PLACE)).flags(flags).build();
         // SAFETY: the entry names no memory.
-        unsafe { self.0.submission().push(&entry) }.ok()?;
+        unsafe { self.ring.submission().push(&entry) }.ok()?;
         loop {
-            let waited = self.0.submit_and_wait(1);
-            if let Some(end) = self.0.completion().next() {
+            let waited = self.ring.submit_and_wait(1);
+            if let Some(end) = self.ring.completion().next() {
                 return Some(if end.result() < 0 { Err(-end.result()) } else { Ok(()) });
             }
             if waited.is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted) {
@@ -86,7 +108,8 @@ impl Keeper {
     /// request: a number of bytes, or a negative errno.
     pub(crate) fn read(&mut self, requests: &[Outgoing]) -> Vec<(Tag, i64)> {
         let mut results = Vec::new();
-        for group in requests.chunks(NR_ENTRIES as usize) {
+        let requests_there = if self.is_there() { requests } else { &[] };
+        for group in requests_there.chunks(NR_ENTRIES as usize) {
             for rq in group {
                 let (fd, iocb) = (types::Fixed(PLACE), &rq.iocb);
                 let address = std::ptr::with_exposed_provenance_mut::<u8>(iocb.buf as usize);
@@ -100,13 +123,13 @@ impl Keeper {
                 };
                 let entry = entry.user_data(rq.tag.index() as u64);
                 // SAFETY: the program keeps the memory of its iocbs, and this call the vectors.
-                let is_pushed = unsafe { self.0.submission().push(&entry) };
+                let is_pushed = unsafe { self.ring.submission().push(&entry) };
                 assert!(is_pushed.is_ok(), "the ring is empty before a group");
             }
             let nr = results.len() + group.len();
             while results.len() < nr {
-                let waited = self.0.submit_and_wait(nr - results.len());
-                let ends = self.0.completion().map(|end| (end.user_data(), end.result()));
+                let waited = self.ring.submit_and_wait(nr - results.len());
+                let ends = self.ring.completion().map(|end| (end.user_data(), end.result()));
                 results.extend(ends.map(|(tag, res)| (Tag::from_index(tag as usize), res.into())));
                 let is_interrupted =
                     |error: &std::io::Error| error.kind() == std::io::ErrorKind::Interrupted;
@@ -119,6 +142,16 @@ impl Keeper {
         let left: Vec<_> = requests.iter().filter(is_left).map(|rq| rq.tag).collect();
         results.extend(left.into_iter().map(|tag| (tag, -i64::from(libc::EIO))));
         results
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Otherwise the number is the program's, and the memory of the ring stays mapped.
+        if self.is_there() {
+            // SAFETY: the ring is not used again.
+            unsafe { ManuallyDrop::drop(&mut self.ring) };
+        }
     }
 }
 
@@ -186,5 +219,25 @@ mod tests {
         let (pipe, _end) = std::io::pipe().expect("a pipe");
         keeper.keep(pipe.as_raw_fd()).expect("a pipe");
         assert_eq!(keeper.sync(false), Some(Err(libc::EINVAL)));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
+    fn file_with_the_number_of_the_ring_is_left_alone() {
+        let Some(mut keeper) = Keeper::new() else {
+            return skip::skip_always("keeper", "the system refuses io_uring");
+        };
+        let (file, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let number = keeper.ring.as_raw_fd();
+        keeper.keep(file.as_raw_fd()).expect("a file");
+        // SAFETY: the number is that of the ring.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        assert_eq!((keeper.keep(file.as_raw_fd()), keeper.sync(true)), (None, None));
+        keeper.forget();
+        drop(keeper);
+        let id = |fd: RawFd| program::file_of(fd as u32).map(|id| id.ino);
+        assert_eq!(id(number), id(other.as_raw_fd()));
+        // SAFETY: the number is that of the test.
+        unsafe { libc::close(number) };
     }
 }

@@ -189,7 +189,7 @@ const FAULTS: [i32; 7] = [
     libc::SIGSYS,
 ];
 
-/// All signals of this thread are blocked while this value lives, except for faults.
+/// Signals of this thread are blocked while this value lives.
 pub(crate) struct SignalsBlocked {
     before: libc::sigset_t,
     /// The mask is that of a thread.
@@ -197,14 +197,26 @@ pub(crate) struct SignalsBlocked {
 }
 
 impl SignalsBlocked {
+    /// Blocks all signals but those of faults.
     pub(crate) fn new() -> SignalsBlocked {
+        SignalsBlocked::all_but(&FAULTS)
+    }
+
+    /// Blocks all signals. The code that follows must not access the memory of the program, because
+    /// a fault would end the process without a handler.
+    pub(crate) fn all() -> SignalsBlocked {
+        SignalsBlocked::all_but(&[])
+    }
+
+    /// Blocks all signals but these. One that the thread has blocked itself stays blocked.
+    fn all_but(open: &[i32]) -> SignalsBlocked {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the masks are written before they are read. The calls fail only for a wrong
         // argument.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
-            FAULTS.iter().for_each(|fault| _ = libc::sigdelset(all.as_mut_ptr(), *fault));
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            open.iter().for_each(|signal| _ = libc::sigdelset(all.as_mut_ptr(), *signal));
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
         }
         // SAFETY: as above.
         SignalsBlocked { before: unsafe { before.assume_init() }, not_send: PhantomData }

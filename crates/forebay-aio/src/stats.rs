@@ -10,7 +10,7 @@
 //! long.
 
 use crate::program::{self, FileId};
-use forebay_run::area::{self, Counter, FileCounter, FileNumber, LOOKUP_MS, Stage};
+use forebay_run::area::{self, Counter, FileNumber, LOOKUP_MS, Stage};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,9 +54,9 @@ fn clock() -> u64 {
 }
 
 /// Records the time of an I/O in a stage that it entered at `since`, as [`now`] returned it.
-pub(crate) fn record_since(stage: Stage, since: u64) {
+pub(crate) fn record_since(stage: Stage, number: FileNumber, since: u64) {
     if since > 0 {
-        area::record(stage, now().saturating_sub(since));
+        area::record(stage, number, now().saturating_sub(since));
     }
 }
 
@@ -98,9 +98,8 @@ fn path_of(fd: u32) -> Vec<u8> {
 
 /// Counts a read that is held.
 pub(crate) fn count_held(number: FileNumber) {
-    area::add(Counter::Held, 1);
-    area::add_of_file(number, FileCounter::Iocbs, 1);
-    area::add_of_file(number, FileCounter::Held, 1);
+    area::count(number, Counter::Held, 1);
+    area::count(number, Counter::Iocbs, 1);
 }
 
 #[cfg(test)]

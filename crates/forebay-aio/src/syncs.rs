@@ -10,12 +10,14 @@
 //! one of the same open file. Threads share if they name the same descriptor, and it refers to the
 //! same inode for each. The program may close the descriptor while they wait, as it may during a
 //! sync of its own. So the first thread of a round registers the file with an io_uring (the
-//! [`Keeper`](crate::keeper)), and the sync of the round goes by that ring. A thread that does not
-//! wait makes its sync by the descriptor, as without this library.
+//! [`Keeper`](crate::keeper)). The sync of the round goes by the descriptor, if that refers to the
+//! file before and after it. Otherwise it goes by the ring.
 //!
 //! A program that closes a descriptor and opens the same inode under the same number, all while
 //! other threads are in a sync of that number, has threads of both open files in a round. Then some
-//! may miss a failure that the kernel has already reported to another open file.
+//! may miss a failure that the kernel has already reported to another open file. If the number
+//! becomes another file during the sync of a round, and that sync fails, the threads of the round
+//! get an error that may be the other file's.
 //!
 //! Syncs by `io_submit` go to the kernel at once, since it must have them when the call returns.
 //!

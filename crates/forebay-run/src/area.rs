@@ -12,7 +12,7 @@
 //! others, until the process has ended.
 //!
 //! An area may be *detailed* ([`set_detailed`]). Then the processes also count by file
-//! ([`FileCounter`]), and measure how long I/O stays in each stage ([`Stage`]).
+//! ([`FileRow`]), and measure how long I/O stays in each stage ([`Stage`]).
 // Maps the memory, and accesses it by address.
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ mod files;
 mod stages;
 mod text;
 
-pub use files::{FileCounter, FileNumber, FileRow, NR_FILES};
+pub use files::{FileNumber, FileRow, NR_FILES};
 pub use stages::{Stage, Times};
 
 use stages::Histogram;
@@ -104,7 +104,7 @@ pub(crate) struct Slot {
     stages: [Histogram; Stage::ALL.len()],
 }
 
-/// A counter of a process.
+/// A counter of a process or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Iocbs that `io_submit` has accepted.
@@ -246,11 +246,21 @@ pub fn is_detailed() -> bool {
     slot().is_detailed.load(Ordering::Relaxed) != 0
 }
 
-/// Records the time of an I/O in a stage. Has an effect only if [`is_detailed`].
-pub fn record(stage: Stage, ns: u64) {
-    let slot = slot();
-    if slot.is_detailed.load(Ordering::Relaxed) != 0 {
-        slot.stages[stage as usize].record(ns);
+/// Adds to a counter of this process and of a file. The second has an effect only if
+/// [`is_detailed`].
+#[inline]
+pub fn count(number: FileNumber, counter: Counter, nr: u64) {
+    if nr > 0 {
+        add(counter, nr);
+        add_of_file(number, counter, nr);
+    }
+}
+
+/// Records the time of an I/O on a file in a stage. Has an effect only if [`is_detailed`].
+pub fn record(stage: Stage, number: FileNumber, ns: u64) {
+    if let Some(places) = places() {
+        slot().stages[stage as usize].record(ns);
+        places[usize::from(number.get())].record(stage, ns);
     }
 }
 
@@ -266,7 +276,7 @@ pub fn is_of_file(number: FileNumber, dev: u64, ino: u64) -> bool {
 }
 
 /// Adds to a counter of a file. Has an effect only if [`is_detailed`].
-pub fn add_of_file(number: FileNumber, counter: FileCounter, nr: u64) {
+pub fn add_of_file(number: FileNumber, counter: Counter, nr: u64) {
     if nr > 0
         && let Some(places) = places()
     {
@@ -274,13 +284,10 @@ pub fn add_of_file(number: FileNumber, counter: FileCounter, nr: u64) {
     }
 }
 
-/// Adds to a counter of the file with this device and inode, or of the other files if it has no
-/// place yet. Has an effect only if [`is_detailed`].
-pub fn add_of_known_file(id: Option<(u64, u64)>, counter: FileCounter, nr: u64) {
-    if let Some(places) = places() {
-        let number = id.and_then(|(dev, ino)| files::known(places, dev, ino));
-        add_of_file(number.unwrap_or(FileNumber::OTHER), counter, nr);
-    }
+/// Returns the place that a file with this device and inode has, or else that of the other files.
+pub fn known_file(dev: u64, ino: u64) -> FileNumber {
+    let known = places().and_then(|places| files::known(places, dev, ino));
+    known.unwrap_or(FileNumber::OTHER)
 }
 
 /// Returns the places of files. `None` unless [`is_detailed`].

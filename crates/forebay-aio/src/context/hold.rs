@@ -23,7 +23,7 @@ use crate::plan::{Planned, can_merge, op_of};
 use crate::program::{self, FileId};
 use crate::stats;
 use forebay_core::{Bio, Hold, HoldLimits, Op, Tag};
-use forebay_run::area::{self, Counter, Stage};
+use forebay_run::area::{self, Counter, FileNumber, Stage};
 use std::time::Duration;
 
 /// The stream of a context.
@@ -163,7 +163,7 @@ impl Context {
         let group = state.stream.group.as_mut()?;
         let record = state.records.insert(super::submit::record_of(it, true));
         let is_plugged = state.files.get(group.index).is_some_and(|(_, file)| {
-            area::add(Counter::Full, u64::from(file.room() == 0));
+            area::count(file.number(), Counter::Full, u64::from(file.room() == 0));
             let is_plugged =
                 file.room() > 0 && file.plug(Op::Read, it.copy.offset as u64, &segments, record);
             if is_plugged {
@@ -186,11 +186,12 @@ impl Context {
     pub(super) fn release<'a>(&'a self, mut state: Locked<'a>) -> Locked<'a> {
         state.stream.hold.release();
         let Some(Group { id, index, starts, .. }) = state.stream.group.take() else { return state };
-        starts.iter().for_each(|start| stats::record_since(Stage::Held, *start));
+        let number = state.files.get(index).map_or(FileNumber::OTHER, |(_, file)| file.number());
+        starts.iter().for_each(|start| stats::record_since(Stage::Held, number, *start));
         let mut ended = Vec::new();
         let mut outgoing: Vec<Outgoing> = Vec::new();
         if let Some((_, file)) = state.files.get(index) {
-            area::add(Counter::Merges, file.unplug(&mut ended).into());
+            file.unplug(&mut ended);
             outgoing = file.take_outgoing();
         }
         let is_same = || program::direct_file(id.fd, Op::Read) == Some(id);
@@ -255,7 +256,9 @@ impl Context {
     ) -> Locked<'a> {
         let Some(mut doubtful) = state.stream.doubtful.take() else { return state };
         super::counts::count_requests(&requests);
-        area::add(Counter::Repeats, requests.len() as u64);
+        for rq in &requests {
+            area::count(rq.number, Counter::Repeats, 1);
+        }
         let results = doubtful.keeper.read(&requests);
         if let Some((_, file)) = state.files.get(doubtful.index) {
             results.iter().for_each(|(tag, result)| file.complete(*tag, *result));

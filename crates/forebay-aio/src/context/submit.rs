@@ -24,7 +24,7 @@ use crate::raw::Errno;
 use crate::records::Record;
 
 use forebay_core::Tag;
-use forebay_run::area::{self, Counter, FileCounter};
+use forebay_run::area::{self, Counter};
 
 /// An iocb that bypasses the layer.
 #[derive(Debug)]
@@ -56,7 +56,6 @@ impl Context {
         (state, is_held) = self.hold(state, std::slice::from_ref(&it));
         if is_held {
             self.leave(state);
-            area::add(Counter::Iocbs, 1);
             return Ok(1);
         }
         self.wake_others(&mut state);
@@ -93,7 +92,7 @@ impl Context {
         let mut state = self.enter()?;
         let nr_planned = planned.len();
         planned.truncate(self.room(&state) as usize);
-        area::add(Counter::Full, (nr_planned - planned.len()) as u64);
+        call.count_full(planned.len(), nr_planned);
         if planned.is_empty() {
             self.leave(state);
             return Err(libc::EAGAIN);
@@ -109,10 +108,9 @@ impl Context {
         (state, is_held) = self.hold(state, &planned);
         if is_held {
             self.leave(state);
-            area::add(Counter::Iocbs, 1);
             return Ok(1);
         }
-        let (raws, list, wrong) = self.raws_of(&mut state, &planned, call.time());
+        let (raws, list, wrong) = self.raws_of(&mut state, &planned, &call);
         let (mut accepted, mut error) =
             wrong.map_or((planned.len(), None), |(nth, errno)| (nth, Some(errno)));
         let refused;
@@ -139,17 +137,17 @@ impl Context {
         &self,
         state: &mut State,
         planned: &[Planned],
-        now: u64,
+        call: &Call,
     ) -> (Vec<Raw>, Vec<*mut Iocb>, Option<(usize, Errno)>) {
         let (mut raws, mut list) = (Vec::new(), Vec::new());
         for (nth, it) in planned.iter().enumerate().filter(|(_, it)| it.layered.is_none()) {
             let record = match it.resfd {
-                None if now == 0 => None,
+                None if call.time() == 0 => None,
                 None | Some(Ok(_)) => Some(state.records.insert(record_of(it, false))),
                 Some(Err(errno)) => return (raws, list, Some((nth, errno))),
             };
             if let Some(record) = record {
-                state.starts.begin(record, &it.copy, now);
+                state.starts.begin(record, &it.copy, call.number(nth), call.time());
             }
             raws.push(Raw { nth, record });
             list.push(match record {
@@ -215,10 +213,11 @@ impl Context {
             let index = state.files.index_of(id, || File::new(id, depth, self.policy));
             let (_, file) = state.files.get(index).expect("it was found or created");
             let (op, offset) = (op_of(&it.copy), it.copy.offset as u64);
-            area::add(Counter::Full, u64::from(file.room() == 0));
+            area::count(file.number(), Counter::Full, u64::from(file.room() == 0));
             if file.room() == 0 || !file.plug(op, offset, &segments, record) {
-                area::add_of_file(file.number(), FileCounter::Requests, 1);
-                state.starts.begin(record, &it.copy, now);
+                let number = file.number();
+                area::add_of_file(number, Counter::Requests, 1);
+                state.starts.begin(record, &it.copy, number, now);
                 others.push((record, self.put_raw(record, &it.copy)));
             } else if !plugged.contains(&index) {
                 plugged.push(index);
@@ -231,7 +230,7 @@ impl Context {
         let mut ended = Vec::new();
         for index in plugged {
             if let Some((_, file)) = state.files.get(index) {
-                area::add(Counter::Merges, file.unplug(&mut ended).into());
+                file.unplug(&mut ended);
             }
             state = self.issue(state, index, true, &mut ended);
         }
@@ -306,9 +305,10 @@ impl Context {
         // The kernel may keep places for other processors. The end of another request frees one.
         let is_without_place = |rq: &mut Outgoing| refused.contains(&(rq.tag, libc::EAGAIN));
         let deferred = outgoing.extract_if(.., is_without_place);
-        let nr_before = state.deferred.len();
-        state.deferred.extend(deferred.map(|rq| (index, rq)));
-        area::add(Counter::Full, (state.deferred.len() - nr_before) as u64);
+        state.deferred.extend(deferred.map(|rq| {
+            area::count(rq.number, Counter::Full, 1);
+            (index, rq)
+        }));
         refused.retain(|(_, errno)| *errno != libc::EAGAIN);
         state.refuse(index, &refused, ended);
         state

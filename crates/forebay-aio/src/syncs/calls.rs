@@ -10,7 +10,7 @@ use crate::keeper::Keeper;
 use crate::program::{self, FileId, SignalsBlocked};
 use crate::raw;
 use forebay_run::JoinSyncs;
-use forebay_run::area::{self, Counter, FileCounter, Stage};
+use forebay_run::area::{self, Counter, FileNumber, Stage};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -90,15 +90,16 @@ fn sync(fd: c_int, kind: Kind) -> Outcome {
     if !area::is_attached() {
         return choose(fd, kind);
     }
-    area::add(Counter::Syncs, 1);
     if !area::is_detailed() {
+        area::add(Counter::Syncs, 1);
         return choose(fd, kind);
     }
-    let file = program::identity_of(fd as u32).map(|id| (id.dev, id.ino));
-    area::add_of_known_file(file, FileCounter::Syncs, 1);
+    let id = program::identity_of(fd as u32);
+    let number = id.map_or(FileNumber::OTHER, |id| area::known_file(id.dev, id.ino));
+    area::count(number, Counter::Syncs, 1);
     let start = now_ns();
     let outcome = choose(fd, kind);
-    area::record(Stage::Sync, now_ns() - start);
+    area::record(Stage::Sync, number, now_ns() - start);
     outcome
 }
 
@@ -136,7 +137,8 @@ fn now_ns() -> u64 {
 
 /// Syncs a file in the rounds of its place. `None` if this thread has to make its own sync.
 fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
-    let _blocked = SignalsBlocked::new();
+    // No memory of the program is accessed.
+    let _blocked = SignalsBlocked::all();
     let _not_cancelled = crate::exports::NoCancel::new();
     let pid = std::process::id();
     let owner = OWNER.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
@@ -152,28 +154,34 @@ fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
     };
     let sync = |kind, kept: &mut Option<Keeper>| match kept {
         None => sync_alone(fd, kind),
-        Some(_) => sync_kept(file, kind, kept),
+        Some(_) => sync_round(file, kind, kept),
     };
     let (outcome, is_joined) = place.rounds.sync(file, kind, keep, sync)?;
     if is_joined && area::is_attached() {
-        area::add(Counter::SyncsJoined, 1);
+        area::count(area::known_file(file.dev, file.ino), Counter::SyncsJoined, 1);
     }
     Some(outcome)
 }
 
-/// Syncs the file that a round has kept. Takes the keeper if the program has closed its descriptor:
-/// then the sync goes by the program's number, if that still refers to the file.
-fn sync_kept(file: FileId, kind: Kind, kept: &mut Option<Keeper>) -> Outcome {
-    if let Some(mut keeper) = kept.take()
-        && let Some(outcome) = keeper.sync(kind == Kind::Data)
-    {
-        keeper.forget();
-        *kept = Some(keeper);
-        return outcome;
+/// Makes the sync of a round, whose file is kept: by the program's number, unless the program has
+/// closed the descriptor or used its number again.
+fn sync_round(file: FileId, kind: Kind, kept: &mut Option<Keeper>) -> Outcome {
+    let is_same = || program::file_of(file.fd) == Some(file);
+    let mut known = None;
+    if is_same() {
+        let outcome = sync_alone(file.fd as c_int, kind);
+        // If the number has changed just now, success may be that of another file. An error counts.
+        known = (outcome.is_err() || is_same()).then_some(outcome);
     }
-    match program::file_of(file.fd) == Some(file) {
-        true => sync_alone(file.fd as c_int, kind),
-        false => Err(libc::EIO),
+    let by_ring = |kept: &mut Option<Keeper>| kept.as_mut()?.sync(kind == Kind::Data);
+    let outcome = known.or_else(|| by_ring(kept)).unwrap_or(Err(libc::EIO));
+    if let Some(keeper) = kept {
+        keeper.forget();
+    }
+    match outcome {
+        // The kernel has no thread for the ring. No caller of `fsync` expects this errno.
+        Err(libc::ECANCELED) => Err(libc::EIO),
+        outcome => outcome,
     }
 }
 

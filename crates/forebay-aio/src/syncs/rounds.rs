@@ -52,8 +52,8 @@ struct State<I, K> {
     /// The place of the round that gathers.
     gathering: usize,
     rounds: [Round<K>; NR_ROUNDS],
-    /// A keeper that no round uses.
-    spare: Option<K>,
+    /// The keepers that no round uses. One is for the running round, one for that which gathers.
+    spares: [Option<K>; 2],
 }
 
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl<I: Copy + PartialEq, K> Rounds<I, K> {
                 drop(state);
                 let outcome = sync(kind, &mut kept);
                 state = self.lock();
-                if kept.is_some() {
-                    state.spare = kept;
+                if let Some(place) = state.spares.iter_mut().find(|spare| spare.is_none()) {
+                    *place = kept;
                 }
                 self.end(&mut state, place, outcome);
                 Some((outcome, false))
@@ -152,7 +152,7 @@ impl<I: Copy + PartialEq, K> Rounds<I, K> {
             return (state, None);
         }
         if round.nr_waiting == 0 {
-            let spare = state.spare.take();
+            let spare = state.spares.iter_mut().find_map(Option::take);
             let Some(kept) = keep(spare) else { return (state, None) };
             state.rounds[place] = Round { kind, kept: Some(kept), ..Round::FREE };
         }
@@ -207,7 +207,7 @@ impl<I, K> State<I, K> {
             is_running: false,
             gathering: 0,
             rounds: [const { Round::FREE }; NR_ROUNDS],
-            spare: None,
+            spares: [None, None],
         }
     }
 

@@ -117,6 +117,19 @@ static void *sync_until_over(void *argument)
     return (void *)nr_failed;
 }
 
+static void *sync_until_over_open(void *argument)
+{
+    long nr_failed = 0;
+    sigset_t none;
+
+    (void)argument;
+    sigemptyset(&none);
+    MUST(pthread_sigmask(SIG_SETMASK, &none, NULL) == 0);
+    while (!is_over)
+        nr_failed += fsync(fd) != 0;
+    return (void *)nr_failed;
+}
+
 /* Handlers interrupt syncs, and allocations of memory, beside a thread that syncs. */
 static void handlers(void)
 {
@@ -143,6 +156,38 @@ static void handlers(void)
     MUST(pthread_join(other, &nr_failed) == 0);
     printf("handlers: %ld syncs failed\n", (long)nr_failed);
     printf("after them: %ld syncs failed\n", run_threads());
+}
+
+/* A signal that the program has blocked stays pending during syncs. A handler of SIGABRT syncs the
+ * file, in a thread that syncs it. */
+static void faults(void)
+{
+    struct sigaction action = { .sa_handler = handle };
+    struct timespec pause = { 0, 200 * 1000 };
+    pthread_t other;
+    void *nr_failed;
+    sigset_t abort_only;
+    int taken = 0;
+
+    sigemptyset(&abort_only);
+    sigaddset(&abort_only, SIGABRT);
+    MUST(pthread_sigmask(SIG_BLOCK, &abort_only, NULL) == 0 && kill(getpid(), SIGABRT) == 0);
+    for (int n = 0; n < 20; n++)
+        MUST(fsync(fd) == 0);
+    MUST(sigwait(&abort_only, &taken) == 0);
+    printf("blocked: %s\n", taken == SIGABRT ? "taken by sigwait" : "lost");
+    MUST(sigaction(SIGABRT, &action, NULL) == 0);
+    is_over = 0;
+    MUST(pthread_create(&other, NULL, sync_until_over_open, NULL) == 0);
+    nr_handled = 0;
+    while (nr_handled < 200) {
+        MUST(pthread_kill(other, SIGABRT) == 0);
+        nanosleep(&pause, NULL);
+    }
+    is_over = 1;
+    MUST(pthread_join(other, &nr_failed) == 0);
+    MUST(pthread_sigmask(SIG_UNBLOCK, &abort_only, NULL) == 0);
+    printf("SIGABRT: %ld syncs failed\n", (long)nr_failed);
 }
 
 static void *sync_when_cancelled(void *argument)
@@ -238,6 +283,7 @@ int main(int argc, char **argv)
     printf("threads: %ld syncs failed\n", run_threads());
     wrong_arguments(argv[1]);
     handlers();
+    faults();
     cancellation();
     forks();
     numbers(argv[1]);

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use forebay_run::area::{
-    AREA_BYTES, Counter, FileCounter, FileRow, LOOKUP_MS, Process, Stage, Times, files, processes,
+    AREA_BYTES, Counter, FileRow, LOOKUP_MS, Process, Stage, Times, files, processes,
 };
 use rustix::fs::{SeekFrom, major, minor, seek};
 use rustix::io::Errno;
@@ -56,28 +56,16 @@ fn read(area: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the report as JSON, without sums. Times are in nanoseconds.
+/// Returns the same as JSON, without sums. Times are in nanoseconds.
 pub(super) fn json_of(all: &[Process], files: &[FileRow]) -> Value {
     let of_process = |process: &Process| {
-        let times = Stage::ALL.iter().map(|&stage| (stage, &process.stages[stage as usize]));
-        let times = times.filter(|(_, times)| times.count() > 0).map(|(stage, times)| {
-            let [p50, p99] = [50, 99].map(|percent| times.percentile(percent));
-            let figures = json!({
-                "count": times.count(), "p50": p50, "p99": p99, "max": times.max(),
-            });
-            (name_of(stage).to_owned(), figures)
-        });
-        let counters = Counter::ALL.map(|it| (column(it), process.counters[it as usize]));
-        let mut value = object(&counters);
+        let mut value = numbers_of(&process.counters, &process.stages);
         value["pid"] = process.pid.into();
         value["name"] = process.name.as_str().into();
-        value["times_ns"] = Value::Object(times.collect());
         value
     };
     let of_file = |file: &FileRow| {
-        let counters =
-            FileCounter::ALL.map(|it| (FILE_COLUMNS[it as usize], file.counters[it as usize]));
-        let mut value = object(&counters);
+        let mut value = numbers_of(&file.counters, &file.stages);
         value["path"] = file.path.as_str().into();
         value["device"] = file.id.map(|(dev, _)| device(dev)).into();
         value["inode"] = file.id.map(|(_, ino)| ino).into();
@@ -86,6 +74,21 @@ pub(super) fn json_of(all: &[Process], files: &[FileRow]) -> Value {
     let processes: Vec<_> = all.iter().map(of_process).collect();
     let files: Vec<_> = files.iter().map(of_file).collect();
     json!({ "processes": processes, "files": files })
+}
+
+/// Returns the counters and times of a process or a file.
+fn numbers_of(counters: &[u64], stages: &[Times]) -> Value {
+    let times = Stage::ALL.iter().map(|&stage| (stage, &stages[stage as usize]));
+    let times = times.filter(|(_, times)| times.count() > 0).map(|(stage, times)| {
+        let [p50, p99] = [50, 99].map(|percent| times.percentile(percent));
+        let figures = json!({
+            "count": times.count(), "p50": p50, "p99": p99, "max": times.max(),
+        });
+        (name_of(stage).to_owned(), figures)
+    });
+    let mut value = object(&Counter::ALL.map(|it| (column(it), counters[it as usize])));
+    value["times_ns"] = Value::Object(times.collect());
+    value
 }
 
 fn object(counters: &[(&str, u64)]) -> Value {
@@ -97,12 +100,8 @@ fn device(dev: u64) -> String {
     format!("{}:{}", major(dev), minor(dev))
 }
 
-/// The titles of the columns of the counters of files.
-const FILE_COLUMNS: [&str; FileCounter::ALL.len()] =
-    ["iocbs", "requests", "merged", "held", "syncs"];
-
-/// Returns a table of the processes, one of their times, and one of the files. The last two are
-/// there only if they have a row.
+/// Returns tables of the processes, of their times, of the files, and of the times of these. All
+/// but the first are there only if they have a row.
 pub(super) fn text_of(all: &[Process], files: &[FileRow]) -> String {
     if all.is_empty() {
         return String::from(
@@ -111,7 +110,7 @@ pub(super) fn text_of(all: &[Process], files: &[FileRow]) -> String {
              --file-io-mode=async)\n",
         );
     }
-    counters_of(all) + &times_of(all) + &files_of(files)
+    counters_of(all) + &times_of(all) + &files_of(files) + &times_of_files(files)
 }
 
 /// Returns a line for each process, and one for their sum if there are several.
@@ -163,12 +162,9 @@ fn times_of(all: &[Process]) -> String {
     let heading = ["pid", "name", "stage", "count", "p50", "p99", "max"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     let mut add = |pid: &str, name: &str, stage: Stage, times: &Times| {
-        if times.count() > 0 {
-            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
-            let texts = [pid, name, name_of(stage)].map(str::to_owned);
-            let figures = [times.percentile(50), times.percentile(99), times.max()].map(us);
-            let count = [times.count().to_string()];
-            rows.push(texts.into_iter().chain(count).chain(figures).collect());
+        if let Some(figures) = figures_of(stage, times) {
+            let texts = [pid, name].map(str::to_owned);
+            rows.push(texts.into_iter().chain(figures).collect());
         }
     };
     for process in all {
@@ -196,33 +192,78 @@ fn times_of(all: &[Process]) -> String {
     }
 }
 
-/// Returns a line for each file, with the most iocbs first.
+/// Returns the stage, the number of times, and their percentiles in microseconds. `None` if there
+/// is no time.
+fn figures_of(stage: Stage, times: &Times) -> Option<[String; 5]> {
+    let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+    let [p50, p99] = [50, 99].map(|percent| us(times.percentile(percent)));
+    let count = times.count();
+    (count > 0).then(|| [name_of(stage).to_owned(), count.to_string(), p50, p99, us(times.max())])
+}
+
+/// Returns a line for each file and stage.
+fn times_of_files(files: &[FileRow]) -> String {
+    let heading = ["stage", "count", "p50", "p99", "max"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut paths = vec!["path".to_owned()];
+    for file in by_iocbs(files) {
+        for stage in Stage::ALL {
+            if let Some(figures) = figures_of(stage, &file.stages[stage as usize]) {
+                rows.push(figures.to_vec());
+                paths.push(path_of(file));
+            }
+        }
+    }
+    match rows.len() {
+        1 => String::new(),
+        _ => {
+            let heading = "\nforebay run: time in each stage of each file, in microseconds\n";
+            with_paths(heading.to_owned(), &rows, &paths)
+        }
+    }
+}
+
+/// Returns the files with the most iocbs first.
+fn by_iocbs(files: &[FileRow]) -> Vec<&FileRow> {
+    let mut sorted: Vec<_> = files.iter().collect();
+    sorted.sort_by_key(|file| std::cmp::Reverse(file.counters[Counter::Iocbs as usize]));
+    sorted
+}
+
+/// Returns the path of a file for a terminal: it may have any letters.
+fn path_of(file: &FileRow) -> String {
+    file.path.replace(|letter: char| letter.is_control(), "?")
+}
+
+/// Appends rows, each with a path at its end.
+fn with_paths(mut text: String, rows: &[Vec<String>], paths: &[String]) -> String {
+    let widths = table::widths(rows);
+    for (row, path) in rows.iter().zip(paths) {
+        writeln!(text, "{}  {path}", table::line(row, &widths)).expect("a string");
+    }
+    text
+}
+
+/// Returns a line for each file.
 fn files_of(files: &[FileRow]) -> String {
     if files.is_empty() {
         return String::new();
     }
-    let heading = FILE_COLUMNS.into_iter().chain(["device", "inode"]);
+    let heading = Counter::ALL.map(column).into_iter().chain(["device", "inode"]);
     let mut rows = vec![heading.map(str::to_owned).collect::<Vec<_>>()];
     let mut paths = vec!["path".to_owned()];
-    let mut sorted: Vec<_> = files.iter().collect();
-    sorted.sort_by_key(|file| std::cmp::Reverse(file.counters[FileCounter::Iocbs as usize]));
-    for file in sorted {
+    for file in by_iocbs(files) {
         let [device, inode] = match file.id {
             Some((dev, ino)) => [device(dev), ino.to_string()],
             None => ["-", "-"].map(str::to_owned),
         };
         let counters = file.counters.iter().map(u64::to_string);
         rows.push(counters.chain([device, inode]).collect());
-        // A path may have any letters.
-        paths.push(file.path.replace(|letter: char| letter.is_control(), "?"));
+        paths.push(path_of(file));
     }
-    let mut text = format!(
+    let heading = format!(
         "\nforebay run: counters of files; an iocb that bypassed the layer may count for the \
          previous file of a reused descriptor for up to {LOOKUP_MS} ms\n"
     );
-    let widths = table::widths(&rows);
-    for (row, path) in rows.iter().zip(paths) {
-        writeln!(text, "{}  {path}", table::line(row, &widths)).expect("a string");
-    }
-    text
+    with_paths(heading, &rows, &paths)
 }

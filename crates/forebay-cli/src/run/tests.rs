@@ -128,8 +128,10 @@ fn report_has_the_times_of_each_stage_and_their_sum() {
 #[test]
 fn report_has_the_files_with_the_most_iocbs_first() {
     let file = |id, path: &str, iocbs| {
-        let counters = [iocbs, 2, 3, 4, 5];
-        FileRow { id, path: path.to_owned(), counters }
+        let counters = [iocbs, 2, 3, 4, 5, 6, 7, 8];
+        let mut stages: [Times; 3] = Default::default();
+        stages[Stage::Sync as usize].add(1_000);
+        FileRow { id, path: path.to_owned(), counters, stages }
     };
     let files = [
         file(Some((0x801, 77)), "/var/tmp/a b\n", 10),
@@ -140,10 +142,16 @@ fn report_has_the_files_with_the_most_iocbs_first() {
     let lines = &lines[4..];
     assert!(lines[0].ends_with(" reused descriptor for up to 100 ms"), "{lines:?}");
     let expected = [
-        "iocbs requests merged held syncs device inode path",
-        "1000 2 3 4 5 253:0 78 /dev/vda",
-        "10 2 3 4 5 8:1 77 /var/tmp/a b?",
-        "1 2 3 4 5 - - other files",
+        "iocbs requests merged held syncs joined full repeats device inode path",
+        "1000 2 3 4 5 6 7 8 253:0 78 /dev/vda",
+        "10 2 3 4 5 6 7 8 8:1 77 /var/tmp/a b?",
+        "1 2 3 4 5 6 7 8 - - other files",
+        "",
+        "forebay run: time in each stage of each file, in microseconds",
+        "stage count p50 p99 max path",
+        "sync 1 1.0 1.0 1.0 /dev/vda",
+        "sync 1 1.0 1.0 1.0 /var/tmp/a b?",
+        "sync 1 1.0 1.0 1.0 other files",
     ];
     assert_eq!(lines[1..], expected);
 }
@@ -151,10 +159,16 @@ fn report_has_the_files_with_the_most_iocbs_first() {
 #[test]
 fn json_has_the_counters_times_and_files() {
     let kernel = [(Stage::Kernel, 1_000)];
+    let file = |id, path: &str, counters| FileRow {
+        id,
+        path: path.to_owned(),
+        counters,
+        stages: Default::default(),
+    };
     let one = process(7, "fio", [8, 7, 6, 5, 4, 3, 2, 1], kernel);
     let files = [
-        FileRow { id: Some((0x801, 77)), path: "/a".to_owned(), counters: [5, 4, 3, 2, 1] },
-        FileRow { id: None, path: "other files".to_owned(), counters: [1; 5] },
+        file(Some((0x801, 77)), "/a", [5, 4, 3, 2, 1, 0, 0, 0]),
+        file(None, "other files", [1; 8]),
     ];
     let expected = serde_json::json!({
         "processes": [{
@@ -165,11 +179,13 @@ fn json_has_the_counters_times_and_files() {
         "files": [
             {
                 "path": "/a", "device": "8:1", "inode": 77,
-                "iocbs": 5, "requests": 4, "merged": 3, "held": 2, "syncs": 1,
+                "iocbs": 5, "requests": 4, "merged": 3, "held": 2, "syncs": 1, "joined": 0,
+                "full": 0, "repeats": 0, "times_ns": {},
             },
             {
                 "path": "other files", "device": null, "inode": null,
-                "iocbs": 1, "requests": 1, "merged": 1, "held": 1, "syncs": 1,
+                "iocbs": 1, "requests": 1, "merged": 1, "held": 1, "syncs": 1, "joined": 1,
+                "full": 1, "repeats": 1, "times_ns": {},
             },
         ],
     });

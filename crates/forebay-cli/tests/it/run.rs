@@ -107,7 +107,7 @@ fn counters_of_files_and_stages_add_up_to_those_of_processes() {
     let files = rows_after(&report, "iocbs requests");
     let file = |name: &str| {
         let path = folder.path().join(name).display().to_string();
-        let row = files.iter().find(|row| row[7..].join(" ") == path);
+        let row = files.iter().find(|row| row[10..].join(" ") == path);
         numbers(row.unwrap_or_else(|| panic!("{path}: {report}")), [0, 1, 2, 3, 4])
     };
     let counters = |process: &[&str]| numbers(process, [2, 3, 4, 5, 6]);

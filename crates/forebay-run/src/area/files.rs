@@ -5,11 +5,11 @@
 //! places for one file, and a process that is killed meanwhile may leave one that is lost. A reader
 //! adds up the places of a file. The last place is that of all files that find no other one.
 
-use super::text;
+use super::{Counter, Histogram, Stage, Times, text};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The number of places of an area, with that of the other files.
-pub const NR_FILES: usize = 1024;
+pub const NR_FILES: usize = 512;
 
 /// The bytes of the path of a file. A longer one loses its start.
 const PATH_BYTES: usize = 192;
@@ -37,32 +37,6 @@ impl FileNumber {
     }
 }
 
-/// A counter of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileCounter {
-    /// Iocbs that `io_submit` has accepted.
-    Iocbs,
-    /// Requests passed to the kernel, including repeats.
-    Requests,
-    /// Iocbs that have joined the request of another one.
-    Merges,
-    /// Reads that have waited for those of later calls.
-    Held,
-    /// Iocbs that sync, and calls of `fsync` and `fdatasync`.
-    Syncs,
-}
-
-impl FileCounter {
-    /// All counters, in the order of a place.
-    pub const ALL: [FileCounter; 5] = [
-        FileCounter::Iocbs,
-        FileCounter::Requests,
-        FileCounter::Merges,
-        FileCounter::Held,
-        FileCounter::Syncs,
-    ];
-}
-
 /// A place for a file.
 #[derive(Debug)]
 #[repr(C)]
@@ -71,7 +45,8 @@ pub(super) struct Place {
     reserved: u32,
     dev: AtomicU64,
     ino: AtomicU64,
-    counters: [AtomicU64; FileCounter::ALL.len()],
+    counters: [AtomicU64; Counter::ALL.len()],
+    stages: [Histogram; Stage::ALL.len()],
     path: [AtomicU64; PATH_BYTES / 8],
 }
 
@@ -96,8 +71,12 @@ impl Place {
         true
     }
 
-    pub(super) fn add(&self, counter: FileCounter, nr: u64) {
+    pub(super) fn add(&self, counter: Counter, nr: u64) {
         self.counters[counter as usize].fetch_add(nr, Ordering::Relaxed);
+    }
+
+    pub(super) fn record(&self, stage: Stage, ns: u64) {
+        self.stages[stage as usize].record(ns);
     }
 }
 
@@ -140,8 +119,10 @@ pub struct FileRow {
     pub id: Option<(u64, u64)>,
     /// The path that the file had at its first iocb.
     pub path: String,
-    /// The counters, in the order of [`FileCounter::ALL`].
-    pub counters: [u64; FileCounter::ALL.len()],
+    /// The counters, in the order of [`Counter::ALL`].
+    pub counters: [u64; Counter::ALL.len()],
+    /// The times of its I/O, in the order of [`Stage::ALL`].
+    pub stages: [Times; Stage::ALL.len()],
 }
 
 /// Returns the files in the bytes of all places, in the order in which they have come.
@@ -154,15 +135,23 @@ pub(super) fn rows(bytes: &[u8]) -> Vec<FileRow> {
         // processor.
         let state = u32::from_ne_bytes(place[..4].try_into().expect("four bytes"));
         let (_, id) = (next(), (next(), next()));
-        let counters = FileCounter::ALL.map(|_| next());
+        let counters = Counter::ALL.map(|_| next());
+        let stages_at = std::mem::offset_of!(Place, stages);
+        let stages = Stage::ALL.map(|stage| {
+            let start = stages_at + stage as usize * size_of::<Histogram>();
+            Times::of_bytes(&place[start..start + size_of::<Histogram>()])
+        });
         let is_other = number == usize::from(FileNumber::OTHER.0);
-        if is_other && counters != [0; FileCounter::ALL.len()] {
-            rows.push(FileRow { id: None, path: "other files".to_owned(), counters });
+        if is_other && counters != [0; Counter::ALL.len()] {
+            rows.push(FileRow { id: None, path: "other files".to_owned(), counters, stages });
         } else if !is_other && state == READY {
             let path = text::of_bytes(&place[size_of::<Place>() - PATH_BYTES..]);
             match rows.iter_mut().find(|row| row.id == Some(id)) {
-                Some(row) => row.counters.iter_mut().zip(counters).for_each(|(sum, nr)| *sum += nr),
-                None => rows.push(FileRow { id: Some(id), path, counters }),
+                Some(row) => {
+                    row.counters.iter_mut().zip(counters).for_each(|(sum, nr)| *sum += nr);
+                    row.stages.iter_mut().zip(&stages).for_each(|(sum, times)| sum.merge(times));
+                }
+                None => rows.push(FileRow { id: Some(id), path, counters, stages }),
             }
         }
     }
@@ -170,101 +159,4 @@ pub(super) fn rows(bytes: &[u8]) -> Vec<FileRow> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn places(nr: usize) -> Vec<Place> {
-        let zero = || AtomicU64::new(0);
-        let place = || Place {
-            state: AtomicU32::new(FREE),
-            reserved: 0,
-            dev: zero(),
-            ino: zero(),
-            counters: [(); FileCounter::ALL.len()].map(|()| zero()),
-            path: [(); PATH_BYTES / 8].map(|()| zero()),
-        };
-        (0..nr).map(|_| place()).collect()
-    }
-
-    /// Returns the bytes of places, as in an area.
-    fn bytes_of(places: &[Place]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for place in places {
-            let state = place.state.load(Ordering::Relaxed);
-            [state, place.reserved].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
-            let words = [&place.dev, &place.ino].into_iter().chain(&place.counters);
-            let words = words.chain(&place.path).map(|word| word.load(Ordering::Relaxed));
-            words.for_each(|word| bytes.extend(word.to_ne_bytes()));
-        }
-        bytes
-    }
-
-    #[test]
-    fn file_has_one_place_with_its_first_path() {
-        let places = places(8);
-        let file = |ino, path: &str| find(&places, 8, ino, || path.as_bytes().to_vec());
-        let long = format!("/{}/end", "x".repeat(PATH_BYTES));
-        let (one, two) = (file(3, "/one"), file(4, &long));
-        assert_eq!((file(3, "/renamed"), one != two), (one, true));
-        assert!(is_of(&places, one, 8, 3) && !is_of(&places, one, 8, 4));
-        assert!(!is_of(&places, FileNumber(7), 0, 0));
-        places[usize::from(two.get())].add(FileCounter::Syncs, 5);
-        let rows = rows(&bytes_of(&places));
-        let [one, two] = &rows[..] else { panic!("{rows:?}") };
-        assert_eq!((one.id, one.path.as_str(), one.counters), (Some((8, 3)), "/one", [0; 5]));
-        assert_eq!((two.id, two.counters), (Some((8, 4)), [0, 0, 0, 0, 5]));
-        assert!(two.path.starts_with("...x") && two.path.ends_with("x/end"), "{}", two.path);
-        assert_eq!(two.path.len(), PATH_BYTES - 1);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "a million steps of safe code")]
-    fn files_without_a_place_share_the_last_one() {
-        let places = places(NR_FILES);
-        let numbers: Vec<_> =
-            (0..NR_FILES as u64 + 9).map(|ino| find(&places, 1, ino, Vec::new)).collect();
-        let nr_other = numbers.iter().filter(|number| **number == FileNumber::OTHER).count();
-        assert_eq!(nr_other, 10);
-        numbers
-            .iter()
-            .for_each(|number| places[usize::from(number.get())].add(FileCounter::Iocbs, 1));
-        let rows = rows(&bytes_of(&places));
-        assert_eq!(rows.len(), NR_FILES);
-        let last = rows.last().expect("rows");
-        assert_eq!((last.id, last.path.as_str(), last.counters[0]), (None, "other files", 10));
-    }
-
-    #[test]
-    fn two_places_of_a_file_are_one_row_and_a_lost_one_is_none() {
-        let places = places(8);
-        places[0].state.store(TAKEN, Ordering::Relaxed);
-        let number = find(&places, 1, 2, || b"/a".to_vec());
-        assert_eq!(number.get(), 1);
-        assert!(places[5].take(1, 2, b"/b"));
-        places[1].add(FileCounter::Iocbs, 3);
-        places[5].add(FileCounter::Iocbs, 4);
-        let path = "/a".to_owned();
-        let row = FileRow { id: Some((1, 2)), path, counters: [7, 0, 0, 0, 0] };
-        assert_eq!(rows(&bytes_of(&places)), [row]);
-    }
-
-    #[test]
-    fn threads_that_race_for_places_lose_no_count() {
-        // Each thread may take a place for each of the seven files.
-        let places = places(4 * 7 + 1);
-        std::thread::scope(|scope| {
-            for thread in 0..4_u64 {
-                let places = &places;
-                scope.spawn(move || {
-                    for nth in 0..100 {
-                        let number = find(places, 1, (nth * (thread + 1)) % 7, Vec::new);
-                        places[usize::from(number.get())].add(FileCounter::Iocbs, 1);
-                    }
-                });
-            }
-        });
-        let rows = rows(&bytes_of(&places));
-        assert_eq!(rows.iter().map(|row| row.counters[0]).sum::<u64>(), 400);
-        assert_eq!(rows.len(), 7);
-    }
-}
+mod tests;

@@ -43,6 +43,11 @@ impl Histogram {
         Histogram { max: AtomicU64::new(0), buckets }
     }
 
+    #[cfg(test)]
+    pub(super) fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        [&self.max].into_iter().chain(&self.buckets)
+    }
+
     pub(super) fn record(&self, ns: u64) {
         self.buckets[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
         if self.max.load(Ordering::Relaxed) < ns {
@@ -134,7 +139,7 @@ mod tests {
     fn times(all: impl IntoIterator<Item = u64>) -> Times {
         let histogram = Histogram::new();
         all.into_iter().for_each(|ns| histogram.record(ns));
-        let words = [&histogram.max].into_iter().chain(&histogram.buckets);
+        let words = histogram.words();
         let bytes: Vec<u8> =
             words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         Times::of_bytes(&bytes)
