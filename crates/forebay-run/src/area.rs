@@ -227,7 +227,7 @@ fn slot() -> &'static Slot {
 }
 
 /// Returns whether this process has counted. From then on, no function here allocates memory,
-/// except for [`file`].
+/// except for [`file()`].
 pub fn is_attached() -> bool {
     !SLOT.load(Ordering::Acquire).is_null()
 }
