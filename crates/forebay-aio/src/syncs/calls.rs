@@ -115,7 +115,7 @@ fn choose(fd: c_int, kind: Kind) -> Outcome {
     }
     let mode = place.choice.begin();
     let outcome = match mode {
-        Mode::Separate => None,
+        Mode::Separate | Mode::Settled => None,
         Mode::Shared => shared(place, fd, kind),
     };
     let outcome = outcome.unwrap_or_else(|| sync_alone(fd, kind));

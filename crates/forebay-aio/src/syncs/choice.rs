@@ -38,11 +38,14 @@ const GAIN_CLEAR: u64 = 400;
 /// The number of pairs of trials that they have to win otherwise.
 const NR_WINS: u32 = 2;
 
-/// The way of a sync.
+/// The mode of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
+    /// The thread makes its own.
     Separate,
     Shared,
+    /// As [`Mode::Separate`], and not counted: the trials have ended.
+    Settled,
 }
 
 /// The phases of a choice, in order.
@@ -56,13 +59,13 @@ enum Phase {
 /// The choice for a file.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// 1 if syncs are shared now.
-    is_shared: AtomicU32,
-    /// The syncs that run alone, and the shared ones.
+    /// A [`Mode`] as a number.
+    mode: AtomicU32,
+    /// The counted syncs that run: separate ones, and shared ones.
     nr_running: [AtomicU32; 2],
     /// The time from which on the phase may end.
     end_ns: AtomicU64,
-    /// The syncs that have ended in the phase.
+    /// The counted syncs that have ended in the phase.
     nr_ended: AtomicU32,
     phases: Mutex<Phases>,
 }
@@ -121,7 +124,7 @@ impl Phases {
 impl Choice {
     pub(super) const fn new() -> Choice {
         Choice {
-            is_shared: AtomicU32::new(0),
+            mode: AtomicU32::new(Mode::Separate as u32),
             nr_running: [AtomicU32::new(0), AtomicU32::new(0)],
             end_ns: AtomicU64::new(0),
             nr_ended: AtomicU32::new(0),
@@ -129,39 +132,41 @@ impl Choice {
         }
     }
 
-    /// Begins a sync. Returns its way.
+    fn mode(&self) -> Mode {
+        let mode = self.mode.load(Ordering::Relaxed);
+        let all = [Mode::Separate, Mode::Shared];
+        all.into_iter().find(|it| *it as u32 == mode).unwrap_or(Mode::Settled)
+    }
+
+    /// Begins a sync. Returns its mode.
     pub(super) fn begin(&self) -> Mode {
-        let way = match self.is_shared.load(Ordering::Relaxed) {
-            0 => Mode::Separate,
-            _ => Mode::Shared,
-        };
-        self.nr_running[way as usize].fetch_add(1, Ordering::Relaxed);
-        way
+        let mode = self.mode();
+        if mode != Mode::Settled {
+            self.nr_running[mode as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        mode
     }
 
     /// Ends a sync, at this time. Returns whether [`advance`](Choice::advance) is due.
-    pub(super) fn end(&self, way: Mode, now_ns: u64) -> bool {
-        self.nr_running[way as usize].fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn end(&self, mode: Mode, now_ns: u64) -> bool {
+        let is_over = now_ns >= self.end_ns.load(Ordering::Relaxed);
+        if mode == Mode::Settled {
+            return is_over;
+        }
+        self.nr_running[mode as usize].fetch_sub(1, Ordering::Relaxed);
         let nr = self.nr_ended.fetch_add(1, Ordering::Relaxed) + 1;
-        nr >= TRIAL_SYNCS && now_ns >= self.end_ns.load(Ordering::Relaxed)
+        nr >= TRIAL_SYNCS && is_over
     }
 
     /// Begins to count in a phase, or begins the next one. The caller has blocked its signals.
     pub(super) fn advance(&self, now_ns: u64) {
         let Ok(mut phases) = self.phases.try_lock() else { return };
-        let way = self.is_shared.load(Ordering::Relaxed);
-        let other = &self.nr_running[1 - way as usize];
         let Some(began_ns) = phases.began_ns else {
+            let other = if self.mode() == Mode::Shared { Mode::Separate } else { Mode::Shared };
+            let nr_other = self.nr_running[other as usize].load(Ordering::Relaxed);
             let since = *phases.since_ns.get_or_insert(now_ns);
-            let first = *phases.first_ns.get_or_insert(now_ns);
-            if other.load(Ordering::Relaxed) == 0 || now_ns >= since + DRAIN_NS {
-                let time = match phases.phase {
-                    Phase::Chosen => PERIOD_NS.max((now_ns - first) * PERIOD_TRIALS),
-                    _ => TRIAL_NS,
-                };
-                phases.began_ns = Some(now_ns);
-                self.nr_ended.store(0, Ordering::Relaxed);
-                self.end_ns.store(now_ns + time, Ordering::Relaxed);
+            if nr_other == 0 || now_ns >= since + DRAIN_NS {
+                self.count_from(&mut phases, now_ns);
             }
             return;
         };
@@ -169,8 +174,28 @@ impl Choice {
         let nr = u64::from(self.nr_ended.swap(0, Ordering::Relaxed));
         let rate = nr.saturating_mul(1_000_000_000) / time;
         let is_shared = phases.next(rate);
+        let mode = match phases.phase {
+            _ if is_shared => Mode::Shared,
+            Phase::Chosen => Mode::Settled,
+            _ => Mode::Separate,
+        };
         self.end_ns.store(0, Ordering::Relaxed);
-        self.is_shared.store(is_shared.into(), Ordering::Relaxed);
+        if mode == Mode::Settled {
+            self.count_from(&mut phases, now_ns);
+        }
+        self.mode.store(mode as u32, Ordering::Relaxed);
+    }
+
+    /// Begins to count in a phase.
+    fn count_from(&self, phases: &mut Phases, now_ns: u64) {
+        let first = *phases.first_ns.get_or_insert(now_ns);
+        let time = match phases.phase {
+            Phase::Chosen => PERIOD_NS.max((now_ns - first) * PERIOD_TRIALS),
+            _ => TRIAL_NS,
+        };
+        phases.began_ns = Some(now_ns);
+        self.nr_ended.store(0, Ordering::Relaxed);
+        self.end_ns.store(now_ns + time, Ordering::Relaxed);
     }
 }
 
@@ -179,17 +204,18 @@ mod tests {
     use super::*;
 
     /// Makes syncs one after the other, of which each takes a time, in nanoseconds, that depends on
-    /// its way. Returns the times at which the way has changed, in milliseconds.
+    /// its mode. Returns the times at which the mode has changed, in milliseconds.
     fn changes(separate_ns: u64, shared_ns: u64, end_ns: u64) -> Vec<(Mode, u64)> {
         let choice = Choice::new();
         let (mut now, mut changes) = (0, vec![(Mode::Separate, 0)]);
         while now < end_ns {
-            let way = choice.begin();
-            if changes.last().is_some_and(|(last, _)| *last != way) {
-                changes.push((way, now / 1_000_000));
+            let mode = choice.begin();
+            let shown = if mode == Mode::Shared { mode } else { Mode::Separate };
+            if changes.last().is_some_and(|(last, _)| *last != shown) {
+                changes.push((shown, now / 1_000_000));
             }
-            now += if way == Mode::Separate { separate_ns } else { shared_ns };
-            if choice.end(way, now) {
+            now += if mode == Mode::Shared { shared_ns } else { separate_ns };
+            if choice.end(mode, now) {
                 choice.advance(now);
             }
         }
@@ -238,7 +264,7 @@ mod tests {
                     choice.advance(now);
                 }
             }
-            choice.is_shared.load(Ordering::Relaxed)
+            u32::from(choice.mode() == Mode::Shared)
         };
         assert_eq!(make(100), 1, "shared syncs are tried, and have not begun to count");
         assert_eq!(make(900), 1);
