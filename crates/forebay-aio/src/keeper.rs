@@ -37,8 +37,10 @@ const PLACE: u32 = 0;
 /// A ring with at most one file.
 pub(crate) struct Keeper {
     ring: ManuallyDrop<IoUring>,
-    /// The identity of its descriptor. On kernels before 5.12 all rings have the same one.
+    /// The identity of its descriptor.
     id: FileId,
+    /// The kernel has refused a call, so entries may be left in the ring.
+    is_broken: bool,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -50,7 +52,7 @@ impl std::fmt::Debug for Keeper {
 impl Keeper {
     /// Creates a keeper without a file. `None` if the system refuses io_uring.
     pub(crate) fn new() -> Option<Keeper> {
-        let ring: IoUring = IoUring::builder().dontfork().build(NR_ENTRIES).ok()?;
+        let ring: IoUring = IoUring::new(NR_ENTRIES).ok()?;
         let high = program::duplicate(ring.as_raw_fd())?;
         let params = ring.params().clone();
         drop(ring);
@@ -58,7 +60,7 @@ impl Keeper {
         let ring = unsafe { IoUring::from_fd(high.into_raw_fd(), params) }.ok()?;
         ring.submitter().register_files_sparse(1).ok()?;
         let id = program::identity_of(ring.as_raw_fd() as u32)?;
-        Some(Keeper { ring: ManuallyDrop::new(ring), id })
+        Some(Keeper { ring: ManuallyDrop::new(ring), id, is_broken: false })
     }
 
     /// Returns whether the program has left the descriptor of the ring alone.
@@ -66,9 +68,14 @@ impl Keeper {
         program::identity_of(self.id.fd) == Some(self.id)
     }
 
+    /// Returns whether reads and syncs can be made.
+    fn is_usable(&self) -> bool {
+        !self.is_broken && self.is_there()
+    }
+
     /// Keeps the file of a descriptor instead of the one before. `None` if the system refuses it.
     pub(crate) fn keep(&self, fd: RawFd) -> Option<()> {
-        if !self.is_there() {
+        if !self.is_usable() {
             return None;
         }
         self.ring.submitter().register_files_update(PLACE, &[fd]).ok().map(drop)
@@ -83,10 +90,11 @@ impl Keeper {
     }
 
     /// Syncs the file that is kept, only its data if `data` is set, and waits for the end. Returns
-    /// its errno; `ECANCELED` if the kernel cannot make the sync. It was not made then, nor if this
-    /// returns `None`: the program has closed the descriptor of the ring.
+    /// its errno; `ECANCELED` if the kernel has no thread for the sync, which was not made then.
+    /// `None` if the kernel refuses the call, or the program has closed the descriptor of the ring:
+    /// the keeper cannot be used again.
     pub(crate) fn sync(&mut self, data: bool) -> Option<Result<(), Errno>> {
-        if !self.is_there() {
+        if !self.is_usable() {
             return None;
         }
         let flags = if data { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
@@ -99,6 +107,7 @@ impl Keeper {
                 return Some(if end.result() < 0 { Err(-end.result()) } else { Ok(()) });
             }
             if waited.is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted) {
+                self.is_broken = true;
                 return None;
             }
         }
@@ -108,8 +117,10 @@ impl Keeper {
     /// request: a number of bytes, or a negative errno.
     pub(crate) fn read(&mut self, requests: &[Outgoing]) -> Vec<(Tag, i64)> {
         let mut results = Vec::new();
-        let requests_there = if self.is_there() { requests } else { &[] };
-        for group in requests_there.chunks(NR_ENTRIES as usize) {
+        for group in requests.chunks(NR_ENTRIES as usize) {
+            if !self.is_usable() {
+                break;
+            }
             for rq in group {
                 let (fd, iocb) = (types::Fixed(PLACE), &rq.iocb);
                 let address = std::ptr::with_exposed_provenance_mut::<u8>(iocb.buf as usize);
@@ -134,6 +145,7 @@ impl Keeper {
                 let is_interrupted =
                     |error: &std::io::Error| error.kind() == std::io::ErrorKind::Interrupted;
                 if waited.is_err_and(|error| !is_interrupted(&error)) {
+                    self.is_broken = true;
                     break;
                 }
             }

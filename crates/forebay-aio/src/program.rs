@@ -202,10 +202,11 @@ impl SignalsBlocked {
         SignalsBlocked::all_but(&FAULTS)
     }
 
-    /// Blocks all signals. The code that follows must not access the memory of the program, because
-    /// a fault would end the process without a handler.
+    /// Blocks all signals but SIGSYS, by whose handler a program may make system calls in its own
+    /// way. The code that follows must not access the memory of the program, because a fault would
+    /// end the process without a handler.
     pub(crate) fn all() -> SignalsBlocked {
-        SignalsBlocked::all_but(&[])
+        SignalsBlocked::all_but(&[libc::SIGSYS])
     }
 
     /// Blocks all signals but these. One that the thread has blocked itself stays blocked.

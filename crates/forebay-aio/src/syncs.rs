@@ -15,9 +15,10 @@
 //!
 //! A program that closes a descriptor and opens the same inode under the same number, all while
 //! other threads are in a sync of that number, has threads of both open files in a round. Then some
-//! may miss a failure that the kernel has already reported to another open file. If the number
-//! becomes another file during the sync of a round, and that sync fails, the threads of the round
-//! get an error that may be the other file's.
+//! may miss a failure that the kernel has already reported to another open file. If the number is
+//! another file just during the sync of a round, and its first file before and after, that sync is
+//! one of the other file, and may take an error of it. The library cannot see either. Both need a
+//! program that changes a descriptor while its threads sync it, within microseconds.
 //!
 //! Syncs by `io_submit` go to the kernel at once, since it must have them when the call returns.
 //!

@@ -12,7 +12,7 @@ use crate::raw;
 use forebay_run::JoinSyncs;
 use forebay_run::area::{self, Counter, FileNumber, Stage};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// The number of files whose syncs can be shared at once. The number of a descriptor selects one.
 const NR_PLACES: usize = 64;
@@ -33,9 +33,12 @@ static JOIN_SYNCS: AtomicU8 = AtomicU8::new(JoinSyncs::Off as u8);
 /// another id.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
+/// This process is a child of a fork by libc. It may have got the id of its ancestor.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
 #[cfg(not(any(test, forebay_libaio)))]
 mod exports {
-    use super::{JOIN_SYNCS, call};
+    use super::{IS_FORKED, JOIN_SYNCS, call};
     use forebay_run::Settings;
     use std::ffi::c_int;
     use std::sync::atomic::Ordering;
@@ -48,6 +51,12 @@ mod exports {
     /// Reads the environment now, because the functions must not allocate memory.
     extern "C" fn configure() {
         JOIN_SYNCS.store(Settings::of_environment().join_syncs() as u8, Ordering::Relaxed);
+        // SAFETY: the handler only stores a value.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+    }
+
+    extern "C" fn after_fork() {
+        IS_FORKED.store(true, Ordering::Relaxed);
     }
 
     unsafe extern "C-unwind" {
@@ -103,7 +112,7 @@ fn sync(fd: c_int, kind: Kind) -> Outcome {
     outcome
 }
 
-/// Syncs a file in the way that is faster, or that the setting demands.
+/// Syncs a file in the mode that is faster, or that the setting demands.
 fn choose(fd: c_int, kind: Kind) -> Outcome {
     let place = &PLACES[fd as usize % NR_PLACES];
     let setting = JOIN_SYNCS.load(Ordering::Relaxed);
@@ -121,7 +130,7 @@ fn choose(fd: c_int, kind: Kind) -> Outcome {
     let outcome = outcome.unwrap_or_else(|| sync_alone(fd, kind));
     let now = now_ns();
     if place.choice.end(mode, now) {
-        let _blocked = SignalsBlocked::new();
+        let _blocked = SignalsBlocked::all();
         place.choice.advance(now);
     }
     outcome
@@ -140,6 +149,9 @@ fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
     // No memory of the program is accessed.
     let _blocked = SignalsBlocked::all();
     let _not_cancelled = crate::exports::NoCancel::new();
+    if IS_FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
     let pid = std::process::id();
     let owner = OWNER.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
     if owner.is_err_and(|owner| owner != pid) {
@@ -163,26 +175,31 @@ fn shared(place: &Place, fd: c_int, kind: Kind) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// Makes the sync of a round, whose file is kept: by the program's number, unless the program has
-/// closed the descriptor or used its number again.
+/// Makes the sync of a round, whose file is kept: by the program's number, if that refers to the
+/// file before and after it, and otherwise by the ring.
 fn sync_round(file: FileId, kind: Kind, kept: &mut Option<Keeper>) -> Outcome {
     let is_same = || program::file_of(file.fd) == Some(file);
-    let mut known = None;
-    if is_same() {
-        let outcome = sync_alone(file.fd as c_int, kind);
-        // If the number has changed just now, success may be that of another file. An error counts.
-        known = (outcome.is_err() || is_same()).then_some(outcome);
-    }
-    let by_ring = |kept: &mut Option<Keeper>| kept.as_mut()?.sync(kind == Kind::Data);
-    let outcome = known.or_else(|| by_ring(kept)).unwrap_or(Err(libc::EIO));
+    let by_number = is_same().then(|| sync_alone(file.fd as c_int, kind));
+    // The number was not that of the file during the call.
+    let is_other = matches!(by_number, Some(Err(libc::EBADF | libc::EINVAL)));
+    let outcome = match by_number {
+        Some(outcome) if !is_other && is_same() => outcome,
+        _ => {
+            let by_ring = kept.as_mut().and_then(|keeper| keeper.sync(kind == Kind::Data));
+            match (by_ring, by_number) {
+                // The kernel has no thread for the ring, or the program has closed it. No caller of
+                // `fsync` expects ECANCELED.
+                (None | Some(Err(libc::ECANCELED)), _) => Err(libc::EIO),
+                // The error may be that of the file.
+                (Some(Ok(())), Some(Err(errno))) if !is_other => Err(errno),
+                (Some(outcome), _) => outcome,
+            }
+        }
+    };
     if let Some(keeper) = kept {
         keeper.forget();
     }
-    match outcome {
-        // The kernel has no thread for the ring. No caller of `fsync` expects this errno.
-        Err(libc::ECANCELED) => Err(libc::EIO),
-        outcome => outcome,
-    }
+    outcome
 }
 
 /// Makes the sync of one thread.

@@ -3,11 +3,11 @@
 //! The kernel runs cheap syncs of several threads beside each other, and shared ones, one at a
 //! time, would be slower. Dear ones gain as many times as there are threads. The time of a sync
 //! does not show which is the case: it contains the wait for other syncs and for a processor. So
-//! both ways are tried for a short time each. If the shared syncs win clearly, or twice, by syncs
+//! both modes are tried for a short time each. If the shared syncs win clearly, or twice, by syncs
 //! per second, they are used for a longer time, and otherwise those alone. Then both are tried
 //! again.
 //!
-//! A trial begins when all syncs of the other way have ended. On a busy machine one trial may be
+//! A trial begins when all syncs of the other mode have ended. On a busy machine one trial may be
 //! slow by chance, so the better one of two counts for the syncs alone.
 //!
 //! The counters order nothing, and two files may have them in common, so they only guide. A handler
@@ -25,7 +25,7 @@ const TRIAL_SYNCS: u32 = 16;
 const PERIOD_NS: u64 = 1_000_000_000;
 const PERIOD_TRIALS: u64 = 16;
 
-/// The longest wait for the end of syncs of the other way, in nanoseconds.
+/// The longest wait for the end of syncs of the other mode, in nanoseconds.
 const DRAIN_NS: u64 = 1_000_000_000;
 
 /// Shared syncs win a pair of trials if their rate is at least this percentage of the rate of
@@ -44,7 +44,7 @@ pub(super) enum Mode {
     /// The thread makes its own.
     Separate,
     Shared,
-    /// As [`Mode::Separate`], and not counted: the trials have ended.
+    /// As [`Mode::Separate`], and not counted: shared syncs have lost the trials.
     Settled,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Choice {
 #[derive(Debug)]
 struct Phases {
     phase: Phase,
-    /// The time at which the phase began to count. `None` while syncs of the other way run.
+    /// The time at which the phase began to count. `None` while syncs of the other mode run.
     began_ns: Option<u64>,
     /// The time since which it waits for them.
     since_ns: Option<u64>,
@@ -166,10 +166,16 @@ impl Choice {
             let nr_other = self.nr_running[other as usize].load(Ordering::Relaxed);
             let since = *phases.since_ns.get_or_insert(now_ns);
             if nr_other == 0 || now_ns >= since + DRAIN_NS {
-                self.count_from(&mut phases, now_ns);
+                self.begin_count(&mut phases, now_ns);
             }
             return;
         };
+        // Several threads may see the end of a phase at once. The first one has begun the next.
+        let is_counted = self.mode() != Mode::Settled;
+        let is_short = is_counted && self.nr_ended.load(Ordering::Relaxed) < TRIAL_SYNCS;
+        if is_short || now_ns < self.end_ns.load(Ordering::Relaxed) {
+            return;
+        }
         let time = now_ns.saturating_sub(began_ns).max(1);
         let nr = u64::from(self.nr_ended.swap(0, Ordering::Relaxed));
         let rate = nr.saturating_mul(1_000_000_000) / time;
@@ -181,16 +187,16 @@ impl Choice {
         };
         self.end_ns.store(0, Ordering::Relaxed);
         if mode == Mode::Settled {
-            self.count_from(&mut phases, now_ns);
+            self.begin_count(&mut phases, now_ns);
         }
         self.mode.store(mode as u32, Ordering::Relaxed);
     }
 
     /// Begins to count in a phase.
-    fn count_from(&self, phases: &mut Phases, now_ns: u64) {
+    fn begin_count(&self, phases: &mut Phases, now_ns: u64) {
         let first = *phases.first_ns.get_or_insert(now_ns);
         let time = match phases.phase {
-            Phase::Chosen => PERIOD_NS.max((now_ns - first) * PERIOD_TRIALS),
+            Phase::Chosen => PERIOD_NS.max(now_ns.saturating_sub(first) * PERIOD_TRIALS),
             _ => TRIAL_NS,
         };
         phases.began_ns = Some(now_ns);
@@ -227,8 +233,8 @@ mod tests {
         let expected = [(Mode::Separate, 0), (Mode::Shared, 10), (Mode::Separate, 20)];
         let changes = changes(10_000, 50_000, 2_000_000_000);
         assert_eq!(changes[..3], expected);
-        let (way, at) = changes[3];
-        assert!(way == Mode::Shared && (1030..1040).contains(&at), "{changes:?}");
+        let (mode, at) = changes[3];
+        assert!(mode == Mode::Shared && (1030..1040).contains(&at), "{changes:?}");
         assert_eq!(changes.len(), 5);
     }
 
@@ -237,8 +243,8 @@ mod tests {
         // A clear win ends the trials at once; a smaller one needs another pair.
         for (shared_ns, nr_pairs) in [(100_000, 1), (500_000, 2)] {
             let changes = changes(1_000_000, shared_ns, 2_000_000_000);
-            let ways: Vec<_> = changes.iter().map(|(way, _)| *way).collect();
-            assert_eq!(ways, [Mode::Separate, Mode::Shared].repeat(2 * nr_pairs));
+            let modes: Vec<_> = changes.iter().map(|(mode, _)| *mode).collect();
+            assert_eq!(modes, [Mode::Separate, Mode::Shared].repeat(2 * nr_pairs));
             let chosen = 2 * nr_pairs - 1;
             assert!(changes[chosen + 1].1 - changes[chosen].1 > 1000, "{changes:?}");
         }
@@ -247,20 +253,20 @@ mod tests {
     #[test]
     fn trials_of_slow_syncs_take_a_small_part_of_the_time() {
         let changes = changes(10_000_000, 5_000_000, 60_000_000_000);
-        let trials: Vec<_> = changes.iter().filter(|(way, _)| *way == Mode::Separate).collect();
+        let trials: Vec<_> = changes.iter().filter(|(mode, _)| *mode == Mode::Separate).collect();
         assert!(trials.len() <= 16, "{changes:?}");
     }
 
     #[test]
-    fn trial_begins_when_the_syncs_of_the_other_way_have_ended() {
+    fn trial_begins_when_the_syncs_of_the_other_mode_have_ended() {
         let choice = Choice::new();
         let slow = choice.begin();
         let mut now = 0;
         let mut make = |nr: u32| {
             for _ in 0..nr {
-                let way = choice.begin();
+                let mode = choice.begin();
                 now += 1_000_000;
-                if choice.end(way, now) {
+                if choice.end(mode, now) {
                     choice.advance(now);
                 }
             }
@@ -273,5 +279,29 @@ mod tests {
         let _interrupted = choice.begin();
         assert!((0..20_000).any(|_| make(1) == 1), "shared syncs are tried again");
         assert_eq!(make(1100), 0, "the trial has not waited for the sync that never ends");
+    }
+
+    #[test]
+    fn threads_that_see_the_end_of_a_phase_at_once_end_it_once() {
+        let choice = Choice::new();
+        let mut now = 0;
+        for _ in 0..20_000 {
+            let modes = [choice.begin(), choice.begin()];
+            now += 20_000;
+            let are_due = modes.map(|mode| choice.end(mode, now));
+            are_due.iter().filter(|is_due| **is_due).for_each(|_| choice.advance(now));
+            let (phase, began) = {
+                let phases = choice.phases.lock().expect("no panic");
+                (phases.phase, phases.began_ns)
+            };
+            if phase == Phase::Chosen {
+                // Both modes made as many syncs in the same time.
+                assert_eq!(choice.mode(), Mode::Settled);
+                assert!(began.is_some_and(|began| began <= now && now - began <= 2 * PERIOD_NS));
+                assert!(now >= 2 * TRIAL_NS);
+            }
+        }
+        assert!(now < PERIOD_NS, "{now}: the choice lasts until the end");
+        assert_eq!(choice.mode(), Mode::Settled);
     }
 }

@@ -99,8 +99,7 @@ impl<I: Copy + PartialEq, K> Rounds<I, K> {
     /// another file, or the file cannot be kept.
     ///
     /// `keep` keeps the file for a round that begins to gather; it gets a keeper that was used
-    /// before, if there is one. `sync` makes the sync, of the file that is kept if there is one. It
-    /// takes a keeper that cannot be used again.
+    /// before, if there is one. `sync` makes the sync, of the file that is kept if there is one.
     pub(super) fn sync(
         &self,
         file: I,

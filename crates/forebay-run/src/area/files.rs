@@ -87,7 +87,9 @@ pub(super) fn is_of(places: &[Place], number: FileNumber, dev: u64, ino: u64) ->
 
 /// Returns the place that a file has.
 pub(super) fn known(places: &[Place], dev: u64, ino: u64) -> Option<FileNumber> {
-    let nth = places.iter().position(|place| place.is_of(dev, ino))?;
+    // Places are taken in order.
+    let taken = places.iter().take_while(|place| place.state.load(Ordering::Relaxed) != FREE);
+    let nth = taken.enumerate().find(|(_, place)| place.is_of(dev, ino))?.0;
     Some(FileNumber(nth as u16))
 }
 
