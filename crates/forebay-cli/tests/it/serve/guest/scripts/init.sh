@@ -9,6 +9,8 @@ mount -t devtmpfs none /dev
 mount -t tmpfs none /tmp
 # No echo of what the host sends.
 stty -echo
+# The kernel has started, and no driver of a disk yet.
+echo "GUEST BOOTED"
 for module in $(cat /modules/order); do insmod /modules/$module; done
 
 # report NAME VALUE...: one line for the host.
