@@ -31,7 +31,6 @@ const THREADS: &[Suite] = &[
         skips: &[],
     },
     Suite { target: "--package forebay-aio --lib", names: &["ring"], skips: &[] },
-    Suite { target: "--package forebay-run --lib", names: &["area"], skips: &[] },
     Suite {
         target: "--package forebay --test it",
         names: &["miri", "group_commit", "backends::misbehaving", "drivers::small"],

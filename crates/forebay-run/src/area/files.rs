@@ -139,15 +139,20 @@ pub(super) fn rows(bytes: &[u8]) -> Vec<FileRow> {
         let (_, id) = (next(), (next(), next()));
         let counters = Counter::ALL.map(|_| next());
         let stages_at = std::mem::offset_of!(Place, stages);
-        let stages = Stage::ALL.map(|stage| {
-            let start = stages_at + stage as usize * size_of::<Histogram>();
-            Times::of_bytes(&place[start..start + size_of::<Histogram>()])
-        });
+        // Most places are free.
+        let stages_of = || {
+            Stage::ALL.map(|stage| {
+                let start = stages_at + stage as usize * size_of::<Histogram>();
+                Times::of_bytes(&place[start..start + size_of::<Histogram>()])
+            })
+        };
         let is_other = number == usize::from(FileNumber::OTHER.0);
         if is_other && counters != [0; Counter::ALL.len()] {
-            rows.push(FileRow { id: None, path: "other files".to_owned(), counters, stages });
+            let (path, stages) = ("other files".to_owned(), stages_of());
+            rows.push(FileRow { id: None, path, counters, stages });
         } else if !is_other && state == READY {
             let path = text::of_bytes(&place[size_of::<Place>() - PATH_BYTES..]);
+            let stages = stages_of();
             match rows.iter_mut().find(|row| row.id == Some(id)) {
                 Some(row) => {
                     row.counters.iter_mut().zip(counters).for_each(|(sum, nr)| *sum += nr);
