@@ -138,6 +138,14 @@ pub(crate) fn duplicate(fd: RawFd) -> Option<OwnedFd> {
     from(LOWEST).or_else(|| from(3))
 }
 
+/// Returns the time in nanoseconds, which is never 0. Allocates no memory, and takes no lock.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).max(1)
+}
+
 fn stat_of(fd: u32) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel writes a `stat` if it succeeds.

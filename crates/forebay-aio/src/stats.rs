@@ -12,9 +12,7 @@
 use crate::program::{self, FileId};
 use forebay_run::area::{self, Counter, FileNumber, LOOKUP_MS, Stage};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// The time for which a descriptor is taken to be of the same file.
 const PERIOD_NS: u64 = LOOKUP_MS * 1_000_000;
@@ -44,13 +42,7 @@ impl Seen {
 
 /// Returns the time in nanoseconds, which is not 0. Returns 0 if times are not measured.
 pub(crate) fn now() -> u64 {
-    if area::is_detailed() { clock() } else { 0 }
-}
-
-#[cold]
-fn clock() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
+    if area::is_detailed() { program::now_ns() } else { 0 }
 }
 
 /// Records the time of an I/O in a stage that it entered at `since`, as [`now`] returned it.

@@ -106,9 +106,9 @@ fn sync(fd: c_int, kind: Kind) -> Outcome {
     let id = program::identity_of(fd as u32);
     let number = id.map_or(FileNumber::OTHER, |id| area::known_file(id.dev, id.ino));
     area::count(number, Counter::Syncs, 1);
-    let start = now_ns();
+    let start = program::now_ns();
     let outcome = choose(fd, kind);
-    area::record(Stage::Sync, number, now_ns() - start);
+    area::record(Stage::Sync, number, program::now_ns() - start);
     outcome
 }
 
@@ -128,20 +128,12 @@ fn choose(fd: c_int, kind: Kind) -> Outcome {
         Mode::Shared => shared(place, fd, kind),
     };
     let outcome = outcome.unwrap_or_else(|| sync_alone(fd, kind));
-    let now = now_ns();
+    let now = program::now_ns();
     if place.choice.end(mode, now) {
         let _blocked = SignalsBlocked::all();
         place.choice.advance(now);
     }
     outcome
-}
-
-/// Returns the time in nanoseconds. `Instant` does not give it as a number.
-fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes a time.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Syncs a file in the rounds of its place. `None` if this thread has to make its own sync.

@@ -104,27 +104,16 @@ static void set_timer(void (*handler)(int), int us)
     MUST(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &time, NULL) == 0);
 }
 
-static void *sync_until_over(void *argument)
+/* Syncs with all signals blocked, or with none if there is an argument. */
+static void *sync_until_over(void *takes_signals)
 {
     long nr_failed = 0;
-    sigset_t all;
+    sigset_t blocked;
 
-    (void)argument;
-    sigfillset(&all);
-    MUST(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
-    while (!is_over)
-        nr_failed += fsync(fd) != 0;
-    return (void *)nr_failed;
-}
-
-static void *sync_until_over_open(void *argument)
-{
-    long nr_failed = 0;
-    sigset_t none;
-
-    (void)argument;
-    sigemptyset(&none);
-    MUST(pthread_sigmask(SIG_SETMASK, &none, NULL) == 0);
+    sigfillset(&blocked);
+    if (takes_signals)
+        sigemptyset(&blocked);
+    MUST(pthread_sigmask(SIG_SETMASK, &blocked, NULL) == 0);
     while (!is_over)
         nr_failed += fsync(fd) != 0;
     return (void *)nr_failed;
@@ -178,7 +167,7 @@ static void faults(void)
     printf("blocked: %s\n", taken == SIGABRT ? "taken by sigwait" : "lost");
     MUST(sigaction(SIGABRT, &action, NULL) == 0);
     is_over = 0;
-    MUST(pthread_create(&other, NULL, sync_until_over_open, NULL) == 0);
+    MUST(pthread_create(&other, NULL, sync_until_over, &fd) == 0);
     nr_handled = 0;
     while (nr_handled < 200) {
         MUST(pthread_kill(other, SIGABRT) == 0);
