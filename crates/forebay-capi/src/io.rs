@@ -4,7 +4,7 @@
 
 use crate::error::Failure;
 use forebay::foreign::cut;
-use forebay::{Bio, BioFlags, Op, Segment, Segments};
+use forebay::{Bio, BioFlags, Op, Origin, Segment, Segments};
 use libc::iovec;
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
@@ -187,7 +187,8 @@ pub(crate) unsafe fn bio_of(
         // SAFETY: the caller keeps the conditions.
         _ => unsafe { listed_memory(io, lists) }?,
     };
-    Ok(Bio { op, flags, start: io.offset, len: io.len, segments, user_data: io.user_data })
+    let origin = Origin::NONE;
+    Ok(Bio { op, flags, origin, start: io.offset, len: io.len, segments, user_data: io.user_data })
 }
 
 /// Converts an I/O that moves no data.

@@ -1,5 +1,6 @@
 //! The bio: one I/O request of a caller.
 
+use crate::origin::Origin;
 use alloc::vec::Vec;
 
 /// The operation of a bio or a request.
@@ -158,6 +159,8 @@ pub struct Bio {
     pub op: Op,
     /// The flags.
     pub flags: BioFlags,
+    /// The priority and the owner.
+    pub origin: Origin,
     /// The first byte on the device.
     pub start: u64,
     /// The number of bytes on the device.
@@ -177,7 +180,15 @@ impl Bio {
 
     /// Creates a bio without memory for a range of the device.
     pub fn range(op: Op, start: u64, len: u64) -> Bio {
-        Bio { op, flags: BioFlags::NONE, start, len, segments: Segments::None, user_data: 0 }
+        Bio {
+            op,
+            flags: BioFlags::NONE,
+            origin: Origin::NONE,
+            start,
+            len,
+            segments: Segments::None,
+            user_data: 0,
+        }
     }
 
     /// Creates a flush: it makes every write that has ended durable.

@@ -33,6 +33,7 @@ mod knob;
 mod limits;
 mod list;
 mod merge;
+mod origin;
 #[cfg(not(forebay_plant))]
 mod plant;
 #[cfg(forebay_plant)]
@@ -67,6 +68,7 @@ pub use knob::{BadKnob, DefaultValue, KNOBS, Knob, Values, parse_switch};
 pub use limits::submit_error::SubmitErrorKind;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
+pub use origin::{Class, OWNER_MAX, Origin, PRIORITY_LEVELS, Priority};
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, TagNeed};
 pub use request::{MemoryHold, NewMemoryHold, QueuedBio, Ranges, Request};

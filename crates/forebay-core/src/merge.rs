@@ -3,8 +3,8 @@
 //! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio merges at the back or
 //! the front of a request under these conditions:
 //!
-//! - M1 both have the same operation and flags, and neither is a flush, a write-zeroes, FUA,
-//!   PREFLUSH, marked no-merge, or oversized;
+//! - M1 both have the same operation, flags and origin, and neither is a flush, a write-zeroes,
+//!   FUA, PREFLUSH, marked no-merge, or oversized;
 //! - M2 they are neighbours on the device;
 //! - M3 the result keeps every limit, including the size limit at its new start;
 //! - M4 discards also merge without being neighbours, as a list of ranges, if the device accepts
@@ -96,7 +96,8 @@ fn are_alike(rq: &Request, new: &Request) -> bool {
     if plants!(MergeFua) && is_fua_planted(rq, new) {
         return are_alike_planted(rq, new);
     }
-    !rq.nomerge && !new.nomerge && rq.op == new.op && rq.flags == new.flags
+    let is_mergeable = !rq.nomerge && !new.nomerge;
+    is_mergeable && rq.op == new.op && rq.flags == new.flags && rq.origin == new.origin
 }
 
 /// Returns whether a planted bug applies.

@@ -108,11 +108,11 @@ pub use error::{FreezeError, IoError, OpenError, RegisterError, SpecError, Submi
 pub use error_numbers::errno_of;
 pub use extent::{Extent, ExtentKind, Extents};
 pub use forebay_core::{
-    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, CounterInfo, CounterUnit, DefaultValue,
+    BadKnob, Bio, BioFlags, BlockStatus, COUNTERS, Class, CounterInfo, CounterUnit, DefaultValue,
     Emulation, EmulationStats, FlushPolicy, Histogram, KNOBS, KickPolicy, Knob, LateRequest,
-    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy,
-    QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Segment, Segments, StageStats, SubmitErrorKind,
-    TagNeed, UnplugCause, Values,
+    LateStage, LimitsError, LostWrites, MergeKind, MergePolicy, Op, OpStats, Origin, PlugPolicy,
+    Policy, Priority, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Segment, Segments, StageStats,
+    SubmitErrorKind, TagNeed, UnplugCause, Values,
 };
 pub use future::{IoFuture, plugged};
 pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, ImageLock};

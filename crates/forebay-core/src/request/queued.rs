@@ -6,6 +6,7 @@
 //! ends it twice. The owner allocates each box once and reuses it, so no I/O allocates.
 
 use crate::bio::{Bio, BioFlags, Op, Segments};
+use crate::origin::Origin;
 use crate::request::Steps;
 use crate::retry::{Moment, RetrySlot};
 use crate::status::BlockStatus;
@@ -193,6 +194,7 @@ impl QueuedBio {
 pub struct Header {
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
+    pub(crate) origin: Origin,
     pub(crate) steps: Steps,
     /// The request accepts no (further) merges.
     pub(crate) nomerge: bool,
@@ -233,6 +235,7 @@ impl Header {
         Header {
             op: Op::Flush,
             flags: BioFlags::NONE,
+            origin: Origin::NONE,
             steps: Steps::NONE,
             nomerge: true,
             oversized: false,
@@ -261,6 +264,7 @@ impl Header {
         assert!(self.joined_back.is_none(), "the box's last bio has ended");
         self.op = bio.op;
         self.flags = bio.flags;
+        self.origin = bio.origin;
         self.steps = Steps::DATA;
         self.nomerge = false;
         self.oversized = false;
