@@ -122,7 +122,7 @@ fn bio_of(plan: &Plan, previous: &Bio, bench: &mut Bench, user_data: u64) -> Bio
         [one] => Segments::One(*one),
         many => Segments::Many(many.into()),
     };
-    Bio { op: plan.op, flags: plan.flags, start, len, segments, user_data }
+    Bio { flags: plan.flags, segments, user_data, ..Bio::range(plan.op, start, len) }
 }
 
 /// Returns the number of segments that a naive walk counts, byte range by byte range.
